@@ -1,0 +1,130 @@
+"""Every error that a user of Tempo can meet, and the place in the user's source that it points at.
+
+Each derives from `TempoError` and from the builtin that fits, so `except ValueError` works as it does with NumPy.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).resolve().parent)
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of the user's source."""
+
+    path: str
+    line: int
+
+    @property
+    def text(self) -> str:
+        return linecache.getline(self.path, self.line).strip()
+
+    def __str__(self) -> str:
+        text = self.text
+        return f"{self.path}:{self.line}" + (f"\n    {text}" if text else "")
+
+
+def user_location() -> Location | None:
+    """The innermost frame on the stack that is not in the `tempo` package."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith(_PACKAGE):
+            return Location(path, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class TempoError(Exception):
+    """What is wrong, where (`path:line` and the source line), and what to do."""
+
+    def __init__(self, message: str, *, location: Location | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = f"\n  at {self.location}" if self.location else ""
+        what_to_do = f"\n  {self.hint}" if self.hint else ""
+        return f"{self.message}{where}{what_to_do}"
+
+
+class DomainError(TempoError, IndexError):
+    """A read outside a tensor's domain."""
+
+
+class DefinitionError(TempoError, ValueError):
+    """A case that no point reaches, or a demanded point that no case covers."""
+
+
+class CycleError(TempoError, ValueError):
+    """A demanded point needs its own value."""
+
+
+class IndexExpressionError(TempoError, TypeError):
+    """An index that is no index expression."""
+
+
+class ProgramError(TempoError, ValueError):
+    """A dim or tensor of another program, or of none that is open."""
+
+
+class ShapeError(TempoError, ValueError):
+    """Spatial shapes that do not fit."""
+
+
+class DTypeError(TempoError, TypeError):
+    """Dtypes that do not fit."""
+
+
+class SizeError(TempoError, ValueError):
+    """A size that is unknown, less than 1, or given twice and differently."""
+
+
+class IndexOutOfRangeError(TempoError, IndexError):
+    """A data-dependent index outside its range."""
+
+
+class InputError(TempoError, ValueError):
+    """An input that is missing, unknown, or of the wrong shape."""
+
+
+class UnknownBackendError(TempoError, ImportError):
+    """No installed backend has this name."""
+
+
+class UnknownSchedulerError(TempoError, ImportError):
+    """No installed scheduler has this name."""
+
+
+class BrokenPluginError(TempoError, ImportError):
+    """A plugin that is installed cannot be loaded."""
+
+
+class HostCallError(TempoError, RuntimeError):
+    """A function of a host call failed, or returned something other than it declared."""
+
+
+class UnsupportedError(TempoError, NotImplementedError):
+    """The backend or scheduler cannot run this; says what could."""
+
+
+class MemoryLimitError(TempoError, MemoryError):
+    """No plan fits the memory limit."""
+
+
+class ScheduleError(TempoError, ValueError):
+    """A schedule breaks a dependence or misses an instance (found by `tempo.schedule.verify`)."""
+
+
+class InternalError(TempoError, RuntimeError):
+    """A bug in Tempo or in a plugin, not in the user's program."""
+
+    def __init__(self, message: str, **details: object) -> None:
+        super().__init__(f"this is a bug in Tempo: {message}", **details)  # type: ignore[arg-type]

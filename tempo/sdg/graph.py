@@ -1,0 +1,223 @@
+"""The symbolic dependence graph: nodes, edges with index maps, outputs.
+
+The graph is immutable; passes return a new one. It may be cyclic only through `merge` nodes (recurrent tensors and
+parameters), so edges name their producer by number instead of holding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tempo.errors import Location
+from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
+
+NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "sink"})
+
+
+@dataclass(frozen=True)
+class Point:
+    """One dim of the producer is read at one index."""
+
+    index: Expr
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One dim of the producer is read at `start, ..., start + length - 1`; it becomes a leading axis."""
+
+    start: Expr
+    length: Expr
+
+
+IndexMap = tuple[Point | Slice, ...]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A read of result `result` of node `node` through `map`: one `Point` or `Slice` per dim of its domain."""
+
+    node: int
+    map: IndexMap = ()
+    result: int = 0
+
+    def substitute(self, mapping: Mapping[Symbol, Expr]) -> Edge:
+        return replace(self, map=tuple(substitute_index(index, mapping) for index in self.map))
+
+    def dims(self) -> frozenset[Symbol]:
+        return frozenset(symbol for index in self.map for expr in index_exprs(index) for symbol in expr.dims())
+
+
+def substitute_index(index: Point | Slice, mapping: Mapping[Symbol, Expr]) -> Point | Slice:
+    if isinstance(index, Point):
+        return Point(index.index.substitute(mapping))
+    return Slice(index.start.substitute(mapping), index.length.substitute(mapping))
+
+
+def index_exprs(index: Point | Slice) -> tuple[Expr, ...]:
+    return (index.index,) if isinstance(index, Point) else (index.start, index.length)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case of a `merge`: where `condition` holds (and none before it), the value is what `edge` reads."""
+
+    condition: Condition
+    edge: Edge
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Spatial shape (numbers and index expressions) and dtype (its NumPy name, or "bfloat16")."""
+
+    shape: tuple[Expr, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator over a domain.
+
+    `attrs` holds the operator's attributes as sorted pairs, hashable. `cases` is used by `merge` alone. `declaration`
+    numbers nominal nodes and is None for pure ones. Name and location stand outside equality.
+
+    Attributes of nominal nodes:
+      input      name; role "input" | "state" | "seed"; layout (see `Output`)
+      merge      name; role "recurrent" | "parameter" | "cases"
+      host_call  fn, ordered_by (tuple of Symbols), batched (tuple of Symbols, for messages), resource; results in `results`
+      sink       the same, without results
+    A `batched` dim of a host call is no dim of its domain: its operands are read with a slice over the whole dim, and
+    its results have the batched sizes as leading axes, in canonical order.
+    """
+
+    id: int
+    op: str
+    domain: tuple[Symbol, ...]
+    results: tuple[TensorType, ...]
+    operands: tuple[Edge, ...] = ()
+    attrs: tuple[tuple[str, Any], ...] = ()
+    cases: tuple[Case, ...] = ()
+    declaration: int | None = None
+    name: str = field(default="", compare=False)
+    location: Location | None = field(default=None, compare=False)
+
+    @property
+    def type(self) -> TensorType:
+        return self.results[0]
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.results[0].shape
+
+    @property
+    def dtype(self) -> str:
+        return self.results[0].dtype
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        return next((value for key, value in self.attrs if key == name), default)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return dict(self.attrs)
+
+    def reads(self) -> Iterator[tuple[Condition | None, Edge]]:
+        """Every edge that this node reads through, with the condition of its case, if it has one.
+
+        The condition is that of the case alone; that no earlier case holds is for `guarded_reads`.
+        """
+        for edge in self.operands:
+            yield None, edge
+        for case in self.cases:
+            yield case.condition, case.edge
+
+    def guarded_reads(self) -> Iterator[tuple[Condition, Edge]]:
+        """Every edge, with the exact condition under which it is read (first match wins)."""
+        for edge in self.operands:
+            yield TRUE, edge
+        earlier: Condition = TRUE
+        for case in self.cases:
+            yield earlier & case.condition, case.edge
+            earlier = earlier & ~case.condition
+
+
+@dataclass(frozen=True)
+class Output:
+    """A named result: `edge` is read at every point of `domain`.
+
+    `layout` says what the axes of the user's array are: a Symbol is a dim of the domain, an int an axis of the shape
+    that the edge shows. Before lifting it is `(*domain, 0, 1, ...)`; lifting turns a dim into axis 0.
+    `role` is "output" or "state" (the value of a parameter at the end).
+    """
+
+    name: str
+    edge: Edge
+    domain: tuple[Symbol, ...]
+    type: TensorType
+    layout: tuple[Symbol | int, ...]
+    role: str = "output"
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A whole program. `dims` is in canonical order (the order of declaration)."""
+
+    dims: tuple[Dim, ...]
+    nodes: Mapping[int, Node]
+    outputs: tuple[Output, ...]
+    sinks: tuple[int, ...] = ()
+
+    def dim(self, symbol: Symbol) -> Dim:
+        return next(dim for dim in self.dims if dim.symbol == symbol)
+
+    def domain_dims(self, node: Node) -> tuple[Dim, ...]:
+        return tuple(self.dim(symbol) for symbol in node.domain)
+
+    def canonical(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
+        """The given dims, each once, in canonical order."""
+        wanted = set(symbols)
+        return tuple(dim.symbol for dim in self.dims if dim.symbol in wanted)
+
+    def seen_type(self, edge: Edge) -> TensorType:
+        """Shape and dtype of what a consumer sees through `edge`."""
+        producer = self.nodes[edge.node]
+        return seen_type(producer.results[edge.result], producer.domain, edge.map)
+
+    def is_identity(self, edge: Edge) -> bool:
+        """Whether `edge` reads every dim of its producer at itself."""
+        domain = self.nodes[edge.node].domain
+        return all(
+            isinstance(index, Point) and index.index == var(symbol) for index, symbol in zip(edge.map, domain)
+        )
+
+    def consumers(self) -> dict[int, list[tuple[int, Edge]]]:
+        """For each node the reads of it, as (consumer's id, edge)."""
+        found: dict[int, list[tuple[int, Edge]]] = {id: [] for id in self.nodes}
+        for node in self.nodes.values():
+            for _, edge in node.reads():
+                found[edge.node].append((node.id, edge))
+        return found
+
+    def reachable(self) -> frozenset[int]:
+        """Nodes that an output or a sink needs."""
+        pending = [output.edge.node for output in self.outputs] + list(self.sinks)
+        seen: set[int] = set()
+        while pending:
+            id = pending.pop()
+            if id in seen:
+                continue
+            seen.add(id)
+            pending.extend(edge.node for _, edge in self.nodes[id].reads())
+        return frozenset(seen)
+
+
+def seen_type(produced: TensorType, domain: tuple[Symbol, ...], map: IndexMap) -> TensorType:
+    """Slices become leading axes; a shape that varies over the producer's domain is taken at the point read."""
+    points = {symbol: index.index for symbol, index in zip(domain, map) if isinstance(index, Point)}
+    lengths = tuple(index.length for index in map if isinstance(index, Slice))
+    return TensorType(lengths + tuple(size.substitute(points) for size in produced.shape), produced.dtype)
+
+
+def identity_map(domain: Iterable[Symbol]) -> IndexMap:
+    return tuple(Point(var(symbol)) for symbol in domain)
