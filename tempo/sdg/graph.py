@@ -25,10 +25,21 @@ class Point:
 
 @dataclass(frozen=True)
 class Slice:
-    """One dim of the producer is read at `start, ..., start + length - 1`; it becomes a leading axis."""
+    """One dim of the producer is read at `start, ..., start + length - 1`; it becomes a leading axis.
+
+    `length` is logical: what is demanded and depended on. Static tiling widens the physical read to `extent` positions
+    (an upper bound of the length, made of numbers and sizes): the axis then has that extent, and what lies at or after
+    `length` is arbitrary. Physical positions outside the producer's dim are clamped or wrapped, never read.
+    """
 
     start: Expr
     length: Expr
+    extent: Expr | None = None
+
+    @property
+    def seen(self) -> Expr:
+        """The size of the axis that the consumer sees."""
+        return self.length if self.extent is None else self.extent
 
 
 IndexMap = tuple[Point | Slice, ...]
@@ -52,7 +63,8 @@ class Edge:
 def substitute_index(index: Point | Slice, mapping: Mapping[Symbol, Expr]) -> Point | Slice:
     if isinstance(index, Point):
         return Point(index.index.substitute(mapping))
-    return Slice(index.start.substitute(mapping), index.length.substitute(mapping))
+    extent = None if index.extent is None else index.extent.substitute(mapping)
+    return Slice(index.start.substitute(mapping), index.length.substitute(mapping), extent)
 
 
 def index_exprs(index: Point | Slice) -> tuple[Expr, ...]:
@@ -215,7 +227,7 @@ class Graph:
 def seen_type(produced: TensorType, domain: tuple[Symbol, ...], map: IndexMap) -> TensorType:
     """Slices become leading axes; a shape that varies over the producer's domain is taken at the point read."""
     points = {symbol: index.index for symbol, index in zip(domain, map) if isinstance(index, Point)}
-    lengths = tuple(index.length for index in map if isinstance(index, Slice))
+    lengths = tuple(index.seen for index in map if isinstance(index, Slice))
     return TensorType(lengths + tuple(size.substitute(points) for size in produced.shape), produced.dtype)
 
 
