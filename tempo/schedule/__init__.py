@@ -1,0 +1,21 @@
+"""The interface between the compiler and schedulers: the problem, the tree, the verifier."""
+
+from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Statement
+from tempo.schedule.tree import Direction, For, If, Run, ScheduleTree, Sequence, render, runs, sequence, walk
+
+__all__ = [
+    "Dependence",
+    "Direction",
+    "For",
+    "If",
+    "Interval",
+    "Run",
+    "ScheduleTree",
+    "SchedulingProblem",
+    "Sequence",
+    "Statement",
+    "render",
+    "runs",
+    "sequence",
+    "walk",
+]
