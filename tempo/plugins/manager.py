@@ -1,0 +1,244 @@
+"""Finds plugins by name, loads only the one asked for, and makes what its descriptor names.
+
+Nothing is read at `import tempo`: entry points are listed when a name is first looked up. Loading goes through
+`pluggy`; what its `load_setuptools_entrypoints` would do (import every plugin of a group, let any exception through)
+is done here for one entry point, so that a broken plugin harms nobody who does not ask for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import Any
+
+import pluggy
+
+from tempo.errors import TempoError
+from tempo.plugins import hookspecs, messages
+from tempo.plugins.descriptors import API_VERSION, EMBEDDED_BACKENDS, BackendPlugin, SchedulerPlugin
+
+Descriptor = BackendPlugin | SchedulerPlugin
+
+GROUPS = {"backend": "tempo.backends", "scheduler": "tempo.schedulers"}
+HOOKS_GROUP = "tempo.plugins"
+CORE_DISTRIBUTION = "tempo-sdg"
+DISABLED_VARIABLE = "TEMPO_DISABLED_PLUGINS"
+DEBUG_VARIABLE = "TEMPO_PLUGIN_DEBUG"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One plugin as `doctor` shows it: `descriptor` when it can be used, else `error`."""
+
+    kind: str
+    name: str
+    distribution: str
+    descriptor: Descriptor | None = None
+    error: TempoError | None = field(default=None, compare=False)
+
+
+class PluginManager:
+    """The plugins of this process. Names are unique per kind ("backend", "scheduler")."""
+
+    def __init__(self, embedded: Iterable[Descriptor] = EMBEDDED_BACKENDS) -> None:
+        self._pluggy = pluggy.PluginManager(hookspecs.PROJECT)
+        self._pluggy.add_hookspecs(hookspecs)
+        self._embedded: dict[tuple[str, str], Descriptor] = {(d.kind, d.name): d for d in embedded}
+        self._registered: dict[tuple[str, str], Descriptor] = {}
+        self._installed: dict[str, tuple[EntryPoint, ...]] = {}
+
+    def register(self, descriptor: Descriptor) -> None:
+        """Add a plugin in process; `BrokenPluginError` when the name is taken or the API version is another."""
+        kind, name = descriptor.kind, descriptor.name
+        self._check_version(kind, name, "this process", descriptor)
+        claims = self._claims(kind, name)
+        if claims:
+            raise messages.duplicate(kind, name, [*claims, "the one to be registered"])
+        self._registered[kind, name] = descriptor
+
+    def unregister(self, kind: str, name: str) -> None:
+        """Remove a plugin that was registered in process."""
+        del self._registered[kind, name]
+
+    def names(self, kind: str) -> list[str]:
+        """Names that can be asked for: in process and installed, without those switched off."""
+        return [name for name in self._all_names(kind) if not _is_disabled(GROUPS[kind], name)]
+
+    def descriptor(self, kind: str, name: str) -> Descriptor:
+        """The descriptor of one plugin; imports its light module at most."""
+        if _is_disabled(GROUPS[kind], name):
+            raise messages.disabled(kind, name, DISABLED_VARIABLE)
+        claims = self._claims(kind, name)
+        if not claims:
+            raise messages.unknown(kind, name, self.names(kind))
+        if len(claims) > 1:
+            raise messages.duplicate(kind, name, claims)
+        owned = self._embedded.get((kind, name)) or self._registered.get((kind, name))
+        return owned or self._load_descriptor(kind, self._points_named(kind, name)[0])
+
+    def create(self, kind: str, name: str) -> Any:
+        """A new backend or scheduler."""
+        descriptor = self.descriptor(kind, name)
+        try:
+            made = _resolve(descriptor)()
+        except Exception as error:
+            raise messages.broken(kind, name, self._origin(kind, name), error) from error
+        _debug(f"made {kind} {name!r} of {self._origin(kind, name)}")
+        return made
+
+    def listings(self, kind: str) -> list[Listing]:
+        """Every plugin of a kind, usable or not; imports no more than their light modules."""
+        return [self._listing(kind, name) for name in self._all_names(kind)]
+
+    def hooks(self) -> pluggy.HookRelay:
+        """The hooks that many may answer, with every plugin of the group `tempo.plugins` loaded."""
+        for point in entry_points(group=HOOKS_GROUP):
+            if not _is_disabled(HOOKS_GROUP, point.name):
+                self._load_module("plugin", HOOKS_GROUP, point)
+        return self._pluggy.hook
+
+    def _all_names(self, kind: str) -> list[str]:
+        in_process = {name for of_kind, name in (*self._embedded, *self._registered) if of_kind == kind}
+        return sorted(in_process | {point.name for point in self._entry_points(kind)})
+
+    def _claims(self, kind: str, name: str) -> list[str]:
+        """Who provides the name: more than one is an error, none means that it is unknown."""
+        embedded = [_core()] if (kind, name) in self._embedded else []
+        registered = ["this process"] if (kind, name) in self._registered else []
+        return embedded + registered + [_distribution(point) for point in self._points_named(kind, name)]
+
+    def _listing(self, kind: str, name: str) -> Listing:
+        try:
+            return Listing(kind, name, self._origin(kind, name), self.descriptor(kind, name))
+        except TempoError as error:
+            return Listing(kind, name, self._origin(kind, name), error=error)
+
+    def _entry_points(self, kind: str) -> tuple[EntryPoint, ...]:
+        """Reading them costs milliseconds, so it happens once, and only when a name is first looked up."""
+        if kind not in self._installed:
+            self._installed[kind] = tuple(entry_points(group=GROUPS[kind]))
+        return self._installed[kind]
+
+    def _points_named(self, kind: str, name: str) -> list[EntryPoint]:
+        return [point for point in self._entry_points(kind) if point.name == name]
+
+    def _origin(self, kind: str, name: str) -> str:
+        return " and ".join(self._claims(kind, name))
+
+    def _load_descriptor(self, kind: str, point: EntryPoint) -> Descriptor:
+        distribution = _distribution(point)
+        module = self._load_module(kind, GROUPS[kind], point)
+        hook = self._pluggy.hook.tempo_backend if kind == "backend" else self._pluggy.hook.tempo_scheduler
+        described = [made.function for made in hook.get_hookimpls() if made.plugin is module]
+        if not described:
+            raise messages.malformed(kind, point.name, distribution, f"it does not implement tempo_{kind}()")
+        try:
+            descriptor = described[0]()
+        except Exception as error:
+            raise messages.broken(kind, point.name, distribution, error) from error
+        self._check_version(kind, point.name, distribution, descriptor)
+        if not isinstance(descriptor, BackendPlugin if kind == "backend" else SchedulerPlugin):
+            raise messages.malformed(
+                kind, point.name, distribution, f"tempo_{kind}() returned a {type(descriptor).__name__}"
+            )
+        return descriptor
+
+    def _load_module(self, kind: str, group: str, point: EntryPoint) -> Any:
+        key = f"{group}:{point.name}"
+        loaded = self._pluggy.get_plugin(key)
+        if loaded is not None:
+            return loaded
+        try:
+            module = point.load()
+            self._pluggy.register(module, name=key)
+            self._pluggy.check_pending()  # finds a misspelt hook
+        except Exception as error:
+            if self._pluggy.has_plugin(key):
+                self._pluggy.unregister(name=key)
+            raise messages.broken(kind, point.name, _distribution(point), error) from error
+        _debug(f"loaded {key} = {point.value} of {_distribution(point)}")
+        return module
+
+    @staticmethod
+    def _check_version(kind: str, name: str, distribution: str, descriptor: object) -> None:
+        theirs = getattr(descriptor, "api_version", None)
+        if theirs is None:
+            what = f"tempo_{kind}() returned a {type(descriptor).__name__}"
+            raise messages.malformed(kind, name, distribution, what)
+        if theirs != API_VERSION:
+            raise messages.version_skew(kind, name, distribution, theirs, _core(), API_VERSION)
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown distribution"
+
+
+def _core() -> str:
+    try:
+        return f"{CORE_DISTRIBUTION} {version(CORE_DISTRIBUTION)}"
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return CORE_DISTRIBUTION
+
+
+def _is_disabled(group: str, name: str) -> bool:
+    disabled = {part.strip() for part in os.environ.get(DISABLED_VARIABLE, "").split(",")}
+    return name in disabled or f"{group}:{name}" in disabled
+
+
+def _resolve(descriptor: Descriptor) -> Any:
+    if not isinstance(descriptor.factory, str):
+        return descriptor.factory
+    module, _, attribute = descriptor.factory.partition(":")
+    return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+
+
+def _debug(message: str) -> None:
+    if os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
+        sys.stderr.write(f"tempo plugins: {message}\n")
+
+
+@functools.cache
+def default_manager() -> PluginManager:
+    """The one manager of the process."""
+    return PluginManager()
+
+
+def get_backend(backend: Any) -> Any:
+    """A backend from its name, or the instance that was given.
+
+    Raises `UnknownBackendError` (unknown, not installed, switched off) and `BrokenPluginError`.
+    """
+    return default_manager().create("backend", backend) if isinstance(backend, str) else backend
+
+
+def get_scheduler(scheduler: Any) -> Any:
+    """A scheduler from its name, or the instance that was given.
+
+    Raises `UnknownSchedulerError` (unknown, not installed, switched off) and `BrokenPluginError`.
+    """
+    return default_manager().create("scheduler", scheduler) if isinstance(scheduler, str) else scheduler
+
+
+def list_backends() -> list[Listing]:
+    """Every backend, usable or not. Imports no backend."""
+    return default_manager().listings("backend")
+
+
+def list_schedulers() -> list[Listing]:
+    """Every scheduler, usable or not. Imports no scheduler."""
+    return default_manager().listings("scheduler")
+
+
+def register_backend(plugin: BackendPlugin) -> None:
+    """Add a backend to this process, under `plugin.name`."""
+    default_manager().register(plugin)
+
+
+def register_scheduler(plugin: SchedulerPlugin) -> None:
+    """Add a scheduler to this process, under `plugin.name`."""
+    default_manager().register(plugin)
