@@ -180,6 +180,11 @@ class Graph:
     outputs: tuple[Output, ...]
     sinks: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        from tempo.sdg.text import graph_text  # the text module prints these classes, so it imports this one
+
+        return graph_text(self)
+
     def dim(self, symbol: Symbol) -> Dim:
         return next(dim for dim in self.dims if dim.symbol == symbol)
 

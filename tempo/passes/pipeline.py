@@ -1,0 +1,35 @@
+"""The default pipeline: every pass of the core, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tempo.errors import TempoError
+from tempo.passes.dce import DeadCodeElimination
+from tempo.passes.manager import Pass
+
+
+def default_passes() -> tuple[Pass, ...]:
+    return (DeadCodeElimination(),)
+
+
+@dataclass
+class PassRegistry:
+    """The passes of one compile. Plugins get it in `tempo_register_passes` and may add theirs."""
+
+    passes: list[Pass] = field(default_factory=lambda: list(default_passes()))
+
+    def add(self, added: Pass, *, before: str | None = None, after: str | None = None) -> None:
+        """Adds a pass next to the one named, or at the end. Raises TempoError when there is none of that name."""
+        if before is None and after is None:
+            self.passes.append(added)
+        elif before is not None:
+            self.passes.insert(self._position(before), added)
+        else:
+            self.passes.insert(self._position(str(after)) + 1, added)
+
+    def _position(self, name: str) -> int:
+        names = [known.name for known in self.passes]
+        if name not in names:
+            raise TempoError(f"no pass is named {name!r}", hint=f"passes: {', '.join(names)}")
+        return names.index(name)

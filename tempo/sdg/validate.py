@@ -1,0 +1,192 @@
+"""The invariants of the graph, checked. What breaks one is a bug of Tempo or of a plugin, never of a user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tempo.errors import InternalError, Location
+from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Output, Point, TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.text import node_text, output_text
+from tempo.symbolic import Condition, Context, Expr, Symbol
+
+
+def validate(graph: Graph) -> None:
+    """Raises InternalError, with the node, when an invariant does not hold.
+
+    Edges name nodes that exist through maps of the right length over dims that the reader has; domains are canonical
+    and, for pure nodes, exactly the dims that vary; the type of a pure node is what the operator's rule infers, that of
+    a case what the case reads; declarations are unique; cycles run through merges; the layout of an output names each
+    dim of its domain and each axis once.
+    """
+    contexts: dict[tuple[Symbol, ...], Context] = {}
+    declared: dict[int, int] = {}
+    for id, node in graph.nodes.items():
+        try:
+            _check_node(graph, id, node, contexts)
+            _check_declaration(node, declared)
+        except _BrokenError as broken:
+            raise _failure(str(broken), node_text(node), node.location) from None
+    for output in graph.outputs:
+        try:
+            _check_output(graph, output, contexts)
+        except _BrokenError as broken:
+            raise _failure(str(broken), output_text(output), output.location) from None
+    _check_sinks(graph)
+    _check_cycles(graph)
+
+
+class _BrokenError(Exception):
+    """What is wrong with the node at hand; `validate` adds which node."""
+
+
+def _failure(problem: str, text: str, location: Location | None = None) -> InternalError:
+    return InternalError(f"{problem}, in\n    {text}", location=location)
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise _BrokenError(problem)
+
+
+def _context(graph: Graph, domain: tuple[Symbol, ...], contexts: dict[tuple[Symbol, ...], Context]) -> Context:
+    if domain not in contexts:
+        contexts[domain] = Context.of(graph.dim(symbol) for symbol in domain)
+    return contexts[domain]
+
+
+def _check_node(graph: Graph, id: int, node: Node, contexts: dict[tuple[Symbol, ...], Context]) -> None:
+    _require(node.id == id, f"the node under number {id} has number {node.id}")
+    _require(node.op in OPERATORS, f"there is no operator {node.op!r}")
+    _check_domain(graph, node.domain)
+    for _, edge in node.reads():
+        _check_edge(graph, edge, node.domain)
+    _require(tuple(sorted(key for key, _ in node.attrs)) == tuple(key for key, _ in node.attrs), "unsorted attributes")
+    _require(node.op == "merge" or not node.cases, "only a merge has cases")
+    _require(bool(node.results) or node.op == "sink", "no result")
+    varying = varying_dims(graph, node)
+    _require(varying <= set(node.domain), f"{_names(graph, varying - set(node.domain))} vary outside the domain")
+    context = _context(graph, node.domain, contexts)
+    if node.op == "merge":
+        _check_cases(graph, node, context)
+    if node.op in NOMINAL:
+        return
+    _require(varying == set(node.domain), f"nothing varies along {_names(graph, set(node.domain) - varying)}")
+    inferred = OPERATORS[node.op].infer(node.attributes, tuple(graph.seen_type(edge) for edge in node.operands))
+    _require(len(node.results) == 1, "a pure node has one result")
+    _require_same_type(node.type, inferred, context, "the operator's rule gives")
+
+
+def varying_dims(graph: Graph, node: Node) -> frozenset[Symbol]:
+    """The dims that a node's reads, conditions, attributes and shapes use."""
+    found = {symbol for _, edge in node.reads() for symbol in edge.dims()}
+    found |= {symbol for case in node.cases for symbol in case.condition.symbols() if symbol.kind == "dim"}
+    found |= {symbol for type in node.results for size in type.shape for symbol in size.dims()}
+    return frozenset(found | {symbol for expr in attribute_exprs(node) for symbol in _dims_of(expr)})
+
+
+def attribute_exprs(node: Node) -> tuple[Expr | Condition, ...]:
+    """Every expression and condition in the attributes."""
+    found: list[Expr | Condition] = []
+
+    def note(expr: Expr | Condition) -> Expr | Condition:
+        found.append(expr)
+        return expr
+
+    OPERATORS[node.op].with_exprs(node.attributes, note)
+    return tuple(found)
+
+
+def _dims_of(expr: Expr | Condition) -> Iterator[Symbol]:
+    return (symbol for symbol in expr.symbols() if symbol.kind == "dim")
+
+
+def _names(graph: Graph, symbols: set[Symbol] | frozenset[Symbol]) -> str:
+    return ", ".join(sorted(symbol.name for symbol in symbols)) or "nothing"
+
+
+def _check_domain(graph: Graph, domain: tuple[Symbol, ...]) -> None:
+    _require(graph.canonical(domain) == domain, f"domain {tuple(s.name for s in domain)} is not canonical")
+
+
+def _check_edge(graph: Graph, edge: Edge, domain: tuple[Symbol, ...]) -> None:
+    _require(edge.node in graph.nodes, f"node %{edge.node}, which is read, does not exist")
+    producer = graph.nodes[edge.node]
+    _require(0 <= edge.result < len(producer.results), f"%{edge.node} has no result {edge.result}")
+    wanted = len(producer.domain)
+    _require(len(edge.map) == wanted, f"the map to %{edge.node} has {len(edge.map)} positions for {wanted} dims")
+    _require(edge.dims() <= set(domain), f"the map to %{edge.node} uses {_names(graph, edge.dims() - set(domain))}")
+    slices = [index for index in edge.map if not isinstance(index, Point)]
+    extents = [index.extent for index in slices if index.extent is not None]
+    _require(not any(extent.dims() for extent in extents), f"an extent of the map to %{edge.node} varies")
+
+
+def _check_cases(graph: Graph, node: Node, context: Context) -> None:
+    _require(not node.operands, "a merge has cases, no operands")
+    for case in node.cases:
+        found = graph.seen_type(case.edge)
+        _require_same_type(node.type, found, context.assume(case.condition), f"the case at %{case.edge.node} gives")
+
+
+def _require_same_type(wanted: TensorType, found: TensorType, context: Context, who: str) -> None:
+    same = wanted.dtype == found.dtype and len(wanted.shape) == len(found.shape)
+    same = same and all(_equal(a, b, context) for a, b in zip(wanted.shape, found.shape))
+    _require(same, f"{who} {found.dtype}[{', '.join(map(str, found.shape))}]")
+
+
+def _equal(a: Expr, b: Expr, context: Context) -> bool:
+    if a == b:
+        return True
+    return context.simplify(a) == context.simplify(b) or context.implies(a.eq(b))
+
+
+def _check_declaration(node: Node, declared: dict[int, int]) -> None:
+    if node.op not in NOMINAL:
+        return _require(node.declaration is None, "a pure node has no declaration number")
+    if node.declaration is None:
+        raise _BrokenError("a nominal node needs a declaration number")
+    other = declared.setdefault(node.declaration, node.id)
+    return _require(other == node.id, f"declaration {node.declaration} is also that of %{other}")
+
+
+def _check_output(graph: Graph, output: Output, contexts: dict[tuple[Symbol, ...], Context]) -> None:
+    _check_domain(graph, output.domain)
+    _check_edge(graph, output.edge, output.domain)
+    found = graph.seen_type(output.edge)
+    _require_same_type(output.type, found, _context(graph, output.domain, contexts), "the edge gives")
+    wanted = {*output.domain, *range(len(output.type.shape))}
+    exact = len(output.layout) == len(wanted) and set(output.layout) == wanted
+    _require(exact, f"layout {output.layout} does not name each dim and axis once")
+
+
+def _check_sinks(graph: Graph) -> None:
+    for id in graph.sinks:
+        if id not in graph.nodes:
+            raise _failure(f"sink %{id} does not exist", f"sinks {graph.sinks}")
+        if graph.nodes[id].op != "sink":
+            raise _failure("a node that is no sink is listed as one", node_text(graph.nodes[id]))
+
+
+def _check_cycles(graph: Graph) -> None:
+    """Nodes are taken away whose producers are gone; reads of merges wait for nothing. What is left is a cycle."""
+    waiting = {id: {edge.node for edge in node.operands} for id, node in graph.nodes.items()}
+    consumers: dict[int, list[int]] = {id: [] for id in graph.nodes}
+    for id, producers in waiting.items():
+        for producer in producers:
+            consumers[producer].append(id)
+    ready = [id for id, producers in waiting.items() if not producers]
+    while ready:
+        done = ready.pop()
+        del waiting[done]
+        for consumer in consumers[done]:
+            waiting[consumer].discard(done)
+            if not waiting[consumer]:
+                ready.append(consumer)
+    if waiting:
+        # Some node left may only read a cycle; following producers that are left ends in one.
+        seen: set[int] = set()
+        current = next(iter(waiting))
+        while current not in seen:
+            seen.add(current)
+            current = min(waiting[current])
+        raise _failure("a cycle runs through no merge", node_text(graph.nodes[current]))
