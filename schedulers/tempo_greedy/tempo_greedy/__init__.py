@@ -1,0 +1,1 @@
+"""Tempo's default scheduler: levels, shifting by constants and greedy loop fusion."""
