@@ -1,0 +1,57 @@
+"""Index expressions, conditions, domains, and what can be proven about them for every size."""
+
+from tempo.symbolic.condition import FALSE, TRUE, And, Condition, Eq, Ge, Or, conjunction, disjunction, nonnegative, zero
+from tempo.symbolic.domain import Box, Dim
+from tempo.symbolic.expr import (
+    Atom,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    NonAffineError,
+    Symbol,
+    as_expr,
+    const,
+    dim,
+    maximum,
+    minimum,
+    size,
+    var,
+)
+from tempo.symbolic.parse import parse_condition, parse_expr
+from tempo.symbolic.python import to_python
+
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "And",
+    "Atom",
+    "Box",
+    "Condition",
+    "Dim",
+    "Eq",
+    "Expr",
+    "FloorDiv",
+    "Ge",
+    "Max",
+    "Min",
+    "Mod",
+    "NonAffineError",
+    "Or",
+    "Symbol",
+    "as_expr",
+    "conjunction",
+    "const",
+    "dim",
+    "disjunction",
+    "maximum",
+    "minimum",
+    "nonnegative",
+    "parse_condition",
+    "parse_expr",
+    "size",
+    "to_python",
+    "var",
+    "zero",
+]

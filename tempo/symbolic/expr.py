@@ -1,0 +1,442 @@
+"""Index expressions: integer affine expressions over symbols, with floor division, modulo, min and max.
+
+An `Expr` is `const + sum(coefficient * atom)`. It is canonical: two expressions whose affine parts mean the same are
+equal objects, so `==` and `hash` are structural and cheap, and a difference that cancels is a number at once.
+Comparisons that make a `Condition` are methods (`a.ge(b)`); the comparison operators are not overloaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import index as to_index
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tempo.symbolic.condition import Condition
+
+Value: TypeAlias = Any  # int or integer numpy.ndarray: what an expression evaluates to
+Bindings: TypeAlias = Mapping["Symbol", Value]
+Substitution: TypeAlias = Mapping["Symbol", "Expr | int"]
+
+_NO_SYMBOLS: frozenset[Symbol] = frozenset()
+
+
+class NonAffineError(TypeError):
+    """A product of two symbols, a division by one, or an operand that is no integer."""
+
+
+class Structural:
+    """Equality by `_fields()`, with a hash that is computed once and never pickled (string hashes vary by process)."""
+
+    _hash: int
+
+    def _fields(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        assert isinstance(other, Structural)
+        return hash(self) == hash(other) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        if self._hash == 0:
+            object.__setattr__(self, "_hash", hash((type(self).__name__, self._fields())) or 1)
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._fields()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _cache(default: Any) -> Any:
+    return field(default=default, init=False, repr=False, compare=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Symbol(Structural):
+    """A temporal dimension (prints `t`) or its size (prints `t.size`, always at least 1)."""
+
+    name: str
+    kind: Literal["dim", "size"]
+    _hash: int = _cache(0)
+    key: tuple[int, str] = _cache((0, ""))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (0 if self.kind == "dim" else 1, self.name))
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.name, self.kind)
+
+    def __lt__(self, other: Symbol) -> bool:
+        return self.key < other.key
+
+    def __str__(self) -> str:
+        return self.name if self.kind == "dim" else f"{self.name}.size"
+
+    def symbols(self) -> frozenset[Symbol]:
+        return frozenset((self,))
+
+    def substitute(self, mapping: Substitution) -> Expr:
+        found = mapping.get(self)
+        return var(self) if found is None else as_expr(found)
+
+    def evaluate(self, env: Bindings) -> Value:
+        return env[self]
+
+
+class _Composite(Structural):
+    """What `FloorDiv`, `Mod`, `Min` and `Max` share; `key` orders atoms and is unique to the structure."""
+
+    _rank = 2
+    _key: tuple[int, str] | None
+
+    @property
+    def key(self) -> tuple[int, str]:
+        if self._key is None:
+            object.__setattr__(self, "_key", (self._rank, str(self)))
+        assert self._key is not None
+        return self._key
+
+    def __str__(self) -> str:
+        from tempo.symbolic.text import atom_text
+
+        return atom_text(self)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FloorDiv(_Composite):
+    """`expr // divisor`, rounded towards minus infinity; `divisor > 1`."""
+
+    expr: Expr
+    divisor: int
+    _hash: int = _cache(0)
+    _key: tuple[int, str] | None = _cache(None)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.expr, self.divisor)
+
+    def symbols(self) -> frozenset[Symbol]:
+        return self.expr.symbols()
+
+    def substitute(self, mapping: Substitution) -> Expr:
+        return self.expr.substitute(mapping) // self.divisor
+
+    def evaluate(self, env: Bindings) -> Value:
+        return self.expr.evaluate(env) // self.divisor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mod(_Composite):
+    """`expr % divisor`, in `0 .. divisor - 1`; `divisor > 1`."""
+
+    expr: Expr
+    divisor: int
+    _hash: int = _cache(0)
+    _key: tuple[int, str] | None = _cache(None)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.expr, self.divisor)
+
+    def symbols(self) -> frozenset[Symbol]:
+        return self.expr.symbols()
+
+    def substitute(self, mapping: Substitution) -> Expr:
+        return self.expr.substitute(mapping) % self.divisor
+
+    def evaluate(self, env: Bindings) -> Value:
+        return self.expr.evaluate(env) % self.divisor
+
+
+class _Extremum(_Composite):
+    """What `Min` and `Max` share: at least two arguments, sorted, none a constant away from another."""
+
+    _rank = 3
+    args: tuple[Expr, ...]
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.args,)
+
+    def symbols(self) -> frozenset[Symbol]:
+        return _NO_SYMBOLS.union(*(arg.symbols() for arg in self.args))
+
+    def rebuild(self, args: Iterable[Expr], sign: int = 1) -> Expr:
+        """The same extremum of other arguments; the opposite one when they were negated (`sign < 0`)."""
+        return minimum(*args) if isinstance(self, Min) == (sign > 0) else maximum(*args)
+
+    def substitute(self, mapping: Substitution) -> Expr:
+        return self.rebuild(arg.substitute(mapping) for arg in self.args)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Min(_Extremum):
+    """The smallest of `args`."""
+
+    args: tuple[Expr, ...]
+    _hash: int = _cache(0)
+    _key: tuple[int, str] | None = _cache(None)
+
+    def evaluate(self, env: Bindings) -> Value:
+        return _extreme(min, np.minimum, [arg.evaluate(env) for arg in self.args])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Max(_Extremum):
+    """The largest of `args`."""
+
+    args: tuple[Expr, ...]
+    _hash: int = _cache(0)
+    _key: tuple[int, str] | None = _cache(None)
+
+    def evaluate(self, env: Bindings) -> Value:
+        return _extreme(max, np.maximum, [arg.evaluate(env) for arg in self.args])
+
+
+def _extreme(of_ints: Callable[..., Value], of_arrays: Callable[..., Value], values: list[Value]) -> Value:
+    if any(isinstance(value, np.ndarray) for value in values):
+        return reduce(of_arrays, values)
+    return of_ints(values)
+
+
+Atom: TypeAlias = Symbol | FloorDiv | Mod | Min | Max
+Terms: TypeAlias = tuple[tuple[Atom, int], ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Expr(Structural):
+    """`const + sum(coefficient * atom for atom, coefficient in terms)`; make it with the functions of this module."""
+
+    terms: Terms
+    const: int
+    _hash: int = _cache(0)
+    _symbols: frozenset[Symbol] | None = _cache(None)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.terms, self.const)
+
+    def __add__(self, other: Expr | int) -> Expr:
+        if type(other) is int:
+            return self if other == 0 else _with_const(self.terms, self.const + other)
+        other = as_expr(other)
+        if not other.terms:
+            return self if other.const == 0 else _with_const(self.terms, self.const + other.const)
+        if not self.terms:
+            return other if self.const == 0 else _with_const(other.terms, self.const + other.const)
+        return total((self, 1), (other, 1))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Expr:
+        return self * -1
+
+    def __sub__(self, other: Expr | int) -> Expr:
+        return self + -other if type(other) is int else total((self, 1), (as_expr(other), -1))
+
+    def __rsub__(self, other: Expr | int) -> Expr:
+        return total((as_expr(other), 1), (self, -1))
+
+    def __mul__(self, other: Expr | int) -> Expr:
+        other = as_expr(other)
+        if other.terms and self.terms:
+            raise NonAffineError(f"the product ({self}) * ({other}) is not affine: one factor must be a number")
+        factor, scaled = (self.const, other) if other.terms else (other.const, self)
+        if factor == 1:
+            return scaled
+        if factor == 0:
+            return ZERO
+        return _with_const(tuple((atom, c * factor) for atom, c in scaled.terms), scaled.const * factor)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Expr | int) -> Expr:
+        from tempo.symbolic.division import floor_divide
+
+        return floor_divide(self, _divisor(self, other, "//"))
+
+    def __mod__(self, other: Expr | int) -> Expr:
+        from tempo.symbolic.division import modulo
+
+        return modulo(self, _divisor(self, other, "%"))
+
+    def __str__(self) -> str:
+        from tempo.symbolic.text import expr_text
+
+        return expr_text(self)
+
+    @property
+    def is_const(self) -> bool:
+        return not self.terms
+
+    def as_int(self) -> int:
+        """The value of a constant expression; `ValueError` for any other."""
+        if self.terms:
+            raise ValueError(f"{self} is no number")
+        return self.const
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Orders expressions: numbers last, else by atoms, coefficients, constant."""
+        return (not self.terms, tuple((atom.key, c) for atom, c in self.terms), self.const)
+
+    def symbols(self) -> frozenset[Symbol]:
+        if self._symbols is None:
+            found = _NO_SYMBOLS.union(*(atom.symbols() for atom, _ in self.terms))
+            object.__setattr__(self, "_symbols", found)
+            return found
+        return self._symbols
+
+    def dims(self) -> frozenset[Symbol]:
+        return frozenset(symbol for symbol in self.symbols() if symbol.kind == "dim")
+
+    def sizes(self) -> frozenset[Symbol]:
+        return frozenset(symbol for symbol in self.symbols() if symbol.kind == "size")
+
+    def coefficient(self, atom: Atom) -> int:
+        return next((c for found, c in self.terms if found == atom), 0)
+
+    def substitute(self, mapping: Substitution) -> Expr:
+        """Replace symbols, all at once."""
+        if self.symbols().isdisjoint(mapping):
+            return self
+        parts = [(atom.substitute(mapping), c) for atom, c in self.terms]
+        return total((const(self.const), 1), *parts)
+
+    def evaluate(self, env: Bindings) -> Value:
+        """The value at `env`, elementwise where it holds arrays; `KeyError` for a symbol that it does not hold."""
+        total: Value = self.const
+        for atom, c in self.terms:
+            total = total + c * atom.evaluate(env)
+        return total
+
+    def ge(self, other: Expr | int) -> Condition:
+        from tempo.symbolic.condition import nonnegative
+
+        return nonnegative(self - other)
+
+    def gt(self, other: Expr | int) -> Condition:
+        return self.ge(as_expr(other) + 1)
+
+    def le(self, other: Expr | int) -> Condition:
+        return as_expr(other).ge(self)
+
+    def lt(self, other: Expr | int) -> Condition:
+        return as_expr(other).ge(self + 1)
+
+    def eq(self, other: Expr | int) -> Condition:
+        from tempo.symbolic.condition import zero
+
+        return zero(self - other)
+
+    def ne(self, other: Expr | int) -> Condition:
+        return ~self.eq(other)
+
+
+def const(value: int) -> Expr:
+    return Expr((), value)
+
+
+ZERO = const(0)
+
+
+def var(symbol: Symbol) -> Expr:
+    return Expr(((symbol, 1),), 0)
+
+
+def dim(name: str) -> Expr:
+    return var(Symbol(name, "dim"))
+
+
+def size(name: str) -> Expr:
+    return var(Symbol(name, "size"))
+
+
+def as_expr(value: Expr | Symbol | int) -> Expr:
+    """An expression from an expression, a symbol or an integer (NumPy's too); `NonAffineError` for anything else."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, Symbol):
+        return var(value)
+    try:
+        return const(to_index(value))
+    except TypeError:
+        raise NonAffineError(f"{value!r} is no index expression: it must be made of integers and dims") from None
+
+
+def of_atom(atom: Atom) -> Expr:
+    return Expr(((atom, 1),), 0)
+
+
+def minimum(*exprs: Expr | int) -> Expr:
+    return _extremum(Min, min, exprs)
+
+
+def maximum(*exprs: Expr | int) -> Expr:
+    return _extremum(Max, max, exprs)
+
+
+def _extremum(kind: type[Min] | type[Max], better: Callable[[int, int], int], exprs: Iterable[Expr | int]) -> Expr:
+    """Flatten, and of arguments that differ by a constant keep the one that wins."""
+    best: dict[Terms, int] = {}
+    for expr in map(as_expr, exprs):
+        lone = expr.terms[0][0] if len(expr.terms) == 1 and expr.terms[0][1] == 1 and expr.const == 0 else None
+        for arg in lone.args if isinstance(lone, kind) else (expr,):
+            best[arg.terms] = better(best[arg.terms], arg.const) if arg.terms in best else arg.const
+    if not best:
+        raise ValueError(f"{kind.__name__.lower()} of nothing")
+    args = sorted((Expr(terms, constant) for terms, constant in best.items()), key=lambda arg: arg.key)
+    return args[0] if len(args) == 1 else of_atom(kind(tuple(args)))
+
+
+def total(*parts: tuple[Expr, int]) -> Expr:
+    """The sum of `factor * expr` over all parts, made canonical once at the end."""
+    coefficients: dict[Atom, int] = {}
+    constant = 0
+    for expr, factor in parts:
+        constant += factor * expr.const
+        for atom, c in expr.terms:
+            coefficients[atom] = coefficients.get(atom, 0) + factor * c
+    return from_terms(coefficients, constant)
+
+
+def from_terms(coefficients: Mapping[Atom, int], constant: int) -> Expr:
+    """The canonical expression with these coefficients (zeros allowed)."""
+    terms = [term for term in coefficients.items() if term[1]]
+    if len(terms) > 1:
+        terms.sort(key=_term_key)
+    return _with_const(tuple(terms), constant)
+
+
+def _term_key(term: tuple[Atom, int]) -> tuple[int, str]:
+    return term[0].key
+
+
+def _with_const(terms: Terms, constant: int) -> Expr:
+    """Sorted terms and a constant; moves the rest inside a lone min or max (extrema sort last)."""
+    atom, c = terms[-1] if terms else (None, 0)
+    if not isinstance(atom, _Extremum):
+        return Expr(terms, constant)
+    only_extremum = len(terms) == 1 or not isinstance(terms[-2][0], _Extremum)
+    if not only_extremum or c not in (1, -1) or (len(terms) == 1 and constant == 0 and c == 1):
+        return Expr(terms, constant)
+    rest = Expr(terms[:-1], constant)
+    return atom.rebuild((arg * c + rest for arg in atom.args), c)
+
+
+def _divisor(expr: Expr, other: Expr | int, operator: str) -> int:
+    divisor = as_expr(other)
+    if not divisor.is_const or divisor.const <= 0:
+        raise NonAffineError(f"({expr}) {operator} ({divisor}): the divisor must be a positive number")
+    return divisor.const
+
+
+def common_divisor(terms: Terms) -> int:
+    return math.gcd(*(c for _, c in terms))

@@ -1,0 +1,87 @@
+"""Expressions and conditions from text: the inverse of `str`. The syntax is Python's, read with its own parser."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from itertools import pairwise
+
+from tempo.symbolic.condition import FALSE, TRUE, Condition, conjunction, disjunction, nonnegative, zero
+from tempo.symbolic.expr import Expr, const, dim, maximum, minimum, size, total
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
+    ast.GtE: lambda a, b: nonnegative(total((a, 1), (b, -1))),
+    ast.Gt: lambda a, b: nonnegative(total((a, 1), (b, -1), (const(1), -1))),
+    ast.LtE: lambda a, b: nonnegative(total((b, 1), (a, -1))),
+    ast.Lt: lambda a, b: nonnegative(total((b, 1), (a, -1), (const(1), -1))),
+    ast.Eq: lambda a, b: zero(total((a, 1), (b, -1))),
+    ast.NotEq: lambda a, b: ~zero(total((a, 1), (b, -1))),
+}
+
+
+def parse_expr(text: str) -> Expr:
+    """`2*t + t.size - 1`, `min(t + 4, t.size)`, `(t + 1)//2`, `t % 3`; `ValueError` for what is no index expression."""
+    return _expr(_parsed(text), text)
+
+
+def parse_condition(text: str) -> Condition:
+    """Comparisons with `and`, `or`, `not` and parentheses; `True` and `False`; `ValueError` for anything else."""
+    return _condition(_parsed(text), text)
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"cannot read {text!r}: {error.msg}") from None
+
+
+def _expr(node: ast.expr, text: str) -> Expr:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return const(value)
+        case ast.Name(id=name):
+            return dim(name)
+        case ast.Attribute(value=ast.Name(id=name), attr="size"):
+            return size(name)
+        case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[_, *_] as args, keywords=[]):
+            return (minimum if name == "min" else maximum)(*(_expr(arg, text) for arg in args))
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _expr(left, text) * _expr(right, text)
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            return _expr(left, text) // _expr(right, text)
+        case ast.BinOp(left=left, op=ast.Mod(), right=right):
+            return _expr(left, text) % _expr(right, text)
+        case ast.BinOp(op=ast.Add() | ast.Sub()) | ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+            # a whole sum at once: step by step, a min within it would absorb only what stands before it
+            return total(*_addends(node, 1, text))
+    raise ValueError(f"no index expression: {ast.unparse(node)!r} in {text!r}")
+
+
+def _addends(node: ast.expr, sign: int, text: str) -> list[tuple[Expr, int]]:
+    match node:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            right_sign = sign if isinstance(op, ast.Add) else -sign
+            return _addends(left, sign, text) + _addends(right, right_sign, text)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _addends(operand, -sign, text)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _addends(operand, sign, text)
+        case ast.BinOp(left=ast.Constant(value=int(factor)), op=ast.Mult(), right=right):
+            return [(_expr(right, text), sign * factor)]
+    return [(_expr(node, text), sign)]
+
+
+def _condition(node: ast.expr, text: str) -> Condition:
+    match node:
+        case ast.Constant(value=bool(value)):
+            return TRUE if value else FALSE
+        case ast.BoolOp(op=op, values=values):
+            join = conjunction if isinstance(op, ast.And) else disjunction
+            return join(_condition(value, text) for value in values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return ~_condition(operand, text)
+        case ast.Compare(left=first, ops=ops, comparators=rest) if all(type(op) in _COMPARISONS for op in ops):
+            operands = [_expr(operand, text) for operand in (first, *rest)]
+            return conjunction(_COMPARISONS[type(op)](a, b) for op, (a, b) in zip(ops, pairwise(operands)))
+    raise ValueError(f"no condition: {ast.unparse(node)!r} in {text!r}")
