@@ -1,0 +1,246 @@
+"""Dtypes are strings: NumPy's names, and "bfloat16".
+
+Promotion is JAX's lattice (docs.jax.dev, "Type promotion semantics"): Python scalars and index expressions are *weak*,
+so they take the dtype of what they meet; int32 and float32 are the defaults. 64 bits come only from an explicit dtype,
+or where two strong dtypes have no smaller common one (uint32 with int32).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from tempo.errors import DTypeError
+
+Kind = Literal["bool", "uint", "int", "float"]
+
+_KINDS: dict[str, Kind] = {
+    "bool": "bool",
+    "uint8": "uint",
+    "uint16": "uint",
+    "uint32": "uint",
+    "uint64": "uint",
+    "int8": "int",
+    "int16": "int",
+    "int32": "int",
+    "int64": "int",
+    "bfloat16": "float",
+    "float16": "float",
+    "float32": "float",
+    "float64": "float",
+}
+_NUMPY: dict[str, np.dtype[Any]] = {
+    name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in _KINDS
+}
+_NAMES = {dtype: name for name, dtype in _NUMPY.items()}
+_PYTHON: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
+_NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}
+
+# Direct successors. "int*" and "float*" are the weak integer and float: what a Python scalar is.
+_LATTICE: dict[str, tuple[str, ...]] = {
+    "bool": ("int*",),
+    "int*": ("uint8", "int8"),
+    "uint8": ("uint16", "int16"),
+    "uint16": ("uint32", "int32"),
+    "uint32": ("uint64", "int64"),
+    "uint64": ("float*",),
+    "int8": ("int16",),
+    "int16": ("int32",),
+    "int32": ("int64",),
+    "int64": ("float*",),
+    "float*": ("bfloat16", "float16"),
+    "bfloat16": ("float32",),
+    "float16": ("float32",),
+    "float32": ("float64",),
+    "float64": (),
+}
+
+DTYPES: tuple[str, ...] = tuple(_KINDS)
+"""Every dtype that a node may have. uint16 and uint64 are what `random_bits` of that width makes."""
+
+FLOATS: tuple[str, ...] = tuple(name for name, kind in _KINDS.items() if kind == "float")
+INTEGERS: tuple[str, ...] = tuple(name for name, kind in _KINDS.items() if kind in ("int", "uint"))
+
+
+def to_numpy(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of a name. Raises `DTypeError` for a name that is none."""
+    try:
+        return _NUMPY[name]
+    except KeyError:
+        raise DTypeError(f"{name!r} is no dtype", hint=f"use one of {', '.join(DTYPES)}") from None
+
+
+def from_numpy(dtype: Any) -> str:
+    """The name of a NumPy dtype or scalar type. Raises `DTypeError` for one that Tempo has not (complex, object ...)."""
+    found = np.dtype(dtype)
+    try:
+        return _NAMES[found.newbyteorder("=")]
+    except KeyError:
+        raise DTypeError(f"dtype {found} is not supported", hint=f"use one of {', '.join(DTYPES)}") from None
+
+
+def as_dtype(value: Any) -> str:
+    """The name of anything that users write for a dtype: a name, NumPy's dtypes and types, `bool`, `int`, `float`.
+
+    >>> as_dtype("float32"), as_dtype(np.int8), as_dtype(float)
+    ('float32', 'int8', 'float32')
+    """
+    if isinstance(value, str):
+        return from_numpy(to_numpy(value))
+    if isinstance(value, type) and value in _PYTHON:
+        return _PYTHON[value]
+    try:
+        return from_numpy(value)
+    except TypeError as error:
+        if isinstance(error, DTypeError):
+            raise
+        raise DTypeError(f"{value!r} is no dtype", hint=f"use one of {', '.join(DTYPES)}") from None
+
+
+def kind(name: str) -> Kind:
+    """`"bool"`, `"uint"`, `"int"` or `"float"`."""
+    to_numpy(name)
+    return _KINDS[name]
+
+
+def is_float(name: str) -> bool:
+    return kind(name) == "float"
+
+
+def is_integer(name: str) -> bool:
+    """Whether signed or unsigned integers; bool is none."""
+    return kind(name) in ("int", "uint")
+
+
+def itemsize(name: str) -> int:
+    """Bytes of one element."""
+    return to_numpy(name).itemsize
+
+
+def same_kind(source: str, target: str) -> bool:
+    """Whether both are bool, both integers (signed or not), or both floats."""
+    return kind(source) == kind(target) or (is_integer(source) and is_integer(target))
+
+
+def can_cast(source: str, target: str) -> bool:
+    """NumPy's `casting="same_kind"`: within a kind, or up the order bool, uint, int, float.
+
+    >>> can_cast("float64", "float16"), can_cast("int32", "float32"), can_cast("float32", "int32")
+    (True, True, False)
+    """
+    order = ("bool", "uint", "int", "float")
+    return order.index(kind(source)) <= order.index(kind(target))
+
+
+def check_cast(source: str, target: str, what: str) -> None:
+    """Raises `DTypeError` where `can_cast` does not hold; `what` names the value."""
+    if not can_cast(source, target):
+        raise DTypeError(
+            f"{what} has dtype {source}, which is of another kind than {target}",
+            hint=f'cast it explicitly: .astype("{target}")',
+        )
+
+
+@lru_cache(maxsize=None)
+def _above(element: str) -> frozenset[str]:
+    """The element and everything above it in the lattice."""
+    return frozenset({element}).union(*(_above(successor) for successor in _LATTICE[element]))
+
+
+def _element(dtype: str, weak: bool) -> str:
+    if not weak or dtype == "bool":
+        return dtype
+    return "float*" if is_float(dtype) else "int*"
+
+
+@lru_cache(maxsize=None)
+def _join(left: str, right: str) -> str:
+    """The least upper bound: the common upper bound that is below all others."""
+    common = _above(left) & _above(right)
+    return max(common, key=lambda element: len(_above(element)))
+
+
+def promote(*types: tuple[str, bool]) -> tuple[str, bool]:
+    """The common dtype of pairs `(dtype, weak)`, as a pair of the same form.
+
+    >>> promote(("float16", False), ("float32", True))         # an array and a Python float
+    ('float16', False)
+    >>> promote(("int32", False), ("float32", True))
+    ('float32', True)
+    """
+    if not types:
+        raise DTypeError("nothing to promote")
+    if len(types) == 1:
+        return types[0]
+    joined = _element(*types[0])
+    for dtype, weak in types[1:]:
+        joined = _join(joined, _element(dtype, weak))
+    if joined == "int*":
+        return "int32", True
+    return ("float32", True) if joined == "float*" else (joined, False)
+
+
+def promote_dtypes(dtypes: Iterable[str]) -> str:
+    """The common dtype of strong dtypes."""
+    return promote(*((dtype, False) for dtype in dtypes))[0]
+
+
+def default_dtype(dtype: str) -> str:
+    """What an array of `dtype` becomes where no dtype was asked for: 64 bits become 32.
+
+    >>> default_dtype("float64"), default_dtype("int8")
+    ('float32', 'int8')
+    """
+    return _NARROW.get(dtype, dtype)
+
+
+def scalar_dtype(value: bool | int | float) -> tuple[str, bool]:
+    """`(dtype, weak)` of a Python scalar. Raises `DTypeError` for an int beyond 32 bits and for other types."""
+    if isinstance(value, bool):
+        return "bool", False
+    if isinstance(value, int):
+        _check_integers(np.asarray(value), "int32")
+        return "int32", True
+    if isinstance(value, float):
+        return "float32", True
+    raise DTypeError(f"a {type(value).__name__} is no number")
+
+
+def convert(value: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
+    """An array of `dtype`, or of the default for `value`. Not copied where it is one already.
+
+    Raises `DTypeError` where the value is no array of numbers, or an integer does not fit the default dtype.
+    """
+    array = np.asarray(value)
+    source = from_numpy(array.dtype)
+    target = default_dtype(source) if dtype is None else dtype
+    if dtype is None and target != source and is_integer(target):
+        _check_integers(array, target)
+    return array.astype(to_numpy(target), copy=False)
+
+
+def _check_integers(array: np.ndarray[Any, Any], target: str) -> None:
+    limits = np.iinfo(to_numpy(target))
+    if array.dtype == object or (array.size and (array.min() < limits.min or array.max() > limits.max)):
+        raise DTypeError(
+            f"an integer is out of the range of {target}, the default dtype of integers",
+            hint='give dtype="int64" explicitly, or values that fit',
+        )
+
+
+def lowest(dtype: str) -> bool | int | float:
+    """The least value of a dtype: minus infinity for floats. Nothing is changed by a maximum with it."""
+    if dtype == "bool":
+        return False
+    return -np.inf if is_float(dtype) else int(np.iinfo(to_numpy(dtype)).min)
+
+
+def highest(dtype: str) -> bool | int | float:
+    """The greatest value of a dtype: infinity for floats. Nothing is changed by a minimum with it."""
+    if dtype == "bool":
+        return True
+    return np.inf if is_float(dtype) else int(np.iinfo(to_numpy(dtype)).max)

@@ -1,0 +1,6 @@
+"""The primitive operators, and everything about one operator beside each other."""
+
+from tempo.sdg.operators.operator import Builder, Lifted, Operator, Role
+from tempo.sdg.operators.table import OPERATORS
+
+__all__ = ["OPERATORS", "Builder", "Lifted", "Operator", "Role"]

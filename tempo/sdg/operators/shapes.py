@@ -1,0 +1,130 @@
+"""Rules on shapes and dtypes that several operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any
+
+from tempo import dtypes
+from tempo.errors import DTypeError, ShapeError
+from tempo.sdg.call import Call
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.operator import Attrs, Role, Roles
+from tempo.symbolic import Expr, as_expr
+
+Shape = tuple[Expr, ...]
+
+
+def shape_of(sizes: Iterable[int | Expr]) -> Shape:
+    return tuple(as_expr(size) for size in sizes)
+
+
+def show(shape: Iterable[Any]) -> str:
+    """As Python prints a tuple: `(3,)`, `(t + 1, 64)`."""
+    sizes = [str(size) for size in shape]
+    return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+
+
+def is_number(size: Expr, value: int) -> bool:
+    return size.is_const and size.as_int() == value
+
+
+def broadcast_sizes(left: Expr, right: Expr) -> Expr | None:
+    """The common size of two axes; None where they do not fit."""
+    if left == right or is_number(right, 1):
+        return left
+    return right if is_number(left, 1) else None
+
+
+def _broadcast_pair(left: Shape, right: Shape) -> Shape | None:
+    rank = max(len(left), len(right))
+    padded = [(as_expr(1),) * (rank - len(shape)) + shape for shape in (left, right)]
+    sizes = [broadcast_sizes(a, b) for a, b in zip(*padded)]
+    found = tuple(size for size in sizes if size is not None)
+    return found if len(found) == rank else None
+
+
+def broadcast_shapes(shapes: Sequence[Shape], op: str) -> Shape:
+    """NumPy's rule; sizes fit where they are equal expressions or one is the number 1. Raises `ShapeError`."""
+
+    def combine(left: Shape, right: Shape) -> Shape:
+        common = _broadcast_pair(left, right)
+        if common is not None:
+            return common
+        raise ShapeError(
+            f"{op}: shapes {' and '.join(show(shape) for shape in shapes)} do not broadcast",
+            hint="sizes must be equal, or one of them 1",
+        )
+
+    return reduce(combine, shapes)
+
+
+def check_count(op: str, operands: Sequence[TensorType], count: int) -> None:
+    if len(operands) != count:
+        raise ShapeError(f"{op} takes {count} operand{'s' * (count != 1)}, not {len(operands)}")
+
+
+def check_axes(op: str, axes: Iterable[int], rank: int) -> None:
+    """Axes are numbers from 0 to rank - 1, each at most once. Raises `ShapeError`."""
+    given = tuple(axes)
+    wrong = [axis for axis in given if not 0 <= axis < rank]
+    if wrong:
+        raise ShapeError(f"{op}: axis {wrong[0]} is out of range for {rank} axes")
+    if len(set(given)) != len(given):
+        raise ShapeError(f"{op}: an axis is named twice in {given}")
+
+
+def check_kind(op: str, dtype: str, kinds: Sequence[str]) -> None:
+    """Raises `DTypeError` where the kind of `dtype` is none of `kinds`."""
+    if dtypes.kind(dtype) not in kinds:
+        raise DTypeError(f"{op} of {dtype} is not defined", hint=f"cast it to {' or '.join(kinds)} first")
+
+
+def check_same_dtype(op: str, operands: Sequence[TensorType]) -> str:
+    found = {operand.dtype for operand in operands}
+    if len(found) != 1:
+        raise DTypeError(f"{op}: dtypes {' and '.join(operand.dtype for operand in operands)} are not equal")
+    return operands[0].dtype
+
+
+def all_parallel(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    return tuple((Role.PARALLEL,) * rank for rank in ranks)
+
+
+def all_opaque(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    return tuple((Role.OPAQUE,) * rank for rank in ranks)
+
+
+def roles_at(rank: int, axes: Iterable[int], role: Role) -> tuple[Role, ...]:
+    """`role` at `axes`, PARALLEL elsewhere."""
+    special = frozenset(axes)
+    return tuple(role if axis in special else Role.PARALLEL for axis in range(rank))
+
+
+def without(items: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
+    removed = frozenset(axes)
+    return tuple(item for axis, item in enumerate(items) if axis not in removed)
+
+
+def shifted(axes: Iterable[int]) -> tuple[int, ...]:
+    """The same axes after a new leading one."""
+    return tuple(axis + 1 for axis in axes)
+
+
+def per_element(weight: float = 1.0) -> Any:
+    """The cost of `weight` operations for every element of the result."""
+
+    def cost(call: Call) -> float:
+        return weight * call.result.elements
+
+    return cost
+
+
+def no_cost(call: Call) -> float:
+    return 0.0
+
+
+def per_operand_element(call: Call) -> float:
+    """The cost of one operation for every element of the first operand."""
+    return float(call.operands[0].elements)
