@@ -1,0 +1,7 @@
+"""`python -m tempo`."""
+
+import sys
+
+from tempo.cli import main
+
+sys.exit(main())

@@ -1,0 +1,207 @@
+"""The command line: `python -m tempo doctor | backends | explain`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tempo.errors import ProgramError, SizeError, TempoError
+from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_schedulers
+
+REQUIRED = ("tempo-sdg", "tempo-sdg-greedy", "numpy", "ml_dtypes", "pluggy")
+OPTIONAL = ("rich", "tqdm", "safetensors", "tokenizers", "gymnasium", "matplotlib")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the status is 0, 1 (something that is installed is broken) or 2 (an error of the user's)."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        status: int = parsed.run(parsed)
+    except TempoError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 2
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tempo", description="Tools around the Tempo compiler.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    doctor = commands.add_parser("doctor", help="versions, plugins, and what is wrong with them")
+    doctor.set_defaults(run=_doctor)
+
+    backends = commands.add_parser("backends", help="the backends that are installed")
+    backends.add_argument("--json", action="store_true", help="print JSON")
+    backends.set_defaults(run=_backends)
+
+    explain = commands.add_parser("explain", help="passes, schedule, buffers and code of a program")
+    explain.add_argument(
+        "program", metavar="FILE:PROGRAM", help="a file, and a tp.Program in it or a function that returns one"
+    )
+    explain.add_argument("--backend", help="default: TEMPO_BACKEND, else numpy")
+    explain.add_argument("--scheduler", help="default: TEMPO_SCHEDULER, else greedy")
+    explain.add_argument(
+        "--size", metavar="DIM=N", action="append", default=[], help="the size of a dim; may be repeated"
+    )
+    explain.set_defaults(run=_explain)
+    return parser
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    listings = [*list_backends(), *list_schedulers()]
+    _table("Python", ("", ""), [("version", platform.python_version()), ("platform", platform.platform())])
+    _table("Distributions", ("name", "version"), [(name, _version(name)) for name in (*REQUIRED, *OPTIONAL)])
+    _table(
+        f"Plugins (API {API_VERSION})",
+        ("kind", "name", "distribution", "state", "devices"),
+        [(each.kind, each.name, each.distribution, _state(each), _devices(each)) for each in listings],
+    )
+    variables = [(name, value) for name, value in sorted(os.environ.items()) if name.startswith("TEMPO_")]
+    if variables:
+        _table("Environment", ("variable", "value"), variables)
+    absent = [name for name in REQUIRED if not _installed_version(name)]
+    for name in absent:
+        print(f"\nmissing: {name}; install it with: python -m pip install {name}")
+    broken = [each for each in listings if each.error and _state(each) != "switched off"]
+    for each in broken:
+        print(f"\nbroken: {each.kind} {each.name!r} of {each.distribution}")
+        print("".join(traceback.format_exception(each.error)).rstrip())
+    return 1 if broken or absent else 0
+
+
+def _backends(parsed: argparse.Namespace) -> int:
+    listings = list_backends()
+    if parsed.json:
+        print(json.dumps([_as_json(each) for each in listings], indent=2))
+        return 0
+    rows = [(each.name, each.distribution, _state(each), _devices(each), _summary(each)) for each in listings]
+    _table("Backends", ("name", "distribution", "state", "devices", "summary"), rows)
+    return 0
+
+
+def _explain(parsed: argparse.Namespace) -> int:
+    import tempo as tp
+
+    program = _load_program(parsed.program)
+    choices = {name: value for name in ("backend", "scheduler") if (value := getattr(parsed, name))}
+    print(tp.compile(program, sizes=_sizes(parsed.size), **choices).explain())
+    return 0
+
+
+def _as_json(listing: Listing) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": listing.name,
+        "distribution": listing.distribution,
+        "state": _state(listing),
+        "error": str(listing.error) if listing.error else None,
+    }
+    if isinstance(listing.descriptor, BackendPlugin):
+        found["api_version"] = listing.descriptor.api_version
+        found["summary"] = listing.descriptor.summary
+        found["devices"] = list(listing.descriptor.capabilities.devices)
+        found["dtypes"] = list(listing.descriptor.dtypes)
+        found["unsupported"] = dict(listing.descriptor.capabilities.unsupported)
+    return found
+
+
+def _state(listing: Listing) -> str:
+    if listing.error is None:
+        return "ok"
+    return "switched off" if "is switched off" in listing.error.message else "broken"
+
+
+def _devices(listing: Listing) -> str:
+    return ", ".join(listing.descriptor.capabilities.devices) if isinstance(listing.descriptor, BackendPlugin) else ""
+
+
+def _summary(listing: Listing) -> str:
+    return listing.descriptor.summary if listing.descriptor else listing.error.message if listing.error else ""
+
+
+def _version(distribution: str) -> str:
+    return _installed_version(distribution) or "not installed"
+
+
+def _installed_version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _sizes(pairs: Sequence[str]) -> dict[str, int]:
+    sizes = {}
+    for pair in pairs:
+        name, _, number = pair.partition("=")
+        if not name or not number.isdigit():
+            raise SizeError(f"--size {pair} is not a size", hint="write the dim and a number, such as --size t=10")
+        sizes[name] = int(number)
+    return sizes
+
+
+def _load_program(reference: str) -> Any:
+    """The program that `FILE:PROGRAM` names."""
+    from tempo import Program
+
+    path, _, name = reference.rpartition(":")
+    if not path or not name:
+        raise ProgramError(f"{reference!r} names no program", hint="write FILE:PROGRAM, such as model.py:program")
+    if not Path(path).is_file():
+        raise ProgramError(f"there is no file {path!r}")
+    module = _load_module(Path(path))
+    found = getattr(module, name, None)
+    if found is not None and not isinstance(found, Program) and callable(found):
+        found = found()
+    if isinstance(found, Program):
+        return found
+    programs = [key for key, value in vars(module).items() if isinstance(value, Program)]
+    what = f"{name!r} is a {type(found).__name__}" if hasattr(module, name) else f"there is no {name!r}"
+    raise ProgramError(
+        f"{what} in {path}, where a tp.Program or a function that returns one is needed",
+        hint=f"programs there: {', '.join(programs) or 'none'}",
+    )
+
+
+def _load_module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ProgramError(f"{str(path)!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))  # as when the file is run
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: with rich where it is installed, else in plain columns."""
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        _plain_table(title, header, rows)
+        return
+    table = Table(title=title, title_justify="left", show_header=any(header))
+    for column in header:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)
+
+
+def _plain_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    lines = [header, *rows] if any(header) else [*rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    print(f"\n{title}")
+    for line in lines:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())

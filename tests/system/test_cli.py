@@ -1,0 +1,110 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tempo import cli
+
+PROGRAM = """
+import tempo as tp
+
+with tp.Program("running_mean") as program:
+    t = tp.dim("t")
+    x = tp.input("x", shape=(3,), dims=(t,))
+    tp.output("mean", x[0:t + 1].mean(axis=0))
+
+
+def built():
+    return program
+
+
+number = 3
+"""
+
+
+@pytest.fixture
+def program_file(tmp_path: Path) -> Path:
+    path = tmp_path / "mean.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def tempo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tempo", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        check=False,
+    )
+
+
+def test_doctor_shows_versions_and_plugins() -> None:
+    done = tempo("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for word in ("tempo-sdg", "numpy", "reference", "greedy", "ok"):
+        assert word in done.stdout
+
+
+def test_doctor_shows_a_broken_plugin_with_its_traceback(tmp_path: Path) -> None:
+    info = tmp_path / "broken_thing-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-thing\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tempo.backends]\nthing = broken_thing\n")
+    (tmp_path / "broken_thing.py").write_text("raise RuntimeError('the device is on fire')\n")
+    done = tempo("doctor", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "broken: backend 'thing' of broken-thing 1.0" in done.stdout
+    assert "RuntimeError: the device is on fire" in done.stdout
+    assert "broken_thing.py" in done.stdout
+    switched_off = tempo("doctor", PYTHONPATH=str(tmp_path), TEMPO_DISABLED_PLUGINS="thing")
+    assert switched_off.returncode == 0
+    assert "switched off" in switched_off.stdout
+
+
+def test_backends_as_json() -> None:
+    done = tempo("backends", "--json")
+    found = {each["name"]: each for each in json.loads(done.stdout)}
+    assert found["numpy"]["state"] == "ok"
+    assert "float32" in found["numpy"]["dtypes"]
+    assert "cpu" in found["reference"]["devices"]
+
+
+def test_backends_as_a_table_without_rich(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert cli.main(["backends"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "Backends"
+    assert lines[2].split() == ["name", "distribution", "state", "devices", "summary"]
+
+
+@pytest.mark.parametrize("name", ["program", "built"])
+def test_explain(program_file: Path, name: str) -> None:
+    done = tempo("explain", f"{program_file}:{name}", "--size", "t=5", "--backend", "numpy", "--scheduler", "greedy")
+    assert done.returncode == 0, done.stderr
+    assert "mean" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{file}:nothing"], "there is no 'nothing' in {file}"),
+        (["{file}:number"], "'number' is a int in {file}"),
+        (["{file}:program", "--size", "t"], "--size t is not a size"),
+        (["{file}:program", "--backend", "numpi"], "did you mean 'numpy'?"),
+        (["{file}x:program"], "there is no file '{file}x'"),
+        (["program"], "'program' names no program"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(program_file: Path, arguments: list[str], message: str) -> None:
+    done = tempo("explain", *(each.format(file=program_file) for each in arguments))
+    assert done.returncode == 2
+    assert message.format(file=program_file) in done.stderr
+    assert "Traceback" not in done.stderr
