@@ -1,0 +1,315 @@
+"""The meaning of a program: a demand-driven evaluator over domain points.
+
+A value is computed when something needs it, at one point at a time, with the shapes of that point, by the NumPy meaning
+of each operator. There is no order of execution beyond that of needs and of host calls, no storage that is reused and
+no shape that is padded. Slow and exact: passes, schedulers and backends are checked against it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.analysis.host_order import EFFECTS, Barrier, HostOrder, effect_nodes
+from tempo.analysis.instances import demanded
+from tempo.analysis.reads import slice_stop
+from tempo.analysis.reports import Instance, cycle_text, point_text, tensor_name
+from tempo.errors import CycleError, DefinitionError, DomainError, InputError, InternalError
+from tempo.reference.host_calls import call_host
+from tempo.reference.operator_checks import check_call
+from tempo.sdg.call import Call, StaticType, call_for
+from tempo.sdg.graph import Edge, Graph, Node, Output, Slice
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Symbol
+
+Array = np.ndarray[Any, Any]
+Environment = Mapping[Symbol, int]
+Need = Instance | Barrier
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run gives: arrays by name, with the axes of the output's layout (domain dims in front)."""
+
+    outputs: dict[str, Array]
+    state: dict[str, Array]
+
+
+class Evaluator:
+    """Evaluates `graph` on `inputs` at known `sizes`.
+
+    `inputs` maps the id of an `input` node to its array, with the axes of its layout: the domain's dims in canonical
+    order, then the shape. `seed` is what an input of role "seed" holds unless given. `checks` turns data-dependent
+    indices out of range into errors; otherwise they are clamped.
+
+    Raises `DomainError`, `DefinitionError`, `CycleError`, `ShapeError`, `IndexOutOfRangeError` and `HostCallError`, each
+    with the tensor, the source line and the point.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Mapping[int, Array],
+        sizes: Mapping[Symbol, int],
+        seed: int = 0,
+        checks: bool = True,
+    ) -> None:
+        self.graph = graph
+        self.sizes = dict(sizes)
+        self.seed = seed
+        self.checks = checks
+        self._extents = {dim.symbol: int(dim.size.evaluate(self.sizes)) for dim in graph.dims}
+        self._shapes = {node.id: self._domain_shape(node.domain) for node in graph.nodes.values()}
+        self._inputs = {
+            node.id: self._laid_out(node, inputs) for node in graph.nodes.values() if node.op == "input"
+        }
+        self._values: dict[Need, tuple[Array, ...]] = {}
+        self._functions: dict[object, Callable[..., Any]] = {}
+
+    def run(self) -> Results:
+        """Every output and every effect; host calls in the order that the language prescribes."""
+        for instance in self._effects_in_order():
+            self._force(instance)
+        arrays = [(output, self._output(output)) for output in self.graph.outputs]
+        return Results(
+            outputs={output.name: array for output, array in arrays if output.role == "output"},
+            state={output.name: array for output, array in arrays if output.role == "state"},
+        )
+
+    def value(self, target: Edge | int, point: Mapping[Symbol, int] | Sequence[int] = ()) -> Array:
+        """The value of a node at a point of its domain, or what an edge shows at a point of its consumer's."""
+        if isinstance(target, Edge):
+            if not isinstance(point, Mapping):
+                raise InputError("the point at which an edge is read maps dims to numbers")
+            return self._read(None, target, {**self.sizes, **point})
+        node = self.graph.nodes[target]
+        values = [point[symbol] for symbol in node.domain] if isinstance(point, Mapping) else point
+        instance = Instance(target, tuple(int(value) for value in values))
+        self._check_inside(None, node, instance.point, self.sizes)
+        return self._force(instance)[0]
+
+    # Forcing: depth first along needs, on a stack of our own, so that a recurrence may be of any length.
+
+    def _force(self, goal: Need) -> tuple[Array, ...]:
+        if goal in self._values:
+            return self._values[goal]
+        path: dict[Need, Iterator[Need]] = {goal: self._needs(goal)}
+        while path:
+            current, rest = next(reversed(path.items()))
+            missing = next((need for need in rest if need not in self._values), None)
+            if missing is None:
+                self._values[current] = self._compute(current)
+                del path[current]
+            elif missing in path:
+                self._raise_cycle(missing, list(path))
+            else:
+                path[missing] = self._needs(missing)
+        return self._values[goal]
+
+    def _needs(self, need: Need) -> Iterator[Need]:
+        if isinstance(need, Barrier):
+            return iter(self._order.members(need))
+        node, env = self._situation(need)
+        if node.op == "input":
+            return iter(())
+        if node.op == "merge":
+            return self._read_instances(node, self._chosen(node, need.point, env), env)
+        before: list[Need] = list(self._order.before(need)) if node.op in EFFECTS else []
+        reads = (self._read_instances(node, edge, env) for edge in node.operands)
+        return itertools.chain(before, itertools.chain.from_iterable(reads))
+
+    def _compute(self, need: Need) -> tuple[Array, ...]:
+        if isinstance(need, Barrier):
+            return ()
+        node, env = self._situation(need)
+        if node.op == "input":
+            return (self._inputs[node.id][need.point],)
+        if node.op == "merge":
+            return (self._read(node, self._chosen(node, need.point, env), env),)
+        arrays = [self._read(node, edge, env) for edge in node.operands]
+        types = [(_ints(type.shape, env), dtypes.to_numpy(type.dtype)) for type in node.results]
+        if node.op in EFFECTS:
+            return call_host(node, need.point, arrays, types)
+        return (self._apply(node, need.point, env, arrays),)
+
+    def _situation(self, instance: Instance) -> tuple[Node, dict[Symbol, int]]:
+        node = self.graph.nodes[instance.node]
+        return node, {**self.sizes, **dict(zip(node.domain, instance.point))}
+
+    def _raise_cycle(self, again: Need, path: list[Need]) -> None:
+        cycle = [need for need in path[path.index(again) :] if isinstance(need, Instance)]
+        location = next((self.graph.nodes[instance.node].location for instance in cycle), None)
+        raise CycleError(
+            f"a value is needed to compute itself:\n  {cycle_text(self.graph, cycle)}",
+            location=location,
+            hint="Read an earlier point, or give a case that ends the recurrence.",
+        )
+
+    # Reading through an index map.
+
+    def _chosen(self, node: Node, point: tuple[int, ...], env: Environment) -> Edge:
+        for case in node.cases:
+            if case.condition.evaluate(env):
+                return case.edge
+        raise DefinitionError(
+            f"{tensor_name(node)} is needed at {point_text(node.domain, point)}, where no case defines it",
+            location=node.location,
+            hint="Add a case for that point.",
+        )
+
+    def _ranges(self, reader: Node | None, edge: Edge, env: Environment) -> list[range]:
+        """Per dim of the producer, the indices read."""
+        producer = self.graph.nodes[edge.node]
+        ranges = []
+        for index in edge.map:
+            if isinstance(index, Slice):
+                ranges.append(range(int(index.start.evaluate(env)), int(slice_stop(index).evaluate(env))))
+            else:
+                position = int(index.index.evaluate(env))
+                ranges.append(range(position, position + 1))
+        for axis, (read, size) in enumerate(zip(ranges, self._shapes[producer.id])):
+            if not (0 <= read.start <= size and 0 <= read.stop <= size):
+                self._raise_outside(reader, producer, axis, read, env)
+        return ranges
+
+    def _read_instances(self, reader: Node, edge: Edge, env: Environment) -> Iterator[Instance]:
+        points = itertools.product(*self._ranges(reader, edge, env))
+        return (Instance(edge.node, point) for point in points)
+
+    def _read(self, reader: Node | None, edge: Edge, env: Environment) -> Array:
+        """What the edge shows: slices stacked in front, padded where the physical read is wider than the logical."""
+        points = list(itertools.product(*self._ranges(reader, edge, env)))
+        lengths = _ints((index.length for index in edge.map if isinstance(index, Slice)), env)
+        values = [self._force(Instance(edge.node, point))[edge.result] for point in points]
+        if not lengths:
+            return values[0]
+        seen = self.graph.seen_type(edge)
+        shape, dtype = _ints(seen.shape, env), dtypes.to_numpy(seen.dtype)
+        element_shape = shape[len(lengths) :]
+        stacked = np.array(values, dtype=dtype).reshape(lengths + element_shape)
+        return stacked if stacked.shape == shape else _padded(stacked, shape)
+
+    def _check_inside(self, reader: Node | None, producer: Node, point: Sequence[int], env: Environment) -> None:
+        for axis, (value, size) in enumerate(zip(point, self._shapes[producer.id])):
+            if not 0 <= value < size:
+                self._raise_outside(reader, producer, axis, range(value, value + 1), env)
+
+    def _raise_outside(
+        self, reader: Node | None, producer: Node, axis: int, read: range, env: Environment
+    ) -> None:
+        symbol, size = producer.domain[axis], self._shapes[producer.id][axis]
+        what = f"{symbol.name} = {read.start}" if len(read) == 1 else f"{symbol.name} = {read.start}:{read.stop}"
+        reading = ""
+        if reader is not None:
+            here = [env[symbol] for symbol in reader.domain]
+            reading = f" by {tensor_name(reader)} at {point_text(reader.domain, here)}"
+        raise DomainError(
+            f"{tensor_name(producer)} is read at {what}{reading}, outside 0 <= {symbol.name} < {size}",
+            location=(reader or producer).location,
+            hint="Guard the read with a case, or change the index; indices are not clipped.",
+        )
+
+    # Operators.
+
+    def _apply(self, node: Node, point: tuple[int, ...], env: Environment, arrays: list[Array]) -> Array:
+        operator = OPERATORS[node.op]
+        attrs = node.attributes
+        result = StaticType(_ints(node.shape, env), node.dtype)
+        check_call(node, point, env, [array.shape for array in arrays], result.shape)
+        lengths = _ints(operator.static(attrs), env)
+        key = (node.id, lengths, tuple(array.shape for array in arrays), result.shape)
+        if key not in self._functions:
+            self._functions[key] = operator.numpy(self._call(node, env, arrays, result))
+        scalars = [expr.evaluate(env) for expr in operator.scalars(attrs)]
+        with np.errstate(all="ignore"):
+            value = np.asarray(self._functions[key](*arrays, *scalars))
+        if value.shape != result.shape or value.dtype != dtypes.to_numpy(result.dtype):
+            raise InternalError(
+                f"{node.op} gave {value.dtype}{list(value.shape)} at {point_text(node.domain, point)}, "
+                f"inferred was {result.dtype}{list(result.shape)}",
+                location=node.location,
+            )
+        return value
+
+    def _call(self, node: Node, env: Environment, arrays: list[Array], result: StaticType) -> Call:
+        attrs = node.attributes
+        if not self.checks and "checked" in attrs:
+            attrs["checked"] = False
+        types = (self.graph.seen_type(edge) for edge in node.operands)
+        operands = [StaticType(array.shape, type.dtype) for array, type in zip(arrays, types)]
+        return call_for(node.op, attrs, operands, result, lambda expr: int(expr.evaluate(env)))
+
+    # Inputs, outputs, effects.
+
+    def _laid_out(self, node: Node, inputs: Mapping[int, Array]) -> Array:
+        """The input with the axes of the node: its domain's dims, then its shape."""
+        if node.id not in inputs and node.attr("role") != "seed":
+            raise InputError(f"input {tensor_name(node)} is missing", location=node.location)
+        array = np.asarray(inputs.get(node.id, self.seed), dtypes.to_numpy(node.dtype))
+        axes = (*node.domain, *range(len(node.shape)))
+        layout = node.attr("layout") or axes
+        array = array.transpose([layout.index(axis) for axis in axes])
+        expected = self._shapes[node.id] + _ints(node.shape, self.sizes)
+        if array.shape != expected:
+            message = f"input {tensor_name(node)} has shape {array.shape}, needed is {expected}"
+            raise InputError(message, location=node.location)
+        return array
+
+    def _output(self, output: Output) -> Array:
+        shape = self._domain_shape(output.domain)
+        points = itertools.product(*(range(size) for size in shape))
+        values = [
+            self._read(None, output.edge, {**self.sizes, **dict(zip(output.domain, point))}) for point in points
+        ]
+        array = np.stack(values).reshape(shape + values[0].shape)
+        axes = [
+            output.domain.index(axis) if isinstance(axis, Symbol) else len(shape) + axis for axis in output.layout
+        ]
+        return array.transpose(axes)
+
+    @cached_property
+    def _order(self) -> HostOrder:
+        masks = demanded(self.graph, self.sizes)
+        points = {
+            node.id: [tuple(map(int, point)) for point in np.argwhere(masks[node.id])]
+            for node in effect_nodes(self.graph)
+        }
+        return HostOrder(self.graph, self._shapes, points)
+
+    def _effects_in_order(self) -> list[Instance]:
+        """Every needed call: by the coordinates along all dims (an absent dim first), then by declaration."""
+        nodes = effect_nodes(self.graph)
+        if not nodes:
+            return []
+        calls: list[tuple[tuple[int, ...], int, Instance]] = []
+        for rank, node in enumerate(nodes):
+            for point in self._order.points[node.id]:
+                place = dict(zip(node.domain, point))
+                coordinates = tuple(place.get(dim.symbol, -1) for dim in self.graph.dims)
+                calls.append((coordinates, rank, Instance(node.id, point)))
+        return [instance for *_, instance in sorted(calls)]
+
+    def _domain_shape(self, domain: Sequence[Symbol]) -> tuple[int, ...]:
+        return tuple(self._extents[symbol] for symbol in domain)
+
+
+def _ints(exprs: Any, env: Environment) -> tuple[int, ...]:
+    return tuple(int(expr.evaluate(env)) for expr in exprs)
+
+
+def _padded(array: Array, shape: tuple[int, ...]) -> Array:
+    """`array` in the corner of an array of `shape`; the rest is poison, since no meaning may depend on it."""
+    poison: Any = np.nan
+    if np.issubdtype(array.dtype, np.integer):
+        poison = np.iinfo(array.dtype).max
+    elif array.dtype == np.bool_:
+        poison = True
+    padded = np.full(shape, poison, array.dtype)
+    padded[tuple(slice(0, size) for size in array.shape)] = array
+    return padded

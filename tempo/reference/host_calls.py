@@ -1,0 +1,67 @@
+"""Calling a user's function at one point, and holding it to what it declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tempo.analysis.reports import point_text
+from tempo.errors import HostCallError
+from tempo.sdg.graph import Node
+
+Array = np.ndarray[Any, Any]
+
+
+def call_host(
+    node: Node, point: Sequence[int], arrays: Sequence[Array], results: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]
+) -> tuple[Array, ...]:
+    """The results of `node.attr("fn")` on copies of `arrays` (which it may keep), checked against `results`.
+
+    `results` holds shape and dtype of each; values are cast within a kind. Raises `HostCallError` with the point,
+    chained to what the function raised.
+    """
+    where = f"{_function_name(node)} at {point_text(node.domain, point)}"
+    try:
+        returned = node.attr("fn")(*(np.array(array) for array in arrays))
+    except Exception as error:
+        message = f"the host call {where} failed: {type(error).__name__}: {error}"
+        raise HostCallError(message, location=node.location) from error
+    if node.op == "sink":
+        return ()
+    values = tuple(returned) if isinstance(returned, (tuple, list)) and len(results) != 1 else (returned,)
+    if len(results) == 1 and isinstance(returned, tuple) and len(returned) == 1:
+        values = returned
+    if len(values) != len(results):
+        raise HostCallError(
+            f"the host call {where} returned {len(values)} results, {len(results)} are declared",
+            location=node.location,
+            hint="Return one array per entry of out=.",
+        )
+    return tuple(_checked(node, where, position, *pair) for position, pair in enumerate(zip(values, results)))
+
+
+def _checked(
+    node: Node, where: str, position: int, value: object, declared: tuple[tuple[int, ...], np.dtype[Any]]
+) -> Array:
+    shape, dtype = declared
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        message = f"result {position} of the host call {where} is no array: {error}"
+        raise HostCallError(message, location=node.location) from error
+    if array.shape != shape:
+        message = f"result {position} of the host call {where} has shape {array.shape}, declared is {shape}"
+        raise HostCallError(message, location=node.location, hint="Correct the shape in out=, or what fn returns.")
+    if not np.can_cast(array.dtype, dtype, "same_kind"):
+        message = f"result {position} of the host call {where} has dtype {array.dtype}, declared is {dtype}"
+        raise HostCallError(message, location=node.location, hint="Cast it in fn, or declare its dtype in out=.")
+    with np.errstate(over="ignore"):
+        # A copy: fn may go on writing into an array that it returned.
+        return np.array(array, dtype=dtype)
+
+
+def _function_name(node: Node) -> str:
+    fn = node.attr("fn")
+    return str(getattr(fn, "__name__", None) or type(fn).__name__)
