@@ -1,0 +1,57 @@
+"""Timing in turn (A B A B ...), since machines are shared and noisy: medians with their spread."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of repeated runs."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    def __str__(self) -> str:
+        return f"{self.median:8.4f} s  ({min(self.seconds):.4f} to {max(self.seconds):.4f}, {len(self.seconds)} runs)"
+
+
+def timed(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def in_turn(runs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, Timing]:
+    """Run each once to warm up, then all of them in turn, `repeats` times."""
+    for run in runs.values():
+        run()
+    return timings_in_turn({name: lambda run=run: timed(run) for name, run in runs.items()}, repeats)  # type: ignore[misc]
+
+
+def timings_in_turn(clocks: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, Timing]:
+    """As `in_turn`, for runs that return the seconds that count."""
+    seconds: dict[str, list[float]] = {name: [] for name in clocks}
+    for _ in range(repeats):
+        for name, clock in clocks.items():
+            seconds[name].append(clock())
+    return {name: Timing(tuple(found)) for name, found in seconds.items()}
+
+
+def show(title: str, timings: Mapping[str, Timing]) -> None:
+    print(f"\n{title}")
+    width = max(len(name) for name in timings)
+    for name, timing in timings.items():
+        print(f"  {name:<{width}} {timing}")
+
+
+def ratio(timings: Mapping[str, Timing], name: str, to: str) -> str:
+    """The median of the ratios within each round, with its spread."""
+    found = [a / b for a, b in zip(timings[name].seconds, timings[to].seconds)]
+    return f"{name} / {to}: {statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
