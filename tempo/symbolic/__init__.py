@@ -1,6 +1,7 @@
 """Index expressions, conditions, domains, and what can be proven about them for every size."""
 
 from tempo.symbolic.condition import FALSE, TRUE, And, Condition, Eq, Ge, Or, conjunction, disjunction, nonnegative, zero
+from tempo.symbolic.context import Context
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.expr import (
     Atom,
@@ -29,6 +30,7 @@ __all__ = [
     "Atom",
     "Box",
     "Condition",
+    "Context",
     "Dim",
     "Eq",
     "Expr",

@@ -1,0 +1,342 @@
+"""What is known of dims and sizes, and what follows from it for every size.
+
+Questions are answered by interval arithmetic where that decides, else by Fourier-Motzkin elimination over the variables
+that are connected to the question. Answers are remembered per context. "True" is a proof; "False" is "not proven".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from tempo.symbolic import simplification
+from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative, zero
+from tempo.symbolic.domain import Box, Dim
+from tempo.symbolic.elimination import Linear, Rows
+from tempo.symbolic.expr import Expr, Symbol, from_terms, maximum, minimum, var
+from tempo.symbolic.linear import ALWAYS, Clause, Variables, is_affine
+from tempo.symbolic.prover import Choices, projections, refuted
+
+Bounds: TypeAlias = tuple[int | None, int | None]
+
+_RESULT = Symbol("", "dim")  # the variable that stands for the expression whose bounds are asked; no dim has this name
+
+
+class Context:
+    """Facts about dims and sizes. Immutable: `assume` makes another context.
+
+    Every size is at least 1, every dim lies in its interval, and the facts hold.
+    """
+
+    def __init__(self, world: World, facts: tuple[Condition, ...]) -> None:
+        self._world = world
+        self.facts = facts
+        touched = frozenset[Symbol]().union(*(fact.symbols() for fact in facts)) | world.constrained
+        self._touched = touched
+        self._clauses: tuple[Clause, ...] | None = None
+        self._impossible: bool | None = None
+        self._implied: dict[Condition, bool] = {}
+        self._excluded: dict[Condition, bool] = {}
+        self._bounds: dict[Expr, Bounds] = {}
+        self._ranges: dict[Expr, tuple[Expr | None, Expr | None]] = {}
+        self._simplified: dict[Expr, Expr] = {}
+
+    @staticmethod
+    def of(dims: Iterable[Dim], *facts: Condition, box: Box | None = None) -> Context:
+        """`0 <= d < size` for every dim, or the bounds of `box` for those that it has, and the facts."""
+        return Context(World.of(tuple(dims), box), _flat(facts))
+
+    def assume(self, *facts: Condition) -> Context:
+        """This context with more facts."""
+        new = tuple(fact for fact in _flat(facts) if fact not in self.facts)
+        return Context(self._world, self.facts + new) if new else self
+
+    def infeasible(self) -> bool:
+        """Whether the facts contradict one another, or the intervals of the dims, at every size."""
+        if self._impossible is None:
+            self._impossible = self._find_infeasible()
+        return self._impossible
+
+    def implies(self, condition: Condition) -> bool:
+        """True: holds at every point for all sizes. False: not proven."""
+        if isinstance(condition, Constant):
+            return condition.value or self.infeasible()
+        found = self._implied.get(condition)
+        if found is None:
+            found = self._implied[condition] = self._find_implied(condition)
+        return found
+
+    def excludes(self, condition: Condition) -> bool:
+        """True: holds at no point for any sizes. False: not proven."""
+        if isinstance(condition, Constant):
+            return not condition.value or self.infeasible()
+        found = self._excluded.get(condition)
+        if found is None:
+            found = self._excluded[condition] = self._find_excluded(condition)
+        return found
+
+    def constant_bounds(self, expr: Expr) -> Bounds:
+        """The tightest integers `(lo, hi)` with `lo <= expr <= hi` at every point for all sizes; None: no such number."""
+        if not expr.terms:
+            return expr.const, expr.const
+        found = self._bounds.get(expr)
+        if found is None:
+            found = self._bounds[expr] = self._find_bounds(expr)
+        return found
+
+    def range_of(self, expr: Expr) -> tuple[Expr | None, Expr | None]:
+        """Inclusive bounds of `expr` over the dims, in sizes only; None where there is none.
+
+        They are attained for affine expressions, and for `min` and `max` of such; `//` and `%` may be wider.
+        """
+        if not expr.dims():
+            return self.simplify(expr), self.simplify(expr)
+        found = self._ranges.get(expr)
+        if found is None:
+            found = self._ranges[expr] = self._find_range(expr)
+        return found
+
+    def simplify(self, expr: Expr) -> Expr:
+        """An equal expression: `min` and `max` without the arguments that never win, `//` and `%` folded where decided."""
+        if is_affine(expr) and expr.symbols().isdisjoint(self._touched):
+            return expr
+        found = self._simplified.get(expr)
+        if found is None:
+            found = self._simplified[expr] = simplification.simplify(self, expr)
+        return found
+
+    def simplify_condition(self, condition: Condition) -> Condition:
+        """An equivalent condition without the parts that the context decides."""
+        return simplification.simplify_condition(self, condition)
+
+    def simplify_box(self, box: Box) -> Box:
+        """The same box with simplified bounds."""
+        return Box(tuple((symbol, self.simplify(lo), self.simplify(hi)) for symbol, lo, hi in box.bounds))
+
+    def __str__(self) -> str:
+        return " and ".join([str(self._world), *(f"({fact})" for fact in self.facts)])
+
+    # How the questions are answered
+
+    def _find_infeasible(self) -> bool:
+        if not self.facts and not self._world.constrained:
+            return False
+        symbols = self._touched | self._world.dims
+        clause = self._world.variables.clause(conjunction(self.facts))
+        if clause is None:
+            return True
+        seeds = frozenset(self._world.variables.number(symbol) for symbol in symbols)
+        return refuted(*self._connected(ALWAYS, seeds))
+
+    def _find_implied(self, condition: Condition) -> bool:
+        if isinstance(condition, And):
+            return all(self.implies(arg) for arg in condition.args)
+        if isinstance(condition, Ge) and is_affine(condition.expr):
+            bound, exact = self._corner(condition.expr, 1)
+            if exact or (bound is not None and bound >= 0):
+                return bound is not None and bound >= 0
+        return self._refutes(~condition)
+
+    def _find_excluded(self, condition: Condition) -> bool:
+        if isinstance(condition, Or):
+            return all(self.excludes(arg) for arg in condition.args)
+        if isinstance(condition, Ge) and is_affine(condition.expr):
+            bound, exact = self._corner(condition.expr, -1)
+            if exact or (bound is not None and bound < 0):
+                return bound is not None and bound < 0
+        return self._refutes(condition)
+
+    def _refutes(self, condition: Condition) -> bool:
+        clause = self._world.variables.clause(condition)
+        if clause is None:
+            return True
+        return refuted(*self._connected(clause, clause.variables)) or self.infeasible()
+
+    def _find_bounds(self, expr: Expr) -> Bounds:
+        if is_affine(expr):
+            low, low_exact = self._corner(expr, 1)
+            high, high_exact = self._corner(expr, -1)
+            if low_exact and high_exact:
+                return low, high
+        return self._least(expr), _negated(self._least(-expr))
+
+    def _corner(self, expr: Expr, sign: int) -> tuple[int | None, bool]:
+        """The lower bound (`sign = 1`) or upper bound (-1) by the intervals alone, and whether no other can be tighter."""
+        world, touched = self._world, self._touched
+        value, exact = expr.const, True
+        sizes: dict[Symbol, int] = {}
+        for atom, c in expr.terms:
+            assert isinstance(atom, Symbol)
+            if atom in touched:
+                exact = False
+            if atom.kind == "size":
+                sizes[atom] = sizes.get(atom, 0) + c
+                continue
+            bound = (world.lows if c * sign > 0 else world.highs).get(atom)
+            if bound is None:
+                return None, exact
+            value += c * bound.const
+            for symbol, k in bound.terms:
+                assert isinstance(symbol, Symbol)
+                sizes[symbol] = sizes.get(symbol, 0) + c * k
+        for symbol, c in sizes.items():
+            if symbol in touched:
+                exact = False
+            if c * sign < 0:
+                return None, exact and not any(size in touched for size in sizes)
+            value += c
+        return value, exact
+
+    def _least(self, expr: Expr) -> int | None:
+        """The largest number that is proven to be at most `expr`."""
+        result = self._world.variables.number(_RESULT)
+        least: list[int] = []
+        for rows in self._projected(expr, frozenset((result,))):
+            constant = rows.get(((result, 1),))
+            if constant is None:
+                return None
+            least.append(-constant)
+        return min(least, default=None)
+
+    def _find_range(self, expr: Expr) -> tuple[Expr | None, Expr | None]:
+        if is_affine(expr) and expr.symbols().isdisjoint(self._touched):
+            low, high = self._affine_corner(expr, 1), self._affine_corner(expr, -1)
+            if low is not None and high is not None:
+                return low, high
+        low, negated_high = self._symbolic_least(expr), self._symbolic_least(-expr)
+        return low, None if negated_high is None else self.simplify(-negated_high)
+
+    def _affine_corner(self, expr: Expr, sign: int) -> Expr | None:
+        mapping: dict[Symbol, Expr] = {}
+        for atom, c in expr.terms:
+            assert isinstance(atom, Symbol)
+            if atom.kind == "size":
+                continue
+            bound = (self._world.lows if c * sign > 0 else self._world.highs).get(atom)
+            if bound is None or not bound.symbols().isdisjoint(self._touched):
+                return None
+            mapping[atom] = bound
+        return expr.substitute(mapping)
+
+    def _symbolic_least(self, expr: Expr) -> Expr | None:
+        """The largest expression of sizes that is proven to be at most `expr`."""
+        variables = self._world.variables
+        result = variables.number(_RESULT)
+        clause = self._at_least(expr)
+        if clause is None:
+            return None
+        constraints, choices = self._connected(clause, clause.variables)
+        keep = frozenset(n for n, atom in enumerate(variables.atoms) if not _has_dims(atom.symbols())) | {result}
+        cases = [self._lower_bound(rows, result) for rows in projections(constraints, choices, keep)]
+        known = [case for case in cases if case is not None]
+        return self.simplify(minimum(*known)) if known and len(known) == len(cases) else None
+
+    def _lower_bound(self, rows: Rows, result: int) -> Expr | None:
+        """The best of the rows `a * result + rest >= 0`, which say `result >= -(rest // a)`."""
+        atoms, found = self._world.variables.atoms, []
+        for key, constant in rows.items():
+            a = next((c for variable, c in key if variable == result), 0)
+            if a > 0:
+                rest = from_terms({atoms[variable]: c for variable, c in key if variable != result}, constant)
+                found.append(-(rest // a))
+        return self.simplify(maximum(*found)) if found else None
+
+    def _projected(self, expr: Expr, keep: frozenset[int]) -> list[Rows]:
+        clause = self._at_least(expr)
+        return [] if clause is None else projections(*self._connected(clause, clause.variables), keep)
+
+    def _at_least(self, expr: Expr) -> Clause | None:
+        return self._world.variables.clause(nonnegative(var(_RESULT) - expr))
+
+    def _connected(self, clause: Clause, seeds: frozenset[int]) -> tuple[tuple[Linear, ...], Choices]:
+        """The clause with the definitions and facts of every variable that is connected to `seeds`."""
+        if self._clauses is None:
+            clauses = (self._world.variables.clause(fact) for fact in self.facts)
+            self._clauses = tuple(found for found in clauses if found is not None)
+        constraints, choices = list(clause.constraints), list(clause.choices)
+        pending, seen, unused = list(seeds), set(seeds), list(self._clauses)
+        while pending:
+            variable = pending.pop()
+            touching = [fact for fact in unused if variable in fact.variables]
+            if touching:
+                unused = [fact for fact in unused if variable not in fact.variables]
+            for part in (self._world.variables.definition(variable), *touching):
+                constraints.extend(part.constraints)
+                choices.extend(part.choices)
+                new = part.variables - seen
+                seen |= new
+                pending.extend(new)
+        return tuple(constraints), tuple(choices)
+
+
+class World:
+    """The intervals of dims and sizes, shared by a context and all that are derived from it."""
+
+    def __init__(self, box: Box, sizes: Mapping[Symbol, Expr]) -> None:
+        self._box = box
+        self._intervals = {symbol: (lo, hi) for symbol, lo, hi in box.bounds}
+        self._sizes = sizes
+        self.dims = frozenset(self._intervals)
+        self.variables = Variables(self._definition)
+        self.lows = {symbol: lo for symbol, lo, _ in box.bounds if _is_corner(lo)}
+        self.highs = {symbol: hi - 1 for symbol, _, hi in box.bounds if _is_corner(hi)}
+        self.constrained = self._find_constrained()
+
+    @staticmethod
+    def of(dims: tuple[Dim, ...], box: Box | None) -> World:
+        full = Box.full(dims).bounds
+        given = {} if box is None else {bound[0]: bound for bound in box.bounds}
+        others = tuple(bound for bound in given.values() if all(dim.symbol != bound[0] for dim in dims))
+        bounds = tuple(given.get(bound[0], bound) for bound in full) + others
+        named = {Symbol(dim.symbol.name, "size"): dim.size for dim in dims}
+        return World(Box(bounds), {symbol: size for symbol, size in named.items() if size != var(symbol)})
+
+    def _find_constrained(self) -> frozenset[Symbol]:
+        """Symbols about which more is known than independent intervals that are never empty."""
+        found = set(self._sizes)
+        for size in self._sizes.values():
+            found |= size.symbols()
+        for symbol, lo, hi in self._box.bounds:
+            regular = symbol in self.lows and symbol in self.highs and not lo.terms
+            if not regular or not _positive_extent(hi - lo):
+                found |= {symbol} | lo.symbols() | hi.symbols()
+        return frozenset(found)
+
+    def _definition(self, symbol: Symbol) -> Condition:
+        if symbol.kind == "size":
+            equal = self._sizes.get(symbol)
+            positive = nonnegative(var(symbol) - 1)
+            return positive if equal is None else positive & zero(var(symbol) - equal)
+        if symbol not in self._intervals:
+            return TRUE
+        lo, hi = self._intervals[symbol]
+        size = self._sizes.get(Symbol(symbol.name, "size"))
+        inside = var(symbol).ge(lo) & var(symbol).lt(hi)
+        return inside if size is None or size.is_const else inside & size.ge(1)
+
+    def __str__(self) -> str:
+        return str(self._box)
+
+
+def _is_corner(expr: Expr) -> bool:
+    return is_affine(expr) and not _has_dims(expr.symbols())
+
+
+def _positive_extent(extent: Expr) -> bool:
+    """Whether a sum of sizes is at least 1 whatever the sizes are."""
+    return all(c > 0 for _, c in extent.terms) and extent.const + sum(c for _, c in extent.terms) >= 1
+
+
+def _has_dims(symbols: Iterable[Symbol]) -> bool:
+    return any(symbol.kind == "dim" for symbol in symbols)
+
+
+def _flat(facts: Iterable[Condition]) -> tuple[Condition, ...]:
+    joined = conjunction(facts)
+    if joined == TRUE:
+        return ()
+    return joined.args if isinstance(joined, And) else (joined,)
+
+
+def _negated(value: int | None) -> int | None:
+    return None if value is None else -value

@@ -1,0 +1,189 @@
+"""Fourier-Motzkin elimination over the integers.
+
+A row `(key, c)` means `sum(k * x) + c >= 0` over the `(x, k)` of `key`; variables are numbers. Every row is divided by
+the common divisor of its coefficients and its constant rounded down, which is where integers enter. Eliminating a
+variable keeps every integer point (and may keep a few more), so "no point" is always right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+Key: TypeAlias = tuple[tuple[int, int], ...]
+Rows: TypeAlias = dict[Key, int]  # the smallest constant for each key: the strongest row
+
+MOST_ROWS = 600  # an elimination step that would make more rows than this forgets the variable's rows instead
+
+
+class Linear(NamedTuple):
+    """`sum(coefficient * variable) + const >= 0`, or `== 0` when `equal`."""
+
+    terms: Key
+    const: int
+    equal: bool = False
+
+
+def project(constraints: Iterable[Linear], keep: frozenset[int] = frozenset()) -> Rows | None:
+    """Rows over the variables of `keep` that every solution satisfies; None if there is no solution.
+
+    With nothing to keep the result is `{}` or None.
+    """
+    rows: Rows = {}
+    equalities: list[tuple[dict[int, int], int]] = []
+    for terms, constant, equal in constraints:
+        if equal:
+            equalities.append((dict(terms), constant))
+        elif not add_row(rows, terms, constant):
+            return None
+    if equalities:
+        solved = _solve_equalities(rows, equalities, keep)
+        if solved is None:
+            return None
+        rows = solved
+    return _eliminate(rows, keep)
+
+
+def add_row(rows: Rows, terms: Key, constant: int) -> bool:
+    """Add one row in its strongest integer form; False if it alone has no solution."""
+    if not terms:
+        return constant >= 0
+    if len(terms) == 1:
+        variable, c = terms[0]
+        if c not in (1, -1):
+            constant, terms = constant // abs(c), ((variable, 1 if c > 0 else -1),)
+    else:
+        g = math.gcd(*[c for _, c in terms])
+        if g > 1:
+            constant, terms = constant // g, tuple([(variable, c // g) for variable, c in terms])
+    known = rows.get(terms)
+    if known is None or constant < known:
+        rows[terms] = constant
+    return True
+
+
+def _eliminate(rows: Rows, keep: frozenset[int]) -> Rows | None:
+    while True:
+        positive: dict[int, int] = {}
+        negative: dict[int, int] = {}
+        for key in rows:
+            for variable, c in key:
+                counts = positive if c > 0 else negative
+                counts[variable] = counts.get(variable, 0) + 1
+        variable = _cheapest(positive, negative, keep)
+        if variable is None:
+            return rows
+        remaining = _without(rows, variable)
+        if remaining is None:
+            return None
+        rows = remaining
+
+
+def _cheapest(positive: dict[int, int], negative: dict[int, int], keep: frozenset[int]) -> int | None:
+    best, least = None, 0
+    for variable in positive.keys() | negative.keys():
+        if variable in keep:
+            continue
+        up, down = positive.get(variable, 0), negative.get(variable, 0)
+        growth = up * down - up - down
+        if best is None or growth < least or (growth == least and variable < best):
+            best, least = variable, growth
+    return best
+
+
+def _without(rows: Rows, variable: int) -> Rows | None:
+    """Combine every lower bound of `variable` with every upper bound of it."""
+    lower: list[tuple[Key, int, int]] = []
+    upper: list[tuple[Key, int, int]] = []
+    rest: Rows = {}
+    for key, constant in rows.items():
+        for other, c in key:
+            if other == variable:
+                (lower if c > 0 else upper).append((key, constant, abs(c)))
+                break
+        else:
+            rest[key] = constant
+    if len(lower) * len(upper) > MOST_ROWS:
+        return rest
+    for low_key, low_constant, a in lower:
+        for high_key, high_constant, b in upper:
+            g = math.gcd(a, b)
+            terms = _combine(low_key, b // g, high_key, a // g)
+            if not add_row(rest, terms, low_constant * (b // g) + high_constant * (a // g)):
+                return None
+    return rest
+
+
+def _combine(left: Key, by_left: int, right: Key, by_right: int) -> Key:
+    total = {variable: c * by_left for variable, c in left}
+    for variable, c in right:
+        total[variable] = total.get(variable, 0) + c * by_right
+    return tuple(sorted([term for term in total.items() if term[1]]))
+
+
+def _solve_equalities(rows: Rows, equalities: list[tuple[dict[int, int], int]], keep: frozenset[int]) -> Rows | None:
+    """Use each equality to replace a variable that need not be kept."""
+    fresh = -1
+    while equalities:
+        terms, constant = equalities.pop()
+        g = math.gcd(*terms.values())
+        if g == 0 or constant % g:
+            if g == 0 and constant == 0:
+                continue
+            return None
+        terms, constant = {v: c // g for v, c in terms.items()}, constant // g
+        free = [v for v in terms if v not in keep]
+        pivot = min(free, key=lambda v: (abs(terms[v]), v), default=None)
+        if pivot is None or (abs(terms[pivot]) > 1 and len(free) < len(terms)):
+            key = tuple(sorted(terms.items()))
+            if not (add_row(rows, key, constant) and add_row(rows, _negated(key), -constant)):
+                return None
+            continue
+        a = terms[pivot]
+        if abs(a) == 1:  # a*x + r == 0  =>  x = -a*r
+            value, offset = {v: -a * c for v, c in terms.items() if v != pivot}, -a * constant
+        else:  # y = x + sum(q_i * x_i) with c_i = a*q_i + r_i leaves the smaller equality a*y + sum(r_i * x_i) + c == 0
+            value, offset = {v: -(c // a) for v, c in terms.items() if v != pivot and c // a}, 0
+            value[fresh] = 1
+            smaller = {v: c % a for v, c in terms.items() if v != pivot and c % a}
+            equalities.append(({**smaller, fresh: a}, constant))
+            fresh -= 1
+            equalities[:-1] = [_replaced(t, k, pivot, value, offset) for t, k in equalities[:-1]]
+            rows_or_none = _replace_in_rows(rows, pivot, value, offset)
+            if rows_or_none is None:
+                return None
+            rows = rows_or_none
+            continue
+        equalities = [_replaced(t, k, pivot, value, offset) for t, k in equalities]
+        rows_or_none = _replace_in_rows(rows, pivot, value, offset)
+        if rows_or_none is None:
+            return None
+        rows = rows_or_none
+    return rows
+
+
+def _negated(key: Key) -> Key:
+    return tuple([(variable, -c) for variable, c in key])
+
+
+def _replaced(
+    terms: dict[int, int], constant: int, variable: int, value: dict[int, int], offset: int
+) -> tuple[dict[int, int], int]:
+    """`terms + constant` with `variable := value + offset`."""
+    factor = terms.get(variable, 0)
+    if factor == 0:
+        return terms, constant
+    total = {v: c for v, c in terms.items() if v != variable}
+    for v, c in value.items():
+        total[v] = total.get(v, 0) + factor * c
+    return {v: c for v, c in total.items() if c}, constant + factor * offset
+
+
+def _replace_in_rows(rows: Rows, variable: int, value: dict[int, int], offset: int) -> Rows | None:
+    result: Rows = {}
+    for key, constant in rows.items():
+        terms, total = _replaced(dict(key), constant, variable, value, offset)
+        if not add_row(result, tuple(sorted(terms.items())), total):
+            return None
+    return result
