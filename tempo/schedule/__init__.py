@@ -2,6 +2,7 @@
 
 from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Statement
 from tempo.schedule.tree import Direction, For, If, Run, ScheduleTree, Sequence, render, runs, sequence, walk
+from tempo.schedule.verify import verify
 
 __all__ = [
     "Dependence",
@@ -17,5 +18,6 @@ __all__ = [
     "render",
     "runs",
     "sequence",
+    "verify",
     "walk",
 ]
