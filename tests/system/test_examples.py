@@ -1,0 +1,61 @@
+"""The examples at a small size, against their peers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_example(name: str, *arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
+    run_example("make_tiny_llama.py", folder, "--layers", 3, "--hidden", 32, "--vocabulary", 300, "--steps", 5)
+    return folder
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+def test_cartpole_equals_the_numpy_loop(tmp_path: Path, backend: str) -> None:
+    pytest.importorskip("gymnasium")
+    picture = tmp_path / "cartpole.png"
+    sizes = ("--batch", 3, "--episodes", 2, "--steps", 40)
+    printed = run_example("cartpole_rollout.py", "--backend", backend, *sizes, "--check", "--plot", picture)
+    assert "equal to the NumPy loop" in printed
+    assert picture.stat().st_size > 0
+
+
+def test_decoding_equals_transformers(checkpoint: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "decode.png"
+    printed = run_example("decode.py", "--model", checkpoint, "--tokens", 12, "--check", "--plot", picture)
+    assert "equal to transformers, token for token" in printed
+    assert picture.stat().st_size > 0
+
+
+def test_decoding_on_the_reference_evaluator(checkpoint: Path) -> None:
+    arguments = ("--prompt", "You may", "--tokens", 3, "--check", "--backend", "reference")
+    assert "equal to transformers" in run_example("decode.py", "--model", checkpoint, *arguments)
+
+
+def test_decoding_a_prompt_of_one_token(checkpoint: Path) -> None:
+    assert "equal to transformers" in run_example(
+        "decode.py", "--model", checkpoint, "--prompt", "Y", "--tokens", 4, "--check"
+    )
