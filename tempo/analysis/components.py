@@ -1,0 +1,53 @@
+"""Strongly connected components of a graph given by successors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+def strongly_connected(
+    roots: Iterable[Name], successors: Mapping[Name, Iterable[Name]]
+) -> list[tuple[Name, ...]]:
+    """The components reachable from `roots`, successors' components before their predecessors'.
+
+    Tarjan's algorithm without recursion: linear, for graphs of any depth.
+    """
+    order: dict[Name, int] = {}
+    low: dict[Name, int] = {}
+    open_names: list[Name] = []
+    is_open: set[Name] = set()
+    found: list[tuple[Name, ...]] = []
+
+    def enter(name: Name) -> tuple[Name, Iterator[Name]]:
+        order[name] = low[name] = len(order)
+        open_names.append(name)
+        is_open.add(name)
+        return name, iter(successors[name])
+
+    def leave(name: Name) -> None:
+        if low[name] != order[name]:
+            return
+        members = [open_names.pop()]
+        while members[-1] != name:
+            members.append(open_names.pop())
+        is_open.difference_update(members)
+        found.append(tuple(reversed(members)))
+
+    for root in roots:
+        path = [] if root in order else [enter(root)]
+        while path:
+            name, rest = path[-1]
+            following = next((other for other in rest if other not in order or other in is_open), None)
+            if following is None:
+                path.pop()
+                leave(name)
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[name])
+            elif following in order:
+                low[name] = min(low[name], order[following])
+            else:
+                path.append(enter(following))
+    return found
