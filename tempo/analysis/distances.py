@@ -1,75 +1,60 @@
-"""Whether needs among instances at known sizes can be seen to have no cycle, from the signs of their distances.
-
-The levels of Allen and Kennedy on numbers: if every need within a component goes back along a dim, or stays, then a
-cycle can only be among those that stay; they are looked at alone, along the other dims.
-"""
+"""Whether needs among instances at known sizes can be seen to have no cycle, from the bounds of their distances."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tempo.analysis.components import strongly_connected
+from tempo.analysis.levels import Direction, Distance, levels
 from tempo.analysis.reads import Reads
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
 
-def well_founded(graph: Graph, reads: Sequence[Reads]) -> bool:
+def well_founded(graph: Graph, reads: Iterable[Reads]) -> bool:
     """True: no instance needs itself through `reads`. False: not proven (a skewed order may still exist)."""
-    return all(_component_well_founded(graph, inner) for inner in _components(reads))
+    links = [ReadsLink(graph, read) for read in reads if read.count]
+    names = {name: graph.nodes[name].domain for link in links for name in (link.source, link.target)}
+    return not any(level.stuck for outer in levels(names, links) for level in outer.walk())
 
 
-def _components(reads: Sequence[Reads]) -> list[list[Reads]]:
-    """The reads that stay within a strongly connected component, by component."""
-    successors: dict[int, list[int]] = {}
-    live = [read for read in reads if read.count]
-    for read in live:
-        successors.setdefault(read.reader, []).append(read.source)
-        successors.setdefault(read.source, [])
-    number = {
-        name: rank for rank, members in enumerate(strongly_connected(successors, successors)) for name in members
-    }
-    inner: dict[int, list[Reads]] = {}
-    for read in live:
-        if number[read.reader] == number[read.source]:
-            inner.setdefault(number[read.reader], []).append(read)
-    return list(inner.values())
+@dataclass(frozen=True)
+class ReadsLink:
+    """Reads at known sizes as a link among nodes."""
 
+    graph: Graph
+    reads: Reads
 
-def _component_well_founded(graph: Graph, reads: list[Reads]) -> bool:
-    nodes = {read.reader for read in reads}
-    shared = [dim.symbol for dim in graph.dims if all(dim.symbol in graph.nodes[id].domain for id in nodes)]
-    for symbol in shared:
-        rest = _not_carried(graph, reads, symbol)
-        if rest is not None:
-            return well_founded(graph, rest)
-    return False
+    @property
+    def source(self) -> int:
+        return self.reads.source
 
+    @property
+    def target(self) -> int:
+        return self.reads.reader
 
-def _not_carried(graph: Graph, reads: list[Reads], symbol: Symbol) -> list[Reads] | None:
-    """The reads at distance zero along `symbol`; None unless all distances have one sign and some are not zero."""
-    nearest, farthest = [], []
-    for read in reads:
-        here, axis = _place(graph, read, symbol), graph.nodes[read.source].domain.index(symbol)
-        nearest.append(int(np.min(here - (read.hi[axis] - 1))))
-        farthest.append(int(np.max(here - read.lo[axis])))
-    if not (min(nearest) >= 0 or max(farthest) <= 0) or max(farthest) == min(nearest) == 0:
-        return None
-    return [_at_distance_zero(graph, read, symbol) for read in reads]
+    def distance(self, dim: Symbol) -> Distance | None:
+        place = self._place(dim)
+        if place is None:
+            return None
+        here, axis = self.reads.points[place[0]], place[1]
+        nearest, farthest = here - (self.reads.hi[axis] - 1), here - self.reads.lo[axis]
+        return Distance(int(np.min(nearest)), int(np.max(farthest)))
 
+    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> ReadsLink | None:
+        place = self._place(dim)
+        assert place is not None, "only a dim that both ends have is looped over"
+        axis = place[1]
+        met = self.reads.points[place[0]] + (delay if direction == "forward" else -delay)
+        lo, hi = self.reads.lo, self.reads.hi
+        same = replace(
+            self.reads, lo=(*lo[:axis], met, *lo[axis + 1 :]), hi=(*hi[:axis], met + 1, *hi[axis + 1 :])
+        ).where((lo[axis] <= met) & (met < hi[axis]))
+        return ReadsLink(self.graph, same) if same.count else None
 
-def _at_distance_zero(graph: Graph, read: Reads, symbol: Symbol) -> Reads:
-    here, axis = _place(graph, read, symbol), graph.nodes[read.source].domain.index(symbol)
-    same = replace(
-        read,
-        lo=(*read.lo[:axis], here, *read.lo[axis + 1 :]),
-        hi=(*read.hi[:axis], here + 1, *read.hi[axis + 1 :]),
-    )
-    return same.where((read.lo[axis] <= here) & (here < read.hi[axis]))
-
-
-def _place(graph: Graph, read: Reads, symbol: Symbol) -> np.ndarray:  # type: ignore[type-arg]
-    return read.points[graph.nodes[read.reader].domain.index(symbol)]
+    def _place(self, dim: Symbol) -> tuple[int, int] | None:
+        """The positions of `dim` in the domains of reader and source."""
+        reader, source = (self.graph.nodes[id].domain for id in (self.target, self.source))
+        return (reader.index(dim), source.index(dim)) if dim in reader and dim in source else None

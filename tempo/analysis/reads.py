@@ -10,19 +10,9 @@ from typing import Any
 import numpy as np
 
 from tempo.sdg.graph import Edge, Graph, Node, Slice
-from tempo.symbolic import Condition, Expr, Max, Symbol, as_expr, maximum
+from tempo.symbolic import Condition, Expr, Symbol
 
 Array = np.ndarray[Any, Any]
-
-
-def slice_stop(index: Slice) -> Expr:
-    """The stop that the user wrote: `length` is `max(0, stop - start)`, so an empty slice hides it otherwise."""
-    terms = index.length.terms
-    if index.length.const == 0 and len(terms) == 1 and terms[0][1] == 1 and isinstance(terms[0][0], Max):
-        rest = [arg for arg in terms[0][0].args if as_expr(arg) != as_expr(0)]
-        if len(rest) < len(terms[0][0].args):
-            return index.start + maximum(*rest)
-    return index.start + index.length
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,8 @@ class Sizes:
 class Reads:
     """At each of `count` points of `reader`, every point q of `source` with lo[d] <= q[d] < hi[d] is needed.
 
-    `points` has one array per dim of the reader, `lo` and `hi` one per dim of the source; all of length `count`.
+    `points` has one array per dim of the reader, `lo` and `hi` one per dim of the source; all of length `count`. A box
+    may be empty, with `hi <= lo`.
     """
 
     reader: int
@@ -64,8 +55,8 @@ class Reads:
         """The reads at some of the points."""
         if chosen.all():
             return self
-        picked = [tuple(array[chosen] for array in arrays) for arrays in (self.points, self.lo, self.hi)]
-        return Reads(self.reader, self.source, *picked, count=int(np.count_nonzero(chosen)))
+        points, lo, hi = (tuple(array[chosen] for array in arrays) for arrays in (self.points, self.lo, self.hi))
+        return Reads(self.reader, self.source, points, lo, hi, int(np.count_nonzero(chosen)))
 
     def inside(self, shape: Sequence[int]) -> Reads:
         """Clipped to the source's domain, without the points that read nothing."""

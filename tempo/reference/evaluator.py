@@ -18,7 +18,6 @@ import numpy as np
 from tempo import dtypes
 from tempo.analysis.host_order import EFFECTS, Barrier, HostOrder, effect_nodes
 from tempo.analysis.instances import demanded
-from tempo.analysis.reads import slice_stop
 from tempo.analysis.reports import Instance, cycle_text, point_text, tensor_name
 from tempo.errors import CycleError, DefinitionError, DomainError, InputError, InternalError
 from tempo.reference.host_calls import call_host
@@ -91,7 +90,7 @@ class Evaluator:
         node = self.graph.nodes[target]
         values = [point[symbol] for symbol in node.domain] if isinstance(point, Mapping) else point
         instance = Instance(target, tuple(int(value) for value in values))
-        self._check_inside(None, node, instance.point, self.sizes)
+        self._check_inside(node, instance.point)
         return self._force(instance)[0]
 
     # Forcing: depth first along needs, on a stack of our own, so that a recurrence may be of any length.
@@ -167,15 +166,16 @@ class Evaluator:
         """Per dim of the producer, the indices read."""
         producer = self.graph.nodes[edge.node]
         ranges = []
-        for index in edge.map:
-            if isinstance(index, Slice):
-                ranges.append(range(int(index.start.evaluate(env)), int(slice_stop(index).evaluate(env))))
-            else:
-                position = int(index.index.evaluate(env))
-                ranges.append(range(position, position + 1))
-        for axis, (read, size) in enumerate(zip(ranges, self._shapes[producer.id])):
-            if not (0 <= read.start <= size and 0 <= read.stop <= size):
-                self._raise_outside(reader, producer, axis, read, env)
+        for axis, (index, size) in enumerate(zip(edge.map, self._shapes[producer.id])):
+            is_slice = isinstance(index, Slice)
+            start = int((index.start if isinstance(index, Slice) else index.index).evaluate(env))
+            length = int(index.length.evaluate(env)) if isinstance(index, Slice) else 1
+            inside = 0 <= start <= size and length >= 0 and start + length <= size
+            if not inside:
+                # Where the length is negative, it is the stop that the user gave.
+                stop = start + length if length >= 0 else length
+                self._raise_outside(reader, producer, axis, f"{start}:{stop}" if is_slice else str(start), env)
+            ranges.append(range(start, start + length))
         return ranges
 
     def _read_instances(self, reader: Node, edge: Edge, env: Environment) -> Iterator[Instance]:
@@ -195,22 +195,21 @@ class Evaluator:
         stacked = np.array(values, dtype=dtype).reshape(lengths + element_shape)
         return stacked if stacked.shape == shape else _padded(stacked, shape)
 
-    def _check_inside(self, reader: Node | None, producer: Node, point: Sequence[int], env: Environment) -> None:
-        for axis, (value, size) in enumerate(zip(point, self._shapes[producer.id])):
+    def _check_inside(self, node: Node, point: Sequence[int]) -> None:
+        for axis, (value, size) in enumerate(zip(point, self._shapes[node.id])):
             if not 0 <= value < size:
-                self._raise_outside(reader, producer, axis, range(value, value + 1), env)
+                self._raise_outside(None, node, axis, str(value), self.sizes)
 
     def _raise_outside(
-        self, reader: Node | None, producer: Node, axis: int, read: range, env: Environment
+        self, reader: Node | None, producer: Node, axis: int, index: str, env: Environment
     ) -> None:
         symbol, size = producer.domain[axis], self._shapes[producer.id][axis]
-        what = f"{symbol.name} = {read.start}" if len(read) == 1 else f"{symbol.name} = {read.start}:{read.stop}"
         reading = ""
         if reader is not None:
             here = [env[symbol] for symbol in reader.domain]
             reading = f" by {tensor_name(reader)} at {point_text(reader.domain, here)}"
         raise DomainError(
-            f"{tensor_name(producer)} is read at {what}{reading}, outside 0 <= {symbol.name} < {size}",
+            f"{tensor_name(producer)} is read at {symbol.name} = {index}{reading}, outside 0 <= {symbol.name} < {size}",
             location=(reader or producer).location,
             hint="Guard the read with a case, or change the index; indices are not clipped.",
         )

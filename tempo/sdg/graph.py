@@ -77,6 +77,7 @@ class Case:
 
     condition: Condition
     edge: Edge
+    location: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
