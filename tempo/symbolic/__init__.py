@@ -1,6 +1,18 @@
 """Index expressions, conditions, domains, and what can be proven about them for every size."""
 
-from tempo.symbolic.condition import FALSE, TRUE, And, Condition, Eq, Ge, Or, conjunction, disjunction, nonnegative, zero
+from tempo.symbolic.condition import (
+    FALSE,
+    TRUE,
+    And,
+    Condition,
+    Eq,
+    Ge,
+    Or,
+    conjunction,
+    disjunction,
+    nonnegative,
+    zero,
+)
 from tempo.symbolic.context import Context
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.expr import (

@@ -18,15 +18,14 @@ from tempo.symbolic.expr import (
     Expr,
     Max,
     Min,
-    Structural,
     Substitution,
     Symbol,
     Value,
-    _cache,
     common_divisor,
     const,
     from_terms,
 )
+from tempo.symbolic.structural import Structural, cached
 
 
 class Condition(Structural):
@@ -53,10 +52,10 @@ class Condition(Structural):
         raise NotImplementedError
 
     def __and__(self, other: Condition) -> Condition:
-        return conjunction((self, other)) if isinstance(other, Condition) else NotImplemented
+        return conjunction((self, other))
 
     def __or__(self, other: Condition) -> Condition:
-        return disjunction((self, other)) if isinstance(other, Condition) else NotImplemented
+        return disjunction((self, other))
 
     def __invert__(self) -> Condition:
         raise NotImplementedError
@@ -75,7 +74,7 @@ class Constant(Condition):
     """`TRUE` or `FALSE`."""
 
     value: bool
-    _hash: int = _cache(0)
+    _hash: int = cached(0)
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.value,)
@@ -132,7 +131,7 @@ class Ge(Comparison):
     """`expr >= 0`. `nonnegative(expr)` is the constructor that simplifies."""
 
     expr: Expr
-    _hash: int = _cache(0)
+    _hash: int = cached(0)
 
     def evaluate(self, env: Bindings) -> Value:
         return self.expr.evaluate(env) >= 0
@@ -146,7 +145,7 @@ class Eq(Comparison):
     """`expr == 0`. `zero(expr)` is the constructor that simplifies."""
 
     expr: Expr
-    _hash: int = _cache(0)
+    _hash: int = cached(0)
 
     def evaluate(self, env: Bindings) -> Value:
         return self.expr.evaluate(env) == 0
@@ -181,7 +180,7 @@ class And(_Compound):
     """All of `args` hold. `conjunction(args)` is the constructor that simplifies."""
 
     args: tuple[Condition, ...]
-    _hash: int = _cache(0)
+    _hash: int = cached(0)
 
     def evaluate(self, env: Bindings) -> Value:
         return reduce(and_, (arg.evaluate(env) for arg in self.args))
@@ -195,7 +194,7 @@ class Or(_Compound):
     """One of `args` holds. `disjunction(args)` is the constructor that simplifies."""
 
     args: tuple[Condition, ...]
-    _hash: int = _cache(0)
+    _hash: int = cached(0)
 
     def evaluate(self, env: Bindings) -> Value:
         return reduce(or_, (arg.evaluate(env) for arg in self.args))
@@ -208,7 +207,8 @@ class Or(_Compound):
         if len(self.args) != 2 or not all(isinstance(arg, Ge) for arg in self.args):
             return None
         first, second = self.args
-        assert isinstance(first, Ge) and isinstance(second, Ge)
+        assert isinstance(first, Ge)
+        assert isinstance(second, Ge)
         if (first.expr + second.expr) != const(-2):
             return None
         equal = zero(first.expr + 1)
@@ -304,4 +304,3 @@ def _merge(args: Iterable[Condition], choose: Callable[[int, int], int]) -> list
         if gap < 0 if choose is min else gap >= -1:
             return None
     return list(kept.values())
-

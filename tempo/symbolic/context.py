@@ -76,7 +76,7 @@ class Context:
         return found
 
     def constant_bounds(self, expr: Expr) -> Bounds:
-        """The tightest integers `(lo, hi)` with `lo <= expr <= hi` at every point for all sizes; None: no such number."""
+        """The tightest integers with `lo <= expr <= hi` at every point for all sizes; None where there is none."""
         if not expr.terms:
             return expr.const, expr.const
         found = self._bounds.get(expr)
@@ -97,7 +97,7 @@ class Context:
         return found
 
     def simplify(self, expr: Expr) -> Expr:
-        """An equal expression: `min` and `max` without the arguments that never win, `//` and `%` folded where decided."""
+        """An equal expression: `min` and `max` without arguments that never win, `//` and `%` folded where decided."""
         if is_affine(expr) and expr.symbols().isdisjoint(self._touched):
             return expr
         found = self._simplified.get(expr)
@@ -161,7 +161,7 @@ class Context:
         return self._least(expr), _negated(self._least(-expr))
 
     def _corner(self, expr: Expr, sign: int) -> tuple[int | None, bool]:
-        """The lower bound (`sign = 1`) or upper bound (-1) by the intervals alone, and whether no other can be tighter."""
+        """The lower (`sign = 1`) or upper bound (-1) by the intervals alone, and whether none can be tighter."""
         world, touched = self._world, self._touched
         value, exact = expr.const, True
         sizes: dict[Symbol, int] = {}

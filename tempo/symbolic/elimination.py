@@ -31,7 +31,7 @@ def project(constraints: Iterable[Linear], keep: frozenset[int] = frozenset()) -
     With nothing to keep the result is `{}` or None.
     """
     rows: Rows = {}
-    equalities: list[tuple[dict[int, int], int]] = []
+    equalities: list[Value] = []
     for terms, constant, equal in constraints:
         if equal:
             equalities.append((dict(terms), constant))
@@ -71,10 +71,10 @@ def _eliminate(rows: Rows, keep: frozenset[int]) -> Rows | None:
             for variable, c in key:
                 counts = positive if c > 0 else negative
                 counts[variable] = counts.get(variable, 0) + 1
-        variable = _cheapest(positive, negative, keep)
-        if variable is None:
+        cheapest = _cheapest(positive, negative, keep)
+        if cheapest is None:
             return rows
-        remaining = _without(rows, variable)
+        remaining = _without(rows, cheapest)
         if remaining is None:
             return None
         rows = remaining
@@ -122,68 +122,79 @@ def _combine(left: Key, by_left: int, right: Key, by_right: int) -> Key:
     return tuple(sorted([term for term in total.items() if term[1]]))
 
 
-def _solve_equalities(rows: Rows, equalities: list[tuple[dict[int, int], int]], keep: frozenset[int]) -> Rows | None:
+Value: TypeAlias = tuple[dict[int, int], int]  # terms and constant
+
+
+def _solve_equalities(rows: Rows, equalities: list[Value], keep: frozenset[int]) -> Rows | None:
     """Use each equality to replace a variable that need not be kept."""
-    fresh = -1
+    fresh = 0
     while equalities:
         terms, constant = equalities.pop()
         g = math.gcd(*terms.values())
-        if g == 0 or constant % g:
-            if g == 0 and constant == 0:
-                continue
+        if constant % g if g else constant:
             return None
+        if not g:
+            continue
         terms, constant = {v: c // g for v, c in terms.items()}, constant // g
-        free = [v for v in terms if v not in keep]
-        pivot = min(free, key=lambda v: (abs(terms[v]), v), default=None)
-        if pivot is None or (abs(terms[pivot]) > 1 and len(free) < len(terms)):
+        pivot = _pivot(terms, keep)
+        if pivot is None:
             key = tuple(sorted(terms.items()))
             if not (add_row(rows, key, constant) and add_row(rows, _negated(key), -constant)):
                 return None
             continue
-        a = terms[pivot]
-        if abs(a) == 1:  # a*x + r == 0  =>  x = -a*r
-            value, offset = {v: -a * c for v, c in terms.items() if v != pivot}, -a * constant
-        else:  # y = x + sum(q_i * x_i) with c_i = a*q_i + r_i leaves the smaller equality a*y + sum(r_i * x_i) + c == 0
-            value, offset = {v: -(c // a) for v, c in terms.items() if v != pivot and c // a}, 0
-            value[fresh] = 1
-            smaller = {v: c % a for v, c in terms.items() if v != pivot and c % a}
-            equalities.append(({**smaller, fresh: a}, constant))
-            fresh -= 1
-            equalities[:-1] = [_replaced(t, k, pivot, value, offset) for t, k in equalities[:-1]]
-            rows_or_none = _replace_in_rows(rows, pivot, value, offset)
-            if rows_or_none is None:
-                return None
-            rows = rows_or_none
-            continue
-        equalities = [_replaced(t, k, pivot, value, offset) for t, k in equalities]
-        rows_or_none = _replace_in_rows(rows, pivot, value, offset)
-        if rows_or_none is None:
+        fresh -= 1
+        value, left_over = _solve_for(pivot, terms, constant, fresh)
+        equalities = [_replaced(*equality, pivot, value) for equality in equalities] + left_over
+        replaced = _replaced_rows(rows, pivot, value)
+        if replaced is None:
             return None
-        rows = rows_or_none
+        rows = replaced
     return rows
+
+
+def _pivot(terms: dict[int, int], keep: frozenset[int]) -> int | None:
+    """The variable to replace: of coefficient 1, or the smallest one when none of the variables is kept."""
+    free = [v for v in terms if v not in keep]
+    pivot = min(free, key=lambda v: (abs(terms[v]), v), default=None)
+    if pivot is None or (abs(terms[pivot]) > 1 and len(free) < len(terms)):
+        return None
+    return pivot
+
+
+def _solve_for(x: int, terms: dict[int, int], constant: int, fresh: int) -> tuple[Value, list[Value]]:
+    """What `x` is by the equality `terms + constant == 0`, and the smaller equality that is left over, if any.
+
+    With `a*x + r == 0` and `a = 1` or `-1`, `x = -a*r`. Otherwise, with `c_i = a*q_i + r_i` for the other
+    coefficients, `y = x + sum(q_i * x_i)` leaves `a*y + sum(r_i * x_i) + c == 0`, in which all `r_i` are below `a`.
+    """
+    a = terms[x]
+    if abs(a) == 1:
+        return ({v: -a * c for v, c in terms.items() if v != x}, -a * constant), []
+    value = {v: -(c // a) for v, c in terms.items() if v != x and c // a}
+    smaller = {v: c % a for v, c in terms.items() if v != x and c % a}
+    return ({**value, fresh: 1}, 0), [({**smaller, fresh: a}, constant)]
 
 
 def _negated(key: Key) -> Key:
     return tuple([(variable, -c) for variable, c in key])
 
 
-def _replaced(
-    terms: dict[int, int], constant: int, variable: int, value: dict[int, int], offset: int
-) -> tuple[dict[int, int], int]:
-    """`terms + constant` with `variable := value + offset`."""
+def _replaced(terms: dict[int, int], constant: int, variable: int, value: Value) -> Value:
+    """`terms + constant` with `variable := value`."""
     factor = terms.get(variable, 0)
     if factor == 0:
         return terms, constant
     total = {v: c for v, c in terms.items() if v != variable}
-    for v, c in value.items():
+    for v, c in value[0].items():
         total[v] = total.get(v, 0) + factor * c
-    return {v: c for v, c in total.items() if c}, constant + factor * offset
+    return {v: c for v, c in total.items() if c}, constant + factor * value[1]
 
 
-def _replace_in_rows(rows: Rows, variable: int, value: dict[int, int], offset: int) -> Rows | None:
+def _replaced_rows(rows: Rows, variable: int, value: Value) -> Rows | None:
+    """Every row with `variable := value`; None if one of them has no solution."""
     result: Rows = {}
     for key, constant in rows.items():
-        terms, total = _replaced(dict(key), constant, variable, value, offset)
+        terms, total = _replaced(dict(key), constant, variable, value)
         if not add_row(result, tuple(sorted(terms.items())), total):
             return None
     return result

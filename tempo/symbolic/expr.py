@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import index as to_index
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+
+from tempo.symbolic.structural import Structural, cached
 
 if TYPE_CHECKING:
     from tempo.symbolic.condition import Condition
@@ -30,46 +32,14 @@ class NonAffineError(TypeError):
     """A product of two symbols, a division by one, or an operand that is no integer."""
 
 
-class Structural:
-    """Equality by `_fields()`, with a hash that is computed once and never pickled (string hashes vary by process)."""
-
-    _hash: int
-
-    def _fields(self) -> tuple[Any, ...]:
-        raise NotImplementedError
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if type(self) is not type(other):
-            return NotImplemented
-        assert isinstance(other, Structural)
-        return hash(self) == hash(other) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        if self._hash == 0:
-            object.__setattr__(self, "_hash", hash((type(self).__name__, self._fields())) or 1)
-        return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._fields()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _cache(default: Any) -> Any:
-    return field(default=default, init=False, repr=False, compare=False)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Symbol(Structural):
     """A temporal dimension (prints `t`) or its size (prints `t.size`, always at least 1)."""
 
     name: str
     kind: Literal["dim", "size"]
-    _hash: int = _cache(0)
-    key: tuple[int, str] = _cache((0, ""))
+    _hash: int = cached(0)
+    key: tuple[int, str] = cached((0, ""))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", (0 if self.kind == "dim" else 1, self.name))
@@ -119,8 +89,8 @@ class FloorDiv(_Composite):
 
     expr: Expr
     divisor: int
-    _hash: int = _cache(0)
-    _key: tuple[int, str] | None = _cache(None)
+    _hash: int = cached(0)
+    _key: tuple[int, str] | None = cached(None)
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.expr, self.divisor)
@@ -141,8 +111,8 @@ class Mod(_Composite):
 
     expr: Expr
     divisor: int
-    _hash: int = _cache(0)
-    _key: tuple[int, str] | None = _cache(None)
+    _hash: int = cached(0)
+    _key: tuple[int, str] | None = cached(None)
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.expr, self.divisor)
@@ -182,8 +152,8 @@ class Min(_Extremum):
     """The smallest of `args`."""
 
     args: tuple[Expr, ...]
-    _hash: int = _cache(0)
-    _key: tuple[int, str] | None = _cache(None)
+    _hash: int = cached(0)
+    _key: tuple[int, str] | None = cached(None)
 
     def evaluate(self, env: Bindings) -> Value:
         return _extreme(min, np.minimum, [arg.evaluate(env) for arg in self.args])
@@ -194,8 +164,8 @@ class Max(_Extremum):
     """The largest of `args`."""
 
     args: tuple[Expr, ...]
-    _hash: int = _cache(0)
-    _key: tuple[int, str] | None = _cache(None)
+    _hash: int = cached(0)
+    _key: tuple[int, str] | None = cached(None)
 
     def evaluate(self, env: Bindings) -> Value:
         return _extreme(max, np.maximum, [arg.evaluate(env) for arg in self.args])
@@ -217,8 +187,8 @@ class Expr(Structural):
 
     terms: Terms
     const: int
-    _hash: int = _cache(0)
-    _symbols: frozenset[Symbol] | None = _cache(None)
+    _hash: int = cached(0)
+    _symbols: frozenset[Symbol] | None = cached(None)
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.terms, self.const)

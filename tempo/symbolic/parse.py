@@ -83,5 +83,5 @@ def _condition(node: ast.expr, text: str) -> Condition:
             return ~_condition(operand, text)
         case ast.Compare(left=first, ops=ops, comparators=rest) if all(type(op) in _COMPARISONS for op in ops):
             operands = [_expr(operand, text) for operand in (first, *rest)]
-            return conjunction(_COMPARISONS[type(op)](a, b) for op, (a, b) in zip(ops, pairwise(operands)))
+            return conjunction(_COMPARISONS[type(op)](a, b) for op, (a, b) in zip(ops, pairwise(operands), strict=True))
     raise ValueError(f"no condition: {ast.unparse(node)!r} in {text!r}")

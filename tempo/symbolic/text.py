@@ -101,4 +101,3 @@ def _nested(condition: Condition) -> str:
     text = condition_text(condition)
     compound = isinstance(condition, And) or (isinstance(condition, Or) and condition.as_unequal() is None)
     return f"({text})" if compound else text
-

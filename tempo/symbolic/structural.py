@@ -1,0 +1,39 @@
+"""Equality by structure, with the hash computed once: what expressions and conditions have in common."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+
+class Structural:
+    """Equality by `_fields()`, with a hash that is computed once and never pickled (string hashes vary by process)."""
+
+    _hash: int
+
+    def _fields(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        assert isinstance(other, Structural)
+        return hash(self) == hash(other) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        if self._hash == 0:
+            object.__setattr__(self, "_hash", hash((type(self).__name__, self._fields())) or 1)
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._fields()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def cached(default: Any) -> Any:
+    """A dataclass field that holds what is computed on demand, outside of equality and construction."""
+    return field(default=default, init=False, repr=False, compare=False)
