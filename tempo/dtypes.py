@@ -8,7 +8,7 @@ or where two strong dtypes have no smaller common one (uint32 with int32).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from typing import Any, Literal
 
 import ml_dtypes
@@ -145,7 +145,7 @@ def check_cast(source: str, target: str, what: str) -> None:
         )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _above(element: str) -> frozenset[str]:
     """The element and everything above it in the lattice."""
     return frozenset({element}).union(*(_above(successor) for successor in _LATTICE[element]))
@@ -157,7 +157,7 @@ def _element(dtype: str, weak: bool) -> str:
     return "float*" if is_float(dtype) else "int*"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _join(left: str, right: str) -> str:
     """The least upper bound: the common upper bound that is below all others."""
     common = _above(left) & _above(right)

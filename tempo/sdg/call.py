@@ -13,7 +13,6 @@ from tempo import dtypes
 from tempo.sdg.graph import TensorType
 from tempo.symbolic import Expr
 
-
 Array = np.ndarray[Any, Any]
 
 
@@ -63,7 +62,7 @@ class ArrayValue:
     The digest of the bytes is computed once, when it is first needed. The array is read-only.
     """
 
-    __slots__ = ("array", "_digest")
+    __slots__ = ("_digest", "array")
 
     def __init__(self, array: Any) -> None:
         given = np.asarray(array)
@@ -80,12 +79,12 @@ class ArrayValue:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.array.shape
+        return tuple(self.array.shape)
 
     @property
     def digest(self) -> bytes:
         if self._digest is None:
-            self._digest = hashlib.blake2b(self.array.reshape(-1).view(np.uint8), digest_size=16).digest()
+            self._digest = hashlib.blake2b(self.array.reshape(-1).view(np.uint8).data, digest_size=16).digest()
         return self._digest
 
     def __eq__(self, other: object) -> bool:

@@ -60,6 +60,7 @@ class Operator:
 
     infer         result type from attributes and operand types; raises `ShapeError`, `DTypeError`
     roles         per operand, per axis, from attributes and operand ranks
+    typed_roles   the same from attributes and operand types, where the sizes tell more than the ranks; see `roles_for`
     cost          arithmetic operations of a call
     numpy         the meaning: a function of the arrays, then the run-time scalars
     lift          see `Lifted`; None where `lift_note` says why
@@ -83,6 +84,13 @@ class Operator:
     static_attrs: tuple[str, ...] = ()
     views: bool = False
     gradient: Callable[..., Any] | None = None
+    typed_roles: Callable[[Attrs, tuple[TensorType, ...]], Roles] | None = None
+
+    def roles_for(self, attrs: Attrs, operands: tuple[TensorType, ...]) -> Roles:
+        """The most that is known of the roles: `typed_roles` where there is such a rule, else `roles`."""
+        if self.typed_roles is not None:
+            return self.typed_roles(attrs, operands)
+        return self.roles(attrs, tuple(len(operand.shape) for operand in operands))
 
     def scalars(self, attrs: Attrs) -> tuple[Expr | Condition, ...]:
         """What is passed at run time, after the arrays, in order."""

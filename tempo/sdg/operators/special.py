@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ _ERF_LIMIT = 4.0  # beyond it erf rounds to 1 in float32
 _ERF_HALF = _ERF_LIMIT**2 / 2
 
 
-@lru_cache(maxsize=None)
+@cache
 def _erf_series() -> np.ndarray[Any, Any]:
     """Chebyshev coefficients of erf(x) / x as a function of x**2, within the limit; good to 1e-9."""
 

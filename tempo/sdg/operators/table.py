@@ -1,20 +1,35 @@
-"""The operator table: name to everything about the operator. Nothing in the compiler has a case per operator."""
+"""The operator table: name to everything about the operator. No pass has a case per operator; they read this."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tempo.sdg.operators.contractions import CONTRACTIONS
+from tempo.sdg.operators.creation import CREATION
 from tempo.sdg.operators.elementwise import ELEMENTWISE
+from tempo.sdg.operators.extents import EXTENTS
+from tempo.sdg.operators.indexing import INDEXING
+from tempo.sdg.operators.movement import MOVEMENT
+from tempo.sdg.operators.nominal import NOMINAL
 from tempo.sdg.operators.operator import Builder, Lifted, Operator, Role
+from tempo.sdg.operators.random import RANDOM
+from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
 
-OPERATORS: Mapping[str, Operator] = MappingProxyType(
-    {
-        operator.name: operator
-        for operator in (
-            *ELEMENTWISE,
-        )
-    }
+_ALL = (
+    *ELEMENTWISE,
+    *MOVEMENT,
+    *EXTENTS,
+    *REDUCTIONS,
+    *ARGS,
+    *SCANS,
+    *CONTRACTIONS,
+    *INDEXING,
+    *CREATION,
+    *RANDOM,
+    *NOMINAL,
 )
+
+OPERATORS: Mapping[str, Operator] = MappingProxyType({operator.name: operator for operator in _ALL})
 
 __all__ = ["OPERATORS", "Builder", "Lifted", "Operator", "Role"]

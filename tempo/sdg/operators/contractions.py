@@ -1,0 +1,214 @@
+"""Contractions: `dot` and `conv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from tempo.errors import ShapeError
+from tempo.sdg.call import Call
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.matmul import contraction
+from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.shapes import (
+    check_axes,
+    check_count,
+    check_kind,
+    check_same_dtype,
+    roles_at,
+    shifted,
+    show,
+    without,
+)
+from tempo.symbolic import Expr, as_expr
+
+NUMBER = ("float", "int", "uint")
+HALF = frozenset({"float16", "bfloat16"})  # accumulated in float32
+
+
+def _accumulating(function: Function, call: Call) -> Function:
+    """Halves are contracted in float32 and rounded once."""
+    if call.result.dtype not in HALF:
+        return function
+    dtype = call.result.numpy_dtype
+    return lambda x, y: function(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
+
+
+# dot {lhs_contract, rhs_contract, lhs_batch, rhs_batch}: axes of the result are batch, free ones of lhs, those of rhs
+
+
+def _infer_dot(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("dot", operands, 2)
+    dtype = check_same_dtype("dot", operands)
+    check_kind("dot", dtype, NUMBER)
+    lhs, rhs = (operand.shape for operand in operands)
+    _check_pairs(attrs["lhs_contract"], attrs["rhs_contract"], lhs, rhs)
+    _check_pairs(attrs["lhs_batch"], attrs["rhs_batch"], lhs, rhs)
+    check_axes("dot", (*attrs["lhs_batch"], *attrs["lhs_contract"]), len(lhs))
+    check_axes("dot", (*attrs["rhs_batch"], *attrs["rhs_contract"]), len(rhs))
+    batch = tuple(lhs[axis] for axis in attrs["lhs_batch"])
+    lhs_free = without(lhs, (*attrs["lhs_batch"], *attrs["lhs_contract"]))
+    rhs_free = without(rhs, (*attrs["rhs_batch"], *attrs["rhs_contract"]))
+    return TensorType(batch + lhs_free + rhs_free, dtype)
+
+
+def _check_pairs(
+    lhs_axes: Sequence[int], rhs_axes: Sequence[int], lhs: tuple[Expr, ...], rhs: tuple[Expr, ...]
+) -> None:
+    check_axes("dot", lhs_axes, len(lhs))
+    check_axes("dot", rhs_axes, len(rhs))
+    sizes = ([lhs[axis] for axis in lhs_axes], [rhs[axis] for axis in rhs_axes])
+    if sizes[0] != sizes[1]:
+        raise ShapeError(
+            f"dot: axes {show(lhs_axes)} of {show(lhs)} and axes {show(rhs_axes)} of {show(rhs)} differ in size"
+        )
+
+
+def _dot_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    return (
+        roles_at(ranks[0], attrs["lhs_contract"], Role.REDUCING),
+        roles_at(ranks[1], attrs["rhs_contract"], Role.REDUCING),
+    )
+
+
+def _lift_dot(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    changed = dict(attrs)
+    for side, moved in zip(("lhs", "rhs"), lifted):
+        for axes in (f"{side}_contract", f"{side}_batch"):
+            changed[axes] = shifted(attrs[axes]) if moved else attrs[axes]
+    batch = len(attrs["lhs_batch"])
+    if all(lifted):
+        changed["lhs_batch"] = (0, *changed["lhs_batch"])
+        changed["rhs_batch"] = (0, *changed["rhs_batch"])
+        return Lifted(changed)
+    lhs_free = ranks[0] - batch - len(attrs["lhs_contract"])
+    return Lifted(changed, axis=batch if lifted[0] else batch + lhs_free)
+
+
+def _dot_cost(call: Call) -> float:
+    contracted = prod(call.operands[0].shape[axis] for axis in call.attrs["lhs_contract"])
+    return 2.0 * call.result.elements * contracted
+
+
+def _numpy_dot(call: Call) -> Function:
+    axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
+    lhs, rhs = (operand.shape for operand in call.operands)
+    return _accumulating(contraction(lhs, rhs, *axes), call)
+
+
+# conv {strides, padding, dilation, batch}: x is batch + (N..., C, *spatial), w is batch + (O, C, *kernel), the result
+# batch + (N..., O, *spatial); cross-correlation. One stride, (low, high) padding with zeros and dilation of the kernel
+# per spatial axis; `batch` is 0 unless given. Only lifting makes `batch`, or several axes N.
+
+
+def _conv_split(attrs: Attrs, x_rank: int, w_rank: int) -> tuple[int, int]:
+    """The axis of C in x, and the number of spatial axes."""
+    spatial = w_rank - 2 - attrs.get("batch", 0)
+    return x_rank - spatial - 1, spatial
+
+
+def _infer_conv(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("conv", operands, 2)
+    dtype = check_same_dtype("conv", operands)
+    check_kind("conv", dtype, NUMBER)
+    x, w = (operand.shape for operand in operands)
+    batch = attrs.get("batch", 0)
+    channel, spatial = _conv_split(attrs, len(x), len(w))
+    if spatial < 0 or channel < batch or x[:batch] != w[:batch] or x[channel] != w[batch + 1]:
+        raise ShapeError(
+            f"conv: {show(x)} does not fit weights {show(w)}", hint="x is (N, C, ...), weights (O, C, ...)"
+        )
+    if not spatial == len(attrs["strides"]) == len(attrs["padding"]) == len(attrs["dilation"]):
+        raise ShapeError(f"conv: strides, padding and dilation do not name each of the {spatial} spatial axes once")
+    sizes = zip(x[channel + 1 :], w[batch + 2 :], attrs["strides"], attrs["padding"], attrs["dilation"])
+    return TensorType((*x[:channel], w[batch], *(_conv_size(*axis) for axis in sizes)), dtype)
+
+
+def _conv_size(size: Expr, kernel: Expr, stride: int, padding: tuple[int, int], dilation: int) -> Expr:
+    if stride < 1 or dilation < 1 or min(padding) < 0:
+        raise ShapeError("conv: strides and dilation are at least 1, padding at least 0")
+    positions = (size + sum(padding) - (kernel - 1) * dilation - 1) // stride + 1
+    if positions.is_const and positions.as_int() < 1:
+        raise ShapeError(f"conv: a kernel of {kernel} does not fit in {size} padded by {padding}")
+    return as_expr(positions)
+
+
+def _conv_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    channel, spatial = _conv_split(attrs, *ranks)
+    parallel, opaque = (Role.PARALLEL,), (Role.OPAQUE,) * spatial
+    return (
+        (*parallel * channel, Role.REDUCING, *opaque),
+        (*parallel * (attrs.get("batch", 0) + 1), Role.REDUCING, *opaque),
+    )
+
+
+def _lift_conv(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    if lifted == (True, False) and attrs.get("batch", 0) == 0:
+        return Lifted(attrs)
+    return Lifted({**attrs, "batch": attrs.get("batch", 0) + 1}, broadcast=True)
+
+
+def _conv_cost(call: Call) -> float:
+    batch: int = call.attrs.get("batch", 0)
+    return 2.0 * call.result.elements * prod(call.operands[1].shape[batch + 1 :])
+
+
+def _numpy_conv(call: Call) -> Function:
+    attrs, x, w = call.attrs, call.operands[0], call.operands[1]
+    batch = attrs.get("batch", 0)
+    channel, spatial = _conv_split(attrs, x.rank, w.rank)
+    windows = _windows(attrs, channel, w.shape[batch + 2 :])
+    out = call.result.shape[channel + 1 :]
+    view = (*x.shape[: channel + 1], *out, *w.shape[batch + 2 :])
+    kernel = tuple(range(channel + 1 + spatial, channel + 1 + 2 * spatial))
+    shared = tuple(range(batch))
+    contract = contraction(
+        view, w.shape, (channel, *kernel), tuple(range(batch + 1, w.rank)), shared, shared
+    )  # batch + N... + spatial + O
+    order = (*range(channel), channel + spatial, *range(channel, channel + spatial))
+    return _accumulating(lambda a, b: contract(windows(a), b).transpose(order), call)
+
+
+def _windows(attrs: Attrs, channel: int, kernel: tuple[int, ...]) -> Function:
+    """From x to a view with the axes of the result's positions, then those of the kernel, instead of the spatial ones."""
+    spatial = len(kernel)
+    padding = [(0, 0)] * (channel + 1) + [tuple(pair) for pair in attrs["padding"]]
+    extents = tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, attrs["dilation"]))
+    axes = tuple(range(channel + 1, channel + 1 + spatial))
+    thinned: Any = (..., *(slice(None, None, step) for step in (*attrs["strides"], *attrs["dilation"])))
+    padded = any(sum(pair) for pair in padding)
+
+    def windows(x: Any) -> Any:
+        x = np.pad(x, padding) if padded else x
+        return sliding_window_view(x, extents, axes)[thinned] if spatial else x
+
+    return windows
+
+
+DOT = Operator(
+    name="dot",
+    kind="contraction",
+    infer=_infer_dot,
+    roles=_dot_roles,
+    cost=_dot_cost,
+    numpy=_numpy_dot,
+    lift=_lift_dot,
+    neutral=lambda dtype: 0,
+)
+
+CONV = Operator(
+    name="conv",
+    kind="contraction",
+    infer=_infer_conv,
+    roles=_conv_roles,
+    cost=_conv_cost,
+    numpy=_numpy_conv,
+    lift=_lift_conv,
+    neutral=lambda dtype: 0,
+)
+
+CONTRACTIONS = (DOT, CONV)

@@ -1,0 +1,231 @@
+"""Operators that add, drop or overwrite positions along axes: pad, slice, mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tempo.errors import ShapeError
+from tempo.sdg.call import Call
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.shapes import (
+    all_parallel,
+    check_axes,
+    check_count,
+    is_number,
+    no_cost,
+    per_element,
+    roles_at,
+    shape_of,
+    show,
+)
+from tempo.symbolic import Expr, as_expr
+
+# pad {low, high, value}: `value` (0 unless given) before and after, sizes per axis
+
+
+def _infer_pad(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("pad", operands, 1)
+    shape, low, high = operands[0].shape, shape_of(attrs["low"]), shape_of(attrs["high"])
+    if not len(shape) == len(low) == len(high):
+        raise ShapeError(f"pad: {show(low)} and {show(high)} do not name every axis of {show(shape)} once")
+    negative = [size for size in (*low, *high) if size.is_const and size.as_int() < 0]
+    if negative:
+        raise ShapeError(f"pad: {negative[0]} elements cannot be added")
+    return TensorType(tuple(a + size + b for a, size, b in zip(low, shape, high)), operands[0].dtype)
+
+
+def _pad_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    both = zip(shape_of(attrs["low"]), shape_of(attrs["high"]))
+    padded = [axis for axis, sizes in enumerate(both) if not all(is_number(size, 0) for size in sizes)]
+    return (roles_at(ranks[0], padded, Role.MOVING),)
+
+
+def _lift_pad(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "low": (0, *attrs["low"]), "high": (0, *attrs["high"])})
+
+
+def _numpy_pad(call: Call) -> Function:
+    shape, dtype, value = call.result.shape, call.result.numpy_dtype, call.attrs.get("value", 0)
+    inside = tuple(slice(low, low + size) for low, size in zip(call.attrs["low"], call.operands[0].shape))
+
+    def pad(x: Any) -> Any:
+        result = np.full(shape, value, dtype)
+        result[inside] = x
+        return result
+
+    return pad
+
+
+# slice {starts, lengths, steps}: positions start, start + step, ... along every axis
+
+
+def _infer_slice(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("slice", operands, 1)
+    shape, lengths, steps = operands[0].shape, shape_of(attrs["lengths"]), attrs["steps"]
+    if not len(shape) == len(lengths) == len(attrs["starts"]) == len(steps):
+        raise ShapeError(f"slice: not every axis of {show(shape)} has one start, length and step")
+    if 0 in steps:
+        raise ShapeError("slice: a step of 0")
+    for start, size, length, step in zip(attrs["starts"], shape, lengths, steps):
+        _check_slice(as_expr(start), size, length, step)
+    return TensorType(lengths, operands[0].dtype)
+
+
+def _check_slice(start: Expr, size: Expr, length: Expr, step: int) -> None:
+    if not (start.is_const and size.is_const and length.is_const) or length.as_int() == 0:
+        return
+    ends = (start.as_int(), start.as_int() + (length.as_int() - 1) * step)
+    if length.as_int() < 0 or min(ends) < 0 or max(ends) >= size.as_int():
+        raise ShapeError(f"slice: positions {ends[0]} to {ends[1]} are not within an axis of size {size}")
+
+
+def _slice_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    starts = shape_of(attrs["starts"])
+    moved = [axis for axis, step in enumerate(attrs["steps"]) if step != 1 or not is_number(starts[axis], 0)]
+    return (roles_at(ranks[0], moved, Role.MOVING),)
+
+
+def _lift_slice(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted(
+        {
+            **attrs,
+            "starts": (as_expr(0), *attrs["starts"]),
+            "lengths": (size, *attrs["lengths"]),
+            "steps": (1, *attrs["steps"]),
+        }
+    )
+
+
+def _numpy_slice(call: Call) -> Function:
+    starts, lengths, steps = shape_of(call.attrs["starts"]), call.result.shape, call.attrs["steps"]
+    axes = list(zip(call.operands[0].shape, lengths, steps))
+    if all(start.is_const for start in starts):
+        return _fixed_slice([(start.as_int(), *axis) for start, axis in zip(starts, axes)])
+    moving = [axis for axis, start in enumerate(starts) if not start.is_const]
+    if moving == [0] and steps[0] == 1 and all(_whole(start, *axis) for start, axis in zip(starts[1:], axes[1:])):
+        return _leading_slice(*axes[0][:2])
+
+    def general(x: Any, *starts: int) -> Any:
+        return _sliced(x, [(start, *axis) for start, axis in zip(starts, axes)])
+
+    return general
+
+
+def _whole(start: Expr, size: int, length: int, step: int) -> bool:
+    return is_number(start, 0) and length == size and step == 1
+
+
+def _fixed_slice(axes: Sequence[tuple[int, int, int, int]]) -> Function:
+    if all(_within(*axis) for axis in axes):
+        index = tuple(_basic(start, length, step) for start, _, length, step in axes)
+        return lambda x, *starts: x[index]
+    return lambda x, *starts: _sliced(x, axes)
+
+
+def _leading_slice(size: int, length: int) -> Function:
+    last = size - length
+
+    def leading(x: Any, start: int, *others: int) -> Any:
+        if 0 <= start <= last:
+            return x[start : start + length]
+        return x[_clamped(start, size, length, 1)]
+
+    return leading
+
+
+def _sliced(x: Any, axes: Sequence[tuple[int, int, int, int]]) -> Any:
+    """Axes are `(start, size, length, step)`. Positions outside an axis are clamped into it.
+
+    The language checks slices before a run, so only what static tiling reads beyond a slice's length is outside.
+    """
+    x = x[tuple(_basic(axis[0], *axis[2:]) if _within(*axis) else slice(None) for axis in axes)]
+    for number, axis in enumerate(axes):
+        if not _within(*axis):
+            x = x.take(_clamped(*axis), number)
+    return x
+
+
+def _within(start: int, size: int, length: int, step: int) -> bool:
+    last = start + (length - 1) * step
+    return length == 0 or (0 <= start < size and 0 <= last < size)
+
+
+def _basic(start: int, length: int, step: int) -> slice:
+    if length == 0:
+        return slice(0, 0)
+    stop = start + length * step
+    return slice(start, None if stop < 0 else stop, step)
+
+
+def _clamped(start: int, size: int, length: int, step: int) -> Any:
+    return np.clip(start + step * np.arange(length), 0, size - 1)
+
+
+# mask {axis, fill, length}: positions at or after `length` along `axis` become `fill`; made by static tiling
+
+
+def _infer_mask(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("mask", operands, 1)
+    check_axes("mask", (attrs["axis"],), len(operands[0].shape))
+    return operands[0]
+
+
+def _lift_mask(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "axis": attrs["axis"] + 1})
+
+
+def _numpy_mask(call: Call) -> Function:
+    before, fill = (slice(None),) * call.attrs["axis"], call.attrs["fill"]
+    size = call.result.shape[call.attrs["axis"]]
+
+    def mask(x: Any, length: int) -> Any:
+        if length >= size:
+            return x
+        result = x.copy()
+        result[(*before, slice(max(length, 0), None))] = fill
+        return result
+
+    return mask
+
+
+PAD = Operator(
+    name="pad",
+    kind="movement",
+    infer=_infer_pad,
+    roles=_pad_roles,
+    cost=no_cost,
+    numpy=_numpy_pad,
+    lift=_lift_pad,
+    static_attrs=("low", "high"),
+)
+
+SLICE = Operator(
+    name="slice",
+    kind="movement",
+    infer=_infer_slice,
+    roles=_slice_roles,
+    cost=no_cost,
+    numpy=_numpy_slice,
+    lift=_lift_slice,
+    scalar_attrs=("starts",),
+    static_attrs=("lengths",),
+    views=True,
+)
+
+MASK = Operator(
+    name="mask",
+    kind="movement",
+    infer=_infer_mask,
+    roles=all_parallel,
+    cost=per_element(),
+    numpy=_numpy_mask,
+    lift=_lift_mask,
+    scalar_attrs=("length",),
+    views=True,
+)
+
+EXTENTS = (PAD, SLICE, MASK)

@@ -1,0 +1,211 @@
+"""Data-dependent reads and writes: gather, gather_pairs, scatter_add.
+
+`gather {axis, batch, checked}`: data and indices, whose first `batch` axes (0 unless given) correspond; the result is
+`data.shape[:axis] + indices.shape[batch:] + data.shape[axis + 1:]`. `gather_pairs` has also `count`: that many index
+arrays of one shape, for the axes axis, axis + 1, ...; they are used together, as in NumPy's advanced indexing.
+`scatter_add {axis, batch, checked}`: base, indices, updates; what gather would read at the indices is added to.
+An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` where `checked`, else clamped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tempo.errors import IndexOutOfRangeError, ShapeError
+from tempo.sdg.call import Call, StaticType
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.shapes import Shape, check_axes, check_count, check_kind, check_same_dtype, roles_at, show
+from tempo.symbolic import Expr
+
+INTEGER = ("int", "uint")
+NUMBER = ("float", "int", "uint")
+HALF = frozenset({"float16", "bfloat16"})  # accumulated in float32
+
+
+def _batch(attrs: Attrs) -> int:
+    return int(attrs.get("batch", 0))
+
+
+def _axes(attrs: Attrs) -> range:
+    """The axes of data that are indexed."""
+    return range(attrs["axis"], attrs["axis"] + attrs.get("count", 1))
+
+
+def _gathered(op: str, attrs: Attrs, data: Shape, indices: tuple[TensorType, ...]) -> Shape:
+    """The shape of what is read at the indices."""
+    axes, batch = _axes(attrs), _batch(attrs)
+    check_count(op, indices, len(axes))
+    check_axes(op, axes, len(data))
+    shape = indices[0].shape
+    for index in indices:
+        check_kind(f"{op} at an index", index.dtype, INTEGER)
+        if index.shape != shape:
+            raise ShapeError(f"{op}: indices of shapes {show(shape)} and {show(index.shape)}")
+    if attrs["axis"] < batch or shape[:batch] != data[:batch]:
+        raise ShapeError(f"{op}: indices {show(shape)} do not share the first {batch} axes of {show(data)}")
+    return (*data[: axes.start], *shape[batch:], *data[axes.stop :])
+
+
+def _infer_gather(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    data, indices = operands[0], operands[1:]
+    return TensorType(_gathered("gather", attrs, data.shape, indices), data.dtype)
+
+
+def _index_role(attrs: Attrs) -> Role:
+    """Padding in an index array is harmless where indices are clamped; a check would fail on it."""
+    return Role.OPAQUE if attrs.get("checked", False) else Role.PARALLEL
+
+
+def _gather_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    data = roles_at(ranks[0], _axes(attrs), Role.OPAQUE)
+    return (data, *((_index_role(attrs),) * rank for rank in ranks[1:]))
+
+
+def _lift_gather(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    alone = _batch(attrs) == 0
+    if alone and lifted[0] and not any(lifted[1:]):
+        return Lifted({**attrs, "axis": attrs["axis"] + 1})
+    if alone and not lifted[0] and all(lifted[1:]):
+        return Lifted(attrs, axis=attrs["axis"])
+    return Lifted({**attrs, "axis": attrs["axis"] + 1, "batch": _batch(attrs) + 1}, broadcast=True)
+
+
+def _cost(call: Call) -> float:
+    return float(call.operands[-1].elements)
+
+
+# The NumPy meaning. With the indexed axes moved behind the batch axes, both are indexed together.
+
+
+def _checker(attrs: Attrs, size: int) -> Function:
+    """From an index array to one that is within range, as NumPy's own index type."""
+    last = size - 1
+
+    def check(index: Any) -> Any:
+        index = np.asarray(index)
+        if index.size and not (index.min() >= 0 and index.max() <= last):
+            wrong = index[(index < 0) | (index > last)].flat[0]
+            raise IndexOutOfRangeError(f"index {wrong} is out of range for an axis of size {size}")
+        return index.astype(np.intp, copy=False)
+
+    def clamp(index: Any) -> Any:
+        index = np.asarray(index)
+        if index.size and size == 0:
+            raise IndexOutOfRangeError("an axis of size 0 is read at an index")
+        return np.minimum(np.maximum(index.astype(np.intp, copy=False), 0), last)
+
+    return check if attrs.get("checked", False) else clamp
+
+
+def _indexer(attrs: Attrs, data: StaticType, index: StaticType) -> tuple[tuple[int, ...], Function]:
+    """The order of axes batch, indexed, others for data, and the index into data so ordered, from the index arrays."""
+    axes, batch = _axes(attrs), _batch(attrs)
+    order = (*range(batch), *axes, *range(batch, axes.start), *range(axes.stop, data.rank))
+    aligned = (-1,) + (1,) * (index.rank - 1)
+    rows = [np.arange(index.shape[axis]).reshape(aligned[: index.rank - axis]) for axis in range(batch)]
+    checkers = [_checker(attrs, data.shape[axis]) for axis in axes]
+    return order, lambda indices: (*rows, *(check(index) for check, index in zip(checkers, indices)))
+
+
+def _numpy_gather(call: Call) -> Function:
+    attrs, data, index = call.attrs, call.operands[0], call.operands[1]
+    axes, batch = _axes(attrs), _batch(attrs)
+    if batch == 0 and len(axes) == 1:
+        return _take(attrs, data)
+    order, indexer = _indexer(attrs, data, index)
+    middle = axes.start - batch  # axes between the batch and the indexed ones: after the index's axes in what is read
+    read = range(call.result.rank)
+    back = (
+        *read[:batch],
+        *read[index.rank : index.rank + middle],
+        *read[batch : index.rank],
+        *read[index.rank + middle :],
+    )
+
+    def gather(data: Any, *indices: Any) -> Any:
+        return np.array(data.transpose(order)[indexer(indices)]).transpose(back)
+
+    return gather
+
+
+def _take(attrs: Attrs, data: StaticType) -> Function:
+    axis = attrs["axis"]
+    check = _checker(attrs, data.shape[axis])
+    return lambda data, index: data.take(check(index), axis)
+
+
+# scatter_add {axis, batch, checked}
+
+
+def _infer_scatter(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("scatter_add", operands, 3)
+    base, indices, updates = operands
+    check_kind("scatter_add", check_same_dtype("scatter_add", (base, updates)), NUMBER)
+    wanted = _gathered("scatter_add", attrs, base.shape, (indices,))
+    if updates.shape != wanted:
+        raise ShapeError(f"scatter_add: updates of shape {show(updates.shape)}, not {show(wanted)}")
+    return base
+
+
+def _scatter_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    """Padding of indices and updates with 0 adds 0 to the first position, which changes nothing."""
+    batch, axis = _batch(attrs), attrs["axis"]
+    added = range(axis, axis + ranks[1] - batch)
+    return (
+        roles_at(ranks[0], (axis,), Role.OPAQUE),
+        roles_at(ranks[1], range(batch, ranks[1]), Role.REDUCING),
+        roles_at(ranks[2], added, Role.REDUCING),
+    )
+
+
+def _lift_scatter(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "axis": attrs["axis"] + 1, "batch": _batch(attrs) + 1}, broadcast=True)
+
+
+def _numpy_scatter(call: Call) -> Function:
+    attrs, base, index = call.attrs, call.operands[0], call.operands[1]
+    axis, batch, dtype = attrs["axis"], _batch(attrs), call.result.numpy_dtype
+    order, indexer = _indexer(attrs, base, index)
+    updates = range(call.operands[2].rank)
+    added = updates[axis : axis + index.rank - batch]
+    reordered = (*updates[:batch], *added, *updates[batch:axis], *updates[added.stop :])
+    wide = np.dtype(np.float32) if call.result.dtype in HALF else dtype
+
+    def scatter(base: Any, index: Any, updates: Any) -> Any:
+        result = np.array(base, dtype=wide)
+        np.add.at(result.transpose(order), indexer((index,)), updates.transpose(reordered).astype(wide, copy=False))
+        return result.astype(dtype, copy=False)
+
+    return scatter
+
+
+def _gather(name: str) -> Operator:
+    return Operator(
+        name=name,
+        kind="indexing",
+        infer=_infer_gather,
+        roles=_gather_roles,
+        cost=_cost,
+        numpy=_numpy_gather,
+        lift=_lift_gather,
+    )
+
+
+GATHER = _gather("gather")
+GATHER_PAIRS = _gather("gather_pairs")
+
+SCATTER_ADD = Operator(
+    name="scatter_add",
+    kind="indexing",
+    infer=_infer_scatter,
+    roles=_scatter_roles,
+    cost=_cost,
+    numpy=_numpy_scatter,
+    lift=_lift_scatter,
+    neutral=lambda dtype: 0,
+)
+
+INDEXING = (GATHER, GATHER_PAIRS, SCATTER_ADD)

@@ -1,0 +1,286 @@
+"""Operators that move, repeat or drop elements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tempo.errors import ShapeError
+from tempo.sdg.call import Call
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.shapes import (
+    Shape,
+    all_opaque,
+    all_parallel,
+    check_axes,
+    check_count,
+    check_same_dtype,
+    is_number,
+    no_cost,
+    roles_at,
+    shape_of,
+    shifted,
+    show,
+)
+from tempo.symbolic import Expr, as_expr
+
+_FILLED = 4096  # elements below which a filled array is cheaper to make than a broadcast view
+
+
+def identity(call: Call) -> Function:
+    return lambda x: x
+
+
+# reshape {shape}: the same elements in row-major order
+
+
+def elements(shape: Iterable[Expr]) -> Mapping[tuple[Any, ...], int]:
+    """The product of the sizes as a polynomial: products of atoms to coefficients."""
+    total: Counter[tuple[Any, ...]] = Counter({(): 1})
+    for size in shape:
+        factors = [((atom,), coefficient) for atom, coefficient in size.terms] + [((), size.const)]
+        expanded: Counter[tuple[Any, ...]] = Counter()
+        for (left, a), (right, b) in product(total.items(), factors):
+            expanded[tuple(sorted(left + right, key=str))] += a * b
+        total = expanded
+    return {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
+
+
+def _infer_reshape(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("reshape", operands, 1)
+    shape = shape_of(attrs["shape"])
+    if elements(shape) != elements(operands[0].shape):
+        raise ShapeError(f"reshape: {show(operands[0].shape)} has not as many elements as {show(shape)}")
+    return TensorType(shape, operands[0].dtype)
+
+
+def _reshape_roles(attrs: Attrs, operands: tuple[TensorType, ...]) -> Roles:
+    """An axis is kept where the result has one of the same size with as many elements before it."""
+    kept = {(_frozen(before), size) for before, size in _with_prefix(shape_of(attrs["shape"]))}
+    return (
+        tuple(
+            Role.PARALLEL if (_frozen(before), size) in kept else Role.OPAQUE
+            for before, size in _with_prefix(operands[0].shape)
+        ),
+    )
+
+
+def _with_prefix(shape: Shape) -> Iterable[tuple[Mapping[tuple[Any, ...], int], Expr]]:
+    return ((elements(shape[:axis]), size) for axis, size in enumerate(shape))
+
+
+def _frozen(polynomial: Mapping[tuple[Any, ...], int]) -> frozenset[tuple[tuple[Any, ...], int]]:
+    return frozenset(polynomial.items())
+
+
+def _lift_reshape(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "shape": (size, *attrs["shape"])})
+
+
+def _numpy_reshape(call: Call) -> Function:
+    shape = call.result.shape
+    return lambda x: x.reshape(shape)
+
+
+# transpose {axes}: axis i of the result is axis axes[i] of the operand
+
+
+def _infer_transpose(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("transpose", operands, 1)
+    shape, axes = operands[0].shape, attrs["axes"]
+    check_axes("transpose", axes, len(shape))
+    if len(axes) != len(shape):
+        raise ShapeError(f"transpose: {show(axes)} is no order of the {len(shape)} axes of {show(shape)}")
+    return TensorType(tuple(shape[axis] for axis in axes), operands[0].dtype)
+
+
+def _lift_transpose(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "axes": (0, *shifted(attrs["axes"]))})
+
+
+def _numpy_transpose(call: Call) -> Function:
+    axes = tuple(call.attrs["axes"])
+    return identity(call) if axes == tuple(range(len(axes))) else lambda x: x.transpose(axes)
+
+
+# broadcast {shape, batch}: as np.broadcast_to, after the first `batch` axes (0 unless given), which correspond
+
+
+def _aligned(shape: Sequence[Any], rank: int, batch: int) -> tuple[Any, ...]:
+    """Ones are put after the first `batch` sizes, so that there are `rank` of them."""
+    return (*shape[:batch], *(1,) * (rank - len(shape)), *shape[batch:])
+
+
+def _infer_broadcast(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("broadcast", operands, 1)
+    shape, given = shape_of(attrs["shape"]), operands[0].shape
+    aligned = shape_of(_aligned(given, len(shape), attrs.get("batch", 0)))
+    fits = len(aligned) == len(shape) and all(a == b or is_number(a, 1) for a, b in zip(aligned, shape))
+    if not fits:
+        raise ShapeError(f"broadcast: {show(given)} does not broadcast to {show(shape)}")
+    return TensorType(shape, operands[0].dtype)
+
+
+def _lift_broadcast(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    changed = {**attrs, "shape": (size, *attrs["shape"])}
+    if ranks[0] != len(attrs["shape"]) or "batch" in attrs:
+        changed["batch"] = attrs.get("batch", 0) + 1
+    return Lifted(changed)
+
+
+def _numpy_broadcast(call: Call) -> Function:
+    given, shape, dtype = call.operands[0].shape, call.result.shape, call.result.numpy_dtype
+    aligned = _aligned(given, len(shape), call.attrs.get("batch", 0))
+    if given == shape:
+        return identity(call)
+    if call.result.elements > _FILLED:
+        return lambda x: np.broadcast_to(x.reshape(aligned), shape)
+    reshaped = given != aligned[len(aligned) - len(given) :]
+
+    def fill(x: Any) -> Any:
+        result = np.empty(shape, dtype)
+        result[...] = x.reshape(aligned) if reshaped else x
+        return result
+
+    return fill
+
+
+# concat {axis}
+
+
+def _infer_concat(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    if not operands:
+        raise ShapeError("concat of nothing")
+    axis, first = attrs["axis"], operands[0].shape
+    check_axes("concat", (axis,), len(first))
+    for operand in operands:
+        same = len(operand.shape) == len(first) and all(
+            a == b for i, (a, b) in enumerate(zip(operand.shape, first)) if i != axis
+        )
+        if not same:
+            raise ShapeError(f"concat: {show(first)} and {show(operand.shape)} differ beside axis {axis}")
+    length = sum((operand.shape[axis] for operand in operands), as_expr(0))
+    return TensorType((*first[:axis], length, *first[axis + 1 :]), check_same_dtype("concat", operands))
+
+
+def _concat_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    return tuple(roles_at(rank, (attrs["axis"],), Role.MOVING) for rank in ranks)
+
+
+def _lift_concat(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "axis": attrs["axis"] + 1}, broadcast=True)
+
+
+def _numpy_concat(call: Call) -> Function:
+    axis, concatenate = call.attrs["axis"], np.concatenate
+    return lambda *parts: concatenate(parts, axis)
+
+
+# flip {axes}
+
+
+def _infer_flip(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("flip", operands, 1)
+    check_axes("flip", attrs["axes"], len(operands[0].shape))
+    return operands[0]
+
+
+def _flip_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    return (roles_at(ranks[0], attrs["axes"], Role.MOVING),)
+
+
+def _lift_flip(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "axes": shifted(attrs["axes"])})
+
+
+def _numpy_flip(call: Call) -> Function:
+    index = tuple(slice(None, None, -1 if i in call.attrs["axes"] else 1) for i in range(call.result.rank))
+    return lambda x: x[index]
+
+
+# copy: the operand itself; what reads through an index map without computing
+
+
+def _infer_copy(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("copy", operands, 1)
+    return operands[0]
+
+
+def _lift_copy(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted(attrs)
+
+
+RESHAPE = Operator(
+    name="reshape",
+    kind="movement",
+    infer=_infer_reshape,
+    roles=all_opaque,
+    typed_roles=_reshape_roles,
+    cost=no_cost,
+    numpy=_numpy_reshape,
+    lift=_lift_reshape,
+    static_attrs=("shape",),
+    views=True,
+)
+
+TRANSPOSE = Operator(
+    name="transpose",
+    kind="movement",
+    infer=_infer_transpose,
+    roles=all_parallel,
+    cost=no_cost,
+    numpy=_numpy_transpose,
+    lift=_lift_transpose,
+    views=True,
+)
+
+BROADCAST = Operator(
+    name="broadcast",
+    kind="movement",
+    infer=_infer_broadcast,
+    roles=all_parallel,
+    cost=no_cost,
+    numpy=_numpy_broadcast,
+    lift=_lift_broadcast,
+    static_attrs=("shape",),
+    views=True,
+)
+
+CONCAT = Operator(
+    name="concat",
+    kind="movement",
+    infer=_infer_concat,
+    roles=_concat_roles,
+    cost=no_cost,
+    numpy=_numpy_concat,
+    lift=_lift_concat,
+)
+
+FLIP = Operator(
+    name="flip",
+    kind="movement",
+    infer=_infer_flip,
+    roles=_flip_roles,
+    cost=no_cost,
+    numpy=_numpy_flip,
+    lift=_lift_flip,
+    views=True,
+)
+
+COPY = Operator(
+    name="copy",
+    kind="movement",
+    infer=_infer_copy,
+    roles=all_parallel,
+    cost=no_cost,
+    numpy=identity,
+    lift=_lift_copy,
+    views=True,
+)
+
+MOVEMENT = (RESHAPE, TRANSPOSE, BROADCAST, CONCAT, FLIP, COPY)

@@ -1,0 +1,246 @@
+"""Reductions, scans and sorts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.errors import ShapeError
+from tempo.sdg.call import Call
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.operator import Attrs, Builder, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.shapes import (
+    check_axes,
+    check_count,
+    check_kind,
+    is_number,
+    per_operand_element,
+    roles_at,
+    shifted,
+    without,
+)
+from tempo.symbolic import Expr
+
+NUMBER = ("float", "int", "uint")
+ANY = ("float", "int", "uint", "bool")
+HALF = frozenset({"float16", "bfloat16"})  # accumulated in float32
+
+# reduce_* {axes}: the axes are removed
+
+
+def _infer_reduce(
+    op: str, kinds: tuple[str, ...], result: str | None, empty: bool
+) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]:
+    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+        check_count(op, operands, 1)
+        shape, axes = operands[0].shape, attrs["axes"]
+        check_axes(op, axes, len(shape))
+        check_kind(op, operands[0].dtype, kinds)
+        if not empty and any(is_number(shape[axis], 0) for axis in axes):
+            raise _empty(op)
+        return TensorType(without(shape, axes), result or operands[0].dtype)
+
+    return infer
+
+
+def _empty(op: str) -> ShapeError:
+    return ShapeError(f"{op} over an empty axis has no value")
+
+
+def _check_not_empty(call: Call, axes: tuple[int, ...]) -> None:
+    if any(call.operands[0].shape[axis] == 0 for axis in axes):
+        raise _empty(call.op)
+
+
+def _reduce_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    return (roles_at(ranks[0], attrs["axes"], Role.REDUCING),)
+
+
+def _lift_axes(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "axes": shifted(attrs["axes"])})
+
+
+def _accumulate(function: np.ufunc) -> Builder:
+    """Sums and products, in the dtype of the operand; halves in float32."""
+
+    def builder(call: Call) -> Function:
+        axes, dtype, reduce = tuple(call.attrs["axes"]), call.result.numpy_dtype, function.reduce
+        if call.result.dtype in HALF:
+            return lambda x: reduce(x, axes, np.float32).astype(dtype)
+        return lambda x: reduce(x, axes, dtype)
+
+    return builder
+
+
+def _extreme(function: np.ufunc) -> Builder:
+    """Maxima and minima; NaN where an element is NaN."""
+
+    def builder(call: Call) -> Function:
+        axes, reduce = tuple(call.attrs["axes"]), function.reduce
+        _check_not_empty(call, axes)
+        return lambda x: reduce(x, axes)
+
+    return builder
+
+
+def _quantified(function: np.ufunc) -> Builder:
+    def builder(call: Call) -> Function:
+        axes, reduce = tuple(call.attrs["axes"]), function.reduce
+        return lambda x: reduce(x, axes)
+
+    return builder
+
+
+def _reduction(
+    name: str,
+    kinds: tuple[str, ...],
+    numpy: Builder,
+    neutral: Callable[[str], bool | int | float],
+    result: str | None = None,
+    empty: bool = True,
+) -> Operator:
+    return Operator(
+        name=name,
+        kind="reduction",
+        infer=_infer_reduce(name, kinds, result, empty),
+        roles=_reduce_roles,
+        cost=per_operand_element,
+        numpy=numpy,
+        lift=_lift_axes,
+        neutral=neutral,
+    )
+
+
+REDUCTIONS = (
+    _reduction("reduce_sum", NUMBER, _accumulate(np.add), lambda dtype: 0),
+    _reduction("reduce_prod", NUMBER, _accumulate(np.multiply), lambda dtype: 1),
+    _reduction("reduce_max", ANY, _extreme(np.maximum), dtypes.lowest, empty=False),
+    _reduction("reduce_min", ANY, _extreme(np.minimum), dtypes.highest, empty=False),
+    _reduction("reduce_any", ANY, _quantified(np.logical_or), lambda dtype: False, result="bool"),
+    _reduction("reduce_all", ANY, _quantified(np.logical_and), lambda dtype: True, result="bool"),
+)
+
+# argmax, argmin {axis}: the first position of the extreme, or of NaN; int32
+
+
+def _infer_arg(op: str) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]:
+    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+        check_count(op, operands, 1)
+        shape, axis = operands[0].shape, attrs["axis"]
+        check_axes(op, (axis,), len(shape))
+        if is_number(shape[axis], 0):
+            raise _empty(op)
+        return TensorType(without(shape, (axis,)), "int32")
+
+    return infer
+
+
+def _axis_roles(role: Role) -> Callable[[Attrs, tuple[int, ...]], Roles]:
+    return lambda attrs, ranks: (roles_at(ranks[0], (attrs["axis"],), role),)
+
+
+def _lift_axis(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "axis": attrs["axis"] + 1})
+
+
+def _position(function: Callable[[Any, int], Any]) -> Builder:
+    def builder(call: Call) -> Function:
+        axis, dtype = call.attrs["axis"], call.result.numpy_dtype
+        _check_not_empty(call, (axis,))
+        return lambda x: function(x, axis).astype(dtype)
+
+    return builder
+
+
+def _arg(name: str, function: Callable[[Any, int], Any], neutral: Callable[[str], bool | int | float]) -> Operator:
+    return Operator(
+        name=name,
+        kind="reduction",
+        infer=_infer_arg(name),
+        roles=_axis_roles(Role.REDUCING),
+        cost=per_operand_element,
+        numpy=_position(function),
+        lift=_lift_axis,
+        neutral=neutral,
+    )
+
+
+ARGS = (
+    _arg("argmax", np.argmax, dtypes.lowest),
+    _arg("argmin", np.argmin, dtypes.highest),
+)
+
+# cumsum, sort, argsort {axis}
+
+
+def _infer_along(op: str, kinds: tuple[str, ...], result: str | None = None) -> Any:
+    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+        check_count(op, operands, 1)
+        check_axes(op, (attrs["axis"],), len(operands[0].shape))
+        check_kind(op, operands[0].dtype, kinds)
+        return TensorType(operands[0].shape, result or operands[0].dtype)
+
+    return infer
+
+
+def _numpy_cumsum(call: Call) -> Function:
+    axis, dtype, accumulate = call.attrs["axis"], call.result.numpy_dtype, np.add.accumulate
+    if call.result.dtype in HALF:
+        return lambda x: accumulate(x, axis, np.float32).astype(dtype)
+    return lambda x: accumulate(x, axis, dtype)
+
+
+def _sortable(call: Call) -> Function:
+    """bfloat16 as float32: NumPy's sorts do not put NaN last in a dtype that it does not know."""
+    return (lambda x: x.astype(np.float32)) if call.operands[0].dtype == "bfloat16" else (lambda x: x)
+
+
+def _numpy_sort(call: Call) -> Function:
+    axis, dtype, sortable = call.attrs["axis"], call.result.numpy_dtype, _sortable(call)
+    return lambda x: np.sort(sortable(x), axis=axis, kind="stable").astype(dtype, copy=False)
+
+
+def _numpy_argsort(call: Call) -> Function:
+    axis, sortable = call.attrs["axis"], _sortable(call)
+    return lambda x: np.argsort(sortable(x), axis=axis, kind="stable").astype(np.int32)
+
+
+def _sort_cost(call: Call) -> float:
+    operand = call.operands[0]
+    return operand.elements * float(np.log2(max(2, operand.shape[call.attrs["axis"]])))
+
+
+CUMSUM = Operator(
+    name="cumsum",
+    kind="scan",
+    infer=_infer_along("cumsum", NUMBER),
+    roles=_axis_roles(Role.SCANNING),
+    cost=per_operand_element,
+    numpy=_numpy_cumsum,
+    lift=_lift_axis,
+)
+
+SORT = Operator(
+    name="sort",
+    kind="scan",
+    infer=_infer_along("sort", ANY),
+    roles=_axis_roles(Role.OPAQUE),
+    cost=_sort_cost,
+    numpy=_numpy_sort,
+    lift=_lift_axis,
+)
+
+ARGSORT = Operator(
+    name="argsort",
+    kind="scan",
+    infer=_infer_along("argsort", ANY, "int32"),
+    roles=_axis_roles(Role.OPAQUE),
+    cost=_sort_cost,
+    numpy=_numpy_argsort,
+    lift=_lift_axis,
+)
+
+SCANS = (CUMSUM, SORT, ARGSORT)

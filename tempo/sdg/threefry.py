@@ -1,0 +1,72 @@
+"""Threefry-2x32 with 20 rounds: the counter-based generator that every random draw is made of.
+
+Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), section 3.3.
+A block cipher on two 32-bit words: `threefry(key, counter)`. Nothing is carried from draw to draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+Word = Any  # an int in [0, 2**32), or a uint32 array
+Words = tuple[Word, Word]
+
+_MASK = 0xFFFFFFFF
+_PARITY = 0x1BD11BDA
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_GROUPS = 5  # of four rounds
+
+
+def threefry(key: Words, counter: Words) -> Words:
+    """Both words of the block. Words are ints in [0, 2**32) or uint32 arrays that broadcast; ints alone give ints."""
+    words = (*key, *counter)
+    if all(isinstance(word, int) for word in words):
+        return _scalar(*words)
+    return _vector(*(np.asarray(word, np.uint32) for word in words))
+
+
+def _scalar(k0: int, k1: int, x0: int, x1: int) -> tuple[int, int]:
+    schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
+    x0, x1 = (x0 + k0) & _MASK, (x1 + k1) & _MASK
+    for group in range(_GROUPS):
+        for rotation in _ROTATIONS[group % 2]:
+            x0 = (x0 + x1) & _MASK
+            x1 = (((x1 << rotation) | (x1 >> (32 - rotation))) & _MASK) ^ x0
+        x0 = (x0 + schedule[(group + 1) % 3]) & _MASK
+        x1 = (x1 + schedule[(group + 2) % 3] + group + 1) & _MASK
+    return x0, x1
+
+
+def _vector(k0: Word, k1: Word, c0: Word, c1: Word) -> Words:
+    shape = np.broadcast_shapes(k0.shape, k1.shape, c0.shape, c1.shape)
+    # At least one axis: arithmetic on arrays wraps silently, on NumPy scalars it warns. Keys stay as small as they are.
+    k0, k1, c0, c1 = (np.atleast_1d(word) for word in (k0, k1, c0, c1))
+    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
+    x0, x1 = (np.array(np.broadcast_to(word, shape or (1,))) for word in (c0 + k0, c1 + k1))
+    turned = np.empty_like(x1)
+    for group in range(_GROUPS):
+        for rotation in _ROTATIONS[group % 2]:
+            x0 += x1
+            np.left_shift(x1, np.uint32(rotation), out=turned)
+            x1 >>= np.uint32(32 - rotation)
+            x1 |= turned
+            x1 ^= x0
+        x0 += schedule[(group + 1) % 3]
+        x1 += schedule[(group + 2) % 3]
+        x1 += np.uint32(group + 1)
+    return x0.reshape(shape), x1.reshape(shape)
+
+
+def fold(key: Words, coordinates: Iterable[Word]) -> Words:
+    """The block of a point: `key = threefry(key, (coordinate, position of the coordinate))`, coordinate by coordinate.
+
+    A draw never depends on a size, and leading coordinates that are shared are folded once. Without coordinates there
+    is one fold, with the counter (0, 0), so that a result is never the key itself.
+    """
+    given = list(coordinates) or [0]
+    for position, coordinate in enumerate(given):
+        key = threefry(key, (coordinate, position))
+    return key
