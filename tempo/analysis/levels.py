@@ -12,12 +12,13 @@ import heapq
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from tempo.analysis.components import strongly_connected
 from tempo.symbolic import Symbol
 
 Name = TypeVar("Name", bound=Hashable)
+AnyName = TypeVar("AnyName", bound=Hashable, covariant=True)
 Direction = Literal["forward", "backward"]
 DIRECTIONS: tuple[Direction, Direction] = ("forward", "backward")
 
@@ -47,18 +48,18 @@ class Distance:
         return self.hi is None or self.hi > 0
 
 
-class Link(Protocol[Name]):
+class Link(Protocol[AnyName]):
     """Instances of `target` run after instances of `source`."""
 
     @property
-    def source(self) -> Name: ...
+    def source(self) -> AnyName: ...
     @property
-    def target(self) -> Name: ...
+    def target(self) -> AnyName: ...
 
     def distance(self, dim: Symbol) -> Distance | None:
         """The distance along `dim`; None when source or target does not have it."""
 
-    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Link[Name] | None:
+    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Self | None:
         """What is left of the link within one iteration of a loop over `dim` in which the target runs `delay`
         iterations later than the source; None when the loop carries all of it."""
 
@@ -74,7 +75,7 @@ class ConstantLink(Generic[Name]):
     def distance(self, dim: Symbol) -> Distance | None:
         return self.distances.get(dim)
 
-    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> ConstantLink[Name] | None:
+    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Self | None:
         nearest = self.distances[dim].along(direction).delayed(delay).lo
         return None if nearest is not None and nearest > 0 else self
 
@@ -97,7 +98,7 @@ class Loop(Generic[Name]):
 
 @dataclass(frozen=True)
 class Level(Generic[Name]):
-    """One component. `loop` is None for a single name without a cycle, and where no dim serves: `stuck` has the links."""
+    """One component. `loop` is None for a name without a cycle, and where no dim serves: then `stuck` has links."""
 
     names: tuple[Name, ...]
     loop: Loop[Name] | None = None
@@ -211,9 +212,7 @@ def loop_over(
     return Loop(dim, direction, delays, carries)
 
 
-def least_delays(
-    members: Sequence[Name], edges: Sequence[tuple[Name, Name, int]]
-) -> dict[Name, int] | None:
+def least_delays(members: Sequence[Name], edges: Sequence[tuple[Name, Name, int]]) -> dict[Name, int] | None:
     """The least delays >= 0 with `delay[target] + distance >= delay[source]` on every edge; None: there are none.
 
     Longest paths by Bellman and Ford. A simple path enters each name once, so a delay above the sum of what each name
@@ -247,5 +246,7 @@ def least_delays(
 
 def within(loop: Loop[Name], links: Iterable[AnyLink]) -> list[AnyLink]:
     """What is left of the links inside one iteration of the loop."""
-    left = (link.narrowed(loop.dim, loop.direction, loop.delays[link.target] - loop.delays[link.source]) for link in links)
+    left = (
+        link.narrowed(loop.dim, loop.direction, loop.delays[link.target] - loop.delays[link.source]) for link in links
+    )
     return [link for link in left if link is not None]

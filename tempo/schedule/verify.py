@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,7 @@ def _check_dependence(
     count = len(points[0]) if points else int(target.ranks != _NEVER)
     env = {**sizes, **dict(zip(target.statement.dims, points))}
     holds = np.broadcast_to(np.asarray(dependence.condition.evaluate(env)), (count,)).astype(bool)
-    env = {**sizes, **{dim: index[holds] for dim, index in zip(target.statement.dims, points)}}
+    env = {**sizes, **dict(zip(target.statement.dims, (index[holds] for index in points)))}
     lows, highs = _read(dependence, source, env, int(holds.sum()))
     own = (target.ranks[points] if points else target.ranks.reshape(-1)[:count])[holds]
     last = box_maxima(source.ranks, lows, highs, _NEVER) if lows else np.full(len(own), source.ranks.item())
@@ -117,7 +118,7 @@ def _check_dependence(
 
 
 def _read(
-    dependence: Dependence, source: _Order, env: Mapping[Symbol, Array | int], count: int
+    dependence: Dependence, source: _Order, env: Mapping[Symbol, Any], count: int
 ) -> tuple[list[Array], list[Array]]:
     """The half-open bounds, within the source's domain, of what each instance depends on."""
     lows, highs = [], []

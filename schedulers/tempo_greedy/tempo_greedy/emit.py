@@ -70,7 +70,7 @@ def hoist(members: Sequence[Placed], context: Context) -> tuple[Condition, list[
 
 
 def hull(members: Sequence[Placed], dim: Symbol, behind: Sequence[int], context: Context) -> tuple[Expr, Expr]:
-    """The bounds of a loop over `dim` that reaches every instance; statement k's index is the loop's minus `behind[k]`."""
+    """The bounds of a loop over `dim` that reaches every instance; member k runs `behind[k]` behind."""
     lows = dict.fromkeys(m.statement.box.lo(dim) + shift for m, shift in zip(members, behind))
     highs = dict.fromkeys(m.statement.box.hi(dim) + shift for m, shift in zip(members, behind))
     return context.simplify(minimum(*lows)), context.simplify(maximum(*highs))

@@ -71,7 +71,7 @@ class _Fusion:
         found: list[Loop[int] | None] = [None] * len(items)
         for number in reversed(range(len(items))):
             item = items[number]
-            votes = {option: 0 for option in range(len(item.options))}
+            votes = dict.fromkeys(range(len(item.options)), 0)
             for link in self.readers[number] if len(item.options) > 1 else ():
                 wanted = found[self.item_of[link.target]]
                 option = self._shared_option(item, link, wanted)

@@ -48,9 +48,7 @@ def items_of(problem: SchedulingProblem, dims: Dims, links: Sequence[ActiveLink]
         links = [link for link in links if id(link) not in void]
 
 
-def _item(
-    problem: SchedulingProblem, members: tuple[int, ...], dims: Dims, inner: Sequence[ActiveLink]
-) -> Item:
+def _item(problem: SchedulingProblem, members: tuple[int, ...], dims: Dims, inner: Sequence[ActiveLink]) -> Item:
     host = any(problem.statements[index].host for index in members)
     if inner:
         legal = list(loops(members, dims, inner))

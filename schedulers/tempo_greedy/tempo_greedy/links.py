@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from tempo.analysis.levels import Direction, Distance
 from tempo.schedule import Dependence, Interval, SchedulingProblem, Statement
@@ -60,7 +61,7 @@ class ActiveLink:
         # Bounds that cross mean that no instance is constrained; any distance is right then.
         return Distance(lo, max(lo, hi) if lo is not None and hi is not None else hi)
 
-    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> ActiveLink | None:
+    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Self | None:
         """See `tempo.analysis.levels.Link`."""
         plain = self.distance(dim)
         assert plain is not None

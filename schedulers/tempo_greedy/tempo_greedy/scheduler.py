@@ -37,9 +37,7 @@ def _level(
             inner[number[link.source]].append(link)
         elif link.carries_data:
             outer.add(link.source)
-    return guarded(
-        _group(problem, group, placed, inner[index], outer, context) for index, group in enumerate(groups)
-    )
+    return guarded(_group(problem, group, placed, inner[index], outer, context) for index, group in enumerate(groups))
 
 
 def _open_dims(member: Placed) -> tuple[Symbol, ...]:
@@ -67,8 +65,6 @@ def _group(
     behind = [delays[name] if direction == "forward" else -delays[name] for name in names]
     lo, hi = hull(members, dim, behind, context)
     body_context = context.assume(var(dim).ge(lo), var(dim).lt(hi))
-    body = {
-        name: member.in_loop(dim, shift, lo, hi) for name, member, shift in zip(names, members, behind)
-    }
+    body = {name: member.in_loop(dim, shift, lo, hi) for name, member, shift in zip(names, members, behind)}
     left = within(Loop(dim, direction, delays, True), links)
     return guard, For(dim, lo, hi, direction, _level(problem, body, left, body_context))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tempo_greedy.scheduler import GreedyScheduler
+
 from tempo.schedule import Dependence, Interval, SchedulingProblem, Statement, render, verify
 from tempo.symbolic import TRUE, Box, Dim, Symbol, parse_condition, parse_expr, size
-from tempo_greedy.scheduler import GreedyScheduler
 
 
 def make(
