@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tempo.errors import TempoError
+from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.manager import Pass
+from tempo.passes.simplify import Simplify
 
 
 def default_passes() -> tuple[Pass, ...]:
-    return (DeadCodeElimination(),)
+    return (Canonicalize(), Simplify(), DeadCodeElimination())
 
 
 @dataclass

@@ -5,7 +5,7 @@
     %1: float32[t + 1, 3] over (t) = neg(%0[0 +: t + 1])
     %2: float32[3] over (t) = merge {name: "h", role: "recurrent"} @1 "h"
       | t == 0 -> %3
-      | TRUE -> %4[t - 1]
+      | True -> %4[t - 1]
     output "y": float32[3] over (t) = %2[t] as ($t, 0)
     sinks %5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tempo.errors import InternalError, Location
+from tempo.errors import InternalError, Location, TempoError
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Output, Point, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.text import node_text, output_text
@@ -72,9 +72,15 @@ def _check_node(graph: Graph, id: int, node: Node, contexts: dict[tuple[Symbol, 
     if node.op in NOMINAL:
         return
     _require(varying == set(node.domain), f"nothing varies along {_names(graph, set(node.domain) - varying)}")
-    inferred = OPERATORS[node.op].infer(node.attributes, tuple(graph.seen_type(edge) for edge in node.operands))
     _require(len(node.results) == 1, "a pure node has one result")
-    _require_same_type(node.type, inferred, context, "the operator's rule gives")
+    _require_same_type(node.type, _inferred(graph, node), context, "the operator's rule gives")
+
+
+def _inferred(graph: Graph, node: Node) -> TensorType:
+    try:
+        return OPERATORS[node.op].infer(node.attributes, tuple(graph.seen_type(edge) for edge in node.operands))
+    except TempoError as error:
+        raise _BrokenError(f"the operator's rule refuses this ({error.message})") from error
 
 
 def varying_dims(graph: Graph, node: Node) -> frozenset[Symbol]:
