@@ -117,7 +117,7 @@ class PassManager:
 
     def _print(self, name: str, when: str, graph: Graph) -> None:
         if name in self.printed:
-            print(f"# {when} {name}\n{graph}", file=self.stream or sys.stderr)
+            (self.stream or sys.stderr).write(f"# {when} {name}\n{graph}\n")
 
     def _check_names(self) -> None:
         existing = [chosen.name for chosen in self.passes]

@@ -12,7 +12,7 @@ A right side that is a variable of another shape is broadcast to the shape of th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -42,8 +42,8 @@ class Match:
     """What a pattern's variables stand for (reads), and its named nodes. `root` is the node that matched."""
 
     sweep: Sweep
-    reads: Mapping[str, Edge]
-    nodes: Mapping[str, Draft]
+    reads: dict[str, Edge]
+    nodes: dict[str, Draft]
 
     @property
     def root(self) -> Draft:
@@ -120,13 +120,13 @@ def _match_node(pattern: Apply, draft: Draft, match: Match) -> bool:
     if draft.op != pattern.op or len(draft.operands) != len(pattern.operands):
         return False
     if pattern.name:
-        match.nodes[pattern.name] = draft  # type: ignore[index]
+        match.nodes[pattern.name] = draft
     return all(_match_read(part, edge, match) for part, edge in zip(pattern.operands, draft.operands))
 
 
 def _match_read(pattern: Pattern, edge: Edge, match: Match) -> bool:
     if isinstance(pattern, str):
-        return match.reads.setdefault(pattern, edge) == edge  # type: ignore[attr-defined]
+        return match.reads.setdefault(pattern, edge) == edge
     if isinstance(pattern, Apply):
         draft = match.sweep.view(edge)
         return draft is not None and _match_node(pattern, draft, match)

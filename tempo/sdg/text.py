@@ -23,8 +23,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType
 from tempo.symbolic import Condition, Expr, Symbol
@@ -152,5 +150,11 @@ def _array(value: ArrayValue) -> str:
     shape = _value(tuple(int(size) for size in value.shape), _Names())
     flat = value.array.reshape(-1)
     if any(isinstance(item, float) and math.isnan(item) for item in flat.tolist()):
-        return f"array({value.dtype}, {shape}, x{np.ascontiguousarray(flat).tobytes().hex()})"
-    return f"array({value.dtype}, {shape}, ({', '.join(map(repr, flat.tolist()))}))"
+        return f"array({value.dtype}, {shape}, x{flat.tobytes().hex()})"
+    return f"array({value.dtype}, {shape}, ({', '.join(map(_element, flat))}))"
+
+
+def _element(item: Any) -> str:
+    """A NumPy scalar as a decimal that gives it back: the shortest for its dtype where that is exact (0.1)."""
+    value = item.item()
+    return str(item) if isinstance(value, float) and type(item)(float(str(item))) == item else repr(value)
