@@ -75,7 +75,7 @@ def to_numpy(name: str) -> np.dtype[Any]:
 
 
 def from_numpy(dtype: Any) -> str:
-    """The name of a NumPy dtype or scalar type. Raises `DTypeError` for one that Tempo has not (complex, object ...)."""
+    """The name of a NumPy dtype or scalar type. Raises `DTypeError` for one that Tempo has not (complex, object)."""
     found = np.dtype(dtype)
     try:
         return _NAMES[found.newbyteorder("=")]

@@ -90,8 +90,8 @@ def _lift_dot(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], si
 
 
 def _dot_cost(call: Call) -> float:
-    contracted = prod(call.operands[0].shape[axis] for axis in call.attrs["lhs_contract"])
-    return 2.0 * call.result.elements * contracted
+    contracted: int = prod(call.operands[0].shape[axis] for axis in call.attrs["lhs_contract"])
+    return float(2 * call.result.elements * contracted)
 
 
 def _numpy_dot(call: Call) -> Function:
@@ -174,7 +174,7 @@ def _numpy_conv(call: Call) -> Function:
 
 
 def _windows(attrs: Attrs, channel: int, kernel: tuple[int, ...]) -> Function:
-    """From x to a view with the axes of the result's positions, then those of the kernel, instead of the spatial ones."""
+    """From x to a view of its windows: in place of the spatial axes those of the result, then those of the kernel."""
     spatial = len(kernel)
     padding = [(0, 0)] * (channel + 1) + [tuple(pair) for pair in attrs["padding"]]
     extents = tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, attrs["dilation"]))

@@ -1,0 +1,198 @@
+"""Applications of every operator, for the tests that walk the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.errors import DTypeError
+from tempo.sdg.call import ArrayValue, Call, StaticType, call_for, static_type
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.elementwise import BINARY, UNARY
+from tempo.symbolic import Ge, as_expr, dim
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Attributes, operand shapes, operand dtypes ("*" is the dtype under test) and run-time scalars."""
+
+    op: str
+    shapes: tuple[tuple[int, ...], ...]
+    attrs: dict[str, Any]
+    dtypes: tuple[str, ...]
+    scalars: tuple[int, ...] = ()
+    indices: int = 2  # integer operands that are not "*" hold indices below this
+
+    def types(self, dtype: str) -> tuple[TensorType, ...]:
+        return tuple(
+            TensorType(tuple(as_expr(size) for size in shape), dtype if given == "*" else given)
+            for shape, given in zip(self.shapes, self.dtypes)
+        )
+
+    def call(self, dtype: str) -> Call | None:
+        """None where the operator does not take the dtype."""
+        types = self.types(dtype)
+        try:
+            result = OPERATORS[self.op].infer(self.attrs, types)
+        except DTypeError:
+            return None
+        operands = [static_type(type, as_int) for type in types]
+        return call_for(self.op, self.attrs, operands, static_type(result, as_int), as_int)
+
+    def arrays(self, call: Call, seed: int = 0) -> list[np.ndarray]:
+        random = np.random.default_rng(seed)
+        return [
+            values(random, type, None if given == "*" else self.indices)
+            for type, given in zip(call.operands, self.dtypes)
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.op}-{'-'.join('x'.join(map(str, shape)) or '1' for shape in self.shapes)}"
+
+
+def as_int(value: Any) -> int:
+    return as_expr(value).as_int()
+
+
+def values(random: np.random.Generator, type: StaticType, below: int | None) -> np.ndarray:
+    if below is not None:
+        return random.integers(0, below, type.shape).astype(type.numpy_dtype)
+    low = 0 if dtypes.kind(type.dtype) in ("uint", "bool") else -3
+    return random.integers(low, 5, type.shape).astype(type.numpy_dtype)
+
+
+def sample(op: str, *shapes: tuple[int, ...], dtypes: tuple[str, ...] | None = None, **other: Any) -> Sample:
+    scalars, indices = other.pop("scalars", ()), other.pop("indices", 2)
+    return Sample(op, shapes, other, dtypes or ("*",) * len(shapes), scalars, indices)
+
+
+def elementwise() -> Iterator[Sample]:
+    for operator in UNARY:
+        yield sample(operator.name, ())
+        yield sample(operator.name, (2, 3))
+    for operator in BINARY:
+        for shapes in [((), ()), ((2, 3), (2, 3)), ((3,), (2, 3)), ((2, 1), (1, 3)), ((2, 3), ()), ((0, 3), (3,))]:
+            yield sample(operator.name, *shapes)
+    for target in dtypes.DTYPES:
+        yield sample("cast", (2, 3), dtype=target)
+    mask = ("bool", "*", "*")
+    yield sample("where", (2, 3), (2, 3), (2, 3), dtypes=mask)
+    yield sample("where", (3,), (), (2, 3), dtypes=mask)
+    yield sample("where", (), (), (), dtypes=mask)
+
+
+def movement() -> Iterator[Sample]:
+    yield sample("reshape", (2, 6), shape=(3, 4))
+    yield sample("reshape", (), shape=(1, 1))
+    yield sample("transpose", (2, 3, 4), axes=(2, 0, 1))
+    yield sample("transpose", (), axes=())
+    yield sample("broadcast", (3,), shape=(2, 3))
+    yield sample("broadcast", (), shape=(2, 3))
+    yield sample("broadcast", (2, 1), shape=(2, 3))
+    yield sample("broadcast", (1, 3), shape=(90, 70, 3))
+    yield sample("broadcast", (2, 3), shape=(2, 4, 3), batch=1)
+    yield sample("concat", (2, 3), (2, 1), (2, 2), axis=1)
+    yield sample("concat", (2, 3), axis=0)
+    yield sample("flip", (2, 3, 2), axes=(0, 2))
+    yield sample("copy", (2, 3))
+    yield sample("pad", (2, 3), low=(0, 1), high=(2, 0), value=1)
+    yield sample("pad", (2, 0), low=(1, 1), high=(0, 1))
+    zero, start = as_expr(0), dim("t")
+    yield sample("slice", (5, 3), starts=(as_expr(1), zero), lengths=(2, 3), steps=(2, 1), scalars=(1, 0))
+    yield sample("slice", (5, 3), starts=(as_expr(4), as_expr(2)), lengths=(3, 2), steps=(-2, -1), scalars=(4, 2))
+    yield sample("slice", (5, 3), starts=(start, zero), lengths=(2, 3), steps=(1, 1), scalars=(3, 0))
+    yield sample("slice", (5, 3), starts=(start, start), lengths=(2, 1), steps=(2, -1), scalars=(1, 1))
+    yield sample("slice", (5, 3), starts=(start, zero), lengths=(0, 3), steps=(1, 1), scalars=(5, 0))
+    yield sample("slice", (), starts=(), lengths=(), steps=())
+    yield sample("mask", (4, 3), axis=0, fill=0, length=start, scalars=(2,))
+    yield sample("mask", (4, 3), axis=1, fill=1, length=start, scalars=(3,))
+
+
+def reductions() -> Iterator[Sample]:
+    for op in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_any", "reduce_all"):
+        yield sample(op, (2, 3, 2), axes=(0, 2))
+        yield sample(op, (4,), axes=(0,))
+        yield sample(op, (2, 3), axes=())
+        yield sample(op, (0, 3), axes=(1,))
+    for op in ("reduce_sum", "reduce_prod", "reduce_any", "reduce_all"):
+        yield sample(op, (0, 3), axes=(0,))
+    for op in ("argmax", "argmin", "cumsum", "sort", "argsort"):
+        yield sample(op, (2, 4), axis=1)
+        yield sample(op, (3,), axis=0)
+
+
+def dot(*shapes: tuple[int, ...], contract: Any, batch: Any = ((), ())) -> Sample:
+    return sample(
+        "dot",
+        *shapes,
+        lhs_contract=contract[0],
+        rhs_contract=contract[1],
+        lhs_batch=batch[0],
+        rhs_batch=batch[1],
+    )
+
+
+def contractions() -> Iterator[Sample]:
+    yield dot((3,), (3,), contract=((0,), (0,)))
+    yield dot((3,), (3, 4), contract=((0,), (0,)))
+    yield dot((2, 3), (3,), contract=((1,), (0,)))
+    yield dot((2, 3), (3, 4), contract=((1,), (0,)))
+    yield dot((3, 2), (4, 3), contract=((0,), (1,)))
+    yield dot((3, 2), (3, 4), contract=((0,), (0,)))
+    yield dot((2, 3), (4, 3), contract=((1,), (1,)))
+    yield dot((2, 5, 3), (3, 4), contract=((2,), (0,)))
+    yield dot((2, 0), (0, 4), contract=((1,), (0,)))
+    yield dot((2, 3), (2, 3, 4), contract=((1,), (1,)), batch=((0,), (0,)))
+    yield dot((2, 3), (2, 3), contract=((1,), (1,)), batch=((0,), (0,)))
+    yield dot((2, 5, 3), (5, 3, 2), contract=((2,), (1,)), batch=((1, 0), (0, 2)))
+    yield dot((2, 5, 3), (4, 2, 5, 3), contract=((2,), (3,)), batch=((0, 1), (1, 2)))
+    yield dot((2, 3, 4), (4, 3, 5), contract=((1, 2), (1, 0)))
+    yield dot((2, 3), (4,), contract=((), ()))
+    yield dot((2, 3), (4, 2), contract=((), ()), batch=((0,), (1,)))
+    yield dot((), (4,), contract=((), ()))
+    line = {"strides": (2,), "padding": ((1, 2),), "dilation": (2,)}
+    yield sample("conv", (2, 3, 7), (4, 3, 2), **line)
+    yield sample("conv", (3, 7), (4, 3, 2), **line)
+    yield sample("conv", (2, 2, 3, 7), (2, 4, 3, 2), batch=1, **line)
+    yield sample("conv", (1, 2, 5, 6), (3, 2, 3, 2), strides=(1, 2), padding=((0, 0), (1, 1)), dilation=(1, 1))
+    yield sample("conv", (2, 3), (4, 3), strides=(), padding=(), dilation=())
+
+
+def indexing() -> Iterator[Sample]:
+    for checked in (True, False):
+        index = ("*", "int32")
+        yield sample("gather", (4, 3), (2, 5), axis=0, checked=checked, dtypes=index)
+        yield sample("gather", (4, 3), (), axis=1, checked=checked, dtypes=index)
+        yield sample("gather", (3, 4, 2), (3, 5), axis=1, batch=1, checked=checked, dtypes=index)
+        yield sample("gather", (3, 2, 4, 2), (3, 5, 1), axis=2, batch=1, checked=checked, dtypes=("*", "uint8"))
+        yield sample("gather", (3, 4), (3,), axis=1, batch=1, checked=checked, dtypes=index)
+        pair = ("*", "int64", "int64")
+        yield sample("gather_pairs", (2, 4, 3), (5,), (5,), axis=1, count=2, checked=checked, dtypes=pair)
+        yield sample("gather_pairs", (4, 3), (), (), axis=0, count=2, checked=checked, dtypes=pair)
+        yield sample("gather_pairs", (3, 2, 4, 3), (3, 5), (3, 5), axis=2, count=2, batch=1, dtypes=pair)
+        update = ("*", "int32", "*")
+        yield sample("scatter_add", (4, 3), (2, 5), (2, 5, 3), axis=0, checked=checked, dtypes=update)
+        yield sample("scatter_add", (2, 4, 3), (5,), (2, 5, 3), axis=1, checked=checked, dtypes=update)
+        yield sample("scatter_add", (4,), (), (), axis=0, checked=checked, dtypes=update)
+        yield sample("scatter_add", (3, 2, 4), (3, 5), (3, 2, 5), axis=2, batch=1, checked=checked, dtypes=update)
+
+
+def creation() -> Iterator[Sample]:
+    yield sample("constant", value=ArrayValue(np.arange(6, dtype=np.int8).reshape(2, 3)))
+    yield sample("iota", shape=(2, 3), axis=1, dtype="float32")
+    yield sample("iota", shape=(2, 3), axis=0, dtype="int64")
+    yield sample("index_value", expr=dim("t"), scalars=(7,))
+    yield sample("condition_value", condition=Ge(dim("t")), scalars=(True,))
+    for bits in (8, 16, 32, 64):
+        coordinates, seed = (dim("t"), 0, 1), ("uint32",)
+        attrs = {"declaration": 3, "coordinates": coordinates, "shape": (2, 3), "bits": bits}
+        yield Sample("random_bits", ((),), attrs, seed, (5,))
+        yield Sample("random_bits", ((),), {**attrs, "coordinates": (), "shape": ()}, seed)
+
+
+SAMPLES = (*elementwise(), *movement(), *reductions(), *contractions(), *indexing(), *creation())

@@ -1,0 +1,162 @@
+"""Tests that walk the operator table."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tempo import dtypes
+from tempo.sdg.call import Call, StaticType, call_for
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators import OPERATORS, Operator, Role
+from tempo.symbolic import as_expr
+from tests.unit.sdg.operators.samples import SAMPLES, Sample, as_int, values
+
+NOMINAL = {"input", "merge", "host_call", "sink"}
+LIFTED = 3  # elements along the lifted axis
+
+
+@pytest.fixture(autouse=True)
+def _silent():
+    """Floating-point warnings are those of NumPy itself."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+def test_every_operator_of_the_design_is_in_the_table():
+    named = """
+    neg abs sign exp expm1 log log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf
+    logistic floor ceil round logical_not bitwise_not isnan isinf isfinite cast add sub mul div floordiv mod pow maximum
+    minimum atan2 bitwise_and bitwise_or bitwise_xor shift_left shift_right logical_and logical_or logical_xor eq ne lt
+    le gt ge where reshape transpose broadcast pad slice concat flip reduce_sum reduce_max reduce_min reduce_prod
+    reduce_any reduce_all argmax argmin cumsum sort argsort dot conv gather gather_pairs scatter_add constant iota
+    index_value condition_value random_bits mask input merge host_call sink copy"""
+    assert set(OPERATORS) == set(named.split())
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_name_is_the_key_and_a_missing_lift_has_a_reason(name: str):
+    operator = OPERATORS[name]
+    assert operator.name == name
+    assert (operator.lift is None) == bool(operator.lift_note)
+
+
+def test_every_operator_but_nominal_ones_has_a_sample():
+    assert {sample.op for sample in SAMPLES} == set(OPERATORS) - NOMINAL
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_numpy_gives_what_infer_says_for_every_dtype(sample: Sample):
+    operator, accepted = OPERATORS[sample.op], 0
+    for dtype in dtypes.DTYPES:
+        call = sample.call(dtype)
+        if call is None:
+            continue
+        accepted += 1
+        result = operator.numpy(call)(*sample.arrays(call), *sample.scalars)
+        assert (result.dtype, result.shape) == (call.result.numpy_dtype, call.result.shape), dtype
+        assert operator.cost(call) >= 0
+    assert accepted
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_roles_name_every_axis_and_a_reducing_one_has_a_neutral_element(sample: Sample):
+    operator, ranks = OPERATORS[sample.op], tuple(len(shape) for shape in sample.shapes)
+    for roles in (operator.roles(sample.attrs, ranks), operator.roles_for(sample.attrs, sample.types("float32"))):
+        assert tuple(len(of_operand) for of_operand in roles) == ranks
+        found = {role for of_operand in roles for role in of_operand}
+        assert Role.REDUCING not in found or operator.neutral is not None
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_scalars_are_as_many_as_the_function_takes_and_static_ones_become_numbers(sample: Sample):
+    operator = OPERATORS[sample.op]
+    assert len(operator.scalars(sample.attrs)) == len(sample.scalars)
+    seen = []
+    operator.with_exprs(sample.attrs, lambda expr: seen.append(expr) or expr)
+    scalars = list(operator.scalars(sample.attrs))
+    assert seen[: len(scalars)] == scalars
+
+
+def stacked(operator: Operator, call: Call, lifted: tuple[bool, ...], sample: Sample):
+    """Operands, some with a new leading axis, and the results of the elements, stacked."""
+    random = np.random.default_rng(1)
+    below = [None if given == "*" else sample.indices for given in sample.dtypes]
+    arrays = [
+        values(random, StaticType((LIFTED, *type.shape) if new else type.shape, type.dtype), limit)
+        for type, new, limit in zip(call.operands, lifted, below)
+    ]
+    function = operator.numpy(call)
+    results = [
+        function(*(array[i] if new else array for array, new in zip(arrays, lifted)), *sample.scalars)
+        for i in range(LIFTED)
+    ]
+    return arrays, np.stack(results)
+
+
+def aligned(operator: Operator, array: np.ndarray, rank: int, ranks: tuple[int, ...]) -> np.ndarray:
+    """What the pass does to lifted operands of elementwise operators of several ranks: ones after the leading axis."""
+    if operator.kind != "elementwise":
+        return array
+    return array.reshape(array.shape[0], *(1,) * (max(ranks) - rank), *array.shape[1:])
+
+
+def apply_lifted(operator: Operator, sample: Sample, arrays, lifted: tuple[bool, ...], dtype: str) -> np.ndarray:
+    ranks = tuple(len(shape) for shape in sample.shapes)
+    how = operator.lift(sample.attrs, lifted, ranks, as_expr(LIFTED))
+    operands = [
+        aligned(operator, array, rank, ranks) if new else array for array, rank, new in zip(arrays, ranks, lifted)
+    ]
+    if how.broadcast:
+        operands = [
+            array if new else np.broadcast_to(array, (LIFTED, *array.shape)) for array, new in zip(operands, lifted)
+        ]
+    types = [StaticType(array.shape, dtypes.from_numpy(array.dtype)) for array in operands]
+    symbolic = tuple(TensorType(tuple(map(as_expr, type.shape)), type.dtype) for type in types)
+    result = operator.infer(how.attrs, symbolic)
+    call = call_for(sample.op, how.attrs, types, StaticType(tuple(map(as_int, result.shape)), result.dtype), as_int)
+    new_scalars = len(operator.scalars(how.attrs)) - len(sample.scalars)
+    found = operator.numpy(call)(*operands, *(0,) * new_scalars, *sample.scalars)
+    assert (found.shape, found.dtype) == (call.result.shape, call.result.numpy_dtype)
+    return np.moveaxis(found, how.axis, 0)
+
+
+LIFTABLE = [sample for sample in SAMPLES if OPERATORS[sample.op].lift is not None]
+
+
+@pytest.mark.parametrize("sample", LIFTABLE, ids=str)
+def test_lifting_equals_stacking_the_elements(sample: Sample):
+    operator = OPERATORS[sample.op]
+    dtype = next(dtype for dtype in ("float32", "int32", "bool") if sample.call(dtype) is not None)
+    for lifted in product((False, True), repeat=len(sample.shapes)):
+        if not any(lifted):
+            continue
+        arrays, expected = stacked(operator, sample.call(dtype), lifted, sample)
+        found = apply_lifted(operator, sample, arrays, lifted, dtype)
+        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-6)
+
+
+REDUCING = [sample for sample in SAMPLES if OPERATORS[sample.op].kind in ("reduction", "contraction")]
+
+
+def lengthened(array: np.ndarray, roles: tuple[Role, ...], neutral: float) -> np.ndarray:
+    longer = np.full([size + (role is Role.REDUCING) for size, role in zip(array.shape, roles)], neutral, array.dtype)
+    longer[tuple(map(slice, array.shape))] = array
+    return longer
+
+
+@pytest.mark.parametrize("sample", REDUCING, ids=str)
+def test_padding_with_the_neutral_element_changes_no_reduction(sample: Sample):
+    """Every reducing axis, one longer in all the operands that share it, with the neutral element there."""
+    operator = OPERATORS[sample.op]
+    call = sample.call("float32") or sample.call("bool")
+    roles = operator.roles(call.attrs, tuple(type.rank for type in call.operands))
+    neutral = operator.neutral(call.operands[0].dtype)
+    padded = [lengthened(array, of_operand, neutral) for array, of_operand in zip(sample.arrays(call), roles)]
+    longer = Call(
+        call.op,
+        call.attrs,
+        tuple(StaticType(array.shape, type.dtype) for array, type in zip(padded, call.operands)),
+        call.result,
+    )
+    np.testing.assert_allclose(operator.numpy(longer)(*padded), operator.numpy(call)(*sample.arrays(call)), rtol=1e-5)
