@@ -31,9 +31,8 @@ class Context:
     def __init__(self, world: World, facts: tuple[Condition, ...]) -> None:
         self._world = world
         self.facts = facts
-        touched = frozenset[Symbol]().union(*(fact.symbols() for fact in facts)) | world.constrained
-        self._touched = touched
-        self._clauses: tuple[Clause, ...] | None = None
+        self._touched = world.with_bounds(frozenset[Symbol]().union(*(fact.symbols() for fact in facts)))
+        self._clauses: tuple[list[Clause], dict[int, list[int]]] | None = None
         self._impossible: bool | None = None
         self._implied: dict[Condition, bool] = {}
         self._excluded: dict[Condition, bool] = {}
@@ -133,8 +132,9 @@ class Context:
             return all(self.implies(arg) for arg in condition.args)
         if isinstance(condition, Ge) and is_affine(condition.expr):
             bound, exact = self._corner(condition.expr, 1)
-            if exact or (bound is not None and bound >= 0):
-                return bound is not None and bound >= 0
+            proven = bound is not None and bound >= 0
+            if exact or proven:
+                return proven or self.infeasible()
         return self._refutes(~condition)
 
     def _find_excluded(self, condition: Condition) -> bool:
@@ -142,8 +142,9 @@ class Context:
             return all(self.excludes(arg) for arg in condition.args)
         if isinstance(condition, Ge) and is_affine(condition.expr):
             bound, exact = self._corner(condition.expr, -1)
-            if exact or (bound is not None and bound < 0):
-                return bound is not None and bound < 0
+            proven = bound is not None and bound < 0
+            if exact or proven:
+                return proven or self.infeasible()
         return self._refutes(condition)
 
     def _refutes(self, condition: Condition) -> bool:
@@ -250,23 +251,35 @@ class Context:
 
     def _connected(self, clause: Clause, seeds: frozenset[int]) -> tuple[tuple[Linear, ...], Choices]:
         """The clause with the definitions and facts of every variable that is connected to `seeds`."""
-        if self._clauses is None:
-            clauses = (self._world.variables.clause(fact) for fact in self.facts)
-            self._clauses = tuple(found for found in clauses if found is not None)
+        facts, followers = self._compiled()
         constraints, choices = list(clause.constraints), list(clause.choices)
-        pending, seen, unused = list(seeds), set(seeds), list(self._clauses)
+        pending, seen = list(seeds), set(seeds)
         while pending:
             variable = pending.pop()
-            touching = [fact for fact in unused if variable in fact.variables]
+            touching = [fact for fact in facts if variable in fact.variables]
             if touching:
-                unused = [fact for fact in unused if variable not in fact.variables]
+                facts = [fact for fact in facts if variable not in fact.variables]
+            new = set(followers.get(variable, ()))
             for part in (self._world.variables.definition(variable), *touching):
                 constraints.extend(part.constraints)
                 choices.extend(part.choices)
-                new = part.variables - seen
-                seen |= new
-                pending.extend(new)
+                new |= part.variables
+            pending.extend(new - seen)
+            seen |= new
         return tuple(constraints), tuple(choices)
+
+    def _compiled(self) -> tuple[list[Clause], dict[int, list[int]]]:
+        """The facts as clauses, and for each variable the dims about which something is known and that it bounds."""
+        if self._clauses is None:
+            variables = self._world.variables
+            clauses = [clause for clause in map(variables.clause, self.facts) if clause is not None]
+            followers: dict[int, list[int]] = {}
+            for symbol in self._touched & self._world.dims:
+                number = variables.number(symbol)
+                for bound in variables.definition(number).variables - {number}:
+                    followers.setdefault(bound, []).append(number)
+            self._clauses = clauses, followers
+        return self._clauses
 
 
 class World:
@@ -301,6 +314,11 @@ class World:
             if not regular or not _positive_extent(hi - lo):
                 found |= {symbol} | lo.symbols() | hi.symbols()
         return frozenset(found)
+
+    def with_bounds(self, symbols: frozenset[Symbol]) -> frozenset[Symbol]:
+        """The constrained symbols, the given ones, and those in the bounds of these."""
+        bounds = [bound for symbol in symbols for bound in self._intervals.get(symbol, ())]
+        return self.constrained.union(symbols, *(bound.symbols() for bound in bounds))
 
     def _definition(self, symbol: Symbol) -> Condition:
         if symbol.kind == "size":

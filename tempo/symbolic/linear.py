@@ -25,6 +25,7 @@ class Clause:
 
 
 ALWAYS = Clause()
+NEVER = Clause((Linear((), -1),))
 Definition: TypeAlias = Callable[[Symbol], Condition]  # what holds of a symbol wherever it occurs
 
 
@@ -66,7 +67,7 @@ class Variables:
             assert isinstance(atom, FloorDiv)  # k*q <= e <= k*q + k - 1
             remainder = total((atom.expr, 1), (of_atom(atom), -atom.divisor))
             clause = self.clause(nonnegative(remainder) & nonnegative(atom.divisor - 1 - remainder))
-        return ALWAYS if clause is None else clause
+        return NEVER if clause is None else clause
 
     def clause(self, condition: Condition) -> Clause | None:
         """The condition as a clause; None where it never holds."""
@@ -79,7 +80,7 @@ class Variables:
         assert isinstance(condition, Or)
         return _any(self.clause(arg) for arg in condition.args)
 
-    def linear(self, expr: Expr, equal: bool = False) -> Linear:
+    def _row(self, expr: Expr, equal: bool) -> Linear:
         """A row for an expression without `mod`, `min` and `max`."""
         terms = [(self.number(atom), c) for atom, c in expr.terms]
         terms.sort()
@@ -94,8 +95,11 @@ class Variables:
             every = isinstance(found, Min) == (expr.coefficient(found) > 0)
             parts = [nonnegative(_with_argument(expr, found, arg)) for arg in found.args]
             return self.clause(conjunction(parts) if every else disjunction(parts))
-        row = self.linear(expr, isinstance(comparison, Eq))
-        return Clause((row,), (), frozenset([variable for variable, _ in row.terms]))
+        row = self._row(expr, isinstance(comparison, Eq))
+        variables = [variable for variable, _ in row.terms]
+        if not is_affine(expr):  # what is known of the symbols inside a floor division bears on it
+            variables.extend(map(self.number, expr.symbols()))
+        return Clause((row,), (), frozenset(variables))
 
     def lowered(self, expr: Expr) -> Expr:
         """The same value over symbols, floor divisions of affine expressions, and extrema outside of those."""
