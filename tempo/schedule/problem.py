@@ -95,3 +95,12 @@ class SchedulingProblem:
         where = "" if dependence.condition == TRUE else f" where {dependence.condition}"
         kind = "" if dependence.kind == "data" else f" ({dependence.kind})"
         return f"{target.name}({', '.join(s.name for s in target.dims)}) after {source.name}({reads}){where}{kind}"
+
+    def __str__(self) -> str:
+        """A line for each statement and dependence."""
+        lines = [f"for {dim}" for dim in self.dims]
+        for statement in self.statements:
+            where = "" if statement.condition == TRUE else f" where {statement.condition}"
+            host = " on the host" if statement.host else ""
+            lines.append(f"{statement.name} at {statement.box}{where}{host}")
+        return "\n".join((*lines, *map(self.describe, self.dependences)))

@@ -31,17 +31,19 @@ class Item:
         return next((loop for loop in self.options if (loop.dim, loop.direction) == (dim, direction)), None)
 
 
-def items_of(problem: SchedulingProblem, dims: Dims, links: Sequence[ActiveLink]) -> list[Item]:
+def items_of(
+    problem: SchedulingProblem, dims: Dims, links: Sequence[ActiveLink]
+) -> tuple[list[Item], Sequence[ActiveLink]]:
     """The components in an order that the links between them allow, else in the order of the problem.
 
-    Raises UnsupportedError with the dependences of a component that no loop serves.
+    Also returns the links without those that were in the way and constrain nothing. Raises UnsupportedError with the dependences of a component that no loop serves.
     """
     while True:
         found = components(dims, links)
         items = [_item(problem, members, dims, inner) for members, inner in found]
         stuck = [inner for item, (_, inner) in zip(items, found) if inner and not item.options]
         if not stuck:
-            return items
+            return items, links
         void = {id(link) for inner in stuck for link in inner if link.is_void()}
         if not void:
             raise _unsupported(problem, stuck[0])

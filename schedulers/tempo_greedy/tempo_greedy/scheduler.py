@@ -28,7 +28,8 @@ def _level(
 ) -> ScheduleTree:
     """The tree of statements under the same loops, `links` being what those leave unordered."""
     dims = {index: _open_dims(member) for index, member in placed.items()}
-    groups = fuse(problem, items_of(problem, dims, links), links)
+    items, links = items_of(problem, dims, links)
+    groups = fuse(problem, items, links)
     number = {member: index for index, group in enumerate(groups) for member in group.delays}
     inner: list[list[ActiveLink]] = [[] for _ in groups]
     outer: set[int] = set()  # statements whose values are read outside of their group
