@@ -137,8 +137,8 @@ def _image(
     for dim, index in zip(graph.domain_dims(producer), edge.map, strict=True):
         lo, hi, contiguous = _interval(index, box, context)
         whole = whole and contiguous
-        lo = const(0) if lo is None else _most([lo, const(0)], sizes)
-        hi = dim.size if hi is None else _least([hi, dim.size], sizes)
+        lo = const(0) if lo is None else _most([const(0), lo], sizes)
+        hi = dim.size if hi is None else _least([dim.size, hi], sizes)
         bounds.append((dim.symbol, lo, hi))
     return Region(Box(tuple(bounds)), exact and whole and _is_product(edge, box, sizes))
 
