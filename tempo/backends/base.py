@@ -1,0 +1,104 @@
+"""The contract between the core and a backend.
+
+A backend is: a descriptor (`info`), an operator table (`operator`), arrays (`allocate`, `from_host`, ...) and
+`compile_segment`. `GenericBackend` gives the last from the emitter of the core, so a backend with an operator table and
+arrays is complete; one that can compile whole loops overrides it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tempo.lowering.emit import Emitter
+from tempo.lowering.loop_ir import LoopProgram, Segment
+from tempo.plugins.descriptors import BackendPlugin
+from tempo.sdg.call import Call
+from tempo.symbolic import Symbol
+
+Array = Any
+SegmentFunction = Callable[..., tuple[Array, ...]]
+_DUMP_VARIABLE = "TEMPO_DUMP"
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class SegmentRequest:
+    """A segment to compile. `sizes` are the values of the sizes that shapes are made of."""
+
+    program: LoopProgram
+    segment: Segment
+    sizes: Mapping[Symbol, int]
+
+
+@dataclass(frozen=True)
+class CompiledSegment:
+    """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order."""
+
+    function: SegmentFunction
+    source: str
+
+
+class Backend(Protocol):
+    """What the core needs of a backend. Arrays are the backend's own."""
+
+    info: BackendPlugin
+
+    def operator(self, call: Call) -> Callable[..., Array]:
+        """The function of one primitive on this backend's arrays; `UnsupportedError` where there is none."""
+
+    def compile_segment(self, request: SegmentRequest) -> CompiledSegment: ...
+
+    def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
+        """A new array; its contents are arbitrary unless `fill` is given."""
+
+    def from_host(self, array: np.ndarray[Any, Any]) -> Array: ...
+
+    def to_host(self, array: Array) -> np.ndarray[Any, Any]: ...
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        """A view with permuted axes where the backend has views."""
+
+    def owned(self, array: Array) -> Array:
+        """`array`, copied where it may share memory with an array that the caller can write to."""
+
+    def array_functions(self) -> Mapping[str, Callable[..., Any]]:
+        """What `tempo.lowering.emit.ARRAY_FUNCTIONS` names, on this backend's arrays."""
+
+    def synchronize(self) -> None:
+        """Wait until all work that was started is done."""
+
+
+class GenericBackend:
+    """`compile_segment` by generated Python source that calls the operator table."""
+
+    def operator(self, call: Call) -> Callable[..., Array]:
+        raise NotImplementedError
+
+    def array_functions(self) -> Mapping[str, Callable[..., Any]]:
+        raise NotImplementedError
+
+    def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
+        emitter = Emitter(request.program, request.sizes, self.operator)
+        source = emitter.segment(request.segment)
+        namespace = {**self.array_functions(), **emitter.namespace}
+        return CompiledSegment(define(source, request.segment.name, namespace), source)
+
+
+def define(source: str, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """The function `name` that `source` defines. Tracebacks show the source; `TEMPO_DUMP=DIR` saves it."""
+    filename = f"<tempo {name} #{next(_numbers)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    if directory := os.environ.get(_DUMP_VARIABLE):
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        Path(directory, f"{filename[1:-1].replace(' ', '_').replace('#', '')}.py").write_text(source + "\n")
+    exec(compile(source, filename, "exec"), namespace)
+    function: Callable[..., Any] = namespace[name]
+    return function

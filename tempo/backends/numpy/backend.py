@@ -1,0 +1,79 @@
+"""The embedded backend: generated loops over preallocated NumPy arrays. The model for third parties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.backends.base import GenericBackend
+from tempo.plugins.descriptors import EMBEDDED_BACKENDS, BackendPlugin
+from tempo.sdg.call import Call
+from tempo.sdg.operators import OPERATORS
+
+Array = np.ndarray[Any, Any]
+
+
+class NumpyBackend(GenericBackend):
+    """The operator table is the NumPy meaning of each primitive; arrays are NumPy's."""
+
+    info: BackendPlugin = next(plugin for plugin in EMBEDDED_BACKENDS if plugin.name == "numpy")
+
+    def operator(self, call: Call) -> Callable[..., Any]:
+        return OPERATORS[call.op].numpy(call)
+
+    def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
+        if fill is None:
+            return np.empty(shape, dtypes.to_numpy(dtype))
+        return np.full(shape, fill, dtypes.to_numpy(dtype))
+
+    def from_host(self, array: Array) -> Array:
+        return array
+
+    def to_host(self, array: Array) -> Array:
+        return np.asarray(array)
+
+    def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return np.transpose(array, axes)
+
+    def owned(self, array: Array) -> Array:
+        return np.array(array)
+
+    def array_functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {
+            "fresh": np.array,
+            "clamped": clamped,
+            "wrapped": wrapped,
+            "to_host": np.asarray,
+            "host_write": host_write,
+        }
+
+    def synchronize(self) -> None:
+        """NumPy has finished when a call returns."""
+
+
+def clamped(array: Array, axis: int, start: int, extent: int) -> Array:
+    """`extent` positions from `start` along `axis`, each clamped into range; a view where none has to be."""
+    size = array.shape[axis]
+    if 0 <= start and start + extent <= size:
+        return array[(slice(None),) * axis + (slice(start, start + extent),)]
+    return array.take(np.clip(np.arange(start, start + extent), 0, size - 1), axis)
+
+
+def wrapped(array: Array, axis: int, start: int, extent: int) -> Array:
+    """`extent` positions from `start` along `axis`, modulo the axis; a view where they do not wrap."""
+    size = array.shape[axis]
+    first = start % size
+    if first + extent <= size:
+        return array[(slice(None),) * axis + (slice(first, first + extent),)]
+    return array.take(np.arange(start, start + extent) % size, axis)
+
+
+def host_write(array: Array, index: tuple[int, ...], value: Array) -> Array:
+    """Store `value` at `index`; a slot (no index) is replaced."""
+    if not index:
+        return value
+    array[index] = value
+    return array

@@ -1,0 +1,258 @@
+"""From graph, schedule tree and storage to LoopIR. Everything is decided before; this only writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tempo.lowering.loop_ir import (
+    Axis,
+    Branch,
+    Buffer,
+    CallHost,
+    CallSegment,
+    Guard,
+    Loop,
+    LoopProgram,
+    Read,
+    Segment,
+    Statement,
+    Write,
+    expressions,
+    walk,
+)
+from tempo.lowering.places import Part, parts, top_items
+from tempo.lowering.problem import GIVEN, Clustered
+from tempo.lowering.statements import RunLowering
+from tempo.lowering.storage import Storage, Value
+from tempo.passes.cluster import Cluster
+from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence
+from tempo.sdg.graph import Node, Output
+from tempo.symbolic import Symbol
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What lowering is told beside the graph: storage, which nodes need a table, whether gathers are checked."""
+
+    storage: Mapping[Value, Storage]
+    tables: Mapping[str, int]  # cluster name -> node whose demanded points guard it
+    checks: bool
+
+
+@dataclass
+class Buffers:
+    """All buffers of a program, and what is kept where."""
+
+    found: dict[int, Buffer] = field(default_factory=dict)
+    of_value: dict[Value, Buffer] = field(default_factory=dict)
+    registers: list[Buffer] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
+    inputs: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    written_outputs: dict[Value, list[Buffer]] = field(default_factory=dict)
+
+    def add(self, **fields: Any) -> Buffer:
+        buffer = Buffer(id=len(self.found), **fields)
+        self.found[buffer.id] = buffer
+        return buffer
+
+
+def build(program: Clustered, tree: ScheduleTree, decisions: Decisions) -> LoopProgram:
+    buffers = _make_buffers(program, decisions.storage)
+    return _Builder(program, decisions, buffers).build(tree)
+
+
+def key_of(role: str, name: str) -> str:
+    """The name of an input or output of the program among all of its roles."""
+    return {"input": name, "output": name, "seed": "seed"}.get(role, f"{role}:{name}")
+
+
+def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
+    buffers, graph = Buffers(), program.graph
+    for id in sorted(graph.reachable()):
+        if graph.nodes[id].op in GIVEN:
+            _add_given(program, graph.nodes[id], buffers)
+    shared = _stored_in_output(program, storage)
+    for output in graph.outputs:
+        buffer = _add_output(program, output, buffers)
+        value = output.edge.node, output.edge.result
+        if shared.get(value) is output:
+            buffers.of_value[value] = buffer
+        else:
+            buffers.written_outputs.setdefault(value, []).append(buffer)
+    for value, decided in storage.items():
+        if value not in buffers.of_value:
+            _add_value(program, value, decided, buffers)
+    return buffers
+
+
+def _add_given(program: Clustered, node: Node, buffers: Buffers) -> None:
+    axes = _full_axes(program, node.domain)
+    role = "input" if node.op == "input" else "constant"
+    layout = node.attr("layout", (*node.domain, *range(len(node.shape))))
+    name = node.attr("name", "") or node.name or role
+    buffer = buffers.add(name=name, dtype=node.dtype, axes=axes, shape=node.shape, role=role, layout=layout)
+    buffers.of_value[node.id, 0] = buffer
+    if role == "constant":
+        buffers.constants[buffer.id] = node.attr("value")
+    else:
+        buffers.inputs[key_of(node.attr("role", "input"), name)] = buffer.id
+
+
+def _add_output(program: Clustered, output: Output, buffers: Buffers) -> Buffer:
+    axes = _full_axes(program, output.domain)
+    fields = {"dtype": output.type.dtype, "axes": axes, "shape": output.type.shape, "layout": output.layout}
+    buffer = buffers.add(name=output.name, role="output", **fields)
+    buffers.outputs[key_of(output.role, output.name)] = buffer.id
+    return buffer
+
+
+def _add_value(program: Clustered, value: Value, decided: Storage, buffers: Buffers) -> None:
+    node = program.graph.nodes[value[0]]
+    type = node.results[value[1]]
+    name = node.name or f"{node.op}_{node.id}"
+    fields = {"name": name, "dtype": type.dtype, "axes": decided.axes, "shape": type.shape}
+    if decided.register:
+        buffers.registers.append(Buffer(id=-1, **fields))
+        return
+    buffers.of_value[value] = buffers.add(**fields)
+
+
+def _full_axes(program: Clustered, domain: tuple[Symbol, ...]) -> tuple[Axis, ...]:
+    return tuple(Axis(dim, at, "full", program.graph.dim(dim).size) for at, dim in enumerate(domain))
+
+
+def _stored_in_output(program: Clustered, storage: Mapping[Value, Storage]) -> dict[Value, Output]:
+    """A tensor that is kept in full and is an output lives in the output's own buffer."""
+    found: dict[Value, Output] = {}
+    for output in program.graph.outputs:
+        value = output.edge.node, output.edge.result
+        decided = storage.get(value)
+        if decided is None or decided.register or not decided.axes:
+            continue
+        if len(decided.axes) == len(output.domain) and all(axis.kind == "full" for axis in decided.axes):
+            found.setdefault(value, output)
+    return found
+
+
+class _Builder:
+    def __init__(self, program: Clustered, decisions: Decisions, buffers: Buffers) -> None:
+        self.program, self.buffers = program, buffers
+        self.clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in program.clusters}
+        self.hosts = frozenset(cluster.name for cluster in program.clusters if cluster.host)
+        self.tables = {name: index for index, name in enumerate(decisions.tables)}
+        self.table_nodes = {self.tables[name]: node for name, node in decisions.tables.items()}
+        self.lowering = RunLowering(program, buffers.of_value, buffers.written_outputs, decisions.checks)
+        self.segments: list[Segment] = []
+        self.functions: list[Node] = []
+
+    def build(self, tree: ScheduleTree) -> LoopProgram:
+        items = self.host_block(top_items(tree), (), loops_apart=True)
+        buffers = self.buffers
+        return LoopProgram(
+            items,
+            tuple(self.segments),
+            buffers.found,
+            tuple(self.functions),
+            buffers.constants,
+            buffers.inputs,
+            buffers.outputs,
+            self.table_nodes,
+            tuple(buffers.registers),
+        )
+
+    # -- the driver ------------------------------------------------------------------------------------------------
+
+    def host_block(
+        self, items: tuple[ScheduleTree, ...], around: tuple[Symbol, ...], loops_apart: bool = False
+    ) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        for part in parts(items, self.hosts, loops_apart):
+            found.extend(self.host_item(part.items[0], around) if part.host else (self.segment(part, around),))
+        return tuple(found)
+
+    def host_item(self, item: ScheduleTree, around: tuple[Symbol, ...]) -> tuple[Statement, ...]:
+        match item:
+            case Run():
+                return self.guarded(item, (self.call_host(item),))
+            case For(var, lo, hi, direction, body):
+                return (Loop(var, lo, hi, direction, self.host_block(top_items(body), (*around, var))),)
+            case If(condition, body):
+                return (Branch(condition, self.host_block(top_items(body), around)),)
+            case Sequence(items):
+                return self.host_block(items, around)
+
+    def call_host(self, run: Run) -> CallHost:
+        cluster = self.clusters[run.statement]
+        node = self.program.graph.nodes[cluster.nodes[0]]
+        self.functions.append(node)
+        here = dict(zip(cluster.domain, run.point, strict=True))
+        reads = tuple(
+            self.lowering.read_edge(f"x{number}", edge, here, cluster) for number, edge in enumerate(node.operands)
+        )
+        trims = node.attr("trims") or tuple((None,) * len(self.lowering.seen(edge).shape) for edge in node.operands)
+        trimmed = tuple(
+            tuple(None if length is None else length.substitute(here) for length in operand) for operand in trims
+        )
+        writes = tuple(self.lowering.write((node.id, at), f"y{at}", here) for at in range(len(node.results)))
+        return CallHost(len(self.functions) - 1, run.point, reads, trimmed, writes)
+
+    # -- segments --------------------------------------------------------------------------------------------------
+
+    def segment(self, part: Part, around: tuple[Symbol, ...]) -> CallSegment:
+        body = tuple(statement for item in part.items for statement in self.lower(item))
+        loop = body[0] if len(body) == 1 and isinstance(body[0], Loop) and not around else None
+        touched, written = _touched(body)
+        segment = Segment(
+            id=len(self.segments),
+            name=f"segment_{len(self.segments)}",
+            body=body,
+            loop=loop,
+            arguments=_arguments(body, loop),
+            buffers=tuple(sorted(touched)),
+            results=tuple(sorted(written)),
+            tables=tuple(sorted({item.table for item in walk(body) if isinstance(item, Guard)})),
+        )
+        self.segments.append(segment)
+        return CallSegment(segment.id)
+
+    def lower(self, item: ScheduleTree) -> tuple[Statement, ...]:
+        match item:
+            case Run(statement, point):
+                return self.guarded(item, self.lowering.run(self.clusters[statement], point))
+            case For(var, lo, hi, direction, body):
+                return (Loop(var, lo, hi, direction, self.lower(body)),)
+            case If(condition, body):
+                return (Branch(condition, self.lower(body)),)
+            case Sequence(items):
+                return tuple(statement for inner in items for statement in self.lower(inner))
+
+    def guarded(self, run: Run, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        if run.statement not in self.tables:
+            return body
+        return (Guard(self.tables[run.statement], run.point, body),)
+
+
+def _touched(body: tuple[Statement, ...]) -> tuple[set[int], set[int]]:
+    touched, written = set(), set()
+    for statement in walk(body):
+        if isinstance(statement, Read | Write):
+            touched.add(statement.buffer)
+        if isinstance(statement, Write):
+            written.add(statement.buffer)
+    return touched, written
+
+
+def _arguments(body: tuple[Statement, ...], loop: Loop | None) -> tuple[Symbol, ...]:
+    """The symbols that the body needs from outside: sizes, and variables of loops around it."""
+    inner = {statement.var for statement in walk(body) if isinstance(statement, Loop)}
+    needed: set[Symbol] = set()
+    for statement in walk(body):
+        if statement is loop:
+            continue
+        for expr in expressions(statement):
+            needed |= expr.symbols()
+    return tuple(sorted(needed - inner))
+

@@ -1,0 +1,333 @@
+"""LoopIR to Python source: `ast` nodes, unparsed. Readable, and quick to run: no schedule is interpreted.
+
+A segment becomes one function `segment_N(start, stop, sizes..., buffers..., tables...)` that returns the buffers it
+wrote; the driver becomes one function per item of the program, on a list of buffers. Both are emitted by `Emitter`;
+operators come from a backend's table as functions on its arrays.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tempo.lowering.loop_ir import (
+    Assign,
+    Axis,
+    Branch,
+    Buffer,
+    CallHost,
+    CallSegment,
+    Compute,
+    Guard,
+    Loop,
+    LoopProgram,
+    PointIndex,
+    Read,
+    Segment,
+    Statement,
+    WindowIndex,
+    Write,
+    expressions,
+    walk,
+)
+from tempo.sdg.call import Call, call_for, static_type
+from tempo.symbolic import Condition, Expr, Symbol, to_python
+
+# Names of functions that the source calls beside operators: a backend gives their meaning.
+ARRAY_FUNCTIONS = ("fresh", "clamped", "wrapped", "to_host", "host_write")
+_OURS = re.compile(r"[bvxy]\d+|.*_\d+|start|stop|buffers|tables|segments|hosts")
+
+
+class Names:
+    """Python names of symbols: a dim is its own name, a size the upper-case name of its dim."""
+
+    def __init__(self, symbols: Iterable[Symbol]) -> None:
+        self._names: dict[Symbol, str] = {}
+        taken: set[str] = set()
+        for symbol in sorted(symbols, key=lambda each: (each.kind, each.name)):
+            name = self._plain(symbol)
+            while name in taken or keyword.iskeyword(name) or hasattr(builtins, name) or _OURS.fullmatch(name):
+                name += "_"
+            taken.add(name)
+            self._names[symbol] = name
+
+    @staticmethod
+    def _plain(symbol: Symbol) -> str:
+        base = re.sub(r"\W", "_", symbol.name)
+        if not base.isidentifier():
+            base = f"d_{base}"
+        return base if symbol.kind == "dim" else base.upper()
+
+    def __call__(self, symbol: Symbol) -> str:
+        return self._names[symbol]
+
+
+def static_sizes(program: LoopProgram) -> frozenset[Symbol]:
+    """The sizes that shapes are made of: an executable is made for their values. All others stay run-time scalars."""
+    found = {symbol for node in program.hosts for type in node.results for size in type.shape for symbol in size.symbols()}
+    for segment in program.segments:
+        for statement in walk(segment.body):
+            if isinstance(statement, Compute):
+                for type in (*statement.operand_types, statement.type):
+                    found.update(symbol for extent in type.shape for symbol in extent.symbols())
+                found.update(_static_attr_sizes(statement))
+            if isinstance(statement, Read):
+                windows = [entry for entry in statement.index if isinstance(entry, WindowIndex)]
+                found.update(symbol for entry in windows for symbol in entry.extent.symbols())
+    return frozenset(found)
+
+
+def _static_attr_sizes(statement: Compute) -> Iterable[Symbol]:
+    from tempo.sdg.operators import OPERATORS
+
+    for expr in OPERATORS[statement.op].static(statement.attrs):
+        yield from expr.symbols()
+
+
+class Emitter:
+    """Emits functions for one program at given values of its static sizes.
+
+    `operator` makes the function for a call. `namespace` collects all that the source refers to.
+    """
+
+    def __init__(
+        self, program: LoopProgram, sizes: Mapping[Symbol, int], operator: Callable[[Call], Callable[..., Any]]
+    ) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.operator = operator
+        self.names = Names(_symbols(program))
+        self.namespace: dict[str, Any] = {}
+        self._functions: dict[int, str] = {}
+        self._held: dict[str, ast.expr] = {}  # reads stand where they are used
+
+    # -- segments --------------------------------------------------------------------------------------------------
+
+    def segment(self, segment: Segment) -> str:
+        """The source of `segment_N`."""
+        body = [self._loop(segment.loop, outermost=True)] if segment.loop else self._block(segment.body)
+        results = [_name(self._buffer(id).label) for id in segment.results]
+        body.append(ast.Return(ast.Tuple(results, ast.Load())))
+        return _source(_function(segment.name, self.parameters(segment), body))
+
+    def parameters(self, segment: Segment) -> list[str]:
+        """The names of a segment function's parameters, in order."""
+        sizes = [self.names(symbol) for symbol in segment.arguments]
+        buffers = [self._buffer(id).label for id in segment.buffers]
+        return ["start", "stop", *sizes, *buffers, *(f"table_{table}" for table in segment.tables)]
+
+    def _buffer(self, id: int) -> Buffer:
+        return self.program.buffers[id]
+
+    def _block(self, statements: Iterable[Statement]) -> list[ast.stmt]:
+        return [tree for statement in statements for tree in self._statement(statement)] or [ast.Pass()]
+
+    def _statement(self, statement: Statement) -> list[ast.stmt]:
+        match statement:
+            case Read(result):
+                self._held[result] = self.read(statement, _name(self._buffer(statement.buffer).label))
+                return []
+            case Compute(result):
+                return [_assign(_name(result, ast.Store()), self._compute(statement))]
+            case Assign(result, value):
+                return [_assign(_name(result, ast.Store()), self._value(value))]
+            case Write(buffer, index, value):
+                label = _name(self._buffer(buffer).label, _context(not index))
+                return [_assign(self._place(label, index), self._value(value))]
+            case Branch(condition, then, otherwise):
+                tail = self._block(otherwise) if otherwise else []
+                return [ast.If(self._expr(condition), self._block(then), tail)]
+            case Guard(table, point, body):
+                return [ast.If(_subscript(_name(f"table_{table}"), self._exprs(point)), self._block(body), [])]
+            case Loop():
+                return [self._loop(statement)]
+            case CallHost():
+                return self._call_host(statement)
+            case CallSegment(number):
+                return [self._call_segment(self.program.segments[number])]
+
+    def _value(self, name: str) -> ast.expr:
+        return self._held.pop(name) if name in self._held else _name(name)
+
+    def _expr(self, value: Expr | Condition) -> ast.expr:
+        return to_python(value, self.names)
+
+    def _exprs(self, values: Iterable[Expr]) -> list[ast.expr]:
+        return [self._expr(value) for value in values]
+
+    def _resolve(self, expr: Expr) -> int:
+        return int(expr.evaluate(self.sizes))
+
+    def _loop(self, loop: Loop, outermost: bool = False) -> ast.stmt:
+        lo = _name("start") if outermost else self._expr(loop.lo)
+        hi = _name("stop") if outermost else self._expr(loop.hi)
+        arguments = [lo, hi] if loop.direction == "forward" else [_minus_one(hi), _minus_one(lo), ast.Constant(-1)]
+        if loop.direction == "forward" and isinstance(lo, ast.Constant) and lo.value == 0:
+            arguments = [hi]
+        target = _name(self.names(loop.var), ast.Store())
+        return ast.For(target, _call("range", arguments), self._block(loop.body), [])
+
+    def _compute(self, compute: Compute) -> ast.expr:
+        operands = [self._value(name) for name in compute.operands]
+        return _call(self._function(compute), [*operands, *(self._expr(scalar) for scalar in compute.scalars)])
+
+    def _function(self, compute: Compute) -> str:
+        """The name under which the operator's function is in the namespace; equal functions share one."""
+        operands = tuple(static_type(type, self._resolve) for type in compute.operand_types)
+        result = static_type(compute.type, self._resolve)
+        function = self.operator(call_for(compute.op, compute.attrs, operands, result, self._resolve))
+        if id(function) not in self._functions:
+            name = compute.op if compute.op not in self.namespace and compute.op not in ARRAY_FUNCTIONS else ""
+            name = name or f"{compute.op}_{len(self._functions)}"
+            self._functions[id(function)] = name
+            self.namespace[name] = function
+        return self._functions[id(function)]
+
+    # -- access to buffers -----------------------------------------------------------------------------------------
+
+    def read(self, read: Read, array: ast.expr) -> ast.expr:
+        """What `array`, the buffer of `read`, holds at its index."""
+        buffer = self._buffer(read.buffer)
+        tree = self._partial(read, buffer, array)
+        return _call("fresh", [tree]) if read.fresh else tree
+
+    @staticmethod
+    def _is_whole(axis: Axis, index: WindowIndex) -> bool:
+        if axis.kind == "window":
+            return False
+        return index.start.is_const and index.start.as_int() == 0 and index.extent == axis.extent
+
+    def _partial(self, read: Read, buffer: Buffer, array: ast.expr) -> ast.expr:
+        """Points and plain slices first, in one subscript; then the windows that are clamped or wrapped."""
+        subscript: list[ast.expr] = []
+        later: list[tuple[int, int, WindowIndex]] = []
+        axis_now = 0
+        for at, entry in enumerate(read.index):
+            if isinstance(entry, PointIndex):
+                subscript.append(self._expr(entry.index))
+                continue
+            whole = self._is_whole(buffer.axes[at], entry)
+            if entry.exact and not whole:
+                stop = entry.start + self._resolve(entry.extent)
+                subscript.append(ast.Slice(self._expr(entry.start), self._expr(stop)))
+            else:
+                subscript.append(ast.Slice())
+                later.extend([] if whole else [(axis_now, at, entry)])
+            axis_now += 1
+        while subscript and isinstance(subscript[-1], ast.Slice) and subscript[-1].lower is None:
+            subscript.pop()
+        tree = _subscript(array, subscript) if subscript else array
+        for axis_now, at, entry in later:
+            function = "wrapped" if buffer.axes[at].kind == "window" else "clamped"
+            extent = ast.Constant(self._resolve(entry.extent))
+            tree = _call(function, [tree, ast.Constant(axis_now), self._expr(entry.start), extent])
+        return tree
+
+    def _place(self, array: ast.expr, index: tuple[Expr, ...]) -> ast.expr:
+        return _subscript(array, self._exprs(index), ast.Store()) if index else array
+
+    # -- the driver ------------------------------------------------------------------------------------------------
+
+    def item(self, number: int, item: Statement) -> str:
+        """The source of `item_N(start, stop, sizes..., buffers, tables)`: one item of the program, over host lists."""
+        body = [self._loop(item, outermost=True)] if isinstance(item, Loop) else self._statement(item)
+        return _source(_function(f"item_{number}", self.item_parameters(), body or [ast.Pass()]))
+
+    def item_parameters(self) -> list[str]:
+        return ["start", "stop", *(self.names(symbol) for symbol in self.item_sizes()), "buffers", "tables"]
+
+    def item_sizes(self) -> tuple[Symbol, ...]:
+        """The sizes that every item is given, in order."""
+        return tuple(sorted(symbol for symbol in _symbols(self.program) if symbol.kind == "size"))
+
+    def _call_segment(self, segment: Segment) -> ast.stmt:
+        arguments: list[ast.expr] = [_name("start"), _name("stop")]
+        arguments += [_name(self.names(symbol)) for symbol in segment.arguments]
+        arguments += [_listed("buffers", id) for id in segment.buffers]
+        arguments += [_listed("tables", table) for table in segment.tables]
+        call = _call(segment.name, arguments)
+        targets = [_listed("buffers", id, ast.Store()) for id in segment.results]
+        return _assign(ast.Tuple(list(targets), ast.Store()), call) if targets else ast.Expr(call)
+
+    def _call_host(self, call: CallHost) -> list[ast.stmt]:
+        operands = [
+            _call("to_host", [self._trimmed(self.read(read, _listed("buffers", read.buffer)), trims)])
+            for read, trims in zip(call.reads, call.trims, strict=True)
+        ]
+        point = ast.Tuple(self._exprs(call.point), ast.Load())
+        made = _call(f"host_{call.call}", [point, ast.Tuple(operands, ast.Load())])
+        if not call.writes:
+            return [ast.Expr(made)]
+        names = [f"y{number}" for number in range(len(call.writes))]
+        statements: list[ast.stmt] = [_assign(ast.Tuple([_name(n, ast.Store()) for n in names], ast.Store()), made)]
+        for name, write in zip(names, call.writes, strict=True):
+            if write is not None:
+                index = ast.Tuple(self._exprs(write.index), ast.Load())
+                value = _call("host_write", [_listed("buffers", write.buffer), index, _name(name)])
+                statements.append(_assign(_listed("buffers", write.buffer, ast.Store()), value))
+        return statements
+
+    def _trimmed(self, tree: ast.expr, trims: tuple[Expr | None, ...]) -> ast.expr:
+        if all(length is None for length in trims):
+            return tree
+        return _subscript(tree, [ast.Slice(None, None if length is None else self._expr(length)) for length in trims])
+
+
+def _symbols(program: LoopProgram) -> frozenset[Symbol]:
+    bodies = (*(segment.body for segment in program.segments), program.items)
+    found: set[Symbol] = set()
+    for body in bodies:
+        for statement in walk(body):
+            found.update(symbol for expr in expressions(statement) for symbol in expr.symbols())
+            if isinstance(statement, Loop):
+                found.add(statement.var)
+    for buffer in program.buffers.values():
+        found.update(symbol for extent in buffer.logical_shape for symbol in extent.symbols())
+    return frozenset(found)
+
+
+# -- small pieces of syntax ----------------------------------------------------------------------------------------
+
+
+def _name(text: str, context: ast.expr_context | None = None) -> ast.Name:
+    return ast.Name(text, context or ast.Load())
+
+
+def _context(stores: bool) -> ast.expr_context:
+    return ast.Store() if stores else ast.Load()
+
+
+def _assign(target: ast.expr, value: ast.expr) -> ast.stmt:
+    return ast.Assign([target], value, lineno=0)
+
+
+def _call(function: str, arguments: list[ast.expr]) -> ast.Call:
+    return ast.Call(_name(function), arguments, [])
+
+
+def _subscript(array: ast.expr, index: list[ast.expr], context: ast.expr_context | None = None) -> ast.expr:
+    inner = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
+    return ast.Subscript(array, inner, context or ast.Load())
+
+
+def _listed(name: str, at: int, context: ast.expr_context | None = None) -> ast.expr:
+    return _subscript(_name(name), [ast.Constant(at)], context)
+
+
+def _minus_one(tree: ast.expr) -> ast.expr:
+    if isinstance(tree, ast.Constant):
+        return ast.Constant(tree.value - 1) if tree.value else ast.UnaryOp(ast.USub(), ast.Constant(1))
+    return ast.BinOp(tree, ast.Sub(), ast.Constant(1))
+
+
+def _function(name: str, parameters: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
+    arguments = ast.arguments([], [ast.arg(each) for each in parameters], None, [], [], None, [])
+    return ast.FunctionDef(name, arguments, body, [], lineno=0)
+
+
+def _source(function: ast.FunctionDef) -> str:
+    return ast.unparse(ast.fix_missing_locations(ast.Module([function], [])))

@@ -1,0 +1,254 @@
+"""LoopIR: order, storage and shapes as decided; a backend only chooses instructions.
+
+Expressions are over loop variables (the dims' symbols) and sizes. Values are named; every name is assigned in the block
+that uses it or in one around it. The text (`str(program)`) is what `explain()` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tempo.errors import Location
+from tempo.sdg.graph import Node, TensorType
+from tempo.symbolic import Condition, Expr, Symbol
+
+Direction = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One storage axis of a buffer, for one dim of the tensor it holds.
+
+    window: index modulo `extent`; full: the index itself, `extent` is the dim's size.
+    """
+
+    dim: Symbol
+    position: int  # of the dim in the tensor's domain
+    kind: Literal["window", "full"]
+    extent: Expr
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Where the values of a tensor live. Without axes it is a *slot*: replaced as a whole by each write.
+
+    The logical shape is the extents of the axes, then `shape`. `layout` says what the axes of the user's array are
+    (inputs and outputs): a Symbol is an axis, an int a position in `shape`.
+    """
+
+    id: int
+    name: str
+    dtype: str
+    axes: tuple[Axis, ...]
+    shape: tuple[Expr, ...]
+    role: Literal["internal", "input", "constant", "output"] = "internal"
+    layout: tuple[Symbol | int, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"b{self.id}"
+
+    @property
+    def is_slot(self) -> bool:
+        return not self.axes
+
+    @property
+    def is_circular(self) -> bool:
+        return any(axis.kind == "window" for axis in self.axes)
+
+    @property
+    def logical_shape(self) -> tuple[Expr, ...]:
+        return tuple(axis.extent for axis in self.axes) + self.shape
+
+    @property
+    def storage(self) -> str:
+        kinds = [f"window({axis.extent})" if axis.kind == "window" else "full" for axis in self.axes]
+        return " x ".join(kinds) if kinds else "point"
+
+
+@dataclass(frozen=True)
+class PointIndex:
+    index: Expr
+
+
+@dataclass(frozen=True)
+class WindowIndex:
+    """Positions `start, ..., start + extent - 1`; `exact` when all of them are proven to be inside the dim.
+
+    Otherwise each position is clamped into the dim (what lies outside is never looked at).
+    """
+
+    start: Expr
+    extent: Expr
+    exact: bool
+
+
+BufferIndex = tuple[PointIndex | WindowIndex, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """`result` becomes what `buffer` holds at `index` (one entry per axis). `fresh`: it must not alias the buffer."""
+
+    result: str
+    buffer: int
+    index: BufferIndex
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Write:
+    buffer: int
+    index: tuple[Expr, ...]
+    value: str
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One operator. `scalars` are evaluated where it runs and passed after the operands."""
+
+    result: str
+    op: str
+    attrs: Mapping[str, Any]
+    operands: tuple[str, ...]
+    operand_types: tuple[TensorType, ...]
+    type: TensorType
+    scalars: tuple[Expr | Condition, ...] = ()
+    name: str = field(default="", compare=False)
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Assign:
+    result: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Branch:
+    condition: Condition
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The body runs only at the points marked in table `table` (a run-time boolean array over `point`)."""
+
+    table: int
+    point: tuple[Expr, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`lo <= var < hi`, in `direction`. A host loop is run by the driver, a device loop inside a segment."""
+
+    var: Symbol
+    lo: Expr
+    hi: Expr
+    direction: Direction
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class CallHost:
+    """Call a Python function with what is read; its results go to `writes`. `trims`: valid lengths per operand axis."""
+
+    call: int
+    point: tuple[Expr, ...]
+    reads: tuple[Read, ...]
+    trims: tuple[tuple[Expr | None, ...], ...]
+    writes: tuple[Write | None, ...]
+
+
+@dataclass(frozen=True)
+class CallSegment:
+    segment: int
+
+
+Statement = Read | Write | Compute | Assign | Branch | Guard | Loop | CallHost | CallSegment
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A maximal piece without host work: one executable of the backend.
+
+    When `loop` is set the whole segment is that loop, run from `start` to `stop` as given at the call. `arguments` are
+    the symbols (sizes, variables of host loops around it) whose values it is given; `buffers` all that it touches;
+    `results` those that it writes, in the order in which it returns them.
+    """
+
+    id: int
+    name: str
+    body: tuple[Statement, ...]
+    loop: Loop | None
+    arguments: tuple[Symbol, ...]
+    buffers: tuple[int, ...]
+    results: tuple[int, ...]
+    tables: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoopProgram:
+    """The whole program: a sequence of items, each one segment, or one host loop or call around segments."""
+
+    items: tuple[Statement, ...]
+    segments: tuple[Segment, ...]
+    buffers: Mapping[int, Buffer]
+    hosts: tuple[Node, ...]  # what `CallHost.call` numbers
+    constants: Mapping[int, Any]  # buffer -> array
+    inputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states, "seed" for the seed
+    outputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states
+    tables: Mapping[int, int]  # table -> node of the graph whose demanded points it marks
+    registers: tuple[Buffer, ...] = ()  # values that never leave the block that makes them; for `run.memory`
+
+    def __str__(self) -> str:
+        from tempo.lowering.pretty import render
+
+        return render(self)
+
+
+def nested(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
+    """The blocks directly inside a statement."""
+    if isinstance(statement, Loop | Guard):
+        return (statement.body,)
+    if isinstance(statement, Branch):
+        return (statement.then, statement.otherwise)
+    return ()
+
+
+def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Every statement, outer before inner."""
+    for statement in statements:
+        yield statement
+        for block in nested(statement):
+            yield from walk(block)
+
+
+def expressions(statement: Statement) -> Iterator[Expr | Condition]:
+    """The run-time expressions of one statement, not of the blocks inside it."""
+    match statement:
+        case Read(index=index):
+            for entry in index:
+                if isinstance(entry, PointIndex):
+                    yield entry.index
+                else:
+                    yield from (entry.start, entry.extent)
+        case Write(index=index):
+            yield from index
+        case Compute(scalars=scalars):
+            yield from scalars
+        case Branch(condition=condition):
+            yield condition
+        case Guard(point=point):
+            yield from point
+        case Loop(lo=lo, hi=hi):
+            yield from (lo, hi)
+        case CallHost(point=point, reads=reads, trims=trims):
+            yield from point
+            for read in reads:
+                yield from expressions(read)
+            yield from (length for operand in trims for length in operand if length is not None)

@@ -1,0 +1,90 @@
+"""The one-way pipeline from a graph to a LoopProgram: passes, demand, clusters, schedule, storage, LoopIR."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tempo.analysis.demand import demand
+from tempo.lowering.build import Decisions, build
+from tempo.lowering.loop_ir import LoopProgram
+from tempo.lowering.outputs import materialise_outputs
+from tempo.lowering.places import Place, places
+from tempo.lowering.problem import Clustered, build_problem
+from tempo.lowering.safety import clusters_with_tables
+from tempo.lowering.storage import StorageAnalysis
+from tempo.passes.cluster import cluster
+from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
+from tempo.schedule.problem import SchedulingProblem
+from tempo.schedule.tree import ScheduleTree
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Symbol
+
+VERIFY_VARIABLE = "TEMPO_VERIFY"
+
+
+class Scheduler(Protocol):
+    def schedule(self, problem: SchedulingProblem) -> ScheduleTree: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that was decided for one program, for every size. `stages` are seconds by stage, for `explain()`."""
+
+    graph: Graph
+    program: Clustered
+    problem: SchedulingProblem
+    tree: ScheduleTree
+    places: Mapping[str, tuple[Place, ...]]
+    loops: LoopProgram
+    passes: tuple[PassRecord, ...]
+    stages: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range."""
+
+    checks: bool = True
+    outermost: Symbol | None = None
+    disable: tuple[str, ...] = ()
+    debug: bool | None = None
+
+
+def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, options: PlanOptions) -> Plan:
+    clock = _Clock()
+    manager = PassManager.configured(passes, options.disable, options.debug)
+    optimized, records = manager.run(graph, PassContext())
+    optimized = materialise_outputs(optimized)
+    clock.stage("passes")
+    demands = demand(optimized)
+    program = Clustered(optimized, cluster(optimized, demands), demands)
+    clock.stage("demand, clusters")
+    problem = build_problem(program, options.outermost)
+    tree = scheduler.schedule(problem)
+    clock.stage("schedule")
+    found = places(tree, frozenset(each.name for each in program.clusters if each.host))
+    storage = StorageAnalysis(program, found).decide()
+    decisions = Decisions(storage, clusters_with_tables(program, options.checks), options.checks)
+    loops = build(program, tree, decisions)
+    clock.stage("lowering")
+    return Plan(optimized, program, problem, tree, found, loops, records, tuple(clock.stages))
+
+
+def verifies() -> bool:
+    """Whether every schedule is to be verified when sizes are known (TEMPO_VERIFY=1)."""
+    return os.environ.get(VERIFY_VARIABLE, "0") not in {"", "0"}
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, float]] = []
+        self._last = time.perf_counter()
+
+    def stage(self, name: str) -> None:
+        now = time.perf_counter()
+        self.stages.append((name, now - self._last))
+        self._last = now

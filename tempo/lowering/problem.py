@@ -1,0 +1,140 @@
+"""From a graph and its clusters to the `SchedulingProblem`: statements and dependences, no tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tempo.analysis.demand import Demand
+from tempo.passes.cluster import Cluster
+from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Statement
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
+from tempo.symbolic import TRUE, Box, Condition, Symbol, const, var
+
+# Operators that live in buffers that are there before anything runs.
+GIVEN = frozenset({"input", "constant"})
+_ITEM_BYTES = 4.0
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """A graph in the form that is scheduled: clusters, and the cluster of each node that has one."""
+
+    graph: Graph
+    clusters: tuple[Cluster, ...]
+    demands: Mapping[int, Demand]
+
+    def cluster_of(self) -> dict[int, Cluster]:
+        return {id: cluster for cluster in self.clusters for id in cluster.nodes}
+
+    def box(self, cluster: Cluster) -> Box:
+        return self.demands[cluster.nodes[0]].box
+
+
+def build_problem(program: Clustered, outermost: Symbol | None = None, facts: Condition = TRUE) -> SchedulingProblem:
+    """`outermost` is the dim that the caller wants to step through, if any."""
+    statements = tuple(_statement(program, cluster) for cluster in program.clusters)
+    dependences = (*_data(program), *_order(program))
+    return SchedulingProblem(program.graph.dims, statements, dependences, facts, outermost)
+
+
+def _statement(program: Clustered, cluster: Cluster) -> Statement:
+    written = sum(_bytes(program.graph.nodes[id]) for id in cluster.nodes)
+    cost = float(len(cluster.nodes))
+    return Statement(cluster.name, cluster.domain, program.box(cluster), cost=cost, bytes=written, host=cluster.host)
+
+
+def _bytes(node: Node) -> float:
+    """Bytes per point; a symbolic extent counts as one, for schedulers compare only magnitudes."""
+    total = 0.0
+    for result in node.results:
+        elements = 1.0
+        for extent in result.shape:
+            elements *= extent.as_int() if extent.is_const else 1
+        total += elements * _ITEM_BYTES
+    return total
+
+
+def intervals(edge: Edge) -> tuple[Interval, ...]:
+    """Which points of the producer the edge reads, logically."""
+    found = []
+    for index in edge.map:
+        if isinstance(index, Point):
+            found.append(Interval(index.index, index.index))
+        else:
+            found.append(Interval(index.start, index.start + index.length - 1))
+    return tuple(found)
+
+
+def _data(program: Clustered) -> Iterator[Dependence]:
+    cluster_of = program.cluster_of()
+    graph = program.graph
+    for cluster in program.clusters:
+        seen = set()
+        for id in cluster.nodes:
+            node = graph.nodes[id]
+            reduces = node.op.startswith("reduce_") or node.op == "dot"
+            for condition, edge in node.guarded_reads():
+                if edge.node not in cluster_of:
+                    continue
+                source = cluster_of[edge.node]
+                if source is cluster and graph.is_identity(edge):
+                    continue
+                moved = any(isinstance(index, Slice) for index in edge.map)
+                found = Dependence(
+                    source.name, cluster.name, intervals(edge), condition, "data", reduction=reduces and moved
+                )
+                if found not in seen:
+                    seen.add(found)
+                    yield found
+
+
+def _order(program: Clustered) -> Iterator[Dependence]:
+    """The order among host calls: of one call's own points, and among calls that share a resource."""
+    graph, cluster_of = program.graph, program.cluster_of()
+    calls = sorted(
+        (node for node in graph.nodes.values() if node.op in ("host_call", "sink") and node.id in cluster_of),
+        key=lambda node: node.declaration or 0,
+    )
+    for later, node in enumerate(calls):
+        yield from _own_order(graph, node, cluster_of[node.id].name)
+        for first in calls[:later]:
+            if first.attr("resource") is not None and first.attr("resource") == node.attr("resource"):
+                yield from _shared_order(graph, first, node, cluster_of)
+
+
+def _own_order(graph: Graph, node: Node, name: str) -> Iterator[Dependence]:
+    """Lexicographic in the ordered dims; points that differ in another dim are unrelated."""
+    ordered = graph.canonical(node.attr("ordered_by", ()))
+    for level, dim in enumerate(ordered):
+        relation = tuple(
+            _previous(dim) if symbol == dim else _whole(graph, symbol) if symbol in ordered[level:] else _same(symbol)
+            for symbol in node.domain
+        )
+        yield Dependence(name, name, relation, var(dim).ge(1), "order")
+
+
+def _shared_order(graph: Graph, first: Node, second: Node, cluster_of: Mapping[int, Cluster]) -> Iterator[Dependence]:
+    """`first` before `second` at equal shared ordered dims, and `second` before the next point of `first`."""
+    names = cluster_of[first.id].name, cluster_of[second.id].name
+    shared = [dim for dim in graph.canonical(first.attr("ordered_by", ())) if dim in second.attr("ordered_by", ())]
+    same = tuple(_same(symbol) if symbol in shared else _whole(graph, symbol) for symbol in first.domain)
+    yield Dependence(names[0], names[1], same, TRUE, "order")
+    for level, dim in enumerate(shared):
+        relation = tuple(
+            _previous(dim) if symbol == dim else _same(symbol) if symbol in shared[:level] else _whole(graph, symbol)
+            for symbol in second.domain
+        )
+        yield Dependence(names[1], names[0], relation, var(dim).ge(1), "order")
+
+
+def _same(symbol: Symbol) -> Interval:
+    return Interval(var(symbol), var(symbol))
+
+
+def _previous(symbol: Symbol) -> Interval:
+    return Interval(var(symbol) - 1, var(symbol) - 1)
+
+
+def _whole(graph: Graph, symbol: Symbol) -> Interval:
+    return Interval(const(0), graph.dim(symbol).size - 1)

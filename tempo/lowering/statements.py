@@ -1,0 +1,177 @@
+"""One run of a statement as LoopIR: the reads, operators, cases and writes of its nodes, in order."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+
+from tempo.lowering.loop_ir import (
+    Assign,
+    Branch,
+    Buffer,
+    BufferIndex,
+    Compute,
+    PointIndex,
+    Read,
+    Statement,
+    WindowIndex,
+    Write,
+)
+from tempo.lowering.problem import Clustered
+from tempo.lowering.storage import Value
+from tempo.passes.cluster import Cluster
+from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import TRUE, Context, Expr, Symbol, const
+
+# Kinds of operators whose result may be a view of an operand.
+_VIEWS = frozenset({"movement", "nominal"})
+Here = Mapping[Symbol, Expr]
+
+
+class RunLowering:
+    """Lowers runs. `of_value` holds the buffers of the values that have one; the others are names in the block."""
+
+    def __init__(
+        self,
+        program: Clustered,
+        of_value: Mapping[Value, Buffer],
+        written_outputs: Mapping[Value, list[Buffer]],
+        checks: bool,
+    ) -> None:
+        self.program, self.graph = program, program.graph
+        self.of_value, self.written_outputs = of_value, written_outputs
+        self.checks = checks
+        self._contexts: dict[str, Context] = {}
+
+    def run(self, cluster: Cluster, point: tuple[Expr, ...]) -> tuple[Statement, ...]:
+        here = dict(zip(cluster.domain, point, strict=True))
+        found: list[Statement] = []
+        for id in cluster.nodes:
+            node = self.graph.nodes[id]
+            found.extend(self._merge(node, here, cluster) if node.op == "merge" else self._node(node, here, cluster))
+            found.extend(self._stores(node, here))
+        return tuple(found)
+
+    def seen(self, edge: Edge) -> TensorType:
+        return self.graph.seen_type(edge)
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _node(self, node: Node, here: Here, cluster: Cluster) -> list[Statement]:
+        statements: list[Statement] = []
+        if node.op == "copy":
+            name = self._operand(node, node.operands[0], 0, here, cluster, statements)
+            return [*statements, Assign(self.name(node), name)]
+        names = tuple(
+            self._operand(node, edge, number, here, cluster, statements) for number, edge in enumerate(node.operands)
+        )
+        operator, attrs = OPERATORS[node.op], self._options(node.attributes)
+        compute = Compute(
+            self.name(node),
+            node.op,
+            attrs,
+            names,
+            tuple(self.seen(edge) for edge in node.operands),
+            node.type,
+            tuple(scalar.substitute(here) for scalar in operator.scalars(attrs)),
+            node.name,
+            node.location,
+        )
+        return [*statements, compute]
+
+    def _options(self, attrs: dict[str, object]) -> dict[str, object]:
+        if attrs.get("checked"):
+            attrs["checked"] = self.checks
+        return attrs
+
+    def _merge(self, node: Node, here: Here, cluster: Cluster) -> list[Statement]:
+        """First match wins. The last case needs no test: every point that runs is covered (checked before)."""
+        return self._cases(node, node.cases, here, cluster)
+
+    def _cases(self, node: Node, cases: tuple[Case, ...], here: Here, cluster: Cluster) -> list[Statement]:
+        if not cases:
+            return []
+        first, rest = cases[0], cases[1:]
+        block: list[Statement] = []
+        number = len(node.cases) - len(cases)
+        block.append(Assign(self.name(node), self._operand(node, first.edge, number, here, cluster, block)))
+        if not rest or first.condition == TRUE:
+            return block
+        otherwise = self._cases(node, rest, here, cluster)
+        return [Branch(first.condition.substitute(here), tuple(block), tuple(otherwise))]
+
+    def _context(self, cluster: Cluster) -> Context:
+        if cluster.name not in self._contexts:
+            dims = [self.graph.dim(symbol) for symbol in cluster.domain]
+            self._contexts[cluster.name] = Context.of(dims, box=self.program.box(cluster))
+        return self._contexts[cluster.name]
+
+    # -- reads -----------------------------------------------------------------------------------------------------
+
+    def _operand(
+        self, node: Node, edge: Edge, number: int, here: Here, cluster: Cluster, block: list[Statement]
+    ) -> str:
+        """The name that holds what `edge` reads; a read of a buffer is added to `block`."""
+        if (edge.node, edge.result) not in self.of_value:
+            return self.name(self.graph.nodes[edge.node])
+        read = self.read_edge(f"{self.name(node)}_{number}", edge, here, cluster)
+        aliases = node.op in ("merge", "copy") or OPERATORS[node.op].kind in _VIEWS
+        circular = self.of_value[edge.node, edge.result].is_circular
+        block.append(Read(read.result, read.buffer, read.index, fresh=aliases and circular))
+        return read.result
+
+    def read_edge(self, result: str, edge: Edge, here: Here, cluster: Cluster) -> Read:
+        buffer = self.of_value[edge.node, edge.result]
+        return Read(result, buffer.id, self._index(buffer, edge, here, cluster))
+
+    def _index(self, buffer: Buffer, edge: Edge, here: Here, cluster: Cluster) -> BufferIndex:
+        found: list[PointIndex | WindowIndex] = []
+        for axis in buffer.axes:
+            index = edge.map[axis.position]
+            if isinstance(index, Point):
+                at = index.index.substitute(here)
+                found.append(PointIndex(at % axis.extent if axis.kind == "window" else at))
+                continue
+            exact = axis.kind == "full" and self._inside(index, axis.extent, cluster)
+            found.append(WindowIndex(index.start.substitute(here), index.seen.substitute(here), exact))
+        return tuple(found)
+
+    def _inside(self, index: Slice, size: Expr, cluster: Cluster) -> bool:
+        if index.start == const(0) and index.seen == size:
+            return True
+        inside = index.start.ge(0) & (index.start + index.seen).le(size)
+        return self._context(cluster).implies(inside)
+
+    # -- writes ----------------------------------------------------------------------------------------------------
+
+    def _stores(self, node: Node, here: Here) -> list[Statement]:
+        found: list[Statement] = []
+        kept = self.write((node.id, 0), self.name(node), here)
+        if kept is not None:
+            found.append(kept)
+        for buffer in self.written_outputs.get((node.id, 0), []):
+            found.append(_write(buffer, self.name(node), node, here))
+        return found
+
+    def write(self, value: Value, name: str, here: Here) -> Write | None:
+        """The write of a value to its buffer; None for one that has none (a result that nobody reads)."""
+        if value not in self.of_value:
+            return None
+        return _write(self.of_value[value], name, self.graph.nodes[value[0]], here)
+
+    def name(self, node: Node) -> str:
+        """A readable Python name, unique through the node's number."""
+        base = re.sub(r"\W+", "_", node.name).strip("_")
+        if not base or not base.isascii() or base[0].isdigit() or keyword.iskeyword(base):
+            return f"v{node.id}"
+        return f"{base}_{node.id}"
+
+
+def _write(buffer: Buffer, name: str, node: Node, here: Here) -> Write:
+    index = []
+    for axis in buffer.axes:
+        at = here[node.domain[axis.position]]
+        index.append(at % axis.extent if axis.kind == "window" else at)
+    return Write(buffer.id, tuple(index), name)

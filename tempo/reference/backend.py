@@ -1,0 +1,14 @@
+"""`backend="reference"`: the evaluator itself, for debugging and for checking other backends."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tempo.plugins.descriptors import EMBEDDED_BACKENDS, BackendPlugin
+
+
+class ReferenceBackend:
+    """Evaluates the graph on demand; has no operator table and compiles nothing."""
+
+    info: BackendPlugin = next(plugin for plugin in EMBEDDED_BACKENDS if plugin.name == "reference")
+    interprets: ClassVar[bool] = True

@@ -1,0 +1,73 @@
+"""`tp.compile`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tempo.errors import ProgramError, UnsupportedError, user_location
+from tempo.plugins.manager import default_manager, get_backend, get_scheduler
+from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
+from tempo.runtime.executable import Executable
+from tempo.runtime.options import Options
+
+if TYPE_CHECKING:
+    from tempo.language.program import Program
+
+BACKEND_VARIABLE = "TEMPO_BACKEND"
+SCHEDULER_VARIABLE = "TEMPO_SCHEDULER"
+
+
+def compile(
+    program: Program,
+    backend: Any = None,
+    scheduler: Any = None,
+    device: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    options: Options | None = None,
+) -> Executable:
+    """Compile a program for a backend.
+
+    `backend` and `scheduler` are names or instances; the defaults are the variables TEMPO_BACKEND and TEMPO_SCHEDULER,
+    else "numpy" and "greedy". `device` is one of the backend's ("cpu"). `sizes` gives sizes of dims by name; those that
+    are not given come from the program or with a call. What is wrong for every size is raised here, what is wrong for
+    some sizes as soon as all sizes are known.
+
+    Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
+    `DomainError`, `DefinitionError`, `CycleError`.
+    """
+    from tempo.language.program import Program  # the language builds on nothing of the runtime
+
+    if not isinstance(program, Program):
+        raise ProgramError(
+            f"tp.compile takes a tp.Program, not {type(program).__name__}",
+            location=user_location(),
+            hint='write `with tp.Program("name") as program:` and compile that',
+        )
+    options = options or Options()
+    chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
+    named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
+    _check_device(chosen, device)
+    hooks = default_manager().hooks()
+    hooks.tempo_compile_started(program=program, backend=chosen.info.name, scheduler=_name(named))
+    engine: Engine
+    if getattr(chosen, "interprets", False):
+        engine = ReferenceEngine(program.graph(), options)
+    else:
+        engine = CompiledEngine(program.graph(), chosen, get_scheduler(named), _name(named), options)
+    executable = Executable(program, engine, sizes)
+    hooks.tempo_compile_finished(program=program, executable=executable)
+    return executable
+
+
+def _name(scheduler: Any) -> str:
+    return scheduler if isinstance(scheduler, str) else type(scheduler).__name__
+
+
+def _check_device(backend: Any, device: str | None) -> None:
+    devices = backend.info.capabilities.devices
+    if device is not None and device not in devices:
+        raise UnsupportedError(
+            f"the backend {backend.info.name!r} does not run on {device!r}", hint=f"its devices: {', '.join(devices)}"
+        )

@@ -1,0 +1,147 @@
+"""A program compiled for given values of its static sizes, and the driver that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
+from tempo.lowering.emit import Emitter
+from tempo.lowering.loop_ir import Buffer, CallSegment, Loop, LoopProgram, Statement
+from tempo.reference.host_calls import call_host
+from tempo.sdg.call import static_type
+from tempo.sdg.graph import Node
+from tempo.symbolic import Symbol
+
+Array = Any
+Sizes = Mapping[Symbol, int]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One step of the driver. `loop` is set where it can be run in chunks."""
+
+    function: Callable[..., None]
+    loop: Loop | None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Everything that `run` needs beside arrays."""
+
+    program: LoopProgram
+    backend: Backend
+    items: tuple[Item, ...]
+    parameters: tuple[Symbol, ...]
+    segments: tuple[CompiledSegment, ...]
+    driver_source: str
+
+
+def compile_program(program: LoopProgram, backend: Backend, static: Sizes, sizes: Sizes) -> Compiled:
+    """`static` are the sizes that shapes are made of; `sizes` all, for the shapes of host results."""
+    segments = tuple(
+        backend.compile_segment(SegmentRequest(program, segment, static)) for segment in program.segments
+    )
+    emitter = Emitter(program, static, backend.operator)
+    namespace: dict[str, Any] = dict(backend.array_functions())
+    namespace.update((each.name, made.function) for each, made in zip(program.segments, segments, strict=True))
+    namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
+    sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
+    items = tuple(
+        Item(define(source, f"item_{number}", namespace), _loop(program, item))
+        for number, (source, item) in enumerate(zip(sources, program.items, strict=True))
+    )
+    return Compiled(program, backend, items, emitter.item_sizes(), segments, "\n\n".join(sources))
+
+
+def _loop(program: LoopProgram, item: Statement) -> Loop | None:
+    if isinstance(item, CallSegment):
+        return program.segments[item.segment].loop
+    return item if isinstance(item, Loop) else None
+
+
+def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]:
+    declared = []
+    for result in node.results:
+        type = static_type(result, lambda expr: int(expr.evaluate(sizes)))
+        declared.append((type.shape, type.numpy_dtype))
+
+    def call(point: tuple[int, ...], operands: tuple[Array, ...]) -> tuple[Array, ...]:
+        return call_host(node, point, operands, declared)
+
+    return call
+
+
+class Run:
+    """One run: its buffers, and the items in order. Nothing of it outlives the call."""
+
+    def __init__(self, compiled: Compiled, sizes: Sizes, inputs: Mapping[int, Any], tables: list[Any], poison: bool):
+        self.compiled, self.sizes = compiled, dict(sizes)
+        self.tables = tables
+        self.arguments = [self.sizes[symbol] for symbol in compiled.parameters]
+        buffers = compiled.program.buffers
+        self.buffers: list[Array] = [self._make(buffers[id], inputs, poison) for id in sorted(buffers)]
+
+    def _make(self, buffer: Buffer, inputs: Mapping[int, Any], poison: bool) -> Array:
+        backend = self.compiled.backend
+        if buffer.role in ("input", "constant"):
+            return backend.transpose(backend.from_host(inputs[buffer.id]), to_logical(buffer))
+        extents = [int(extent.evaluate(self.sizes)) for extent in buffer.logical_shape]
+        fill = _poison(buffer.dtype) if poison else None
+        if buffer.role != "output":
+            return backend.allocate(tuple(extents), buffer.dtype, fill)
+        axes = to_logical(buffer)
+        physical = tuple(extents[axes.index(axis)] for axis in range(len(axes)))
+        return backend.transpose(backend.allocate(physical, buffer.dtype, fill), axes)
+
+    def bounds(self, item: Item) -> tuple[int, int]:
+        assert item.loop is not None
+        return int(item.loop.lo.evaluate(self.sizes)), int(item.loop.hi.evaluate(self.sizes))
+
+    def step(self, item: Item, start: int = 0, stop: int = 0) -> None:
+        # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
+        with np.errstate(all="ignore"):
+            item.function(start, stop, *self.arguments, self.buffers, self.tables)
+
+    def whole(self, item: Item) -> None:
+        self.step(item, *(self.bounds(item) if item.loop else (0, 0)))
+
+    def chunks(self, item: Item, length: int) -> Iterator[tuple[int, int]]:
+        """Run a loop in chunks, in its direction; yields (start, stop) after each."""
+        assert item.loop is not None
+        lo, hi = self.bounds(item)
+        starts = range(lo, hi, length)
+        for start in starts if item.loop.direction == "forward" else reversed(starts):
+            stop = min(start + length, hi)
+            self.step(item, start, stop)
+            yield start, stop
+
+    def output(self, id: int) -> Array:
+        """The array of an output, with the user's axes."""
+        buffer = self.compiled.program.buffers[id]
+        axes = to_logical(buffer)
+        array = self.compiled.backend.transpose(self.buffers[id], _inverse(axes))
+        return self.compiled.backend.owned(array) if buffer.is_slot else array
+
+
+def to_logical(buffer: Buffer) -> tuple[int, ...]:
+    """The permutation from the axes of the user's array to those of the buffer (dims, then shape)."""
+    if not buffer.layout:
+        return tuple(range(len(buffer.logical_shape)))
+    logical = [*(axis.dim for axis in buffer.axes), *range(len(buffer.shape))]
+    return tuple(buffer.layout.index(label) for label in logical)
+
+
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(axes.index(axis) for axis in range(len(axes)))
+
+
+def _poison(dtype: str) -> Any:
+    from tempo import dtypes
+
+    if dtypes.is_float(dtype):
+        return float("nan")
+    return True if dtype == "bool" else np.iinfo(dtypes.to_numpy(dtype)).min

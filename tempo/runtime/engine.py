@@ -1,0 +1,156 @@
+"""What runs a program for an executable: the compiled engine, or the reference evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tempo.analysis.instances import demanded, find_cycle
+from tempo.analysis.reports import cycle_error
+from tempo.backends.base import Backend
+from tempo.errors import InternalError, ScheduleError, UnsupportedError
+from tempo.lowering.emit import static_sizes
+from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
+from tempo.passes.lift import Lift
+from tempo.passes.manager import Pass
+from tempo.passes.pipeline import PassRegistry
+from tempo.plugins.manager import default_manager
+from tempo.reference.evaluator import Evaluator
+from tempo.runtime.binding import input_nodes
+from tempo.runtime.call import Arguments
+from tempo.runtime.compiled import Compiled, Run, compile_program
+from tempo.runtime.options import Options
+from tempo.schedule.verify import verify
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Symbol
+
+Arrays = dict[str, Any]
+Progress = Callable[[int, int], None]
+_CHUNKS = 100  # of the loops at the top, when progress is shown
+
+
+class Engine(Protocol):
+    def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
+        """(outputs, state), by name."""
+
+
+class ReferenceEngine:
+    """The meaning itself."""
+
+    def __init__(self, graph: Graph, options: Options) -> None:
+        self.graph, self.options = graph, options
+
+    def evaluator(self, arguments: Arguments) -> Evaluator:
+        arrays = {
+            node.id: arguments.arrays[key]
+            for role, prefix in (("input", ""), ("state", "state:"))
+            for name, node in input_nodes(self.graph, role).items()
+            if (key := prefix + name) in arguments.arrays
+        }
+        checks = self.options.checks is not False
+        return Evaluator(self.graph, arrays, arguments.sizes, arguments.seed, checks)
+
+    def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
+        results = self.evaluator(arguments).run()
+        return results.outputs, results.state
+
+
+class CompiledEngine:
+    """Plans per streamed dim (None: no streaming), executables per value of the static sizes."""
+
+    def __init__(self, graph: Graph, backend: Backend, scheduler: Scheduler, scheduler_name: str, options: Options):
+        self.graph, self.backend = graph, backend
+        self.scheduler, self.scheduler_name, self.options = scheduler, scheduler_name, options
+        self._plans: dict[Symbol | None, Plan] = {}
+        self._compiled: dict[tuple[Symbol | None, tuple[int, ...]], Compiled] = {}
+
+    def plan(self, outermost: Symbol | None = None) -> Plan:
+        if outermost not in self._plans:
+            options = PlanOptions(
+                self.options.checks is not False, outermost, self.options.disable, self.options.debug
+            )
+            self._plans[outermost] = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
+        return self._plans[outermost]
+
+    def _passes(self, outermost: Symbol | None) -> tuple[Pass, ...]:
+        """The default pipeline with what plugins add. A dim that is streamed must stay a loop."""
+        registry = PassRegistry()
+        default_manager().hooks().tempo_register_passes(registry=registry)
+        passes = registry.passes if self.options.lift else [each for each in registry.passes if each.name != "lift"]
+        kept = frozenset() if outermost is None else frozenset({outermost})
+        return tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in passes)
+
+    def plan_for(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
+        """The plan; where no order was found, a real cycle at these sizes is the user's error."""
+        try:
+            plan = self.plan(outermost)
+        except UnsupportedError:
+            cycle = find_cycle(self.graph, sizes)
+            if cycle is not None:
+                raise cycle_error(self.graph, cycle) from None
+            raise
+        if verifies():
+            self._verify(plan, sizes)
+        return plan
+
+    def _verify(self, plan: Plan, sizes: Mapping[Symbol, int]) -> None:
+        try:
+            verify(plan.problem, plan.tree, sizes)
+        except ScheduleError as error:
+            raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
+
+    def compiled(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Compiled:
+        static = {symbol: sizes[symbol] for symbol in sorted(static_sizes(plan.loops))}
+        key = outermost, tuple(static.values())
+        if key not in self._compiled:
+            self._compiled[key] = compile_program(plan.loops, self.backend, static, sizes)
+        return self._compiled[key]
+
+    @property
+    def executables(self) -> int:
+        """How many executables were made so far."""
+        return len(self._compiled)
+
+    def start(self, arguments: Arguments, outermost: Symbol | None = None) -> Run:
+        plan = self.plan_for(arguments.sizes, outermost)
+        compiled = self.compiled(plan, arguments.sizes, outermost)
+        arrays = {id: constant.array for id, constant in plan.loops.constants.items()}
+        arrays.update({id: arguments.arrays[key] for key, id in plan.loops.inputs.items()})
+        tables = []
+        if plan.loops.tables:
+            masks = demanded(plan.graph, arguments.sizes)
+            tables = [masks[node] for _, node in sorted(plan.loops.tables.items())]
+        return Run(compiled, arguments.sizes, arrays, tables, self.options.poison)
+
+    def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
+        run = self.start(arguments)
+        if progress is None:
+            for item in run.compiled.items:
+                run.whole(item)
+        else:
+            _with_progress(run, progress)
+        return collect(run)
+
+
+def _with_progress(run: Run, progress: Progress) -> None:
+    loops = [run.bounds(item) for item in run.compiled.items if item.loop]
+    total, done = sum(hi - lo for lo, hi in loops), 0
+    for item in run.compiled.items:
+        if item.loop is None:
+            run.whole(item)
+            continue
+        for start, stop in run.chunks(item, max(1, total // _CHUNKS)):
+            done += stop - start
+            progress(done, total)
+
+
+def collect(run: Run) -> tuple[Arrays, Arrays]:
+    """The outputs and the state of a run that has ended."""
+    run.compiled.backend.synchronize()
+    outputs: Arrays = {}
+    state: Arrays = {}
+    for key, id in run.compiled.program.outputs.items():
+        role, _, name = key.rpartition(":")
+        (state if role == "state" else outputs)[name] = run.output(id)
+    return outputs, state
+

@@ -1,0 +1,168 @@
+"""What `tp.compile` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tempo.analysis.checks import check_at, check_symbolic
+from tempo.errors import InputError, UnsupportedError, user_location
+from tempo.runtime import binding
+from tempo.runtime.call import Arguments, CallChecker
+from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
+from tempo.runtime.explain import explain
+from tempo.runtime.memory import Memory, memory_of
+from tempo.runtime.outputs import Outputs
+from tempo.runtime.progress import reporter
+from tempo.runtime.streaming import Stream
+from tempo.symbolic import Symbol
+
+if TYPE_CHECKING:
+    from tempo.language.program import Program
+    from tempo.language.tensor import RecurrentTensor
+
+RESERVED = ("seed", "sizes", "state", "progress")
+
+
+class Executable:
+    """A compiled program. Calling it is pure: it starts from the parameters' `init`, or from `state=`.
+
+    It may be called with other sizes, from several threads, and again after a call that failed.
+    """
+
+    def __init__(self, program: Program, engine: Engine, sizes: Mapping[str, Any] | None) -> None:
+        self.program = program
+        self.graph = program.graph()
+        self._engine = engine
+        self._verdict = check_symbolic(self.graph)
+        self._calls = CallChecker(program, self.graph, sizes)
+        self._checked: set[tuple[tuple[Symbol, int], ...]] = set()
+        self._sizes = self._calls.known_sizes()
+        if self._sizes is not None:
+            self._check_sizes(self._sizes)
+            self._prepare(self._sizes)
+
+    def __call__(
+        self,
+        *,
+        seed: int = 0,
+        sizes: Mapping[str, int] | None = None,
+        state: Mapping[str, Any] | None = None,
+        progress: bool | Callable[[int, int], None] = False,
+        **inputs: Any,
+    ) -> Outputs:
+        """Run the program.
+
+        `inputs` are arrays by name, the domain's dims in front; `sizes` gives sizes of dims that no input carries;
+        `state` the parameters to start from; `progress` shows a bar (True), or is called with (done, total).
+
+        Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
+        `IndexOutOfRangeError`, `HostCallError`.
+        """
+        arguments = self._arguments(inputs, sizes, state, seed)
+        with reporter(progress) as report:
+            outputs, states = self._engine.run(arguments, report)
+        return Outputs(outputs, states, self._named(arguments.sizes))
+
+    def stream(
+        self,
+        dim: str,
+        *,
+        chunk: int = 1,
+        seed: int = 0,
+        sizes: Mapping[str, int] | None = None,
+        state: Mapping[str, Any] | None = None,
+        **inputs: Any,
+    ) -> Stream:
+        """Run along `dim`, the outermost ordered dim, `chunk` points at a time; yields the outputs over it.
+
+        Raises `UnsupportedError` where the program cannot be run along it.
+        """
+        if not isinstance(self._engine, CompiledEngine):
+            raise UnsupportedError("the reference backend has no order to stream in", hint='use backend="numpy"')
+        names = {each.symbol.name: each.symbol for each in self.graph.dims}
+        if dim not in names:
+            raise InputError(f"the program has no dim {dim!r}", hint=f"dims: {', '.join(names)}")
+        if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
+            raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}")
+        arguments = self._arguments(inputs, sizes, state, seed)
+        return Stream(self._engine, arguments, names[dim], int(chunk), self._named(arguments.sizes))
+
+    def value(
+        self,
+        tensor: RecurrentTensor,
+        point: Mapping[str, int] | tuple[int, ...] = (),
+        *,
+        seed: int = 0,
+        sizes: Mapping[str, int] | None = None,
+        state: Mapping[str, Any] | None = None,
+        **inputs: Any,
+    ) -> np.ndarray[Any, Any]:
+        """The value of a tensor at one point of its domain, for debugging; only on `backend="reference"`."""
+        if not isinstance(self._engine, ReferenceEngine):
+            raise UnsupportedError("only the reference backend evaluates single points", hint='use backend="reference"')
+        arguments = self._arguments(inputs, sizes, state, seed)
+        domain = tensor.edge_domain()
+        given = dict(zip(domain, point, strict=True)) if isinstance(point, tuple) else _by_symbol(domain, point)
+        return np.asarray(self._engine.evaluator(arguments).value(tensor.edge, given))
+
+    # -- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Memory:
+        """Buffers and peak bytes for the sizes last compiled or run."""
+        engine = self._compiled_engine("run.memory")
+        if self._sizes is None:
+            raise binding.SizeError("no sizes are known yet", hint="give sizes= to tp.compile, or run the program")
+        return memory_of(engine.plan().loops, self._sizes)
+
+    @property
+    def executables(self) -> int:
+        """How many executables were made so far: one per value of the sizes that shapes are made of."""
+        return self._compiled_engine("run.executables").executables
+
+    def explain(self) -> str:
+        """Passes, schedule as pseudocode, buffers, memory and generated code."""
+        if not isinstance(self._engine, CompiledEngine):
+            return f"backend reference: evaluates the graph on demand\n\n{self.graph}"
+        return explain(self._engine, self._sizes)
+
+    def __repr__(self) -> str:
+        return f"Executable({self.program!r}, {self._engine!r})"
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def _arguments(
+        self, inputs: Mapping[str, Any], sizes: Mapping[str, int] | None, state: Mapping[str, Any] | None, seed: int
+    ) -> Arguments:
+        arguments = self._calls.check(inputs, sizes, state, seed)
+        self._check_sizes(arguments.sizes)
+        self._sizes = arguments.sizes
+        return arguments
+
+    def _check_sizes(self, sizes: Mapping[Symbol, int]) -> None:
+        key = tuple(sorted(sizes.items()))
+        if key not in self._checked:
+            check_at(self.graph, sizes)
+            self._checked.add(key)
+
+    def _prepare(self, sizes: Mapping[Symbol, int]) -> None:
+        if isinstance(self._engine, CompiledEngine):
+            self._engine.compiled(self._engine.plan_for(sizes), sizes)
+
+    def _named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
+        return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.graph.dims}
+
+    def _compiled_engine(self, what: str) -> CompiledEngine:
+        if not isinstance(self._engine, CompiledEngine):
+            raise UnsupportedError(f"the reference backend plans nothing, so it has no {what}")
+        return self._engine
+
+
+def _by_symbol(domain: tuple[Symbol, ...], point: Mapping[str, int]) -> dict[Symbol, int]:
+    for name in point:
+        if name not in {symbol.name for symbol in domain}:
+            raise InputError(f"the tensor does not vary over {name!r}", location=user_location())
+    return {symbol: point[symbol.name] for symbol in domain}

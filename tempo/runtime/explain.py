@@ -1,0 +1,63 @@
+"""`run.explain()`: what the compiler decided, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tempo.lowering.loop_ir import LoopProgram
+from tempo.lowering.places import has_host
+from tempo.lowering.problem import Clustered
+from tempo.runtime.engine import CompiledEngine
+from tempo.runtime.memory import memory_of
+from tempo.schedule.tree import For, render
+from tempo.symbolic import Symbol
+
+
+def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
+    plan = engine.plan_for(sizes) if sizes is not None else engine.plan()
+    hosts = frozenset(cluster.name for cluster in plan.program.clusters if cluster.host)
+
+    def note(loop: For) -> str:
+        return "host" if has_host(loop, hosts) else "device"
+
+    parts = [
+        f"# backend {engine.backend.info.name}, scheduler {engine.scheduler_name}",
+        _section("passes", "\n".join(map(str, plan.passes))),
+        _section("stages", "\n".join(f"{name:<16} {seconds * 1e3:9.2f} ms" for name, seconds in plan.stages)),
+        _section("graph", str(plan.graph)),
+        _section("statements", "\n".join(_statements(plan.program))),
+        _section("schedule", render(plan.tree, note)),
+        _section("buffers", "\n".join(_buffers(plan.loops))),
+    ]
+    if sizes is not None:
+        compiled = engine.compiled(plan, sizes)
+        parts.append(_section(f"memory at {_sizes(sizes)}", str(memory_of(plan.loops, sizes))))
+        code = [segment.source for segment in compiled.segments]
+        parts.append(_section("code", "\n\n".join([*code, compiled.driver_source])))
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(title: str, body: str) -> str:
+    return f"# {title}\n{body}"
+
+
+def _sizes(sizes: Mapping[Symbol, int]) -> str:
+    return ", ".join(f"{symbol.name}={value}" for symbol, value in sorted(sizes.items())) or "fixed sizes"
+
+
+def _statements(program: Clustered) -> list[str]:
+    rows = []
+    for cluster in program.clusters:
+        nodes = [program.graph.nodes[id] for id in cluster.nodes]
+        operators = ", ".join(node.name or node.op for node in nodes)
+        dims = ", ".join(symbol.name for symbol in cluster.domain)
+        rows.append(f"{cluster.name}({dims}): {operators}")
+    return rows
+
+
+def _buffers(loops: LoopProgram) -> list[str]:
+    return [
+        f"{buffer.label:<5} {buffer.name:<24} {buffer.role:<9} {buffer.storage:<20} {buffer.dtype}"
+        f"[{', '.join(map(str, buffer.logical_shape))}]"
+        for buffer in loops.buffers.values()
+    ]

@@ -1,0 +1,55 @@
+"""What a run keeps in memory, from the plan and the sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tempo import dtypes
+from tempo.lowering.loop_ir import Buffer, LoopProgram
+from tempo.symbolic import Symbol
+
+
+@dataclass(frozen=True)
+class BufferMemory:
+    """One tensor's memory. `storage`: "register", "point", "window(8)", "full", one per dim ("full x window(2)")."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    storage: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`buffers` of a run; `peak_bytes` is their sum: inputs, constants, outputs, buffers and temporaries."""
+
+    buffers: tuple[BufferMemory, ...]
+
+    @property
+    def peak_bytes(self) -> int:
+        return sum(buffer.bytes for buffer in self.buffers)
+
+    def __getitem__(self, name: str) -> BufferMemory:
+        """The buffer of the tensor called `name`."""
+        return next(buffer for buffer in self.buffers if buffer.name == name)
+
+    def __str__(self) -> str:
+        rows = [f"{b.name:<24} {b.role:<9} {b.storage:<20} {b.dtype}{list(b.shape)}  {b.bytes} B" for b in self.buffers]
+        return "\n".join([*rows, f"peak {self.peak_bytes} B"])
+
+
+def memory_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> Memory:
+    kept = [_entry(buffer, sizes, buffer.storage) for buffer in program.buffers.values()]
+    return Memory((*kept, *(_entry(buffer, sizes, "register") for buffer in program.registers)))
+
+
+def _entry(buffer: Buffer, sizes: Mapping[Symbol, int], storage: str) -> BufferMemory:
+    shape = tuple(int(extent.evaluate(sizes)) for extent in buffer.logical_shape)
+    role = "temporary" if storage == "register" else buffer.role
+    return BufferMemory(
+        buffer.name, shape, buffer.dtype, math.prod(shape) * dtypes.itemsize(buffer.dtype), storage, role
+    )

@@ -1,0 +1,25 @@
+"""Options of a compile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile; the meaning of the program does not depend on them.
+
+    checks   data-dependent indices out of range raise `tp.IndexOutOfRangeError` (True), or are clamped (False).
+             None: the backend's default, which is True on NumPy and on the reference
+    lift     dims that are parallel at every level become batch axes instead of loops
+    disable  names of passes to leave out
+    debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
+    poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written
+             shows
+    """
+
+    checks: bool | None = None
+    lift: bool = True
+    disable: tuple[str, ...] = ()
+    debug: bool | None = None
+    poison: bool = False

@@ -1,0 +1,55 @@
+"""What a run returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class _ArrayMapping(Mapping[str, Any]):
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"{name}: {tuple(array.shape)}" for name, array in self._arrays.items())
+        return f"{type(self).__name__}({arrays})"
+
+
+class State(_ArrayMapping):
+    """The parameters at the end of a run, by name.
+
+    Another program with parameters of the same names takes it as `state=`; names that it does not have are left out.
+    """
+
+
+class Outputs(_ArrayMapping):
+    """The outputs by name: arrays of the backend, the domain's dims in front, then the shape.
+
+    `state` holds the parameters at the end, `sizes` the size of every dim.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], state: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        super().__init__(arrays)
+        self.state = State(state)
+        self.sizes = dict(sizes)
+
+
+class Step(_ArrayMapping):
+    """The outputs over the streamed dim for its points `start, ..., stop - 1`.
+
+    When the stream goes point by point the dim's axis is dropped, else it has `stop - start` entries.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], start: int, stop: int) -> None:
+        super().__init__(arrays)
+        self.start = start
+        self.stop = stop

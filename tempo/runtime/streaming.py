@@ -1,0 +1,102 @@
+"""`run.stream`: the outermost ordered dim, point by point or in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from tempo.errors import UnsupportedError
+from tempo.lowering.plan import Plan
+from tempo.runtime.compiled import Item, Run
+from tempo.runtime.engine import CompiledEngine, collect
+from tempo.runtime.call import Arguments
+from tempo.runtime.outputs import Outputs, Step
+from tempo.schedule.tree import For
+from tempo.sdg.graph import Output
+from tempo.symbolic import Symbol
+
+
+class Stream(Iterator[Step]):
+    """Iterates over a run. After its end, `result` holds all outputs and the state."""
+
+    def __init__(self, engine: CompiledEngine, arguments: Arguments, dim: Symbol, chunk: int, names: Mapping[str, int]):
+        self._names = names
+        self.result: Outputs | None = None
+        self._steps = self._run(engine, arguments, dim, chunk)
+
+    def __next__(self) -> Step:
+        return next(self._steps)
+
+    def _run(self, engine: CompiledEngine, arguments: Arguments, dim: Symbol, chunk: int) -> Iterator[Step]:
+        run = engine.start(arguments, dim)
+        plan = engine.plan(dim)
+        streamed = _streamed_outputs(plan, dim)
+        number, delay = _loop_of(plan, streamed, dim, run)
+        size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
+        items = run.compiled.items
+        for item in items[:number]:
+            run.whole(item)
+        yield from _steps(run, items[number], streamed, dim, delay, size, chunk)
+        for item in items[number + 1 :]:
+            run.whole(item)
+        outputs, state = collect(run)
+        self.result = Outputs(outputs, state, self._names)
+
+
+def _streamed_outputs(plan: Plan, dim: Symbol) -> list[Output]:
+    return [output for output in plan.graph.outputs if output.role == "output" and dim in output.domain]
+
+
+def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol, run: Run) -> tuple[int, int]:
+    """The item of the driver that loops over `dim`, and how many iterations after its point an output is complete."""
+    loops = [at for at, item in enumerate(run.compiled.items) if item.loop is not None and item.loop.var == dim]
+    outer: dict[int, int] = {}
+    tops = {}
+    clusters = plan.program.cluster_of()
+    for output in streamed:
+        cluster = clusters[output.edge.node]
+        for place in plan.places[cluster.name]:
+            top, loop = place.loops[0] if place.loops else (-1, None)
+            offset = place.offset(cluster.domain.index(dim))
+            if loop is None or loop.var != dim or loop.direction != "forward" or offset is None:
+                raise _not_outermost(dim, f"the output {output.name!r} is not made by a forward loop over it")
+            outer[top] = max(outer.get(top, 0), -offset[1].as_int())
+            tops[top] = loop
+    if len(outer) != 1 or not loops:
+        why = "no output has it" if not outer else "the schedule needs more than one loop over it"
+        raise _not_outermost(dim, why)
+    chosen = next(iter(tops.values()))
+    number = next(at for at in loops if _same_loop(run.compiled.items[at], chosen))
+    return number, next(iter(outer.values()))
+
+
+def _same_loop(item: Item, loop: For) -> bool:
+    assert item.loop is not None
+    return (item.loop.lo, item.loop.hi, item.loop.direction) == (loop.lo, loop.hi, loop.direction)
+
+
+def _not_outermost(dim: Symbol, why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the program cannot be streamed over {dim.name!r}: {why}",
+        hint="stream over the outermost ordered dim (print(run.explain()) shows the schedule), or call run(...)",
+    )
+
+
+def _steps(
+    run: Run, item: Item, streamed: list[Output], dim: Symbol, delay: int, size: int, chunk: int
+) -> Iterator[Step]:
+    done = 0
+    for _, stop in run.chunks(item, chunk):
+        complete = max(0, min(size, stop - delay))
+        if complete > done:
+            yield _step(run, streamed, dim, done, complete, drop=chunk == 1)
+        done = max(done, complete)
+
+
+def _step(run: Run, streamed: list[Output], dim: Symbol, start: int, stop: int, drop: bool) -> Step:
+    arrays = {}
+    for output in streamed:
+        array = run.output(run.compiled.program.outputs[output.name])
+        axis = output.layout.index(dim)
+        index = (slice(None),) * axis
+        single = drop and stop - start == 1
+        arrays[output.name] = run.compiled.backend.owned(array[(*index, start if single else slice(start, stop))])
+    return Step(arrays, start, stop)
