@@ -7,6 +7,7 @@ A block cipher on two 32-bit words: `threefry(key, counter)`. Nothing is carried
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ Words = tuple[Word, Word]
 _MASK = 0xFFFFFFFF
 _PARITY = 0x1BD11BDA
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_SHIFTS = tuple(tuple((np.uint32(r), np.uint32(32 - r)) for r in rotations) for rotations in _ROTATIONS)
 _GROUPS = 5  # of four rounds
+_FEW = 16  # elements; where Python's integers cost as much as arrays, measured
 
 
 def threefry(key: Words, counter: Words) -> Words:
@@ -25,7 +28,16 @@ def threefry(key: Words, counter: Words) -> Words:
     words = (*key, *counter)
     if all(isinstance(word, int) for word in words):
         return _scalar(*words)
-    return _vector(*(np.asarray(word, np.uint32) for word in words))
+    arrays = [np.asarray(word, np.uint32) for word in words]
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    return (_one_by_one if prod(shape) <= _FEW else _vector)(shape, *arrays)
+
+
+def _one_by_one(shape: tuple[int, ...], *words: Word) -> Words:
+    """For few elements Python's integers cost less than a hundred array operations."""
+    elements = zip(*(np.broadcast_to(word, shape).ravel().tolist() for word in words))
+    found = np.array([_scalar(*each) for each in elements], np.uint32).reshape(-1, 2)
+    return found[:, 0].reshape(shape), found[:, 1].reshape(shape)
 
 
 def _scalar(k0: int, k1: int, x0: int, x1: int) -> tuple[int, int]:
@@ -40,24 +52,26 @@ def _scalar(k0: int, k1: int, x0: int, x1: int) -> tuple[int, int]:
     return x0, x1
 
 
-def _vector(k0: Word, k1: Word, c0: Word, c1: Word) -> Words:
-    shape = np.broadcast_shapes(k0.shape, k1.shape, c0.shape, c1.shape)
-    # At least one axis: arithmetic on arrays wraps silently, on NumPy scalars it warns. Keys stay as small as they are.
+def _vector(shape: tuple[int, ...], k0: Word, k1: Word, c0: Word, c1: Word) -> Words:
+    """For shapes with at least one axis: arithmetic on arrays wraps silently, on NumPy scalars it warns.
+
+    Keys are not expanded to the shape.
+    """
     k0, k1, c0, c1 = (np.atleast_1d(word) for word in (k0, k1, c0, c1))
     schedule = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
-    x0, x1 = (np.array(np.broadcast_to(word, shape or (1,))) for word in (c0 + k0, c1 + k1))
+    x0, x1 = (np.array(np.broadcast_to(word, shape)) for word in (c0 + k0, c1 + k1))
     turned = np.empty_like(x1)
     for group in range(_GROUPS):
-        for rotation in _ROTATIONS[group % 2]:
+        for left, right in _SHIFTS[group % 2]:
             x0 += x1
-            np.left_shift(x1, np.uint32(rotation), out=turned)
-            x1 >>= np.uint32(32 - rotation)
+            np.left_shift(x1, left, turned)
+            x1 >>= right
             x1 |= turned
             x1 ^= x0
         x0 += schedule[(group + 1) % 3]
         x1 += schedule[(group + 2) % 3]
         x1 += np.uint32(group + 1)
-    return x0.reshape(shape), x1.reshape(shape)
+    return x0, x1
 
 
 def fold(key: Words, coordinates: Iterable[Word]) -> Words:

@@ -24,10 +24,10 @@ from tempo.sdg.operators.shapes import (
     show,
     without,
 )
+from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr, as_expr
 
 NUMBER = ("float", "int", "uint")
-HALF = frozenset({"float16", "bfloat16"})  # accumulated in float32
 
 
 def _accumulating(function: Function, call: Call) -> Function:

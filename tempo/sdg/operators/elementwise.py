@@ -51,6 +51,10 @@ def _always(function: Function) -> Builder:
     return lambda call: function
 
 
+def _by_dtype(function: Callable[[str], Function]) -> Builder:
+    return lambda call: function(call.result.dtype)
+
+
 def _without_warning(function: np.ufunc) -> Builder:
     """Integer division: NumPy's result (0 for a division by zero) without its warning."""
 
@@ -117,7 +121,7 @@ UNARY = (
     _unary("log", FLOAT, np.log, TRANSCENDENTAL),
     _unary("log1p", FLOAT, np.log1p, TRANSCENDENTAL),
     _unary("sqrt", FLOAT, np.sqrt),
-    _unary("rsqrt", FLOAT, special.rsqrt, 2.0),
+    _elementwise("rsqrt", 1, FLOAT, _by_dtype(special.rsqrt), 2.0),
     _unary("sin", FLOAT, np.sin, TRANSCENDENTAL),
     _unary("cos", FLOAT, np.cos, TRANSCENDENTAL),
     _unary("tan", FLOAT, np.tan, TRANSCENDENTAL),
@@ -130,8 +134,8 @@ UNARY = (
     _unary("asinh", FLOAT, np.arcsinh, TRANSCENDENTAL),
     _unary("acosh", FLOAT, np.arccosh, TRANSCENDENTAL),
     _unary("atanh", FLOAT, np.arctanh, TRANSCENDENTAL),
-    _elementwise("erf", 1, FLOAT, lambda call: special.erf(call.result.dtype), TRANSCENDENTAL),
-    _unary("logistic", FLOAT, special.logistic, TRANSCENDENTAL),
+    _elementwise("erf", 1, FLOAT, _by_dtype(special.erf), TRANSCENDENTAL),
+    _elementwise("logistic", 1, FLOAT, _by_dtype(special.logistic), TRANSCENDENTAL),
     _unary("floor", FLOAT, np.floor),
     _unary("ceil", FLOAT, np.ceil),
     _unary("round", FLOAT, np.rint),

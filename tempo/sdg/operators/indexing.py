@@ -18,11 +18,11 @@ from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
 from tempo.sdg.operators.shapes import Shape, check_axes, check_count, check_kind, check_same_dtype, roles_at, show
+from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
 
 INTEGER = ("int", "uint")
 NUMBER = ("float", "int", "uint")
-HALF = frozenset({"float16", "bfloat16"})  # accumulated in float32
 
 
 def _batch(attrs: Attrs) -> int:
@@ -85,19 +85,22 @@ def _checker(attrs: Attrs, size: int) -> Function:
     last = size - 1
 
     def check(index: Any) -> Any:
-        index = np.asarray(index)
-        if index.size and not (index.min() >= 0 and index.max() <= last):
-            wrong = index[(index < 0) | (index > last)].flat[0]
-            raise IndexOutOfRangeError(f"index {wrong} is out of range for an axis of size {size}")
-        return index.astype(np.intp, copy=False)
+        index = np.asarray(index, np.intp)
+        if index.size and index.view(np.uintp).max() > last:  # a negative index is a large unsigned one
+            raise _out_of_range(index[(index < 0) | (index > last)].flat[0], size)
+        return index
 
     def clamp(index: Any) -> Any:
-        index = np.asarray(index)
+        index = np.asarray(index, np.intp)
         if index.size and size == 0:
-            raise IndexOutOfRangeError("an axis of size 0 is read at an index")
-        return np.minimum(np.maximum(index.astype(np.intp, copy=False), 0), last)
+            raise _out_of_range(index.flat[0], size)
+        return np.minimum(np.maximum(index, 0), last)
 
-    return check if attrs.get("checked", False) else clamp
+    return check if attrs.get("checked", False) and size else clamp
+
+
+def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:
+    return IndexOutOfRangeError(f"index {index} is out of range for an axis of size {size}")
 
 
 def _indexer(attrs: Attrs, data: StaticType, index: StaticType) -> tuple[tuple[int, ...], Function]:
@@ -114,7 +117,7 @@ def _numpy_gather(call: Call) -> Function:
     attrs, data, index = call.attrs, call.operands[0], call.operands[1]
     axes, batch = _axes(attrs), _batch(attrs)
     if batch == 0 and len(axes) == 1:
-        return _take(attrs, data)
+        return _take(attrs, data, index)
     order, indexer = _indexer(attrs, data, index)
     middle = axes.start - batch  # axes between the batch and the indexed ones: after the index's axes in what is read
     read = range(call.result.rank)
@@ -131,10 +134,27 @@ def _numpy_gather(call: Call) -> Function:
     return gather
 
 
-def _take(attrs: Attrs, data: StaticType) -> Function:
+def _take(attrs: Attrs, data: StaticType, index: StaticType) -> Function:
     axis = attrs["axis"]
+    if index.rank == 0:
+        return _take_one(attrs, data)
     check = _checker(attrs, data.shape[axis])
     return lambda data, index: data.take(check(index), axis)
+
+
+def _take_one(attrs: Attrs, data: StaticType) -> Function:
+    """One position: what a loop over steps reads, so without the cost of arrays."""
+    before, size, checked = (slice(None),) * attrs["axis"], data.shape[attrs["axis"]], attrs.get("checked", False)
+
+    def take(data: Any, index: Any) -> Any:
+        position = int(index)
+        if not 0 <= position < size:
+            if checked or size == 0:
+                raise _out_of_range(position, size)
+            position = min(max(position, 0), size - 1)
+        return data[(*before, position)].copy()
+
+    return take
 
 
 # scatter_add {axis, batch, checked}

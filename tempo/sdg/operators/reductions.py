@@ -22,11 +22,11 @@ from tempo.sdg.operators.shapes import (
     shifted,
     without,
 )
+from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
 
 NUMBER = ("float", "int", "uint")
 ANY = ("float", "int", "uint", "bool")
-HALF = frozenset({"float16", "bfloat16"})  # accumulated in float32
 
 # reduce_* {axes}: the axes are removed
 
@@ -169,8 +169,8 @@ def _arg(name: str, function: Callable[[Any, int], Any], neutral: Callable[[str]
 
 
 ARGS = (
-    _arg("argmax", np.argmax, dtypes.lowest),
-    _arg("argmin", np.argmin, dtypes.highest),
+    _arg("argmax", lambda x, axis: x.argmax(axis), dtypes.lowest),
+    _arg("argmin", lambda x, axis: x.argmin(axis), dtypes.highest),
 )
 
 # cumsum, sort, argsort {axis}

@@ -15,16 +15,26 @@ from tempo import dtypes
 Value = Any  # a NumPy array or scalar
 Function = Callable[[Value], Value]
 
+HALF = frozenset({"float16", "bfloat16"})
+"""Dtypes whose sums, contractions and composed functions are computed in float32 and rounded once."""
 
-def rsqrt(x: Value) -> Value:
-    return np.reciprocal(np.sqrt(x))
+
+def _in_float32(dtype: str, function: Function) -> Function:
+    """The function, with halves computed in float32 and rounded once."""
+    if dtype not in HALF:
+        return function
+    target = dtypes.to_numpy(dtype)
+    return lambda x: function(x.astype(np.float32)).astype(target)
 
 
-def logistic(x: Value) -> Value:
-    """1 / (1 + exp(-x)), with exp of nothing positive, so that nothing overflows and small results stay precise."""
-    small = np.exp(-np.absolute(x))
-    one = np.ones_like(small)
-    return np.where(x < 0, small, one) / (one + small)
+def rsqrt(dtype: str) -> Function:
+    return _in_float32(dtype, lambda x: np.reciprocal(np.sqrt(x)))
+
+
+def logistic(dtype: str) -> Function:
+    """1 / (1 + exp(-x)). Where exp overflows to infinity, 0 is right."""
+    one = np.float64(1) if dtype == "float64" else np.float32(1)
+    return _in_float32(dtype, lambda x: one / (one + np.exp(-x)))
 
 
 def integer_power(base: Value, exponent: Value) -> Value:
@@ -40,11 +50,16 @@ def saturating_cast(target: str) -> Function:
     limits = np.iinfo(dtype)
     least, greatest = dtype.type(limits.min), dtype.type(limits.max)
 
-    def cast(x: Value) -> Value:
-        wide = np.asarray(x) if x.dtype == np.float64 else np.asarray(x, np.float32)
-        below, above = wide <= limits.min, wide >= limits.max
-        inside = np.where(below | above | np.isnan(wide), wide.dtype.type(0), wide).astype(dtype)
+    def saturated(x: Value) -> Value:
+        below, above = x <= limits.min, x >= limits.max
+        inside = np.where(below | above | np.isnan(x), x.dtype.type(0), x).astype(dtype)
         return np.where(below, least, np.where(above, greatest, inside))
+
+    def cast(x: Value) -> Value:
+        wide = x if x.dtype == np.float64 else x.astype(np.float32, copy=False)
+        if wide.size and limits.min <= wide.min() and wide.max() < limits.max:  # both false for NaN
+            return wide.astype(dtype)
+        return saturated(wide)
 
     return cast
 
