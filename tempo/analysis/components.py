@@ -8,9 +8,7 @@ from typing import TypeVar
 Name = TypeVar("Name", bound=Hashable)
 
 
-def strongly_connected(
-    roots: Iterable[Name], successors: Mapping[Name, Iterable[Name]]
-) -> list[tuple[Name, ...]]:
+def strongly_connected(roots: Iterable[Name], successors: Mapping[Name, Iterable[Name]]) -> list[tuple[Name, ...]]:
     """The components reachable from `roots`, successors' components before their predecessors'.
 
     Tarjan's algorithm without recursion: linear, for graphs of any depth.

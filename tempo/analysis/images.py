@@ -22,7 +22,6 @@ from tempo.symbolic import (
     Ge,
     Or,
     Symbol,
-    as_expr,
     const,
     maximum,
     minimum,
@@ -55,7 +54,11 @@ def hull(regions: Iterable[Region], context: Context) -> Box:
     boxes = [region.box for region in regions]
     return Box(
         tuple(
-            (symbol, _least([box.lo(symbol) for box in boxes], context), _most([box.hi(symbol) for box in boxes], context))
+            (
+                symbol,
+                _least([box.lo(symbol) for box in boxes], context),
+                _most([box.hi(symbol) for box in boxes], context),
+            )
             for symbol, _, _ in boxes[0].bounds
         )
     )
@@ -165,9 +168,7 @@ def _bounded(box: Box, symbol: Symbol, expr: Expr, sizes: Context) -> Box:
     rest = expr - factor * var(symbol)
     if any(not isinstance(atom, Symbol) and _has_dims(atom) for atom, _ in rest.terms):
         return box
-    greatest = rest.substitute(
-        {s: box.hi(s) - 1 if dict(rest.terms)[s] > 0 else box.lo(s) for s in rest.dims()}
-    )
+    greatest = rest.substitute({s: box.hi(s) - 1 if dict(rest.terms)[s] > 0 else box.lo(s) for s in rest.dims()})
     lo, hi = box.lo(symbol), box.hi(symbol)
     if factor > 0:  # symbol >= ceil(-greatest / factor)
         lo = _most([lo, -(greatest // factor)], sizes)

@@ -156,8 +156,9 @@ def graphs(draw):
     nodes = {}
     for id, domain in enumerate(domains):
         if draw(st.booleans()):
-            cases = [Case(draw(conditions(domain)), draw(edges(domain, domains))) for _ in range(draw(st.integers(1, 3)))]
-            nodes[id] = Node(id, "merge", domain, (SCALAR,), cases=tuple(cases), declaration=id)
+            case = st.builds(Case, conditions(domain), edges(domain, domains))
+            cases = tuple(draw(st.lists(case, min_size=1, max_size=3)))
+            nodes[id] = Node(id, "merge", domain, (SCALAR,), cases=cases, declaration=id)
         else:
             ordered = domain if draw(st.booleans()) else ()
             op = draw(st.sampled_from(["neg", "neg", "host_call"]))
@@ -186,7 +187,8 @@ def is_acyclic(graph, symbols):
 
 
 SIZES = [
-    {Symbol("a", "size"): first, Symbol("b", "size"): second} for first, second in itertools.product((1, 2, 5), (1, 3, 4))
+    {Symbol("a", "size"): first, Symbol("b", "size"): second}
+    for first, second in itertools.product((1, 2, 5), (1, 3, 4))
 ]
 
 
@@ -216,10 +218,12 @@ def test_demand_contains_every_needed_point_and_no_other_where_it_is_exact(graph
 
 
 def test_sizes_that_are_numbers_are_used():
-    found = demand(parse("""
+    found = demand(
+        parse("""
 dims t: 5
 %0: float32[] over (t) = input {layout: ($t,), name: "x", role: "input"} @0
 %1: float32[] over (t) = neg(%0[min(t + 1, 4)])
 output "y": float32[] over (t) = %1[t] as ($t,)
-"""))
+""")
+    )
     assert found[0].box.evaluate({}) == ((1, 5),)

@@ -1,0 +1,174 @@
+"""Rewriting a graph node by node: new nodes, typed by the operator table, and the few shapes of node that passes insert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+from tempo.errors import Location
+from tempo.sdg.graph import Edge, Graph, Node, TensorType, identity_map, seen_type
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.validate import varying_dims
+from tempo.symbolic import (
+    FALSE,
+    TRUE,
+    And,
+    Condition,
+    Eq,
+    Expr,
+    FloorDiv,
+    Ge,
+    Min,
+    Mod,
+    Or,
+    Symbol,
+    as_expr,
+    const,
+)
+
+INDEX_DTYPE = "int32"
+
+
+class Rewriter:
+    """The nodes of the new graph. Equal pure nodes that are added are one node."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: dict[int, Node] = dict(graph.nodes)
+        self._first = self._next = max(graph.nodes, default=-1) + 1
+        self._interned: dict[object, int] = {}
+
+    def seen(self, edge: Edge) -> TensorType:
+        """What a consumer sees through `edge` in the new graph."""
+        producer = self.nodes[edge.node]
+        return seen_type(producer.results[edge.result], producer.domain, edge.map)
+
+    def shape(self, edge: Edge) -> tuple[Expr, ...]:
+        return self.seen(edge).shape
+
+    def add(self, op: str, operands: Sequence[Edge], location: Location | None = None, **attrs: Any) -> Edge:
+        """A pure node, read at its own points. Raises what the operator's rule raises."""
+        items = tuple(sorted(attrs.items()))
+        key = (op, tuple(operands), items)
+        if key not in self._interned:
+            inferred = OPERATORS[op].infer(attrs, tuple(self.seen(edge) for edge in operands))
+            node = Node(self._next, op, (), (inferred,), tuple(operands), items, location=location)
+            node = replace(node, domain=self.graph.canonical(varying_dims(self.graph, node)))
+            self.nodes[node.id] = node
+            self._interned[key] = node.id
+            self._next += 1
+        return self.identity(self._interned[key])
+
+    def identity(self, id: int) -> Edge:
+        return Edge(id, identity_map(self.nodes[id].domain))
+
+    def put(self, old: Node, edge: Edge) -> None:
+        """Makes what `edge` shows the value of node `old`: the node that was added for it gets its number and name."""
+        if edge.node < self._first or edge != self.identity(edge.node):
+            edge = self.add("copy", (edge,))
+        node = self.nodes[edge.node]
+        self.nodes[old.id] = replace(node, id=old.id, name=old.name, location=old.location)
+
+
+class Tensors:
+    """Operators as functions of edges, for the consumer at `location`."""
+
+    def __init__(self, rewriter: Rewriter, location: Location | None) -> None:
+        self.rewriter = rewriter
+        self.location = location
+
+    def shape(self, edge: Edge) -> tuple[Expr, ...]:
+        return self.rewriter.shape(edge)
+
+    def rank(self, edge: Edge) -> int:
+        return len(self.shape(edge))
+
+    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
+        return self.rewriter.add(op, operands, self.location, **attrs)
+
+    def transpose(self, edge: Edge, axes: Sequence[int]) -> Edge:
+        return edge if tuple(axes) == tuple(range(len(axes))) else self.apply("transpose", edge, axes=tuple(axes))
+
+    def moved(self, edge: Edge, source: int, target: int) -> Edge:
+        """Axis `source` at position `target`, the others in their order."""
+        axes = [axis for axis in range(self.rank(edge)) if axis != source]
+        return self.transpose(edge, (*axes[:target], source, *axes[target:]))
+
+    def reshape(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
+        wanted = tuple(as_expr(size) for size in shape)
+        return edge if wanted == self.shape(edge) else self.apply("reshape", edge, shape=wanted)
+
+    def broadcast(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
+        wanted = tuple(as_expr(size) for size in shape)
+        return edge if wanted == self.shape(edge) else self.apply("broadcast", edge, shape=wanted)
+
+    def with_ones(self, edge: Edge, position: int, count: int) -> Edge:
+        """`count` axes of size 1 before axis `position`."""
+        shape = self.shape(edge)
+        return self.reshape(edge, (*shape[:position], *(const(1),) * count, *shape[position:]))
+
+    def cut(self, edge: Edge, axis: int, start: Expr, length: Expr) -> Edge:
+        """`length` positions of one axis, from `start` on."""
+        shape = self.shape(edge)
+        if start == const(0) and length == shape[axis]:
+            return edge
+        starts = tuple(start if position == axis else const(0) for position in range(len(shape)))
+        lengths = (*shape[:axis], length, *shape[axis + 1 :])
+        return self.apply("slice", edge, starts=starts, lengths=lengths, steps=(1,) * len(shape))
+
+    def at(self, edge: Edge, axis: int, index: Expr) -> Edge:
+        """One position of an axis; the axis is gone."""
+        shape = self.shape(edge)
+        return self.reshape(self.cut(edge, axis, index, const(1)), (*shape[:axis], *shape[axis + 1 :]))
+
+    def gather(self, data: Edge, indices: Edge, axis: int, batch: int = 0) -> Edge:
+        """`data` at `indices` along `axis`; indices out of range are clamped."""
+        return self.apply("gather", data, indices, axis=axis, batch=batch, checked=False)
+
+    def number(self, expr: Expr | int) -> Edge:
+        return self.apply("index_value", expr=as_expr(expr))
+
+    def iota(self, shape: Sequence[Expr], axis: int) -> Edge:
+        return self.apply("iota", shape=tuple(shape), axis=axis, dtype=INDEX_DTYPE)
+
+    def add(self, left: Edge, right: Edge) -> Edge:
+        return self.apply("add", left, right)
+
+    def times(self, edge: Edge, factor: int) -> Edge:
+        return edge if factor == 1 else self.apply("mul", edge, self.number(factor))
+
+    def values(self, expr: Expr, along: dict[Symbol, Edge]) -> Edge:
+        """`expr` with tensors in place of some of its symbols."""
+        if expr.symbols().isdisjoint(along):
+            return self.number(expr)
+        varying = [(atom, factor) for atom, factor in expr.terms if not atom.symbols().isdisjoint(along)]
+        parts = [self.times(self._atom(atom, along), factor) for atom, factor in varying]
+        rest = expr
+        for atom, factor in varying:
+            rest = rest - Expr(((atom, 1),), 0) * factor
+        if rest != const(0):
+            parts.append(self.number(rest))
+        return reduce(self.add, parts)
+
+    def _atom(self, atom: Any, along: dict[Symbol, Edge]) -> Edge:
+        if isinstance(atom, Symbol):
+            return along[atom]
+        if isinstance(atom, FloorDiv | Mod):
+            op = "floordiv" if isinstance(atom, FloorDiv) else "mod"
+            return self.apply(op, self.values(atom.expr, along), self.number(atom.divisor))
+        op = "minimum" if isinstance(atom, Min) else "maximum"
+        return reduce(lambda a, b: self.apply(op, a, b), [self.values(arg, along) for arg in atom.args])
+
+    def holds(self, condition: Condition, along: dict[Symbol, Edge]) -> Edge:
+        """`condition` with tensors in place of some of its symbols; bool."""
+        if condition in (TRUE, FALSE) or condition.symbols().isdisjoint(along):
+            return self.apply("condition_value", condition=condition)
+        if isinstance(condition, And | Or):
+            op = "logical_and" if isinstance(condition, And) else "logical_or"
+            return reduce(lambda a, b: self.apply(op, a, b), [self.holds(arg, along) for arg in condition.args])
+        if not isinstance(condition, Ge | Eq):
+            raise TypeError(f"{condition!r} is no condition")
+        op = "ge" if isinstance(condition, Ge) else "eq"
+        return self.apply(op, self.values(condition.expr, along), self.number(0))
