@@ -103,8 +103,10 @@ def _add_given(program: Clustered, node: Node, buffers: Buffers) -> None:
 
 def _add_output(program: Clustered, output: Output, buffers: Buffers) -> Buffer:
     axes = _full_axes(program, output.domain)
-    fields = {"dtype": output.type.dtype, "axes": axes, "shape": output.type.shape, "layout": output.layout}
-    buffer = buffers.add(name=output.name, role="output", **fields)
+    type = output.type
+    buffer = buffers.add(
+        name=output.name, dtype=type.dtype, axes=axes, shape=type.shape, role="output", layout=output.layout
+    )
     buffers.outputs[key_of(output.role, output.name)] = buffer.id
     return buffer
 
@@ -113,11 +115,10 @@ def _add_value(program: Clustered, value: Value, decided: Storage, buffers: Buff
     node = program.graph.nodes[value[0]]
     type = node.results[value[1]]
     name = node.name or f"{node.op}_{node.id}"
-    fields = {"name": name, "dtype": type.dtype, "axes": decided.axes, "shape": type.shape}
     if decided.register:
-        buffers.registers.append(Buffer(id=-1, **fields))
+        buffers.registers.append(Buffer(-1, name, type.dtype, (), type.shape))
         return
-    buffers.of_value[value] = buffers.add(**fields)
+    buffers.of_value[value] = buffers.add(name=name, dtype=type.dtype, axes=decided.axes, shape=type.shape)
 
 
 def _full_axes(program: Clustered, domain: tuple[Symbol, ...]) -> tuple[Axis, ...]:
@@ -255,4 +256,3 @@ def _arguments(body: tuple[Statement, ...], loop: Loop | None) -> tuple[Symbol, 
         for expr in expressions(statement):
             needed |= expr.symbols()
     return tuple(sorted(needed - inner))
-

@@ -68,7 +68,9 @@ class Names:
 
 def static_sizes(program: LoopProgram) -> frozenset[Symbol]:
     """The sizes that shapes are made of: an executable is made for their values. All others stay run-time scalars."""
-    found = {symbol for node in program.hosts for type in node.results for size in type.shape for symbol in size.symbols()}
+    found = {
+        symbol for node in program.hosts for type in node.results for size in type.shape for symbol in size.symbols()
+    }
     for segment in program.segments:
         for statement in walk(segment.body):
             if isinstance(statement, Compute):
@@ -110,7 +112,7 @@ class Emitter:
     def segment(self, segment: Segment) -> str:
         """The source of `segment_N`."""
         body = [self._loop(segment.loop, outermost=True)] if segment.loop else self._block(segment.body)
-        results = [_name(self._buffer(id).label) for id in segment.results]
+        results: list[ast.expr] = [_name(self._buffer(id).label) for id in segment.results]
         body.append(ast.Return(ast.Tuple(results, ast.Load())))
         return _source(_function(segment.name, self.parameters(segment), body))
 
@@ -254,7 +256,7 @@ class Emitter:
         return _assign(ast.Tuple(list(targets), ast.Store()), call) if targets else ast.Expr(call)
 
     def _call_host(self, call: CallHost) -> list[ast.stmt]:
-        operands = [
+        operands: list[ast.expr] = [
             _call("to_host", [self._trimmed(self.read(read, _listed("buffers", read.buffer)), trims)])
             for read, trims in zip(call.reads, call.trims, strict=True)
         ]
@@ -319,7 +321,7 @@ def _listed(name: str, at: int, context: ast.expr_context | None = None) -> ast.
 
 
 def _minus_one(tree: ast.expr) -> ast.expr:
-    if isinstance(tree, ast.Constant):
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
         return ast.Constant(tree.value - 1) if tree.value else ast.UnaryOp(ast.USub(), ast.Constant(1))
     return ast.BinOp(tree, ast.Sub(), ast.Constant(1))
 

@@ -54,7 +54,8 @@ def _covered(node: Node) -> Condition:
 
 def _inside(program: Clustered, edge: Edge) -> Condition:
     """Every point index is within its dim; windows are clamped or wrapped wherever they are."""
-    producer, inside = program.graph.nodes[edge.node], TRUE
+    producer = program.graph.nodes[edge.node]
+    inside: Condition = TRUE
     for index, dim in zip(edge.map, producer.domain, strict=True):
         if isinstance(index, Point):
             inside = inside & index.index.ge(0) & index.index.lt(program.graph.dim(dim).size)

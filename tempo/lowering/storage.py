@@ -85,10 +85,7 @@ class StorageAnalysis:
                 found = self._widths(read, write, cluster, rank)
                 widths = [FULL if FULL in pair else max(pair) for pair in zip(widths, found, strict=True)]
         sliced = {
-            position
-            for read in reads
-            for position, index in enumerate(read.edge.map)
-            if isinstance(index, Slice)
+            position for read in reads for position, index in enumerate(read.edge.map) if isinstance(index, Slice)
         }
         return Storage(register=False, axes=self._axes(cluster.domain, widths, sliced))
 

@@ -12,7 +12,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import DTypeError, InputError, SizeError
 from tempo.sdg.graph import Graph, Node
-from tempo.symbolic import Expr, Symbol
+from tempo.symbolic import Expr, Symbol, var
 
 Array = np.ndarray[Any, Any]
 Sizes = dict[Symbol, int]
@@ -47,9 +47,9 @@ class SizeTable:
             self._agree(str(size), size.as_int(), "the program", value, source)
             return
         symbol = next(iter(symbols))
-        if len(symbols) > 1 or not (size - _var(symbol)).is_const:
+        if len(symbols) > 1 or not (size - var(symbol)).is_const:
             return
-        found = value - (size - _var(symbol)).as_int()
+        found = value - (size - var(symbol)).as_int()
         if symbol in self.claims:
             known = self.claims[symbol]
             self._agree(symbol.name, known.value, known.source, found, source)
@@ -77,14 +77,9 @@ class SizeTable:
         sizes = {symbol: claim.value for symbol, claim in self.claims.items()}
         for dim in self.graph.dims:
             if (value := int(dim.size.evaluate(sizes))) < 1:
-                raise SizeError(f"the size of the dim {dim.symbol.name!r}, {dim.size}, is {value}; it must be at least 1")
+                name = dim.symbol.name
+                raise SizeError(f"the size of the dim {name!r}, {dim.size}, is {value}; it must be at least 1")
         return sizes
-
-
-def _var(symbol: Symbol) -> Expr:
-    from tempo.symbolic import var
-
-    return var(symbol)
 
 
 def _as_size(name: str, value: Any) -> int:

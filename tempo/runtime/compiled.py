@@ -42,9 +42,7 @@ class Compiled:
 
 def compile_program(program: LoopProgram, backend: Backend, static: Sizes, sizes: Sizes) -> Compiled:
     """`static` are the sizes that shapes are made of; `sizes` all, for the shapes of host results."""
-    segments = tuple(
-        backend.compile_segment(SegmentRequest(program, segment, static)) for segment in program.segments
-    )
+    segments = tuple(backend.compile_segment(SegmentRequest(program, segment, static)) for segment in program.segments)
     emitter = Emitter(program, static, backend.operator)
     namespace: dict[str, Any] = dict(backend.array_functions())
     namespace.update((each.name, made.function) for each, made in zip(program.segments, segments, strict=True))

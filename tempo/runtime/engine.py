@@ -66,9 +66,7 @@ class CompiledEngine:
 
     def plan(self, outermost: Symbol | None = None) -> Plan:
         if outermost not in self._plans:
-            options = PlanOptions(
-                self.options.checks is not False, outermost, self.options.disable, self.options.debug
-            )
+            options = PlanOptions(self.options.checks is not False, outermost, self.options.disable, self.options.debug)
             self._plans[outermost] = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
         return self._plans[outermost]
 
@@ -153,4 +151,3 @@ def collect(run: Run) -> tuple[Arrays, Arrays]:
         role, _, name = key.rpartition(":")
         (state if role == "state" else outputs)[name] = run.output(id)
     return outputs, state
-

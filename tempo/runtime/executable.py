@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempo.analysis.checks import check_at, check_symbolic
-from tempo.errors import InputError, UnsupportedError, user_location
-from tempo.runtime import binding
+from tempo.errors import InputError, SizeError, UnsupportedError, user_location
 from tempo.runtime.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.explain import explain
@@ -85,7 +84,7 @@ class Executable:
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
             raise InputError(f"the program has no dim {dim!r}", hint=f"dims: {', '.join(names)}")
-        if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
+        if isinstance(chunk, bool) or not (isinstance(chunk, int) and chunk >= 1):
             raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}")
         arguments = self._arguments(inputs, sizes, state, seed)
         return Stream(self._engine, arguments, names[dim], int(chunk), self._named(arguments.sizes))
@@ -104,7 +103,7 @@ class Executable:
         if not isinstance(self._engine, ReferenceEngine):
             raise UnsupportedError("only the reference backend evaluates single points", hint='use backend="reference"')
         arguments = self._arguments(inputs, sizes, state, seed)
-        domain = tensor.edge_domain()
+        domain = tensor.symbols
         given = dict(zip(domain, point, strict=True)) if isinstance(point, tuple) else _by_symbol(domain, point)
         return np.asarray(self._engine.evaluator(arguments).value(tensor.edge, given))
 
@@ -115,7 +114,7 @@ class Executable:
         """Buffers and peak bytes for the sizes last compiled or run."""
         engine = self._compiled_engine("run.memory")
         if self._sizes is None:
-            raise binding.SizeError("no sizes are known yet", hint="give sizes= to tp.compile, or run the program")
+            raise SizeError("no sizes are known yet", hint="give sizes= to tp.compile, or run the program")
         return memory_of(engine.plan().loops, self._sizes)
 
     @property

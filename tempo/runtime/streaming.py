@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+
 from tempo.errors import UnsupportedError
 from tempo.lowering.plan import Plan
+from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Item, Run
 from tempo.runtime.engine import CompiledEngine, collect
-from tempo.runtime.call import Arguments
 from tempo.runtime.outputs import Outputs, Step
 from tempo.schedule.tree import For
 from tempo.sdg.graph import Output

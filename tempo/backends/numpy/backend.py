@@ -57,9 +57,11 @@ class NumpyBackend(GenericBackend):
 def clamped(array: Array, axis: int, start: int, extent: int) -> Array:
     """`extent` positions from `start` along `axis`, each clamped into range; a view where none has to be."""
     size = array.shape[axis]
-    if 0 <= start and start + extent <= size:
-        return array[(slice(None),) * axis + (slice(start, start + extent),)]
-    return array.take(np.clip(np.arange(start, start + extent), 0, size - 1), axis)
+    if start >= 0 and start + extent <= size:
+        return _cut(array, axis, start, extent)
+    positions = np.clip(np.arange(start, start + extent), 0, size - 1)
+    taken: Array = array.take(positions, axis)
+    return taken
 
 
 def wrapped(array: Array, axis: int, start: int, extent: int) -> Array:
@@ -67,8 +69,14 @@ def wrapped(array: Array, axis: int, start: int, extent: int) -> Array:
     size = array.shape[axis]
     first = start % size
     if first + extent <= size:
-        return array[(slice(None),) * axis + (slice(first, first + extent),)]
-    return array.take(np.arange(start, start + extent) % size, axis)
+        return _cut(array, axis, first, extent)
+    taken: Array = array.take(np.arange(start, start + extent) % size, axis)
+    return taken
+
+
+def _cut(array: Array, axis: int, start: int, extent: int) -> Array:
+    cut: Array = array[(slice(None),) * axis + (slice(start, start + extent),)]
+    return cut
 
 
 def host_write(array: Array, index: tuple[int, ...], value: Array) -> Array:
