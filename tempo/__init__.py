@@ -1,0 +1,63 @@
+"""Tempo: programs over time, declared as recurrent tensors and compiled whole. `import tempo as tp`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from tempo.errors import (
+    BrokenPluginError,
+    CycleError,
+    DefinitionError,
+    DomainError,
+    DTypeError,
+    HostCallError,
+    IndexExpressionError,
+    IndexOutOfRangeError,
+    InputError,
+    InternalError,
+    MemoryLimitError,
+    ProgramError,
+    ScheduleError,
+    ShapeError,
+    SizeError,
+    TempoError,
+    UnknownBackendError,
+    UnknownSchedulerError,
+    UnsupportedError,
+)
+from tempo.language import *  # noqa: F403 - the language's own list of names
+
+__version__ = "0.1.0"
+
+bool = "bool"
+bool_ = "bool"
+bfloat16 = "bfloat16"
+float16 = "float16"
+float32 = "float32"
+float64 = "float64"
+int8 = "int8"
+int16 = "int16"
+int32 = "int32"
+int64 = "int64"
+uint8 = "uint8"
+uint32 = "uint32"
+
+pi = 3.141592653589793
+e = 2.718281828459045
+inf = float("inf")
+nan = float("nan")
+newaxis = None
+
+# What runs programs is imported when it is first used, so that declaring one stays quick to start.
+_RUNTIME = {"compile": "tempo.runtime.compile", "Options": "tempo.runtime.options"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RUNTIME:
+        return getattr(import_module(_RUNTIME[name]), name)
+    raise AttributeError(f"module 'tempo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_RUNTIME])

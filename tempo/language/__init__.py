@@ -1,0 +1,15 @@
+"""What users touch: programs, dims, recurrent tensors, definitions by cases, host calls, random draws."""
+
+from tempo.language import tensor as tensor  # first: the other modules need its class
+
+# isort: split
+from tempo.language import random
+from tempo.language.conversion import as_tensor, constant
+from tempo.language.definitions import cases, recurrent
+from tempo.language.functions import *  # noqa: F403 - the list of names is that module's
+from tempo.language.host import host_call, sink
+from tempo.language.index_expression import Dim, IndexCondition, IndexExpression
+from tempo.language.inputs import input, output
+from tempo.language.parameters import ParameterSpec, parameter
+from tempo.language.program import Program, dim, dims
+from tempo.language.tensor import RecurrentTensor

@@ -1,0 +1,64 @@
+"""Reading along axes at the values of integer tensors."""
+
+from __future__ import annotations
+
+from tempo import dtypes
+from tempo.errors import DTypeError, ShapeError, user_location
+from tempo.language.apply import apply
+from tempo.language.conversion import TensorLike, as_tensor
+from tempo.language.functions.creation import iota
+from tempo.language.functions.reductions import flattened
+from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, transposed
+from tempo.language.tensor import RecurrentTensor
+from tempo.symbolic import const
+
+
+def gather(x: RecurrentTensor, indices: RecurrentTensor, axis: int, batch: int = 0) -> RecurrentTensor:
+    """`x` read along `axis` at `indices`; the first `batch` axes of both go together."""
+    attrs = {"axis": axis, "batch": batch, "checked": True}
+    return apply("gather", x, integers(indices), attrs=attrs, weak=x.weak)
+
+
+def integers(x: RecurrentTensor) -> RecurrentTensor:
+    """`x`, if it can index. Raises `DTypeError`."""
+    if not dtypes.is_integer(x.dtype):
+        raise DTypeError(
+            f"{x.label} is an index and has dtype {x.dtype}",
+            location=user_location(),
+            hint="index with integers: .astype(tp.int32); select by a bool mask with tp.where",
+        )
+    return x
+
+
+def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> RecurrentTensor:
+    """Read along an axis at the values of `indices` (of the flattened tensor for None)."""
+    tensor, index = as_tensor(x), as_tensor(indices)
+    if axis is None:
+        return gather(flattened(tensor), index, 0)
+    return gather(tensor, index, normalize_axis(axis, tensor.ndim))
+
+
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: int) -> RecurrentTensor:
+    """Read along an axis at positions of their own for every place of the other axes, which broadcast."""
+    tensor, index = as_tensor(x), as_tensor(indices)
+    if tensor.ndim != index.ndim:
+        raise ShapeError(f"take_along_axis of {tensor.ndim} and {index.ndim} axes", location=user_location())
+    along = normalize_axis(axis, tensor.ndim)
+    others = [place for place in range(tensor.ndim) if place != along]
+    order = [*others, along]
+    tensor, index = transposed(tensor, order), transposed(index, order)
+    batch = common_shape([tensor.type.shape[:-1], index.type.shape[:-1]], "take_along_axis")
+    tensor = broadcast(tensor, (*batch, tensor.type.shape[-1]))
+    index = broadcast(index, (*batch, index.type.shape[-1]))
+    result = gather(tensor, index, len(batch), batch=len(batch))
+    return transposed(result, [order.index(place) for place in range(len(order))])
+
+
+def diagonal(x: TensorLike) -> RecurrentTensor:
+    """The diagonal of the first two axes, which must be equal, as the first axis."""
+    tensor = as_tensor(x)
+    shape = tensor.type.shape
+    if len(shape) < 2 or shape[0] != shape[1]:
+        raise ShapeError("the diagonal of a tensor that is not square", location=user_location())
+    index = reshaped(iota(shape[0]), (shape[0], *(const(1),) * (len(shape) - 1)))
+    return take_along_axis(tensor, broadcast(index, (shape[0], const(1), *shape[2:])), 1).squeeze(1)

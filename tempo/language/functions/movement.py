@@ -1,0 +1,218 @@
+"""Functions that move, repeat, join or drop elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tempo import dtypes
+from tempo.errors import ShapeError, user_location
+from tempo.language.apply import apply
+from tempo.language.conversion import TensorLike, as_tensor, promoted
+from tempo.language.index_expression import is_integer, to_expr
+from tempo.language.shapes import (
+    Axes,
+    broadcast,
+    common_shape,
+    inferred_shape,
+    normalize_axes,
+    normalize_axis,
+    reshaped,
+    show,
+    to_shape,
+    transposed,
+)
+from tempo.language.tensor import RecurrentTensor
+from tempo.symbolic import Expr, const
+
+
+def reshape(x: TensorLike, shape: Any) -> RecurrentTensor:
+    """The same elements, row by row, in another shape; one size may be -1."""
+    tensor = as_tensor(x)
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return reshaped(tensor, inferred_shape(tensor.type.shape, sizes, tensor.program))
+
+
+def ravel(x: TensorLike) -> RecurrentTensor:
+    """With one axis."""
+    return reshape(x, (-1,))
+
+
+def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> RecurrentTensor:
+    """Axis `i` of the result is axis `axes[i]`; all axes reversed for None."""
+    tensor = as_tensor(x)
+    if axes is None:
+        return transposed(tensor, range(tensor.ndim - 1, -1, -1))
+    return transposed(tensor, [normalize_axis(axis, tensor.ndim) for axis in axes])
+
+
+def swapaxes(x: TensorLike, axis1: int, axis2: int) -> RecurrentTensor:
+    """With two axes exchanged."""
+    tensor = as_tensor(x)
+    order = list(range(tensor.ndim))
+    first, second = normalize_axis(axis1, tensor.ndim), normalize_axis(axis2, tensor.ndim)
+    order[first], order[second] = second, first
+    return transposed(tensor, order)
+
+
+def moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> RecurrentTensor:
+    """With the axes `source` at the places `destination`, the others in their order."""
+    tensor = as_tensor(x)
+    sources = [normalize_axis(axis, tensor.ndim) for axis in _several(source)]
+    places = [normalize_axis(axis, tensor.ndim) for axis in _several(destination)]
+    if len(sources) != len(places):
+        raise ShapeError(
+            f"moveaxis of {len(sources)} axes to {len(places)} places: one place per axis", location=user_location()
+        )
+    order = [axis for axis in range(tensor.ndim) if axis not in sources]
+    for place, axis in sorted(zip(places, sources)):
+        order.insert(place, axis)
+    return transposed(tensor, order)
+
+
+def _several(axes: int | Sequence[int]) -> Sequence[int]:
+    return (axes,) if isinstance(axes, int) else axes
+
+
+def expand_dims(x: TensorLike, axis: int | Sequence[int]) -> RecurrentTensor:
+    """With an axis of size 1 at `axis` of the result."""
+    tensor = as_tensor(x)
+    rank = tensor.ndim + len(_several(axis))
+    added = {normalize_axis(one, rank) for one in _several(axis)}
+    sizes = iter(tensor.type.shape)
+    return reshaped(tensor, tuple(const(1) if place in added else next(sizes) for place in range(rank)))
+
+
+def squeeze(x: TensorLike, axis: Axes = None) -> RecurrentTensor:
+    """Without axes of size 1: all of them for None."""
+    tensor = as_tensor(x)
+    shape = tensor.type.shape
+    ones = [place for place, size in enumerate(shape) if size == const(1)]
+    removed = ones if axis is None else normalize_axes(axis, tensor.ndim)
+    wrong = [place for place in removed if place not in ones]
+    if wrong:
+        raise ShapeError(f"axis {wrong[0]} of {show(shape)} is squeezed, and is not 1", location=user_location())
+    return reshaped(tensor, tuple(size for place, size in enumerate(shape) if place not in removed))
+
+
+def broadcast_to(x: TensorLike, shape: Any) -> RecurrentTensor:
+    """Repeated along axes that are missing in front or 1."""
+    tensor = as_tensor(x)
+    return broadcast(tensor, to_shape(tensor.program, shape))
+
+
+def broadcast_arrays(*xs: TensorLike) -> tuple[RecurrentTensor, ...]:
+    """Each broadcast to the common shape."""
+    tensors = [as_tensor(x) for x in xs]
+    shape = common_shape([tensor.type.shape for tensor in tensors], "broadcast")
+    return tuple(broadcast(tensor, shape) for tensor in tensors)
+
+
+def concatenate(xs: Sequence[TensorLike], axis: int | None = 0) -> RecurrentTensor:
+    """Joined along an axis that they have; flattened first for None."""
+    tensors = promoted(*_given(xs, "concatenate"))
+    if axis is None:
+        tensors, axis = [ravel(tensor) for tensor in tensors], 0
+    if any(tensor.ndim == 0 for tensor in tensors):
+        raise ShapeError("concatenate of a tensor without axes", location=user_location(), hint="use tp.stack")
+    return apply("concat", *tensors, attrs={"axis": normalize_axis(axis, tensors[0].ndim)}, weak=tensors[0].weak)
+
+
+def stack(xs: Sequence[TensorLike], axis: int = 0) -> RecurrentTensor:
+    """Joined along a new axis."""
+    tensors = promoted(*_given(xs, "stack"))
+    return concatenate([expand_dims(tensor, axis) for tensor in tensors], axis=axis)
+
+
+def unstack(x: TensorLike, axis: int = 0) -> tuple[RecurrentTensor, ...]:
+    """Taken apart along an axis of known size."""
+    tensor = as_tensor(x)
+    front = moveaxis(tensor, axis, 0)
+    size = front.type.shape[0]
+    if not size.is_const:
+        raise ShapeError(f"the size {size} is not known, so the tensor cannot be taken apart", location=user_location())
+    return tuple(front.spatial[place] for place in range(size.as_int()))
+
+
+def split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> tuple[RecurrentTensor, ...]:
+    """Cut along an axis of known size into equal parts, or before the given positions."""
+    tensor = as_tensor(x)
+    along = normalize_axis(axis, tensor.ndim)
+    size = tensor.type.shape[along]
+    if isinstance(sections, int):
+        if not size.is_const or size.as_int() % sections:
+            raise ShapeError(f"axis {along} of size {size} has no {sections} equal parts", location=user_location())
+        step = size.as_int() // sections
+        cuts = list(range(step, size.as_int(), step))
+    else:
+        cuts = list(sections)
+    front = (slice(None),) * along
+    return tuple(tensor.spatial[(*front, slice(a, b))] for a, b in zip([None, *cuts], [*cuts, None]))
+
+
+def _given(xs: Sequence[TensorLike], what: str) -> Sequence[TensorLike]:
+    if isinstance(xs, RecurrentTensor) or not xs:
+        raise ShapeError(f"{what} takes a list of at least one tensor", location=user_location())
+    return xs
+
+
+def flip(x: TensorLike, axis: Axes = None) -> RecurrentTensor:
+    """Reversed along the axes."""
+    tensor = as_tensor(x)
+    axes = normalize_axes(axis, tensor.ndim)
+    return apply("flip", tensor, attrs={"axes": axes}, weak=tensor.weak) if axes else tensor
+
+
+def roll(x: TensorLike, shift: int, axis: int) -> RecurrentTensor:
+    """Moved along an axis of known size by `shift` places; what leaves at the end enters in front."""
+    tensor = as_tensor(x)
+    along = normalize_axis(axis, tensor.ndim)
+    size = tensor.type.shape[along]
+    if not size.is_const:
+        raise ShapeError(f"roll along an axis of unknown size {size}", location=user_location())
+    cut = -shift % size.as_int() if size.as_int() else 0
+    front = (slice(None),) * along
+    parts = [tensor.spatial[(*front, slice(cut, None))], tensor.spatial[(*front, slice(0, cut))]]
+    return concatenate(parts, axis=along) if cut else tensor
+
+
+def pad(x: TensorLike, pad_width: Any, constant_values: bool | int | float = 0) -> RecurrentTensor:
+    """With `constant_values` before and after each axis: one width, a pair, or a pair for every axis."""
+    tensor = as_tensor(x)
+    pairs = _pairs(tensor, pad_width)
+    kind = {"bool": bool, "float": float}.get(dtypes.kind(tensor.dtype), int)
+    low, high = tuple(before for before, _ in pairs), tuple(after for _, after in pairs)
+    return apply("pad", tensor, attrs={"low": low, "high": high, "value": kind(constant_values)}, weak=tensor.weak)
+
+
+def _pairs(x: RecurrentTensor, width: Any) -> list[tuple[Expr, Expr]]:
+    what = "a pad width"
+    if not isinstance(width, (tuple, list)):
+        size = to_expr(width, x.program, what)
+        return [(size, size)] * x.ndim
+    if len(width) == 2 and not isinstance(width[0], (tuple, list)):
+        return [(to_expr(width[0], x.program, what), to_expr(width[1], x.program, what))] * x.ndim
+    if len(width) != x.ndim:
+        raise ShapeError(f"{len(width)} pad widths for {x.ndim} axes", location=user_location())
+    return [(to_expr(before, x.program, what), to_expr(after, x.program, what)) for before, after in width]
+
+
+def repeat(x: TensorLike, repeats: int, axis: int) -> RecurrentTensor:
+    """Every element `repeats` times in a row along an axis."""
+    tensor = as_tensor(x)
+    along = normalize_axis(axis, tensor.ndim)
+    shape = tensor.type.shape
+    wide = broadcast(expand_dims(tensor, along + 1), (*shape[: along + 1], const(repeats), *shape[along + 1 :]))
+    return reshaped(wide, (*shape[:along], shape[along] * repeats, *shape[along + 1 :]))
+
+
+def tile(x: TensorLike, reps: int | Sequence[int]) -> RecurrentTensor:
+    """The whole tensor repeated along axes, the last ones where `reps` has fewer."""
+    tensor = as_tensor(x)
+    times = (reps,) if is_integer(reps) else tuple(reps)  # type: ignore[arg-type]
+    rank = max(len(times), tensor.ndim)
+    times = (1,) * (rank - len(times)) + times  # type: ignore[assignment]
+    shape = (const(1),) * (rank - tensor.ndim) + tensor.type.shape
+    apart = reshaped(tensor, tuple(size for one in shape for size in (const(1), one)))
+    wide = broadcast(apart, tuple(size for time, one in zip(times, shape) for size in (const(time), one)))
+    return reshaped(wide, tuple(one * time for time, one in zip(times, shape)))

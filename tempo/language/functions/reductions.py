@@ -1,0 +1,199 @@
+"""Reductions, scans and sorts over axes of the shape."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from tempo import dtypes
+from tempo.errors import ShapeError, user_location
+from tempo.language.apply import apply
+from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, promoted, scalar
+from tempo.language.functions.elementwise import exp, log, multiply, not_equal, sqrt, where
+from tempo.language.functions.elementwise import isfinite as is_finite
+from tempo.language.shapes import Axes, Shape, inferred_shape, normalize_axes, normalize_axis, reshaped, show
+from tempo.language.tensor import RecurrentTensor
+from tempo.symbolic import const
+
+
+def _reduce(op: str, x: RecurrentTensor, axis: Axes, keepdims: bool) -> RecurrentTensor:
+    axes = normalize_axes(axis, x.ndim)
+    result = apply(op, x, attrs={"axes": axes}, weak=x.weak) if axes else x
+    return _kept(result, x.type.shape, axes) if keepdims else result
+
+
+def _kept(result: RecurrentTensor, shape: Shape, axes: Sequence[int]) -> RecurrentTensor:
+    """With ones where axes were reduced."""
+    return reshaped(result, tuple(const(1) if axis in axes else size for axis, size in enumerate(shape)))
+
+
+def _summable(x: TensorLike) -> RecurrentTensor:
+    """Sums of integers narrower than 32 bits are made in 32."""
+    tensor = as_tensor(x)
+    if tensor.dtype == "bool" or (dtypes.is_integer(tensor.dtype) and dtypes.itemsize(tensor.dtype) < 4):
+        return cast(tensor, "uint32" if dtypes.kind(tensor.dtype) == "uint" else "int32")
+    return tensor
+
+
+def _not_empty(x: RecurrentTensor, axes: Sequence[int], what: str) -> None:
+    for axis in axes:
+        if x.type.shape[axis] == const(0):
+            raise ShapeError(
+                f"{what} over axis {axis} of shape {show(x.type.shape)}, which is empty", location=user_location()
+            )
+
+
+def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """The sum over axes (all for None); 0 over an empty axis. Bools and small integers are summed as 32 bits."""
+    return _reduce("reduce_sum", _summable(x), axis, keepdims)
+
+
+def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """The product over axes; 1 over an empty axis."""
+    return _reduce("reduce_prod", _summable(x), axis, keepdims)
+
+
+def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """How many elements are not zero, int32."""
+    return sum(not_equal(as_tensor(x), 0), axis, keepdims)
+
+
+def amax(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """The maximum over axes; an error where an axis is empty."""
+    return _extremum("reduce_max", "reduce_any", x, axis, keepdims)
+
+
+def amin(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """The minimum over axes; an error where an axis is empty."""
+    return _extremum("reduce_min", "reduce_all", x, axis, keepdims)
+
+
+def _extremum(op: str, of_bools: str, x: TensorLike, axis: Axes, keepdims: bool) -> RecurrentTensor:
+    tensor = as_tensor(x)
+    _not_empty(tensor, normalize_axes(axis, tensor.ndim), op.removeprefix("reduce_"))
+    return _reduce(of_bools if tensor.dtype == "bool" else op, tensor, axis, keepdims)
+
+
+def ptp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """The maximum less the minimum."""
+    return amax(x, axis, keepdims) - amin(x, axis, keepdims)
+
+
+def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """Whether an element is not zero."""
+    return _reduce("reduce_any", _as_bool(x), axis, keepdims)
+
+
+def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """Whether no element is zero."""
+    return _reduce("reduce_all", _as_bool(x), axis, keepdims)
+
+
+def _as_bool(x: TensorLike) -> RecurrentTensor:
+    tensor = as_tensor(x)
+    return tensor if tensor.dtype == "bool" else not_equal(tensor, 0)
+
+
+def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """The sum divided by the number of elements; of integers and bools, float32. An error where an axis is empty."""
+    (tensor,) = promoted(x, to_float=True)
+    axes = normalize_axes(axis, tensor.ndim)
+    _not_empty(tensor, axes, "mean")
+    return sum(tensor, axis, keepdims) / count(tensor, axes)
+
+
+def count(x: RecurrentTensor, axes: Sequence[int], less: int = 0) -> RecurrentTensor:
+    """The number of elements along the axes, less `less`, in the dtype of `x`."""
+    sizes = [x.type.shape[axis] for axis in axes]
+    known = math.prod(size.as_int() for size in sizes if size.is_const)
+    factors = [cast(index_value(size), x.dtype, x.weak) for size in sizes if not size.is_const]
+    if known != 1 or not factors:
+        factors.append(scalar(float(known), x.dtype, x.weak))
+    result = functools.reduce(multiply, factors)
+    return result - less if less else result
+
+
+def var(x: TensorLike, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> RecurrentTensor:
+    """The mean squared distance from the mean; the divisor is the number of elements less `ddof`."""
+    (tensor,) = promoted(x, to_float=True)
+    axes = normalize_axes(axis, tensor.ndim)
+    distance = tensor - mean(tensor, axis, keepdims=True)
+    return sum(distance * distance, axis, keepdims) / count(tensor, axes, ddof)
+
+
+def std(x: TensorLike, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> RecurrentTensor:
+    """The square root of `var`."""
+    return sqrt(var(x, axis, ddof, keepdims))
+
+
+def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> RecurrentTensor:
+    """The position of the first maximum, int32; in the flattened tensor for None."""
+    return _arg("argmax", x, axis, keepdims)
+
+
+def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> RecurrentTensor:
+    """The position of the first minimum, int32; in the flattened tensor for None."""
+    return _arg("argmin", x, axis, keepdims)
+
+
+def _arg(op: str, x: TensorLike, axis: int | None, keepdims: bool) -> RecurrentTensor:
+    tensor = as_tensor(x)
+    shape = tensor.type.shape
+    flat, along = (flattened(tensor), 0) if axis is None else (tensor, normalize_axis(axis, tensor.ndim))
+    _not_empty(flat, (along,), op)
+    result = apply(op, flat, attrs={"axis": along})
+    reduced = range(len(shape)) if axis is None else (along,)
+    return _kept(result, shape, reduced) if keepdims else result
+
+
+def flattened(x: RecurrentTensor) -> RecurrentTensor:
+    """With one axis. Raises `ShapeError` where its size is a product of unknown sizes."""
+    return reshaped(x, inferred_shape(x.type.shape, (-1,), x.program))
+
+
+def cumsum(x: TensorLike, axis: int | None = None) -> RecurrentTensor:
+    """The sum of the elements up to each; of the flattened tensor for None."""
+    return _along("cumsum", _summable(x), axis)
+
+
+def sort(x: TensorLike, axis: int | None = -1) -> RecurrentTensor:
+    """Sorted in ascending order."""
+    return _along("sort", as_tensor(x), axis)
+
+
+def argsort(x: TensorLike, axis: int | None = -1) -> RecurrentTensor:
+    """The positions that sort, int32; equal elements keep their order."""
+    return _along("argsort", as_tensor(x), axis)
+
+
+def _along(op: str, x: RecurrentTensor, axis: int | None) -> RecurrentTensor:
+    flat, along = (flattened(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
+    return apply(op, flat, attrs={"axis": along}, weak=x.weak and op != "argsort")
+
+
+def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
+    """`log(sum(exp(x)))` without overflow."""
+    (tensor,) = promoted(x, to_float=True)
+    axes = normalize_axes(axis, tensor.ndim)
+    greatest = amax(tensor, axes, keepdims=True)
+    shift = where(is_finite(greatest), greatest, 0.0)
+    result = log(sum(exp(tensor - shift), axes, keepdims=True)) + shift
+    kept = tuple(size for position, size in enumerate(result.type.shape) if position not in axes)
+    return result if keepdims else reshaped(result, kept)
+
+
+def softmax(x: TensorLike, axis: Axes = -1) -> RecurrentTensor:
+    """`exp(x) / sum(exp(x))` along the axes, without overflow."""
+    (tensor,) = promoted(x, to_float=True)
+    axes = normalize_axes(axis, tensor.ndim)
+    weights = exp(tensor - amax(tensor, axes, keepdims=True))
+    return weights / sum(weights, axes, keepdims=True)
+
+
+def log_softmax(x: TensorLike, axis: Axes = -1) -> RecurrentTensor:
+    """`log(softmax(x))` without overflow."""
+    (tensor,) = promoted(x, to_float=True)
+    axes = normalize_axes(axis, tensor.ndim)
+    shifted = tensor - amax(tensor, axes, keepdims=True)
+    return shifted - log(sum(exp(shifted), axes, keepdims=True))

@@ -1,0 +1,142 @@
+"""The outside world: Python functions as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tempo.errors import ProgramError, ShapeError, user_location
+from tempo.language.apply import view
+from tempo.language.conversion import TensorLike, as_dtype, as_tensor
+from tempo.language.index_expression import Dim
+from tempo.language.program import Program, current_program
+from tempo.language.shapes import to_shape
+from tempo.language.tensor import RecurrentTensor
+from tempo.sdg.graph import Edge, TensorType
+from tempo.symbolic import Symbol
+
+Dims = Dim | Sequence[Dim]
+
+
+class Resource:
+    """What calls share: the same object, or an equal name or number."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Resource):
+            return NotImplemented
+        named = isinstance(self.value, (str, int, tuple)) and type(self.value) is type(other.value)
+        return self.value is other.value or (named and bool(self.value == other.value))
+
+    def __hash__(self) -> int:
+        return hash(self.value) if isinstance(self.value, (str, int, tuple)) else id(self.value)
+
+    def __repr__(self) -> str:
+        return f"Resource({self.value!r})"
+
+
+def host_call(
+    fn: Callable[..., Any],
+    *inputs: TensorLike,
+    out: Sequence[tuple[Any, Any]],
+    ordered_by: Dims = (),
+    batched: Dims = (),
+    resource: Any = None,
+) -> tuple[RecurrentTensor, ...]:
+    """A Python function as an operator; one recurrent tensor per `(shape, dtype)` of `out`.
+
+    The domain is the union of the inputs' domains, `ordered_by` and `batched`. `fn` gets NumPy arrays, the `batched`
+    dims in front (of inputs that have them), and returns one array or a tuple, likewise with the batched dims in front.
+    Along `ordered_by` points are called in lexicographic order without holes. Calls that share a `resource` (the same
+    object, or an equal name) are ordered among each other by the ordered dims that both have, then by declaration.
+    """
+    program = current_program()
+    call = _Call(program, fn, inputs, ordered_by, batched, resource, "host_call")
+    results = tuple(_result(program, entry, call.batched) for entry in out)
+    if not results:
+        raise ShapeError("a host call without results", location=user_location(), hint="use tp.sink")
+    varying = {symbol for type in results for size in type.shape for symbol in size.dims()}
+    if varying & set(call.batched):
+        raise ShapeError("a result of a host call has a shape that varies along a batched dim", location=user_location())
+    id = call.declare(results, varying)
+    tensors = [view(program, program.builder.identity(id, result)) for result in range(len(results))]
+    at_row = tuple(program.dim_of(symbol) for symbol in call.batched)
+    return tuple(tensor.spatial[at_row] if at_row else tensor for tensor in tensors)
+
+
+def sink(
+    fn: Callable[..., Any],
+    *inputs: TensorLike,
+    ordered_by: Dims = (),
+    batched: Dims = (),
+    resource: Any = None,
+) -> None:
+    """A Python function that is called at every point of its domain for its effect, with arrays as `host_call` gives."""
+    program = current_program()
+    call = _Call(program, fn, inputs, ordered_by, batched, resource, "sink")
+    program.builder.add_sink(call.declare((), set()))
+
+
+def _result(program: Program, entry: Any, batched: tuple[Symbol, ...]) -> TensorType:
+    if not isinstance(entry, tuple) or len(entry) != 2:
+        raise ShapeError(
+            f"{entry!r} in out= is no pair of shape and dtype",
+            location=user_location(),
+            hint="write out=[((3,), tp.float32), ((), tp.bool)]",
+        )
+    shape, dtype = entry
+    rows = tuple(program.builder.size(symbol) for symbol in batched)
+    return TensorType((*rows, *to_shape(program, shape)), as_dtype(dtype))
+
+
+class _Call:
+    """A call while it is declared: its dims checked, its operands read over the whole of batched dims."""
+
+    def __init__(
+        self,
+        program: Program,
+        fn: Callable[..., Any],
+        inputs: Sequence[TensorLike],
+        ordered_by: Dims,
+        batched: Dims,
+        resource: Any,
+        op: str,
+    ) -> None:
+        self.program, self.fn, self.op = program, fn, op
+        self.name = str(getattr(fn, "__name__", None) or type(fn).__name__)
+        if not callable(fn):
+            raise ProgramError(f"{fn!r} cannot be called", location=user_location())
+        self.ordered_by = program.check_dims(ordered_by, "ordered_by")
+        self.batched = program.check_dims(batched, "batched")
+        both = set(self.ordered_by) & set(self.batched)
+        if both:
+            raise ProgramError(
+                f"{', '.join(sorted(symbol.name for symbol in both))} is both ordered and batched",
+                location=user_location(),
+                hint="a batched dim is passed whole, in one call, so its points have no order",
+            )
+        self.resource = None if resource is None else Resource(resource)
+        tensors = [as_tensor(value) for value in inputs]
+        self.domain = {symbol for tensor in tensors for symbol in tensor.symbols} | set(self.ordered_by)
+        self.operands = tuple(self._operand(tensor) for tensor in tensors)
+
+    def _operand(self, x: RecurrentTensor) -> Edge:
+        rows = [symbol for symbol in x.symbols if symbol in self.batched]
+        return x.at(**{symbol.name: slice(None) for symbol in rows}).edge if rows else x.edge
+
+    def declare(self, results: tuple[TensorType, ...], varying: set[Symbol]) -> int:
+        attrs = {
+            "name": self.name,
+            "fn": self.fn,
+            "ordered_by": self.ordered_by,
+            "batched": self.batched,
+            "resource": self.resource,
+        }
+        domain = self.program.builder.canonical((self.domain | varying) - set(self.batched))
+        return self.program.builder.nominal(
+            self.op, domain, results, self.operands, attrs=attrs, name=self.name
+        )

@@ -1,0 +1,327 @@
+"""What users write between brackets: dims, sizes, expressions and conditions over them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from tempo import symbolic
+from tempo.errors import IndexExpressionError, ProgramError, user_location
+from tempo.symbolic import FALSE, TRUE, Condition, Expr, Symbol
+
+if TYPE_CHECKING:
+    from tempo.language.program import Program
+
+
+class IndexExpression:
+    """An integer expression of dims and sizes: `t - 1`, `2 * t.size`, `tp.max(t - 3, 0)`, `t // 2`.
+
+    `+ - *` by constants, `//` and `%` by positive constants, `tp.min` and `tp.max`. Comparisons give conditions.
+    Where a tensor is wanted it is its value at the point, a weak int32.
+    """
+
+    __slots__ = ("program", "expr")
+    __array_ufunc__ = None
+
+    def __init__(self, program: Program | None, expr: Expr) -> None:
+        self.program = program
+        self.expr = expr
+
+    def __repr__(self) -> str:
+        return str(self.expr)
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __add__(self, other: Any) -> Any:
+        return _arithmetic(operator.add, "+", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _arithmetic(operator.add, "+", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _arithmetic(operator.sub, "-", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _arithmetic(operator.sub, "-", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _arithmetic(operator.mul, "*", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _arithmetic(operator.mul, "*", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _arithmetic(operator.floordiv, "//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _arithmetic(operator.floordiv, "//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _arithmetic(operator.mod, "%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _arithmetic(operator.mod, "%", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _arithmetic(operator.truediv, "/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _arithmetic(operator.truediv, "/", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _arithmetic(operator.pow, "**", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _arithmetic(operator.pow, "**", other, self)
+
+    def __neg__(self) -> IndexExpression:
+        return IndexExpression(self.program, -self.expr)
+
+    def __pos__(self) -> IndexExpression:
+        return IndexExpression(self.program, self.expr)
+
+    def __lt__(self, other: Any) -> Any:
+        return _compare(operator.lt, Expr.lt, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _compare(operator.le, Expr.le, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _compare(operator.gt, Expr.gt, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _compare(operator.ge, Expr.ge, self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return _compare(operator.eq, Expr.eq, self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return _compare(operator.ne, Expr.ne, self, other)
+
+    def __index__(self) -> int:
+        if self.expr.is_const:
+            return self.expr.as_int()
+        _fail(
+            f"{self} has no single value while the program is written",
+            "a program has no loops over a dim: index by it (x[t - 1]), and read a constant array by it with "
+            "tp.constant(array).spatial[t]",
+        )
+
+    def __int__(self) -> int:
+        return self.__index__()
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __bool__(self) -> bool:
+        return bool(self.__index__())
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _fail(f"{self} is no array", f"its value at each point is the tensor tp.as_tensor({self})")
+
+
+class Dim(IndexExpression):
+    """A temporal dimension, as an index expression."""
+
+    __slots__ = ()
+    program: Program
+
+    @property
+    def symbol(self) -> Symbol:
+        (symbol,) = self.expr.symbols()
+        return symbol
+
+    @property
+    def name(self) -> str:
+        return self.symbol.name
+
+    @property
+    def size(self) -> IndexExpression:
+        """The bound: `0 <= t < t.size`."""
+        return IndexExpression(self.program, self.program.builder.size(self.symbol))
+
+
+class IndexCondition:
+    """A condition over dims and sizes: `t == 0`, `(t > 0) & (t < 4)`, `~(t < i)`. Where a tensor is wanted, a bool."""
+
+    __slots__ = ("program", "condition")
+    __array_ufunc__ = None
+
+    def __init__(self, program: Program | None, condition: Condition) -> None:
+        self.program = program
+        self.condition = condition
+
+    def __repr__(self) -> str:
+        return str(self.condition)
+
+    def __and__(self, other: Any) -> Any:
+        return _combine(operator.and_, self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _combine(operator.and_, other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _combine(operator.or_, self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _combine(operator.or_, other, self)
+
+    def __invert__(self) -> IndexCondition:
+        return IndexCondition(self.program, ~self.condition)
+
+    def __bool__(self) -> bool:
+        if self.condition in (TRUE, FALSE):
+            return self.condition == TRUE
+        _fail(
+            f"whether {self} holds differs from point to point",
+            "instead of `if`, write cases: h[t == 0] = ..., or tp.cases((t == 0, a), b); combine conditions with & | ~ "
+            "and parentheses, (0 <= t) & (t < 4)",
+        )
+
+
+def minimum(*values: Any) -> IndexExpression:
+    """The smallest of index expressions and integers."""
+    return _extremum(symbolic.minimum, "min", values)
+
+
+def maximum(*values: Any) -> IndexExpression:
+    """The largest of index expressions and integers."""
+    return _extremum(symbolic.maximum, "max", values)
+
+
+def _extremum(of: Callable[..., Expr], name: str, values: tuple[Any, ...]) -> IndexExpression:
+    program = common_program(*values)
+    return IndexExpression(program, of(*(_operand(value, f"an argument of tp.{name}", name) for value in values)))
+
+
+def common_program(*values: Any) -> Program | None:
+    """The one program that the expressions among `values` belong to. Raises `ProgramError` where there are two."""
+    owners = [v.program for v in values if isinstance(v, (IndexExpression, IndexCondition)) and v.program is not None]
+    if any(owner is not owners[0] for owner in owners):
+        raise ProgramError(
+            f"dims of the programs {owners[0].name!r} and {owners[-1].name!r} meet in one expression",
+            location=user_location(),
+            hint="declare the dims of a program inside it",
+        )
+    return owners[0] if owners else None
+
+
+def is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def show(value: Any) -> str:
+    """The value as messages name it."""
+    kind = type(value).__name__
+    return f"the {kind} {value}" if isinstance(value, (int, float, str, np.generic)) else f"a {kind}"
+
+
+def to_expr(value: Any, program: Program, what: str) -> Expr:
+    """The expression that `value` is. Raises `IndexExpressionError`, or `ProgramError` for one of another program."""
+    from tempo.language.program import require_program  # it makes dims, so it imports this module
+
+    if isinstance(value, IndexExpression):
+        require_program(program, value.program, f"the index expression {value}")
+    return _operand(value, what)
+
+
+def _operand(value: Any, what: str, name: str = "") -> Expr:
+    if isinstance(value, IndexExpression):
+        return value.expr
+    if is_integer(value):
+        return symbolic.const(operator.index(value))
+    if isinstance(value, (float, np.floating)):
+        _fail(f"{what} is {show(value)}", "an index expression is made of integers and dims: round it first, int(...)")
+    if isinstance(value, (bool, np.bool_, IndexCondition)):
+        _fail(f"{what} is the condition {value}", "write an integer expression, or select by cases: tp.cases(...)")
+    if hasattr(value, "edge"):
+        hint = f"for tensors elementwise write tp.{name}imum(a, b)" if name else "read at a tensor's values with x.gather(t, index)"
+        _fail(f"{what} is a tensor", hint)
+    _fail(f"{what} is {show(value)}", "write an integer, a dim, or an expression of them such as t - 1")
+
+
+def _arithmetic(operation: Callable[[Any, Any], Any], symbol: str, left: Any, right: Any) -> Any:
+    """An expression; a tensor where an array takes part; NotImplemented leaves the work to a tensor."""
+    other = right if isinstance(left, IndexExpression) else left
+    if isinstance(other, np.ndarray):
+        return _with_array(operation, left, right)
+    if not _belongs(other):
+        return NotImplemented
+    text = f"({_text(left)}) {symbol} ({_text(right)})"
+    if not isinstance(other, IndexExpression) and not is_integer(other):
+        _fail(
+            f"{text} is no index expression: {show(other)} is no integer",
+            f"as a tensor, write tp.as_tensor({_expression_of(left, right)}) {symbol} ...; as an index, use integers",
+        )
+    program = common_program(left, right)
+    a, b = _operand(left, "an operand"), _operand(right, "an operand")
+    _check_affine(symbol, a, b, text)
+    return IndexExpression(program, operation(a, b))
+
+
+def _check_affine(symbol: str, left: Expr, right: Expr, text: str) -> None:
+    as_tensors = f"as a tensor, write tp.as_tensor({left}) {symbol} ({right})"
+    if symbol in ("/", "**"):
+        instead = "//, which rounds down" if symbol == "/" else "a product with a constant"
+        _fail(f"{text} is no index expression", f"use {instead}; {as_tensors}")
+    if symbol == "*" and not (left.is_const or right.is_const):
+        _fail(f"{text} is a product of two varying expressions", f"one factor must be an integer; {as_tensors}")
+    if symbol in ("//", "%") and not (right.is_const and right.as_int() > 0):
+        _fail(f"{text} divides by what is no positive integer", f"the divisor must be a positive integer; {as_tensors}")
+
+
+def _compare(operation: Callable[[Any, Any], Any], method: Callable[..., Condition], left: Any, right: Any) -> Any:
+    if isinstance(right, np.ndarray):
+        return _with_array(operation, left, right)
+    if not _belongs(right):
+        return NotImplemented
+    if not isinstance(right, IndexExpression) and not is_integer(right):
+        _fail(
+            f"({left}) is compared with {show(right)}",
+            f"compare it with an integer; as tensors, write tp.as_tensor({left}) < ...",
+        )
+    program = common_program(left, right)
+    return IndexCondition(program, method(left.expr, _operand(right, "an operand")))
+
+
+def _combine(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    other = right if isinstance(left, IndexCondition) else left
+    if isinstance(other, np.ndarray):
+        return _with_array(operation, left, right)
+    if not isinstance(other, (IndexCondition, bool, np.bool_)):
+        return NotImplemented
+    program = common_program(left, right)
+    return IndexCondition(program, operation(to_condition(left), to_condition(right)))
+
+
+def to_condition(value: IndexCondition | bool | np.bool_) -> Condition:
+    if isinstance(value, IndexCondition):
+        return value.condition
+    return TRUE if value else FALSE
+
+
+def _belongs(value: Any) -> bool:
+    """Whether an expression meets `value` as a number: otherwise the other operand decides."""
+    return isinstance(value, (IndexExpression, int, float, np.generic))
+
+
+def _with_array(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    from tempo.language.conversion import as_tensor  # tensors hold index expressions, so it imports this module
+
+    return operation(as_tensor(left), as_tensor(right))
+
+
+def _text(value: Any) -> str:
+    return str(value.expr) if isinstance(value, IndexExpression) else str(value)
+
+
+def _expression_of(left: Any, right: Any) -> str:
+    return _text(left if isinstance(left, IndexExpression) else right)
+
+
+def _fail(message: str, hint: str) -> NoReturn:
+    raise IndexExpressionError(message, location=user_location(), hint=hint)

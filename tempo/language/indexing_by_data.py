@@ -1,0 +1,44 @@
+"""`x.gather(n, index)`: reading a temporal dim at the values of an integer tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tempo import dtypes
+from tempo.errors import DomainError, user_location
+from tempo.language import indexing
+from tempo.symbolic import Symbol, const
+
+if TYPE_CHECKING:
+    from tempo.language.tensor import RecurrentTensor
+
+
+def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> RecurrentTensor:
+    """See `RecurrentTensor.gather`: a slice read over `within`, gathered along its axis at `index - lo`."""
+    from tempo.language.conversion import as_tensor, cast, index_value  # these make tensors, which gather through here
+    from tempo.language.functions import lookup
+
+    symbol = _symbol(x, dim)
+    given = slice(None) if within is None else within
+    start, stop = indexing.bounds(x, given, x.program.builder.size(symbol), symbol.name)
+    part = indexing.slice_of(x.program.builder.context, start, stop)
+    rows = indexing.read_at(x, {symbol: part})
+    positions = lookup.integers(as_tensor(index))
+    if start == const(0):
+        return lookup.gather(rows, positions, 0)
+    if dtypes.kind(positions.dtype) == "uint" or dtypes.itemsize(positions.dtype) < 4:
+        positions = cast(positions, "int32")  # the difference may be negative
+    return lookup.gather(rows, positions - index_value(start), 0)
+
+
+def _symbol(x: RecurrentTensor, dim: Any) -> Symbol:
+    name = dim if isinstance(dim, str) else getattr(dim, "name", None)
+    for symbol in x.symbols:
+        if symbol.name == name:
+            return symbol
+    has = ", ".join(symbol.name for symbol in x.symbols) or "none"
+    raise DomainError(
+        f"{x.label} is gathered along {name or dim!r}, which is none of its dims ({has})",
+        location=user_location(),
+        hint="along an axis of the shape write tp.take(x, index, axis) or x.spatial[index]",
+    )

@@ -1,0 +1,213 @@
+"""Parameters: recurrent tensors that start from state, and whose value at the end is state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.errors import DefinitionError, ProgramError, ShapeError, user_location
+from tempo.language.conversion import as_dtype, assignable, is_python_scalar
+from tempo.language.definitions import declare_merge
+from tempo.language.index_expression import Dim, IndexExpression
+from tempo.language.program import Program, current_program
+from tempo.language.shapes import fit, show, to_shape
+from tempo.language.tensor import RecurrentTensor
+from tempo.sdg.graph import Case, Edge, Node, Output, Point, TensorType
+from tempo.symbolic import FALSE, TRUE, Condition, Expr, Symbol, var
+
+Initializer: TypeAlias = Callable[..., Any]
+"""`init(shape, dims=..., dtype=...)`: a tensor expression over `dims`, or an array."""
+
+_INIT_DECLARATIONS = 1 << 24
+_DECLARATIONS_PER_INIT = 1 << 8
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """What the runtime must know of a parameter.
+
+    `node` is its merge, `state` the input node that holds the value where no case does, over the dims that are not
+    `time_dims`. `init` is what it holds at the start: an array (the other dims in front, or of one point), or an edge
+    that the reference evaluator reads at every point of the other dims (it may vary along fewer).
+    """
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: str
+    node: int
+    state: int
+    time_dims: tuple[Symbol, ...]
+    init: np.ndarray[Any, Any] | Edge
+
+
+@dataclass
+class Parameter:
+    """A parameter while its program is written. Along `time_dims` a case shifts it or fixes it by a number."""
+
+    name: str
+    node: int
+    state: int
+    declaration: int
+    init: Any
+    time_dims: set[Symbol] = field(default_factory=set)
+    made: tuple[frozenset[Symbol], np.ndarray[Any, Any] | Edge] | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Parameters complete: the nodes that change or come new, the outputs of role "state", the specs."""
+
+    nodes: Mapping[int, Node]
+    outputs: tuple[Output, ...]
+    specs: Mapping[str, ParameterSpec]
+
+
+def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "float32") -> RecurrentTensor:
+    """A recurrent tensor with `init` as the value where no case holds; its value at the end is in `.state` of a run.
+
+    `init` is an array (of one point, or with all dims in front that are no time dims), a number, a tensor expression,
+    or a function `init(shape, dims=..., dtype=...)` that gives one of them. Time dims are those along which a case
+    shifts or which a case fixes by a number.
+
+    >>> import tempo as tp
+    >>> with tp.Program("train") as program:
+    ...     i = tp.dim("i")
+    ...     w = tp.parameter("w", (3,), init=lambda shape, dims, dtype: tp.random.normal(shape, dims=dims), dims=(i,))
+    ...     w[i + 1] = w * 0.9
+    >>> program.parameters["w"].time_dims
+    (i,)
+    """
+    program = current_program()
+    if not isinstance(name, str) or not name:
+        raise ProgramError(f"{name!r} cannot name a parameter", location=user_location())
+    if name in program.declared_parameters:
+        raise ProgramError(f"the program {program.name!r} has a parameter {name!r} already", location=user_location())
+    type = TensorType(to_shape(program, shape), as_dtype(dtype))
+    if any(size.dims() for size in type.shape):
+        raise ShapeError(f"the shape {show(type.shape)} of the parameter {name!r} varies", location=user_location())
+    value = init if callable(init) or is_python_scalar(init) else _given(init, type.dtype, name)
+    tensor = declare_merge(name, shape, dims, dtype, "parameter")
+    builder = program.builder
+    program.declared_parameters[name] = Parameter(
+        name, tensor.edge.node, builder.new_id(), builder.new_declaration(), value
+    )
+    return tensor
+
+
+def _given(init: Any, dtype: str, name: str) -> Any:
+    if isinstance(init, RecurrentTensor):
+        return init
+    array = dtypes.convert(init, None)
+    dtypes.check_cast(dtypes.from_numpy(array.dtype), dtype, f"the initial value of {name!r}")
+    return np.array(array, dtypes.to_numpy(dtype))
+
+
+def finish_parameters(program: Program) -> Finished:
+    """Close the cases of every parameter with the read of its state, and make its value at the end an output."""
+    nodes: dict[int, Node] = {}
+    outputs: list[Output] = []
+    specs: dict[str, ParameterSpec] = {}
+    for parameter in program.declared_parameters.values():
+        node = program.builder.nodes[parameter.node]
+        others = tuple(symbol for symbol in node.domain if symbol not in parameter.time_dims)
+        time_dims = tuple(symbol for symbol in node.domain if symbol in parameter.time_dims)
+        state = _state_node(parameter, node, others)
+        nodes[state.id] = state
+        nodes[node.id] = _closed(program, node, state)
+        outputs.append(_final_value(program, parameter.name, node, time_dims))
+        init = _initial_value(program, parameter, node, others)
+        specs[parameter.name] = ParameterSpec(
+            parameter.name, node.shape, node.dtype, node.id, state.id, time_dims, init
+        )
+    return Finished(nodes, tuple(outputs), specs)
+
+
+def _state_node(parameter: Parameter, node: Node, others: tuple[Symbol, ...]) -> Node:
+    attrs = (("layout", (*others, *range(len(node.shape)))), ("name", parameter.name), ("role", "state"))
+    return Node(
+        parameter.state,
+        "input",
+        others,
+        node.results,
+        attrs=attrs,
+        declaration=parameter.declaration,
+        name=parameter.name,
+        location=node.location,
+    )
+
+
+def _closed(program: Program, node: Node, state: Node) -> Node:
+    """With the state as the last case; without, where the user's cases leave no point to it."""
+    covered: Condition = FALSE
+    for case in node.cases:
+        covered = covered | case.condition
+    if program.builder.context.excludes(~covered):
+        return node
+    edge = Edge(state.id, tuple(Point(var(symbol)) for symbol in state.domain))
+    return replace(node, cases=(*node.cases, Case(TRUE, edge)))
+
+
+def _final_value(program: Program, name: str, node: Node, time_dims: tuple[Symbol, ...]) -> Output:
+    """The value at the last point of the time dims, at every point of the others."""
+    map = tuple(
+        Point(program.builder.size(symbol) - 1 if symbol in time_dims else var(symbol)) for symbol in node.domain
+    )
+    domain = tuple(symbol for symbol in node.domain if symbol not in time_dims)
+    layout = (*domain, *range(len(node.shape)))
+    return Output(name, Edge(node.id, map), domain, node.type, layout, "state", node.location)
+
+
+def _initial_value(
+    program: Program, parameter: Parameter, node: Node, others: tuple[Symbol, ...]
+) -> np.ndarray[Any, Any] | Edge:
+    """Made once for each set of time dims, so that making the graph twice makes no second draw."""
+    key = frozenset(others)
+    if parameter.made is None or parameter.made[0] != key:
+        numbers = _INIT_DECLARATIONS + parameter.declaration * _DECLARATIONS_PER_INIT
+        with program.builder.declarations_from(numbers):
+            value = _make(program, parameter, node, others)
+        parameter.made = (key, value)
+    return parameter.made[1]
+
+
+def _make(
+    program: Program, parameter: Parameter, node: Node, others: tuple[Symbol, ...]
+) -> np.ndarray[Any, Any] | Edge:
+    what = f"the initial value of {parameter.name!r}"
+    init = parameter.init
+    if callable(init):
+        dims: tuple[Dim, ...] = tuple(program.dim_of(symbol) for symbol in others)
+        shape = tuple(size.as_int() if size.is_const else IndexExpression(program, size) for size in node.shape)
+        init = init(shape, dims=dims, dtype=node.dtype)
+        init = init if isinstance(init, RecurrentTensor) or is_python_scalar(init) else _given(init, node.dtype, parameter.name)
+    if isinstance(init, np.ndarray):
+        return _checked_array(program, init, node, others, what)
+    tensor = assignable(init, node.dtype, what)
+    outside = set(tensor.symbols) - set(others)
+    if outside:
+        names = ", ".join(sorted(symbol.name for symbol in outside))
+        raise DefinitionError(
+            f"{what} varies along {names}, which is none of its dims or a time dim",
+            location=node.location,
+            hint="declare draws with the dims= that the initialiser is given",
+        )
+    return fit(tensor, node.shape, what, program.builder.context).edge
+
+
+def _checked_array(
+    program: Program, init: np.ndarray[Any, Any], node: Node, others: tuple[Symbol, ...], what: str
+) -> np.ndarray[Any, Any]:
+    """Of one point, or with the other dims in front. Sizes that are not numbers are checked when they are known."""
+    full = (*(program.builder.size(symbol) for symbol in others), *node.shape)
+    for wanted in (node.shape, full):
+        fits = len(wanted) == init.ndim
+        if fits and all(not size.is_const or size.as_int() == given for size, given in zip(wanted, init.shape)):
+            return init
+    raise ShapeError(
+        f"{what} has shape {init.shape}; it needs {show(node.shape)}" + (f" or {show(full)}" if others else ""),
+        location=node.location,
+    )

@@ -1,0 +1,178 @@
+"""The program that is being written, and its dims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tempo.errors import IndexExpressionError, ProgramError, SizeError, user_location
+from tempo.language.builder import GraphBuilder
+from tempo.language.index_expression import Dim, IndexExpression, show, to_expr
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Dim as SymbolicDim
+from tempo.symbolic import Expr, Symbol, var
+
+if TYPE_CHECKING:
+    from tempo.language.parameters import Parameter, ParameterSpec
+
+_CURRENT: ContextVar[Program | None] = ContextVar("tempo_program", default=None)
+
+
+class Program:
+    """A set of equations over recurrent tensors.
+
+    Dims, tensors and outputs that are made inside `with tp.Program("name"):` belong to it. It may be entered again to
+    add more.
+
+    >>> import tempo as tp
+    >>> with tp.Program("count") as program:
+    ...     t = tp.dim("t", 3)
+    ...     tp.output("count", t + 1)
+    >>> program
+    Program('count', dims=(t,), outputs=(count,))
+    """
+
+    def __init__(self, name: str = "program") -> None:
+        self.name = name
+        self.builder = GraphBuilder()
+        self.declared_parameters: dict[str, Parameter] = {}
+        self._dims: dict[str, Dim] = {}
+        self._tokens: list[Token[Program | None]] = []
+        self._finished: tuple[int, Graph, Mapping[str, ParameterSpec]] | None = None
+
+    def __enter__(self) -> Program:
+        self._tokens.append(_CURRENT.set(self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _CURRENT.reset(self._tokens.pop())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tokens": []}
+
+    def __repr__(self) -> str:
+        dims = ", ".join(self._dims)
+        outputs = ", ".join(output.name for output in self.builder.outputs)
+        return f"Program({self.name!r}, dims=({dims}{',' * (len(self._dims) == 1)}), outputs=({outputs}))"
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The dims in canonical order: that of their declaration."""
+        return tuple(self._dims.values())
+
+    @property
+    def parameters(self) -> Mapping[str, ParameterSpec]:
+        """What the runtime must know of each parameter, by name."""
+        return self._finish()[1]
+
+    def graph(self) -> Graph:
+        """The symbolic dependence graph of everything declared so far; made anew only after a change."""
+        return self._finish()[0]
+
+    def _finish(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
+        if self._finished is None or self._finished[0] != self.builder.changes:
+            from tempo.language.parameters import finish_parameters  # it makes tensors, so it imports this module
+
+            with self:
+                finished = finish_parameters(self)
+            nodes = {**self.builder.nodes, **finished.nodes}
+            outputs = (*self.builder.outputs, *finished.outputs)
+            graph = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
+            self._finished = (self.builder.changes, graph, finished.specs)
+        return self._finished[1], MappingProxyType(dict(self._finished[2]))
+
+    def dim_of(self, symbol: Symbol) -> Dim:
+        return self._dims[symbol.name]
+
+    def add_dim(self, name: str, size: Expr) -> Dim:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ProgramError(f"{name!r} cannot name a dim: it is no identifier", location=user_location())
+        if name in self._dims:
+            raise ProgramError(
+                f"the program {self.name!r} has a dim {name!r} already",
+                location=user_location(),
+                hint="give the second dim another name, or use the first",
+            )
+        symbol = Symbol(name, "dim")
+        self.builder.add_dim(SymbolicDim(symbol, size))
+        self._dims[name] = Dim(self, var(symbol))
+        return self._dims[name]
+
+    def check_dims(self, dims: tuple[Any, ...] | Any, what: str) -> tuple[Symbol, ...]:
+        """The symbols of dims given by the user, which must be dims of this program in canonical order."""
+        given = (dims,) if isinstance(dims, Dim) else tuple(dims)
+        for dim in given:
+            if not isinstance(dim, Dim):
+                raise IndexExpressionError(
+                    f"{what} must be dims, and {show(dim)} is none", location=user_location(), hint="write dims=(t,)"
+                )
+            require_program(self, dim.program, f"the dim {dim.name}")
+        symbols = tuple(dim.symbol for dim in given)
+        canonical = self.builder.canonical(symbols)
+        if canonical != symbols:
+            wanted = ", ".join(symbol.name for symbol in canonical)
+            raise ProgramError(
+                f"{what} must name each dim once, in the order of their declaration",
+                location=user_location(),
+                hint=f"write ({wanted}{',' * (len(canonical) == 1)})",
+            )
+        return symbols
+
+
+def current_program() -> Program:
+    """The innermost open program. Raises `ProgramError` where none is."""
+    program = _CURRENT.get()
+    if program is None:
+        raise ProgramError(
+            "no program is open",
+            location=user_location(),
+            hint='declare dims and tensors inside `with tp.Program("name") as program:`',
+        )
+    return program
+
+
+def require_program(program: Program, owner: Program | None, what: str) -> None:
+    """Raises `ProgramError` where `what` belongs to another program than the given one."""
+    if owner is None or owner is program:
+        return
+    raise ProgramError(
+        f"{what} belongs to the program {owner.name!r}, not to {program.name!r}",
+        location=user_location(),
+        hint=f"declare it inside the program {program.name!r}, or enter {owner.name!r} again",
+    )
+
+
+def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
+    """A temporal dimension: `0 <= t < size`.
+
+    Without a size the bound is the symbol `t.size`, known when the program is compiled or run. A size is an integer
+    (at least 1, else `SizeError`) or an index expression of sizes of earlier dims.
+
+    >>> with Program("example"):
+    ...     t = dim("t")
+    ...     s = dim("s", 2 * t.size)
+    >>> t.size, s.size
+    (t.size, 2*t.size)
+    """
+    program = current_program()
+    if size is None:
+        return program.add_dim(name, var(Symbol(name, "size")))
+    expr = to_expr(size, program, f"the size of the dim {name}")
+    if expr.dims():
+        raise IndexExpressionError(
+            f"the size of the dim {name} varies with {', '.join(sorted(s.name for s in expr.dims()))}",
+            location=user_location(),
+            hint="a size is a number or an expression of sizes (t.size); guard the points outside with cases",
+        )
+    if expr.is_const and expr.as_int() < 1:
+        raise SizeError(f"the size of the dim {name} is {expr}; it must be at least 1", location=user_location())
+    return program.add_dim(name, expr)
+
+
+def dims(names: str) -> tuple[Dim, ...]:
+    """Several dims at once, in canonical order: `b, i, t = tp.dims("b i t")`."""
+    return tuple(dim(name) for name in names.replace(",", " ").split())

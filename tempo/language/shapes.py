@@ -1,0 +1,149 @@
+"""Spatial shapes: what users write for them, and fitting a tensor to one."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tempo.errors import IndexExpressionError, ShapeError, user_location
+from tempo.language.apply import apply
+from tempo.language.index_expression import IndexExpression, is_integer, to_expr
+from tempo.language.program import Program
+from tempo.language.tensor import RecurrentTensor
+from tempo.symbolic import Context, Expr, const
+
+Shape = tuple[Expr, ...]
+Axes = int | Sequence[int] | None
+
+
+def to_shape(program: Program, shape: Any) -> Shape:
+    """The shape that a user gave: one size or a sequence of sizes, integers or index expressions.
+
+    Raises `ShapeError` for a negative size.
+    """
+    sizes = (shape,) if is_integer(shape) or isinstance(shape, IndexExpression) else tuple(shape)
+    exprs = tuple(to_expr(size, program, "a size of the shape") for size in sizes)
+    for expr in exprs:
+        if expr.is_const and expr.as_int() < 0:
+            raise ShapeError(f"the shape {show(exprs)} has a negative size", location=user_location())
+    return exprs
+
+
+def show(shape: Iterable[Any]) -> str:
+    texts = [str(size) for size in shape]
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
+def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
+    """An axis counted from the front. Raises `ShapeError`."""
+    if not is_integer(axis):
+        raise IndexExpressionError(f"{what} is {axis!r}, and must be an integer", location=user_location())
+    found = operator.index(axis)
+    if not -rank <= found < rank:
+        raise ShapeError(f"{what} {found} is out of range for a shape with {rank} axes", location=user_location())
+    return found % rank
+
+
+def normalize_axes(axes: Axes, rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, ascending; all of them for None. Raises `ShapeError`."""
+    if axes is None:
+        return tuple(range(rank))
+    given = (axes,) if is_integer(axes) else tuple(axes)  # type: ignore[arg-type]
+    found = sorted(normalize_axis(axis, rank) for axis in given)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"an axis is named twice in {given}", location=user_location())
+    return tuple(found)
+
+
+def reshaped(x: RecurrentTensor, shape: Shape) -> RecurrentTensor:
+    """`x` with the same elements in another shape; no node where it has it already."""
+    return x if x.type.shape == shape else apply("reshape", x, attrs={"shape": shape}, weak=x.weak)
+
+
+def transposed(x: RecurrentTensor, axes: Sequence[int]) -> RecurrentTensor:
+    """`x` with its axes in the given order; no node where that is theirs."""
+    order = tuple(axes)
+    return x if order == tuple(range(len(order))) else apply("transpose", x, attrs={"axes": order}, weak=x.weak)
+
+
+def broadcast(x: RecurrentTensor, shape: Shape) -> RecurrentTensor:
+    """`x` broadcast to `shape` as NumPy does; no node where it has it already."""
+    return x if x.type.shape == shape else apply("broadcast", x, attrs={"shape": shape}, weak=x.weak)
+
+
+def common_shape(shapes: Sequence[Shape], what: str) -> Shape:
+    """NumPy's broadcast of the shapes. Raises `ShapeError`."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result: list[Expr] = []
+    for sizes in zip(*((const(1),) * (rank - len(shape)) + tuple(shape) for shape in shapes)):
+        wide = [size for size in sizes if size != const(1)]
+        if any(size != wide[0] for size in wide):
+            texts = " and ".join(show(shape) for shape in shapes)
+            raise ShapeError(f"{what}: shapes {texts} do not broadcast", location=user_location())
+        result.append(wide[0] if wide else const(1))
+    return tuple(result)
+
+
+def fit(x: RecurrentTensor, shape: Shape, what: str, context: Context) -> RecurrentTensor:
+    """`x` broadcast to `shape` as NumPy assigns: ones may be missing or too many in front. Raises `ShapeError`.
+
+    Sizes that `context` proves to be equal fit.
+    """
+    given = x.type.shape
+    surplus = len(given) - len(shape)
+    if surplus > 0 and all(size == const(1) for size in given[:surplus]):
+        x = reshaped(x, given[surplus:])
+        given = given[surplus:]
+    missing = len(shape) - len(given)
+    pairs = list(zip(given, shape[max(missing, 0) :]))
+    if missing < 0 or not all(a == const(1) or a == b or context.implies(a.eq(b)) for a, b in pairs):
+        raise ShapeError(f"{what} has shape {show(given)}, which does not fit {show(shape)}", location=user_location())
+    wide = tuple(b if a == const(1) else a for a, b in pairs)
+    return broadcast(x, (*shape[:missing], *wide))
+
+
+def inferred_shape(old: Shape, new: Sequence[Any], program: Program) -> Shape:
+    """A shape in which one size may be -1: what is left of the elements of `old`. Raises `ShapeError`."""
+    unknown = [axis for axis, size in enumerate(new) if is_integer(size) and size == -1]
+    if not unknown:
+        return to_shape(program, new)
+    if len(unknown) > 1:
+        raise ShapeError(f"the shape {show(new)} has more than one -1", location=user_location())
+    known = to_shape(program, [size for axis, size in enumerate(new) if axis != unknown[0]])
+    rest = _quotient(old, known)
+    if rest is None:
+        raise ShapeError(
+            f"the -1 in {show(new)} has no one size for a tensor of shape {show(old)}",
+            location=user_location(),
+            hint="write that size, or reshape so that each unknown size keeps its own axis",
+        )
+    return (*known[: unknown[0]], rest, *known[unknown[0] :])
+
+
+def _quotient(old: Shape, new: Shape) -> Expr | None:
+    """The one size that makes the elements of `new` those of `old`."""
+    numerator, above = _factors(old)
+    denominator, below = _factors(new)
+    for factor in below:
+        if factor not in above:
+            return None
+        above.remove(factor)
+    if denominator == 0 or numerator % denominator or len(above) > 1:
+        return None
+    return (above[0] if above else const(1)) * (numerator // denominator)
+
+
+def _factors(shape: Shape) -> tuple[int, list[Expr]]:
+    """The elements as a number times expressions without a common factor."""
+    number, varying = 1, []
+    for size in shape:
+        if size.is_const:
+            number *= size.as_int()
+            continue
+        divisor = math.gcd(size.const, *(coefficient for _, coefficient in size.terms))
+        number *= divisor
+        varying.append(size // divisor)
+    return number, varying
+

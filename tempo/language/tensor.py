@@ -1,0 +1,353 @@
+"""Recurrent tensors: functions from the points of their domain to arrays of one shape and dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tempo.errors import IndexExpressionError, user_location
+from tempo.sdg.graph import Edge, IndexMap, Node, Point, TensorType, identity_map
+from tempo.symbolic import Expr, Symbol
+
+if TYPE_CHECKING:
+    from tempo.language.index_expression import Dim, IndexExpression
+    from tempo.language.program import Program
+    from tempo.language.spatial import SpatialIndexer
+
+
+class RecurrentTensor:
+    """A function from the points of `domain` to arrays of `shape` and `dtype`.
+
+    It is a view: a read of a node of the program's graph. `x[t - 1]` reads at other points, `x.spatial[0]` indexes the
+    shape, operators and methods mean what NumPy's do. It holds no numbers while the program is written.
+    """
+
+    __slots__ = ("program", "edge", "weak")
+    __array_ufunc__ = None
+    __array_priority__ = 1000
+
+    def __init__(self, program: Program, edge: Edge, weak: bool = False) -> None:
+        self.program = program
+        self.edge = edge
+        self.weak = weak
+
+    # What it is.
+
+    @property
+    def node(self) -> Node:
+        return self.program.builder.nodes[self.edge.node]
+
+    @property
+    def type(self) -> TensorType:
+        """Shape, as symbolic expressions, and dtype."""
+        return self.program.builder.seen_type(self.edge)
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The dims of the domain, as symbols."""
+        return self.program.builder.canonical(self.edge.dims())
+
+    @property
+    def domain(self) -> tuple[Dim, ...]:
+        """The dims along which it varies, in canonical order."""
+        return tuple(self.program.dim_of(symbol) for symbol in self.symbols)
+
+    @property
+    def shape(self) -> tuple[int | IndexExpression, ...]:
+        """The spatial shape: numbers, and index expressions where a size is not known or varies."""
+        from tempo.language.index_expression import IndexExpression  # only for this conversion
+
+        sizes = self.type.shape
+        return tuple(s.as_int() if s.is_const else IndexExpression(self.program, s) for s in sizes)
+
+    @property
+    def dtype(self) -> str:
+        return self.node.results[self.edge.result].dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def name(self) -> str:
+        """The name it was declared with; empty for what is computed."""
+        return self.node.name
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it reads every dim of its node at itself."""
+        return self.edge.map == identity_map(self.node.domain)
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return f"the tensor {self.name!r}" if self.name else f"the result of {self.node.op}"
+
+    def __repr__(self) -> str:
+        name = self.name or self.node.op
+        read = "" if self.is_identity else f"[{_map_text(self.edge.map)}]"
+        domain, shape = _tuple_text(self.symbols), _tuple_text(self.shape)
+        return f"RecurrentTensor({name}{read}, domain={domain}, shape={shape}, dtype={self.dtype})"
+
+    # Reading and defining.
+
+    def __getitem__(self, key: Any) -> RecurrentTensor:
+        """Index temporal dims, in the order of the domain; a slice becomes a spatial axis in front."""
+        return indexing.read(self, key)
+
+    def at(self, **index: Any) -> RecurrentTensor:
+        """Index temporal dims by name: `x.at(t=t - 1)`."""
+        return indexing.read_named(self, index)
+
+    def gather(self, dim: Dim | str, index: Any, within: slice | None = None) -> RecurrentTensor:
+        """Read along `dim` at the values of the integer tensor `index`.
+
+        Result: the domain of `index` with the other dims of this tensor, shape `index.shape + self.shape`. `within` is
+        the promise that the values lie in `lo:hi` (default `0:dim.size`); one outside raises `IndexOutOfRangeError`
+        when the program runs with checks, and is clamped otherwise.
+        """
+        return indexing_by_data.gather(self, dim, index, within)
+
+    @property
+    def spatial(self) -> SpatialIndexer:
+        """Indexes the shape as NumPy does: `x.spatial[0, 1:]`, `x.spatial[t]`, `x.spatial[index]`."""
+        return spatial.SpatialIndexer(self)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Define one case of a tensor declared with `tp.recurrent` or `tp.parameter`."""
+        definitions.define(self, key, value)
+
+    # What has no value while the program is written.
+
+    def __bool__(self) -> bool:
+        self._no_value("bool", "choose by data with tp.where(mask, a, b), by dims with tp.cases((t == 0, a), b)")
+
+    def __float__(self) -> float:
+        self._no_value("float")
+
+    def __int__(self) -> int:
+        self._no_value("int")
+
+    def __index__(self) -> int:
+        self._no_value("index", "read at a tensor's values with x.gather(t, index) or x.spatial[index]")
+
+    def __complex__(self) -> complex:
+        self._no_value("complex")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._no_value("array", "use the functions of tempo (tp.exp) instead of numpy's, tp.stack to join tensors")
+
+    def __iter__(self) -> NoReturn:
+        self._no_value("iterator", "index it: x[t] along dims, x.spatial[0] along axes, tp.unstack(x) to take it apart")
+
+    def __contains__(self, item: Any) -> bool:
+        self._no_value("bool", "compare elementwise and reduce: (x == item).any()")
+
+    def _no_value(self, wanted: str, hint: str = "make it an output and run the program") -> NoReturn:
+        raise IndexExpressionError(
+            f"{self.label} has no value as {wanted} while the program is written",
+            location=user_location(),
+            hint=hint,
+        )
+
+    # Operators.
+
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Any) -> RecurrentTensor:
+        return functions.add(self, other)
+
+    def __radd__(self, other: Any) -> RecurrentTensor:
+        return functions.add(other, self)
+
+    def __sub__(self, other: Any) -> RecurrentTensor:
+        return functions.subtract(self, other)
+
+    def __rsub__(self, other: Any) -> RecurrentTensor:
+        return functions.subtract(other, self)
+
+    def __mul__(self, other: Any) -> RecurrentTensor:
+        return functions.multiply(self, other)
+
+    def __rmul__(self, other: Any) -> RecurrentTensor:
+        return functions.multiply(other, self)
+
+    def __truediv__(self, other: Any) -> RecurrentTensor:
+        return functions.divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> RecurrentTensor:
+        return functions.divide(other, self)
+
+    def __floordiv__(self, other: Any) -> RecurrentTensor:
+        return functions.floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> RecurrentTensor:
+        return functions.floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> RecurrentTensor:
+        return functions.mod(self, other)
+
+    def __rmod__(self, other: Any) -> RecurrentTensor:
+        return functions.mod(other, self)
+
+    def __divmod__(self, other: Any) -> tuple[RecurrentTensor, RecurrentTensor]:
+        return functions.floor_divide(self, other), functions.mod(self, other)
+
+    def __pow__(self, other: Any) -> RecurrentTensor:
+        return functions.power(self, other)
+
+    def __rpow__(self, other: Any) -> RecurrentTensor:
+        return functions.power(other, self)
+
+    def __matmul__(self, other: Any) -> RecurrentTensor:
+        return functions.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> RecurrentTensor:
+        return functions.matmul(other, self)
+
+    def __and__(self, other: Any) -> RecurrentTensor:
+        return functions.bitwise_and(self, other)
+
+    def __rand__(self, other: Any) -> RecurrentTensor:
+        return functions.bitwise_and(other, self)
+
+    def __or__(self, other: Any) -> RecurrentTensor:
+        return functions.bitwise_or(self, other)
+
+    def __ror__(self, other: Any) -> RecurrentTensor:
+        return functions.bitwise_or(other, self)
+
+    def __xor__(self, other: Any) -> RecurrentTensor:
+        return functions.bitwise_xor(self, other)
+
+    def __rxor__(self, other: Any) -> RecurrentTensor:
+        return functions.bitwise_xor(other, self)
+
+    def __lshift__(self, other: Any) -> RecurrentTensor:
+        return functions.left_shift(self, other)
+
+    def __rshift__(self, other: Any) -> RecurrentTensor:
+        return functions.right_shift(self, other)
+
+    def __neg__(self) -> RecurrentTensor:
+        return functions.negative(self)
+
+    def __pos__(self) -> RecurrentTensor:
+        return self
+
+    def __abs__(self) -> RecurrentTensor:
+        return functions.absolute(self)
+
+    def __invert__(self) -> RecurrentTensor:
+        return functions.bitwise_not(self)
+
+    def __eq__(self, other: Any) -> RecurrentTensor:  # type: ignore[override]
+        return functions.equal(self, other)
+
+    def __ne__(self, other: Any) -> RecurrentTensor:  # type: ignore[override]
+        return functions.not_equal(self, other)
+
+    def __lt__(self, other: Any) -> RecurrentTensor:
+        return functions.less(self, other)
+
+    def __le__(self, other: Any) -> RecurrentTensor:
+        return functions.less_equal(self, other)
+
+    def __gt__(self, other: Any) -> RecurrentTensor:
+        return functions.greater(self, other)
+
+    def __ge__(self, other: Any) -> RecurrentTensor:
+        return functions.greater_equal(self, other)
+
+    # Methods, as NumPy's.
+
+    @property
+    def T(self) -> RecurrentTensor:  # noqa: N802 - NumPy's name
+        return functions.transpose(self)
+
+    def astype(self, dtype: Any) -> RecurrentTensor:
+        return functions.astype(self, dtype)
+
+    def reshape(self, *shape: Any) -> RecurrentTensor:
+        return functions.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def flatten(self) -> RecurrentTensor:
+        return functions.reshape(self, (-1,))
+
+    ravel = flatten
+
+    def transpose(self, *axes: Any) -> RecurrentTensor:
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return functions.transpose(self, order or None)
+
+    def swapaxes(self, axis1: int, axis2: int) -> RecurrentTensor:
+        return functions.swapaxes(self, axis1, axis2)
+
+    def squeeze(self, axis: int | tuple[int, ...] | None = None) -> RecurrentTensor:
+        return functions.squeeze(self, axis)
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.sum(self, axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.mean(self, axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.amax(self, axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.amin(self, axis, keepdims)
+
+    def prod(self, axis: Any = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.prod(self, axis, keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.any(self, axis, keepdims)
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.all(self, axis, keepdims)
+
+    def var(self, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> RecurrentTensor:
+        return functions.var(self, axis, ddof, keepdims)
+
+    def std(self, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> RecurrentTensor:
+        return functions.std(self, axis, ddof, keepdims)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.argmax(self, axis, keepdims)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> RecurrentTensor:
+        return functions.argmin(self, axis, keepdims)
+
+    def cumsum(self, axis: int | None = None) -> RecurrentTensor:
+        return functions.cumsum(self, axis)
+
+    def argsort(self, axis: int | None = -1) -> RecurrentTensor:
+        return functions.argsort(self, axis)
+
+    def clip(self, min: Any = None, max: Any = None) -> RecurrentTensor:
+        return functions.clip(self, min, max)
+
+    def round(self) -> RecurrentTensor:
+        return functions.round(self)
+
+    def dot(self, other: Any) -> RecurrentTensor:
+        return functions.dot(self, other)
+
+
+def _tuple_text(items: Any) -> str:
+    texts = [str(item) for item in items]
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
+def _map_text(map: IndexMap) -> str:
+    return ", ".join(
+        str(item.index) if isinstance(item, Point) else f"{item.start}:{_stop(item.start, item.length)}" for item in map
+    )
+
+
+def _stop(start: Expr, length: Expr) -> Expr:
+    return start + length
+
+
+# The class and what its methods call know each other; these modules need the class to be there when they are imported.
+from tempo.language import definitions, functions, indexing, indexing_by_data, spatial  # noqa: E402
