@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tempo.errors import Location
-from tempo.sdg.graph import Graph, Node
-from tempo.symbolic import Symbol
+from tempo.errors import CycleError, DefinitionError, DomainError, Location, ShapeError
+from tempo.sdg.graph import Graph, Node, Output
+from tempo.symbolic import Expr, Symbol
 
 
 class Instance(NamedTuple):
@@ -17,26 +17,50 @@ class Instance(NamedTuple):
     point: tuple[int, ...]
 
 
+class SymbolicInstance(NamedTuple):
+    """A point given by expressions of sizes."""
+
+    node: int
+    point: tuple[Expr, ...]
+
+
+def output_reader(output: Output) -> Node:
+    """An output as the node that it would be: what reads `output.edge` at every point of the domain."""
+    name = f"output {output.name!r}"
+    return Node(-1, "copy", output.domain, (output.type,), (output.edge,), name=name, location=output.location)
+
+
+def needs_elements(node: Node) -> bool:
+    """Whether the reduction has no value over an empty axis. A mean is a sum that says `nonempty`."""
+    return node.op in {"reduce_max", "reduce_min", "argmax", "argmin"} or bool(node.attr("nonempty"))
+
+
+def slice_text(start: int | Expr, length: int | Expr) -> str:
+    """`3:9`. A negative length is that of a slice whose stop is negative, and is that stop."""
+    negative = length < 0 if isinstance(length, int) else length.is_const and length.as_int() < 0
+    return f"{start}:{length if negative else start + length}"
+
+
 def tensor_name(node: Node) -> str:
     """The name that the user gave, or the operator that made the tensor."""
     name = node.name or node.attr("name")
     return str(name) if name else f"the result of {node.op}"
 
 
-def point_text(dims: Iterable[Symbol], point: Sequence[int]) -> str:
+def point_text(dims: Iterable[Symbol], point: Iterable[int | Expr]) -> str:
     """`i = 3, t = 7`; the empty point is named as such."""
-    pairs = [f"{symbol.name} = {int(value)}" for symbol, value in zip(dims, point)]
+    pairs = [f"{symbol.name} = {value}" for symbol, value in zip(dims, point)]
     return ", ".join(pairs) or "its only point"
 
 
-def instance_text(graph: Graph, instance: Instance) -> str:
+def instance_text(graph: Graph, instance: Instance | SymbolicInstance) -> str:
     """`h[i = 3, t = 7]`."""
     node = graph.nodes[instance.node]
     point = point_text(node.domain, instance.point) if node.domain else ""
     return tensor_name(node) + (f"[{point}]" if point else "")
 
 
-def cycle_text(graph: Graph, cycle: Sequence[Instance]) -> str:
+def cycle_text(graph: Graph, cycle: Sequence[Instance | SymbolicInstance]) -> str:
     """One line per instance, each needed by the one above it; the last needs the first.
 
     Nodes without a name of the user's are left out where others remain, since the user never wrote them.
@@ -46,10 +70,61 @@ def cycle_text(graph: Graph, cycle: Sequence[Instance]) -> str:
     return "\n  needs ".join(lines)
 
 
-def _cycle_line(graph: Graph, instance: Instance) -> str:
+def _cycle_line(graph: Graph, instance: Instance | SymbolicInstance) -> str:
     location = graph.nodes[instance.node].location
     return instance_text(graph, instance) + (f" ({_short(location)})" if location else "")
 
 
 def _short(location: Location) -> str:
     return f"{location.path}:{location.line}"
+
+
+def cycle_error(graph: Graph, cycle: Sequence[Instance | SymbolicInstance]) -> CycleError:
+    """Each instance needs the next, the last the first."""
+    location = next((graph.nodes[instance.node].location for instance in cycle), None)
+    return CycleError(
+        f"a value is needed to compute itself:\n  {cycle_text(graph, cycle)}",
+        location=location,
+        hint="Read an earlier point, or add a case that ends the recurrence.",
+    )
+
+
+def outside_error(
+    reader: Node, producer: Node, axis: int, index: str, size: int | Expr, point: Iterable[int | Expr]
+) -> DomainError:
+    """`reader` at `point` reads `producer` at `index` (`7`, or `3:9`) along one dim, which is not in its domain."""
+    name = producer.domain[axis].name
+    bounds = f"0 <= start, stop <= {size}" if ":" in index else f"0 <= {name} < {size}"
+    by = f" by {tensor_name(reader)}" if reader.name else ""
+    where = f" at {point_text(reader.domain, point)}" if reader.domain else ""
+    return DomainError(
+        f"{tensor_name(producer)} is read{by}{where} at [{name} = {index}], outside its domain {bounds}",
+        location=reader.location or producer.location,
+        hint="Guard the read with a case, or change the index: indices are not clipped.",
+    )
+
+
+def uncovered_error(node: Node, point: Iterable[int | Expr]) -> DefinitionError:
+    return DefinitionError(
+        f"{tensor_name(node)} is needed at {point_text(node.domain, point)}, where no case defines it",
+        location=node.location,
+        hint="Add a case for that point, or do not read it there.",
+    )
+
+
+def empty_error(node: Node, point: Iterable[int | Expr]) -> ShapeError:
+    operation = "mean" if node.attr("nonempty") else node.op.removeprefix("reduce_")
+    return ShapeError(
+        f"{operation} over an empty slice at {point_text(node.domain, point)}",
+        location=node.location,
+        hint=f"{operation} has no value there: guard the point with a case, or make the slice longer.",
+    )
+
+
+def spatial_error(node: Node, axis: int, index: str, size: int | Expr, point: Iterable[int | Expr]) -> DomainError:
+    """A spatial slice `index` (`3:9`) that leaves its axis."""
+    return DomainError(
+        f"axis {axis} of size {size} is sliced at {index}, outside 0:{size}, at {point_text(node.domain, point)}",
+        location=node.location,
+        hint="Spatial slices are not clipped: keep start and stop between 0 and the size.",
+    )

@@ -18,8 +18,17 @@ import numpy as np
 from tempo import dtypes
 from tempo.analysis.host_order import EFFECTS, Barrier, HostOrder, effect_nodes
 from tempo.analysis.instances import demanded
-from tempo.analysis.reports import Instance, cycle_text, point_text, tensor_name
-from tempo.errors import CycleError, DefinitionError, DomainError, InputError, InternalError
+from tempo.analysis.reports import (
+    Instance,
+    cycle_error,
+    outside_error,
+    output_reader,
+    point_text,
+    slice_text,
+    tensor_name,
+    uncovered_error,
+)
+from tempo.errors import InputError, InternalError
 from tempo.reference.host_calls import call_host
 from tempo.reference.operator_checks import check_call
 from tempo.sdg.call import Call, StaticType, call_for
@@ -86,7 +95,9 @@ class Evaluator:
         if isinstance(target, Edge):
             if not isinstance(point, Mapping):
                 raise InputError("the point at which an edge is read maps dims to numbers")
-            return self._read(None, target, {**self.sizes, **point})
+            domain = self.graph.canonical(point)
+            reader = output_reader(Output("a value", target, domain, self.graph.seen_type(target), ()))
+            return self._read(reader, target, {**self.sizes, **point})
         node = self.graph.nodes[target]
         values = [point[symbol] for symbol in node.domain] if isinstance(point, Mapping) else point
         instance = Instance(target, tuple(int(value) for value in values))
@@ -106,7 +117,9 @@ class Evaluator:
                 self._values[current] = self._compute(current)
                 del path[current]
             elif missing in path:
-                self._raise_cycle(missing, list(path))
+                steps = list(path)
+                cycle = [need for need in steps[steps.index(missing) :] if isinstance(need, Instance)]
+                raise cycle_error(self.graph, cycle)
             else:
                 path[missing] = self._needs(missing)
         return self._values[goal]
@@ -141,40 +154,25 @@ class Evaluator:
         node = self.graph.nodes[instance.node]
         return node, {**self.sizes, **dict(zip(node.domain, instance.point))}
 
-    def _raise_cycle(self, again: Need, path: list[Need]) -> None:
-        cycle = [need for need in path[path.index(again) :] if isinstance(need, Instance)]
-        location = next((self.graph.nodes[instance.node].location for instance in cycle), None)
-        raise CycleError(
-            f"a value is needed to compute itself:\n  {cycle_text(self.graph, cycle)}",
-            location=location,
-            hint="Read an earlier point, or give a case that ends the recurrence.",
-        )
-
     # Reading through an index map.
 
     def _chosen(self, node: Node, point: tuple[int, ...], env: Environment) -> Edge:
         for case in node.cases:
             if case.condition.evaluate(env):
                 return case.edge
-        raise DefinitionError(
-            f"{tensor_name(node)} is needed at {point_text(node.domain, point)}, where no case defines it",
-            location=node.location,
-            hint="Add a case for that point.",
-        )
+        raise uncovered_error(node, point)
 
-    def _ranges(self, reader: Node | None, edge: Edge, env: Environment) -> list[range]:
+    def _ranges(self, reader: Node, edge: Edge, env: Environment) -> list[range]:
         """Per dim of the producer, the indices read."""
         producer = self.graph.nodes[edge.node]
         ranges = []
         for axis, (index, size) in enumerate(zip(edge.map, self._shapes[producer.id])):
-            is_slice = isinstance(index, Slice)
             start = int((index.start if isinstance(index, Slice) else index.index).evaluate(env))
             length = int(index.length.evaluate(env)) if isinstance(index, Slice) else 1
-            inside = 0 <= start <= size and length >= 0 and start + length <= size
-            if not inside:
-                # Where the length is negative, it is the stop that the user gave.
-                stop = start + length if length >= 0 else length
-                self._raise_outside(reader, producer, axis, f"{start}:{stop}" if is_slice else str(start), env)
+            if not (0 <= start <= size and length >= 0 and start + length <= size):
+                text = slice_text(start, length) if isinstance(index, Slice) else str(start)
+                point = [env[symbol] for symbol in reader.domain]
+                raise outside_error(reader, producer, axis, text, size, point)
             ranges.append(range(start, start + length))
         return ranges
 
@@ -182,7 +180,7 @@ class Evaluator:
         points = itertools.product(*self._ranges(reader, edge, env))
         return (Instance(edge.node, point) for point in points)
 
-    def _read(self, reader: Node | None, edge: Edge, env: Environment) -> Array:
+    def _read(self, reader: Node, edge: Edge, env: Environment) -> Array:
         """What the edge shows: slices stacked in front, padded where the physical read is wider than the logical."""
         points = list(itertools.product(*self._ranges(reader, edge, env)))
         lengths = _ints((index.length for index in edge.map if isinstance(index, Slice)), env)
@@ -198,21 +196,7 @@ class Evaluator:
     def _check_inside(self, node: Node, point: Sequence[int]) -> None:
         for axis, (value, size) in enumerate(zip(point, self._shapes[node.id])):
             if not 0 <= value < size:
-                self._raise_outside(None, node, axis, str(value), self.sizes)
-
-    def _raise_outside(
-        self, reader: Node | None, producer: Node, axis: int, index: str, env: Environment
-    ) -> None:
-        symbol, size = producer.domain[axis], self._shapes[producer.id][axis]
-        reading = ""
-        if reader is not None:
-            here = [env[symbol] for symbol in reader.domain]
-            reading = f" by {tensor_name(reader)} at {point_text(reader.domain, here)}"
-        raise DomainError(
-            f"{tensor_name(producer)} is read at {symbol.name} = {index}{reading}, outside 0 <= {symbol.name} < {size}",
-            location=(reader or producer).location,
-            hint="Guard the read with a case, or change the index; indices are not clipped.",
-        )
+                raise outside_error(node, node, axis, str(value), size, point)
 
     # Operators.
 
@@ -261,11 +245,10 @@ class Evaluator:
         return array
 
     def _output(self, output: Output) -> Array:
-        shape = self._domain_shape(output.domain)
+        shape, reader = self._domain_shape(output.domain), output_reader(output)
         points = itertools.product(*(range(size) for size in shape))
-        values = [
-            self._read(None, output.edge, {**self.sizes, **dict(zip(output.domain, point))}) for point in points
-        ]
+        environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)
+        values = [self._read(reader, output.edge, env) for env in environments]
         array = np.stack(values).reshape(shape + values[0].shape)
         axes = [
             output.domain.index(axis) if isinstance(axis, Symbol) else len(shape) + axis for axis in output.layout

@@ -1,0 +1,151 @@
+"""Range, coverage, emptiness and cycles: proven for all sizes where that is possible, else exact at known sizes.
+
+What fails at every size is raised by `check_symbolic`, when a program is compiled. `check_at` settles at known sizes
+what was left open, exactly: it raises if and only if a demanded point is at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tempo.analysis.acyclic import Need, definite_cycle, stuck_needs
+from tempo.analysis.demand import Demand, demand
+from tempo.analysis.instances import demanded, find_cycle
+from tempo.analysis.obligations import ChosenCase, Obligation, obligations, written_cases
+from tempo.analysis.reads import Sizes
+from tempo.analysis.reports import cycle_error, tensor_name
+from tempo.analysis.witness import witness
+from tempo.errors import DefinitionError
+from tempo.sdg.graph import Graph, Node
+from tempo.symbolic import TRUE, Box, Condition, Context, Dim, Expr, Symbol, as_expr, conjunction, var
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is left to check at known sizes: conditions, and components of nodes that may hold a cycle."""
+
+    unproven: tuple[Obligation, ...] = ()
+    stuck: tuple[tuple[Need, ...], ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether the program is right at all sizes."""
+        return not self.unproven and not self.stuck
+
+
+def check_symbolic(graph: Graph, facts: Condition = TRUE) -> Verdict:
+    """Proves what it can for all sizes that satisfy `facts`.
+
+    Raises what fails for every such size: `DomainError`, `DefinitionError`, `ShapeError`, `CycleError`, with the tensor,
+    the line and a point in sizes.
+    """
+    for chosen in written_cases(graph):
+        _check_reachable(graph, chosen)
+    demands = demand(graph, facts)
+    unproven = tuple(
+        obligation
+        for obligation in obligations(graph)
+        if not _proven(graph, obligation, _demand_of(graph, obligation.reader, demands), facts)
+    )
+    for obligation in unproven:
+        _check_possible(obligation, _demand_of(graph, obligation.reader, demands), facts)
+    stuck = tuple(stuck_needs(graph, demands, facts))
+    for needs in stuck:
+        cycle = definite_cycle(needs, facts)
+        if cycle:
+            raise cycle_error(graph, cycle)
+    return Verdict(unproven, stuck)
+
+
+def check_at(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict | None = None) -> None:
+    """Checks at known sizes what `verdict` (of `check_symbolic`, called here unless given) leaves open.
+
+    Raises `DomainError`, `DefinitionError`, `ShapeError` or `CycleError` with one offending point, where there is one.
+    """
+    left = _settled(graph, sizes, check_symbolic(graph) if verdict is None else verdict)
+    if left.proven:
+        return
+    known = Sizes.of(graph, sizes)
+    masks = demanded(graph, sizes)
+    for obligation in left.unproven:
+        _check_everywhere(known, obligation, masks)
+    if left.stuck:
+        cycle = find_cycle(graph, sizes, masks)
+        if cycle:
+            raise cycle_error(graph, cycle)
+
+
+def _check_reachable(graph: Graph, chosen: ChosenCase) -> None:
+    """Sizes that the program fixes count as given: a case that only they leave without points is fine."""
+    dims = [Dim(dim.symbol, var(Symbol(dim.symbol.name, "size"))) for dim in graph.domain_dims(chosen.node)]
+    if not Context.of(graph.domain_dims(chosen.node)).excludes(chosen.condition):
+        return
+    if not Context.of(dims).excludes(chosen.condition):
+        return
+    raise DefinitionError(
+        f"no point reaches a case of {tensor_name(chosen.node)}, at any sizes",
+        location=chosen.case.location or chosen.node.location,
+        hint=_why_unreachable(chosen),
+    )
+
+
+def _why_unreachable(chosen: ChosenCase) -> str:
+    if any(case is not chosen.case for case in chosen.node.cases[: _position(chosen)]):
+        return f"It is for {chosen.case.condition}, and earlier cases take these points: the first that holds wins."
+    return f"It is for {chosen.case.condition}, which holds nowhere in the domain."
+
+
+def _position(chosen: ChosenCase) -> int:
+    return next(rank for rank, case in enumerate(chosen.node.cases) if case is chosen.case)
+
+
+def _demand_of(graph: Graph, reader: Node, demands: Mapping[int, Demand]) -> Demand:
+    """An output is demanded at every point of its domain."""
+    return demands[reader.id] if reader.id in demands else Demand(Box.full(graph.domain_dims(reader)), exact=True)
+
+
+def _proven(graph: Graph, obligation: Obligation, demand: Demand, facts: Condition) -> bool:
+    dims = graph.domain_dims(obligation.reader)
+    return Context.of(dims, facts, obligation.guard, box=demand.box).implies(obligation.goal)
+
+
+def _check_possible(obligation: Obligation, demand: Demand, facts: Condition) -> None:
+    point = witness(demand, obligation.guard, obligation.goal, facts)
+    if point is not None:
+        raise obligation.error(point)
+
+
+def _settled(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict) -> Verdict:
+    """What stays open when the same proofs know the sizes."""
+    if verdict.proven:
+        return verdict
+    facts = conjunction(var(symbol).eq(value) for symbol, value in sizes.items())
+    demands = demand(graph, facts)
+    unproven = tuple(
+        obligation
+        for obligation in verdict.unproven
+        if not _proven(graph, obligation, _demand_of(graph, obligation.reader, demands), facts)
+    )
+    stuck = tuple(stuck_needs(graph, demands, facts)) if verdict.stuck else ()
+    return Verdict(unproven, stuck)
+
+
+def _check_everywhere(sizes: Sizes, obligation: Obligation, masks: Mapping[int, Array]) -> None:
+    """Looks at every demanded point."""
+    reader = obligation.reader
+    mask = masks.get(reader.id, np.ones(sizes.shape(reader.domain), np.bool_))
+    points = np.nonzero(mask) if mask.ndim else ()
+    env = {**sizes.symbols, **dict(zip(reader.domain, points))}
+    failing = obligation.guard.evaluate(env) & np.logical_not(obligation.goal.evaluate(env))
+    bad = np.flatnonzero(np.broadcast_to(failing, (int(np.count_nonzero(mask)),)))
+    if not bad.size:
+        return
+    point: dict[Symbol, Expr] = {symbol: as_expr(int(values[bad[0]])) for symbol, values in zip(reader.domain, points)}
+    known = {symbol: as_expr(value) for symbol, value in sizes.symbols.items()}
+    raise obligation.error({**known, **point})

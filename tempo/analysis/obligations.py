@@ -1,0 +1,172 @@
+"""What must hold at every demanded point of a program: the conditions that checks prove or look for violations of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tempo.analysis.reports import (
+    empty_error,
+    needs_elements,
+    outside_error,
+    output_reader,
+    slice_text,
+    spatial_error,
+    uncovered_error,
+)
+from tempo.errors import TempoError
+from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Slice
+from tempo.symbolic import TRUE, Condition, Expr, Symbol, as_expr, conjunction, disjunction, var
+
+Where = Mapping[Symbol, Expr]
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """At every demanded point of `reader` where `guard` holds, `goal` holds too; `error` is what to raise otherwise.
+
+    The reader is a node of the graph or stands for an output (then its id is -1). `error` is given the point: an
+    expression of sizes, or a number, per dim of the reader (and per size symbol, where sizes are known).
+    """
+
+    reader: Node
+    guard: Condition
+    goal: Condition
+    error: Callable[[Where], TempoError]
+
+
+def obligations(graph: Graph) -> Iterator[Obligation]:
+    """Everything that the program's reachable nodes and outputs oblige it to, but for what is plain to see."""
+    reachable = graph.reachable()
+    for node in graph.nodes.values():
+        if node.id not in reachable:
+            continue
+        yield from _reads_in_range(graph, node)
+        if node.op == "merge":
+            yield from _covered(node)
+        elif needs_elements(node):
+            yield from _not_empty(graph, node)
+        elif node.op == "slice":
+            yield from _slices_in_range(graph, node)
+    for output in graph.outputs:
+        yield from output_obligations(graph, output)
+
+
+def output_obligations(graph: Graph, output: Output) -> Iterator[Obligation]:
+    return _reads_in_range(graph, output_reader(output))
+
+
+def _reads_in_range(graph: Graph, node: Node) -> Iterator[Obligation]:
+    for case, (guard, edge) in zip(_cases(node), node.guarded_reads()):
+        reader = node if case is None or case.location is None else replace(node, location=case.location)
+        for axis, dim in enumerate(graph.domain_dims(graph.nodes[edge.node])):
+            index = edge.map[axis]
+            # A dim that the reader shares, read at itself, is in range.
+            if index == Point(var(dim.symbol)):
+                continue
+            goal = _in_range(index, dim.size)
+            if goal != TRUE:
+                yield Obligation(reader, guard, goal, _outside(graph, reader, edge, axis))
+
+
+def _cases(node: Node) -> Iterator[Case | None]:
+    yield from (None for _ in node.operands)
+    yield from node.cases
+
+
+def _in_range(index: Point | Slice, size: Expr) -> Condition:
+    if isinstance(index, Point):
+        return index.index.ge(0) & index.index.lt(size)
+    # The language makes the length of a slice negative where its stop is.
+    return _interval_in_range(index.start, index.length, size)
+
+
+def _interval_in_range(start: Expr, length: Expr, size: Expr) -> Condition:
+    return conjunction((start.ge(0), start.le(size), length.ge(0), (start + length).le(size)))
+
+
+def _outside(graph: Graph, reader: Node, edge: Edge, axis: int) -> Callable[[Where], TempoError]:
+    producer = graph.nodes[edge.node]
+    index, size = edge.map[axis], graph.domain_dims(producer)[axis].size
+
+    def error(where: Where) -> TempoError:
+        if isinstance(index, Point):
+            text = str(index.index.substitute(where))
+        else:
+            text = slice_text(index.start.substitute(where), index.length.substitute(where))
+        return outside_error(reader, producer, axis, text, size.substitute(where), _point(reader, where))
+
+    return error
+
+
+def _point(node: Node, where: Where) -> list[Expr]:
+    return [where[symbol] for symbol in node.domain]
+
+
+def _covered(node: Node) -> Iterator[Obligation]:
+    goal = disjunction(case.condition for case in node.cases)
+    if goal != TRUE:
+        yield Obligation(node, TRUE, goal, lambda where: uncovered_error(node, _point(node, where)))
+
+
+def _not_empty(graph: Graph, node: Node) -> Iterator[Obligation]:
+    """Each reduced axis has an element, or the result has none."""
+    shape = graph.seen_type(node.operands[0]).shape
+    axis = node.attr("axis")
+    axes = node.attr("axes") if axis is None else (axis,)
+    reduced = conjunction(shape[axis].ge(1) for axis in axes)
+    goal = disjunction((reduced, *(size.le(0) for axis, size in enumerate(shape) if axis not in axes)))
+    if goal != TRUE:
+        yield Obligation(node, TRUE, goal, lambda where: empty_error(node, _point(node, where)))
+
+
+def _slices_in_range(graph: Graph, node: Node) -> Iterator[Obligation]:
+    shape = graph.seen_type(node.operands[0]).shape
+    for axis, size in enumerate(shape):
+        start, length = (as_expr(node.attr(key)[axis]) for key in ("starts", "lengths"))
+        step = node.attr("steps")[axis]
+        goal = _stepped_in_range(start, length, step, size)
+        if goal != TRUE:
+            yield Obligation(node, TRUE, goal, _outside_axis(node, axis, start, length, step, size))
+
+
+def _stepped_in_range(start: Expr, length: Expr, step: int, size: Expr) -> Condition:
+    if step == 1:
+        return _interval_in_range(start, length, size)
+    last = start + (length - 1) * step
+    if step > 0:
+        return conjunction((start.ge(0), start.le(size), length.ge(0), last.lt(size)))
+    return length.ge(0) & (length.le(0) | conjunction((start.ge(0), start.lt(size), last.ge(0))))
+
+
+def _outside_axis(
+    node: Node, axis: int, start: Expr, length: Expr, step: int, size: Expr
+) -> Callable[[Where], TempoError]:
+    def error(where: Where) -> TempoError:
+        first, count = start.substitute(where), length.substitute(where)
+        text = slice_text(first, count) if step == 1 else f"{first}:{first + count * step}:{step}"
+        return spatial_error(node, axis, text, size.substitute(where), _point(node, where))
+
+    return error
+
+
+@dataclass(frozen=True)
+class ChosenCase:
+    """A case of a definition, with the condition under which it is the first that holds."""
+
+    node: Node
+    case: Case
+    condition: Condition
+
+
+def written_cases(graph: Graph) -> Iterator[ChosenCase]:
+    """Every case that a user wrote, reachable from an output or not.
+
+    A parameter's initial value and the default of `tp.cases` are not written as cases: they may be out of reach.
+    """
+    for node in graph.nodes.values():
+        if node.op != "merge":
+            continue
+        chosen = [ChosenCase(node, case, guard) for case, (guard, _) in zip(node.cases, node.guarded_reads())]
+        is_default = node.attr("role") in {"parameter", "cases"} and chosen and chosen[-1].case.condition == TRUE
+        yield from chosen[:-1] if is_default else chosen
