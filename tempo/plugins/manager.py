@@ -24,8 +24,7 @@ from tempo.plugins.descriptors import API_VERSION, EMBEDDED_BACKENDS, BackendPlu
 
 Descriptor = BackendPlugin | SchedulerPlugin
 
-GROUPS = {"backend": "tempo.backends", "scheduler": "tempo.schedulers"}
-HOOKS_GROUP = "tempo.plugins"
+GROUPS = {"backend": "tempo.backends", "scheduler": "tempo.schedulers", "hook": "tempo.plugins"}
 CORE_DISTRIBUTION = "tempo-sdg"
 DISABLED_VARIABLE = "TEMPO_DISABLED_PLUGINS"
 DEBUG_VARIABLE = "TEMPO_PLUGIN_DEBUG"
@@ -97,9 +96,9 @@ class PluginManager:
 
     def hooks(self) -> pluggy.HookRelay:
         """The hooks that many may answer, with every plugin of the group `tempo.plugins` loaded."""
-        for point in entry_points(group=HOOKS_GROUP):
-            if not _is_disabled(HOOKS_GROUP, point.name):
-                self._load_module("plugin", HOOKS_GROUP, point)
+        for point in self._entry_points("hook"):
+            if not _is_disabled(GROUPS["hook"], point.name):
+                self._load_module("hook", point)
         return self._pluggy.hook
 
     def _all_names(self, kind: str) -> list[str]:
@@ -132,7 +131,7 @@ class PluginManager:
 
     def _load_descriptor(self, kind: str, point: EntryPoint) -> Descriptor:
         distribution = _distribution(point)
-        module = self._load_module(kind, GROUPS[kind], point)
+        module = self._load_module(kind, point)
         hook = self._pluggy.hook.tempo_backend if kind == "backend" else self._pluggy.hook.tempo_scheduler
         described = [made.function for made in hook.get_hookimpls() if made.plugin is module]
         if not described:
@@ -148,8 +147,8 @@ class PluginManager:
             )
         return descriptor
 
-    def _load_module(self, kind: str, group: str, point: EntryPoint) -> Any:
-        key = f"{group}:{point.name}"
+    def _load_module(self, kind: str, point: EntryPoint) -> Any:
+        key = f"{GROUPS[kind]}:{point.name}"
         loaded = self._pluggy.get_plugin(key)
         if loaded is not None:
             return loaded
