@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from importlib import import_module as _import_module
+from typing import Any as _Any
 
+from tempo import language as _language
 from tempo.errors import (
     BrokenPluginError,
     CycleError,
@@ -50,14 +51,29 @@ nan = float("nan")
 newaxis = None
 
 # What runs programs is imported when it is first used, so that declaring one stays quick to start.
-_RUNTIME = {"compile": "tempo.runtime.compile", "Options": "tempo.runtime.options"}
+_RUNTIME = {
+    "compile": "tempo.runtime.compile",
+    "Options": "tempo.runtime.options",
+    "register_backend": "tempo.plugins",
+    "register_scheduler": "tempo.plugins",
+}
 
 
-def __getattr__(name: str) -> Any:
+__all__ = [
+    *_language.__all__, "compile", "Options", "register_backend", "register_scheduler",
+    "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32",
+    "pi", "e", "inf", "nan", "newaxis",
+    "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",
+    "DTypeError", "SizeError", "IndexOutOfRangeError", "InputError", "UnknownBackendError", "UnknownSchedulerError",
+    "BrokenPluginError", "HostCallError", "UnsupportedError", "MemoryLimitError", "ScheduleError", "InternalError",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> _Any:
     if name in _RUNTIME:
-        return getattr(import_module(_RUNTIME[name]), name)
+        return getattr(_import_module(_RUNTIME[name]), name)
     raise AttributeError(f"module 'tempo' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_RUNTIME])
+    return sorted({*__all__, "__version__"})
