@@ -60,7 +60,7 @@ _RUNTIME = {
 
 
 __all__ = [
-    *_language.__all__, "compile", "Options", "register_backend", "register_scheduler",
+    *_language.__all__, "compile", "Options", "register_backend", "register_scheduler",  # noqa: F405 - see __getattr__
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32",
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",

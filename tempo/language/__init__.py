@@ -1,9 +1,9 @@
 """What users touch: programs, dims, recurrent tensors, definitions by cases, host calls, random draws."""
 
-from tempo.language import tensor as tensor  # first: the other modules need its class
+from tempo.language import tensor as _tensor  # noqa: F401 - first: the other modules need its class
 
 # isort: split
-from tempo.language import random
+from tempo.language import functions, random
 from tempo.language.conversion import as_tensor, constant
 from tempo.language.definitions import cases, recurrent
 from tempo.language.functions import *  # noqa: F403 - the list of names is that module's
@@ -13,3 +13,10 @@ from tempo.language.inputs import input, output
 from tempo.language.parameters import ParameterSpec, parameter
 from tempo.language.program import Program, dim, dims
 from tempo.language.tensor import RecurrentTensor
+
+__all__ = [
+    "Program", "dim", "dims", "Dim", "IndexExpression", "IndexCondition",
+    "RecurrentTensor", "as_tensor", "constant", "input", "output",
+    "recurrent", "parameter", "ParameterSpec", "cases", "host_call", "sink", "random",
+    *functions.__all__,
+]  # fmt: skip

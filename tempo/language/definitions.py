@@ -12,7 +12,7 @@ from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor, assignable, cast, is_python_scalar, type_of
 from tempo.language.index_expression import IndexCondition, IndexExpression, to_condition, to_expr
 from tempo.language.indexing import from_end, positions
-from tempo.language.program import Program, current_program, require_program
+from tempo.language.program import Program, check_name, current_program, require_program
 from tempo.language.shapes import broadcast, common_shape, fit, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, TensorType
@@ -53,6 +53,7 @@ def recurrent(name: str, shape: Any, dims: Any, dtype: Any = "float32") -> Recur
 
 def declare_merge(name: str, shape: Any, dims: Any, dtype: Any, role: str) -> RecurrentTensor:
     program = current_program()
+    check_name(name, "a tensor")
     domain = program.check_dims(dims, f"the dims of {name!r}")
     type = TensorType(to_shape(program, shape), as_dtype(dtype))
     outside = {symbol for size in type.shape for symbol in size.dims()} - set(domain)
@@ -124,7 +125,9 @@ def _left_position(x: RecurrentTensor, symbol: Symbol, item: Any) -> tuple[Condi
     shift = expr - dim
     if not shift.is_const:
         raise DefinitionError(
-            f"{expr} at {symbol.name} on the left of a case of {x.label}", location=user_location(), hint=CASE_LEFT_SIDES
+            f"{expr} at {symbol.name} on the left of a case of {x.label}",
+            location=user_location(),
+            hint=CASE_LEFT_SIDES,
         )
     if shift.as_int() == 0:
         return TRUE, None

@@ -61,7 +61,9 @@ def host_call(
         raise ShapeError("a host call without results", location=user_location(), hint="use tp.sink")
     varying = {symbol for type in results for size in type.shape for symbol in size.dims()}
     if varying & set(call.batched):
-        raise ShapeError("a result of a host call has a shape that varies along a batched dim", location=user_location())
+        raise ShapeError(
+            "a result of a host call has a shape that varies along a batched dim", location=user_location()
+        )
     id = call.declare(results, varying)
     tensors = [view(program, program.builder.identity(id, result)) for result in range(len(results))]
     at_row = tuple(program.dim_of(symbol) for symbol in call.batched)
@@ -137,6 +139,4 @@ class _Call:
             "resource": self.resource,
         }
         domain = self.program.builder.canonical((self.domain | varying) - set(self.batched))
-        return self.program.builder.nominal(
-            self.op, domain, results, self.operands, attrs=attrs, name=self.name
-        )
+        return self.program.builder.nominal(self.op, domain, results, self.operands, attrs=attrs, name=self.name)

@@ -239,7 +239,11 @@ def _operand(value: Any, what: str, name: str = "") -> Expr:
     if isinstance(value, (bool, np.bool_, IndexCondition)):
         _fail(f"{what} is the condition {value}", "write an integer expression, or select by cases: tp.cases(...)")
     if hasattr(value, "edge"):
-        hint = f"for tensors elementwise write tp.{name}imum(a, b)" if name else "read at a tensor's values with x.gather(t, index)"
+        hint = (
+            f"for tensors elementwise write tp.{name}imum(a, b)"
+            if name
+            else "read at a tensor's values with x.gather(t, index)"
+        )
         _fail(f"{what} is a tensor", hint)
     _fail(f"{what} is {show(value)}", "write an integer, a dim, or an expression of them such as t - 1")
 

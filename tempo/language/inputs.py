@@ -7,7 +7,7 @@ from typing import Any
 from tempo.errors import ProgramError, ShapeError, user_location
 from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor
-from tempo.language.program import current_program
+from tempo.language.program import check_name, current_program
 from tempo.language.shapes import show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Output, TensorType
@@ -33,11 +33,15 @@ def input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float32") ->
     domain = program.check_dims(dims, f"the dims of the input {name!r}")
     type = TensorType(to_shape(program, shape), as_dtype(dtype))
     _check_same_everywhere(f"the input {name!r}", type)
-    if not isinstance(name, str) or not name or name in RESERVED:
+    check_name(name, "an input")
+    if name in RESERVED:
         raise ProgramError(
             f"{name!r} cannot name an input", location=user_location(), hint=f"{', '.join(RESERVED)} are reserved"
         )
-    if any(node.op == "input" and node.attr("role") == "input" and node.name == name for node in program.builder.nodes.values()):
+    if any(
+        node.op == "input" and node.attr("role") == "input" and node.name == name
+        for node in program.builder.nodes.values()
+    ):
         raise ProgramError(f"the program {program.name!r} has an input {name!r} already", location=user_location())
     attrs = {"name": name, "role": "input", "layout": (*domain, *range(len(type.shape)))}
     id = program.builder.nominal("input", domain, (type,), attrs=attrs, name=name)
@@ -50,8 +54,7 @@ def output(name: str, x: TensorLike) -> None:
     Raises `ProgramError` for a name that is taken, `ShapeError` where the shape varies along a dim.
     """
     program = current_program()
-    if not isinstance(name, str) or not name:
-        raise ProgramError(f"{name!r} cannot name an output", location=user_location())
+    check_name(name, "an output")
     if any(found.name == name for found in program.builder.outputs):
         raise ProgramError(f"the program {program.name!r} has an output {name!r} already", location=user_location())
     tensor = as_tensor(x)

@@ -5,7 +5,8 @@ Source: M. Giles, "Approximating the erfinv function", GPU Computing Gems, Jade 
 
 from __future__ import annotations
 
-from tempo.language.functions.elementwise import log1p, minimum, maximum, sqrt, where
+from tempo.language.functions.arithmetic import maximum, minimum, where
+from tempo.language.functions.elementwise import log1p, sqrt
 from tempo.language.tensor import RecurrentTensor
 
 # Single precision: the polynomial in w - 2.5 where w < 5, in sqrt(w) - 3 elsewhere; highest power first.

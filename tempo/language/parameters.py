@@ -13,7 +13,7 @@ from tempo.errors import DefinitionError, ProgramError, ShapeError, user_locatio
 from tempo.language.conversion import as_dtype, assignable, is_python_scalar
 from tempo.language.definitions import declare_merge
 from tempo.language.index_expression import Dim, IndexExpression
-from tempo.language.program import Program, current_program
+from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import fit, show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, Edge, Node, Output, Point, TensorType
@@ -82,8 +82,7 @@ def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "fl
     (i,)
     """
     program = current_program()
-    if not isinstance(name, str) or not name:
-        raise ProgramError(f"{name!r} cannot name a parameter", location=user_location())
+    check_name(name, "a parameter")
     if name in program.declared_parameters:
         raise ProgramError(f"the program {program.name!r} has a parameter {name!r} already", location=user_location())
     type = TensorType(to_shape(program, shape), as_dtype(dtype))
@@ -183,7 +182,11 @@ def _make(
         dims: tuple[Dim, ...] = tuple(program.dim_of(symbol) for symbol in others)
         shape = tuple(size.as_int() if size.is_const else IndexExpression(program, size) for size in node.shape)
         init = init(shape, dims=dims, dtype=node.dtype)
-        init = init if isinstance(init, RecurrentTensor) or is_python_scalar(init) else _given(init, node.dtype, parameter.name)
+        init = (
+            init
+            if isinstance(init, RecurrentTensor) or is_python_scalar(init)
+            else _given(init, node.dtype, parameter.name)
+        )
     if isinstance(init, np.ndarray):
         return _checked_array(program, init, node, others, what)
     tensor = assignable(init, node.dtype, what)

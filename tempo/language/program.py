@@ -89,7 +89,8 @@ class Program:
         return self._dims[symbol.name]
 
     def add_dim(self, name: str, size: Expr) -> Dim:
-        if not isinstance(name, str) or not name.isidentifier():
+        check_name(name, "a dim")
+        if not name.isidentifier():
             raise ProgramError(f"{name!r} cannot name a dim: it is no identifier", location=user_location())
         if name in self._dims:
             raise ProgramError(
@@ -121,6 +122,13 @@ class Program:
                 hint=f"write ({wanted}{',' * (len(canonical) == 1)})",
             )
         return symbols
+
+
+def check_name(name: Any, what: str) -> None:
+    """Raises `ProgramError` where `name` is no string, or an empty one."""
+    if isinstance(name, str) and name:
+        return
+    raise ProgramError(f"{name!r} cannot name {what}", location=user_location(), hint="a name is a string")
 
 
 def current_program() -> Program:

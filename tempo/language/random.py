@@ -13,7 +13,8 @@ from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError, user_location
 from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, is_python_scalar, promoted
-from tempo.language.functions.elementwise import log, less
+from tempo.language.functions.arithmetic import less
+from tempo.language.functions.elementwise import log
 from tempo.language.functions.reductions import argmax, argsort
 from tempo.language.index_expression import IndexExpression
 from tempo.language.normal_distribution import erfinv
@@ -98,7 +99,9 @@ def _one_axis(n: Any) -> tuple[Any, ...]:
 def _float(dtype: Any) -> str:
     name = as_dtype(dtype)
     if not dtypes.is_float(name):
-        raise DTypeError(f"a draw of dtype {name}", location=user_location(), hint="draw floats, then cast: .astype(...)")
+        raise DTypeError(
+            f"a draw of dtype {name}", location=user_location(), hint="draw floats, then cast: .astype(...)"
+        )
     return name
 
 

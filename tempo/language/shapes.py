@@ -146,4 +146,3 @@ def _factors(shape: Shape) -> tuple[int, list[Expr]]:
         number *= divisor
         varying.append(size // divisor)
     return number, varying
-

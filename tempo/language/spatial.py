@@ -11,8 +11,8 @@ import numpy as np
 from tempo.errors import IndexExpressionError, IndexOutOfRangeError, ShapeError, user_location
 from tempo.language.apply import apply, open_program
 from tempo.language.conversion import as_tensor, cast, index_value
+from tempo.language.functions.arithmetic import where
 from tempo.language.functions.creation import iota
-from tempo.language.functions.elementwise import where
 from tempo.language.functions.lookup import gather, integers
 from tempo.language.index_expression import IndexCondition, IndexExpression, is_integer, to_expr
 from tempo.language.shapes import broadcast, common_shape, reshaped, show, transposed
@@ -123,12 +123,13 @@ def _number(x: RecurrentTensor, item: int, size: Expr) -> Expr:
 
 
 def _index_tensor(item: Any, size: Expr) -> RecurrentTensor:
-    if isinstance(item, IndexCondition) or isinstance(item, (float, np.floating, str)):
+    if isinstance(item, (IndexCondition, float, np.floating, str)):
         _misuse(f"{item!r} is no spatial index", "index with integers, index expressions, slices or integer tensors")
     given = item if isinstance(item, RecurrentTensor) else np.asarray(item)
     if given.dtype in ("bool", np.bool_):
         _misuse(
-            "a bool mask as a spatial index has a shape that depends on data", "select with tp.where(mask, a, b) instead"
+            "a bool mask as a spatial index has a shape that depends on data",
+            "select with tp.where(mask, a, b) instead",
         )
     tensor = integers(as_tensor(item))
     if isinstance(given, np.ndarray) and given.size and given.min() < 0:

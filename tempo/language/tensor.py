@@ -261,7 +261,7 @@ class RecurrentTensor:
     # Methods, as NumPy's.
 
     @property
-    def T(self) -> RecurrentTensor:  # noqa: N802 - NumPy's name
+    def T(self) -> RecurrentTensor:
         return functions.transpose(self)
 
     def astype(self, dtype: Any) -> RecurrentTensor:

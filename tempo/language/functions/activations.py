@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tempo.language.conversion import TensorLike, promoted
-from tempo.language.functions.elementwise import erf, exp, expm1, log1p, maximum, minimum, tanh, where
-from tempo.language.functions.elementwise import absolute as magnitude
 from tempo.language.apply import apply
+from tempo.language.conversion import TensorLike, promoted
+from tempo.language.functions.arithmetic import absolute as magnitude
+from tempo.language.functions.arithmetic import maximum, minimum, where
+from tempo.language.functions.elementwise import erf, exp, expm1, log1p, tanh
 from tempo.language.tensor import RecurrentTensor
 
 

@@ -121,7 +121,9 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[Names], Names]:
     left, arrow, right = text.partition("->")
     parts = left.split(",")
     if len(parts) != len(ranks):
-        raise ShapeError(f"einsum: {subscripts!r} names {len(parts)} operands, given are {len(ranks)}", location=user_location())
+        raise ShapeError(
+            f"einsum: {subscripts!r} names {len(parts)} operands, given are {len(ranks)}", location=user_location()
+        )
     hidden = max((rank - len(part.replace("...", "")) for part, rank in zip(parts, ranks) if "..." in part), default=0)
     inputs = [_names(part, rank, hidden, subscripts) for part, rank in zip(parts, ranks)]
     every = [name for names in inputs for name in names]
@@ -131,7 +133,9 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[Names], Names]:
     result = _names(right, None, hidden, subscripts)
     unknown = [name for name in result if name not in every]
     if unknown:
-        raise ShapeError(f"einsum: {unknown[0]!r} of the result of {subscripts!r} is in no operand", location=user_location())
+        raise ShapeError(
+            f"einsum: {unknown[0]!r} of the result of {subscripts!r} is in no operand", location=user_location()
+        )
     return inputs, result
 
 
@@ -161,7 +165,9 @@ def _sizes(inputs: Sequence[Names], tensors: Sequence[RecurrentTensor], subscrip
         for name, size in zip(names, tensor.type.shape):
             known = sizes.get(name, const(1))
             if known != const(1) and size != const(1) and known != size:
-                raise ShapeError(f"einsum: {name!r} in {subscripts!r} is both {known} and {size}", location=user_location())
+                raise ShapeError(
+                    f"einsum: {name!r} in {subscripts!r} is both {known} and {size}", location=user_location()
+                )
             sizes[name] = size if known == const(1) else known
     return sizes
 

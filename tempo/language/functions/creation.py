@@ -10,7 +10,7 @@ from tempo import dtypes
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor, assignable, cast, constant, index_value
-from tempo.language.functions.elementwise import equal, greater_equal, where
+from tempo.language.functions.arithmetic import equal, greater_equal, where
 from tempo.language.index_expression import IndexExpression, is_integer, to_expr
 from tempo.language.program import Program, current_program
 from tempo.language.shapes import broadcast, normalize_axis, reshaped, to_shape
@@ -126,7 +126,9 @@ def _triangle(x: RecurrentTensor, k: int) -> RecurrentTensor:
     return greater_equal(_column(iota(rows)) + k, iota(columns))
 
 
-def one_hot(x: TensorLike, num_classes: int | IndexExpression, dtype: Any = "float32", axis: int = -1) -> RecurrentTensor:
+def one_hot(
+    x: TensorLike, num_classes: int | IndexExpression, dtype: Any = "float32", axis: int = -1
+) -> RecurrentTensor:
     """1 at the position that each integer of `x` names along a new axis, else 0; all 0 where it is out of range."""
     tensor = as_tensor(x)
     dtypes.check_cast(tensor.dtype, "int64", "the classes")

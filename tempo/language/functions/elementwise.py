@@ -1,226 +1,27 @@
-"""Elementwise functions: shapes broadcast and dtypes promote as `tempo.dtypes` says."""
+"""Elementwise functions of mathematics; integers become float32 where the result is no integer."""
 
 from __future__ import annotations
 
-from typing import Any
+import ml_dtypes
 
 from tempo import dtypes
-from tempo.language.apply import apply
-from tempo.language.conversion import TensorLike, as_tensor, cast, is_python_scalar, promoted
-from tempo.language.conversion import as_dtype as to_dtype
+from tempo.language.conversion import TensorLike, as_tensor, promoted
+from tempo.language.functions.arithmetic import (
+    absolute,
+    binary,
+    clip,
+    equal,
+    logical_and,
+    logical_or,
+    power,
+    unary,
+    where,
+)
 from tempo.language.tensor import RecurrentTensor
 
 
-def _unary(op: str, x: TensorLike, to_float: bool = False) -> RecurrentTensor:
-    (operand,) = promoted(x, to_float=to_float)
-    return apply(op, operand, weak=operand.weak)
-
-
 def _float(op: str, x: TensorLike) -> RecurrentTensor:
-    return _unary(op, x, to_float=True)
-
-
-def _binary(op: str, a: TensorLike, b: TensorLike, to_float: bool = False) -> RecurrentTensor:
-    left, right = promoted(a, b, to_float=to_float)
-    return apply(op, left, right, weak=left.weak)
-
-
-def _compare(op: str, a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    left, right = promoted(a, b)
-    return apply(op, left, right)
-
-
-def _numeric(*values: TensorLike) -> list[RecurrentTensor]:
-    """Promoted; bool becomes int32, as arithmetic that bool has not."""
-    operands = promoted(*values)
-    return [cast(x, "int32") for x in operands] if operands[0].dtype == "bool" else operands
-
-
-def astype(x: TensorLike, dtype: Any) -> RecurrentTensor:
-    """`x` cast to `dtype`; floats are truncated towards zero to integers."""
-    return cast(as_tensor(x), to_dtype(dtype))
-
-
-def add(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a + b`; of bools, the logical or."""
-    return _binary("add", a, b)
-
-
-def subtract(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a - b`."""
-    left, right = _numeric(a, b)
-    return apply("sub", left, right, weak=left.weak)
-
-
-def multiply(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a * b`; of bools, the logical and."""
-    return _binary("mul", a, b)
-
-
-def divide(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a / b`; of integers, float32."""
-    return _binary("div", a, b, to_float=True)
-
-
-def floor_divide(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a // b`, rounded towards minus infinity."""
-    left, right = _numeric(a, b)
-    return apply("floordiv", left, right, weak=left.weak)
-
-
-def mod(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a % b`, with the sign of `b`."""
-    left, right = _numeric(a, b)
-    return apply("mod", left, right, weak=left.weak)
-
-
-def power(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a ** b`; a small whole Python number becomes products."""
-    if is_python_scalar(b) and not isinstance(b, bool) and b in (1, 2, 3) and not is_python_scalar(a):
-        base, _ = _numeric(a, b) if isinstance(b, int) else promoted(a, b)
-        return base if b == 1 else multiply(base, base) if b == 2 else multiply(multiply(base, base), base)
-    left, right = _numeric(a, b)
-    return apply("pow", left, right, weak=left.weak)
-
-
-def maximum(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """The larger of each pair; NaN where either is NaN."""
-    return _binary("maximum", a, b)
-
-
-def minimum(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """The smaller of each pair; NaN where either is NaN."""
-    return _binary("minimum", a, b)
-
-
-def arctan2(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """The angle of the point `(b, a)`."""
-    return _binary("atan2", a, b, to_float=True)
-
-
-def hypot(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """The square root of `a**2 + b**2`."""
-    left, right = promoted(a, b, to_float=True)
-    return sqrt(left * left + right * right)
-
-
-def bitwise_and(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a & b`, of integers or bools."""
-    return _binary("bitwise_and", a, b)
-
-
-def bitwise_or(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a | b`, of integers or bools."""
-    return _binary("bitwise_or", a, b)
-
-
-def bitwise_xor(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a ^ b`, of integers or bools."""
-    return _binary("bitwise_xor", a, b)
-
-
-def left_shift(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a << b`, of integers."""
-    return _binary("shift_left", a, b)
-
-
-def right_shift(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a >> b`, of integers; the sign is kept."""
-    return _binary("shift_right", a, b)
-
-
-def logical_and(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """Whether both are nonzero."""
-    return _compare("logical_and", a, b)
-
-
-def logical_or(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """Whether one is nonzero."""
-    return _compare("logical_or", a, b)
-
-
-def logical_xor(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """Whether exactly one is nonzero."""
-    return _compare("logical_xor", a, b)
-
-
-def equal(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a == b`, elementwise."""
-    return _compare("eq", a, b)
-
-
-def not_equal(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a != b`, elementwise."""
-    return _compare("ne", a, b)
-
-
-def less(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a < b`, elementwise."""
-    return _compare("lt", a, b)
-
-
-def less_equal(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a <= b`, elementwise."""
-    return _compare("le", a, b)
-
-
-def greater(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a > b`, elementwise."""
-    return _compare("gt", a, b)
-
-
-def greater_equal(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a >= b`, elementwise."""
-    return _compare("ge", a, b)
-
-
-def where(mask: TensorLike, a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """`a` where `mask` is nonzero, else `b`. Selects by data: both are computed, so it guards nothing (see `cases`)."""
-    chosen = as_tensor(mask)
-    left, right = promoted(a, b)
-    return apply("where", chosen if chosen.dtype == "bool" else not_equal(chosen, 0), left, right, weak=left.weak)
-
-
-def clip(x: TensorLike, min: TensorLike = None, max: TensorLike = None) -> RecurrentTensor:
-    """`x` limited to `min` and `max`; None leaves that side open."""
-    result = as_tensor(x)
-    if min is not None:
-        result = maximum(result, min)
-    return result if max is None else minimum(result, max)
-
-
-def negative(x: TensorLike) -> RecurrentTensor:
-    """`-x`."""
-    (operand,) = _numeric(x)
-    return apply("neg", operand, weak=operand.weak)
-
-
-def positive(x: TensorLike) -> RecurrentTensor:
-    """`x` itself."""
-    return as_tensor(x)
-
-
-def absolute(x: TensorLike) -> RecurrentTensor:
-    """The distance from zero."""
-    operand = as_tensor(x)
-    return operand if operand.dtype == "bool" else _unary("abs", operand)
-
-
-def sign(x: TensorLike) -> RecurrentTensor:
-    """-1, 0 or 1."""
-    (operand,) = _numeric(x)
-    return apply("sign", operand, weak=operand.weak)
-
-
-def square(x: TensorLike) -> RecurrentTensor:
-    """`x * x`."""
-    (operand,) = _numeric(x)
-    return multiply(operand, operand)
-
-
-def reciprocal(x: TensorLike) -> RecurrentTensor:
-    """`1 / x`."""
-    return divide(1, x)
+    return unary(op, x, to_float=True)
 
 
 def exp(x: TensorLike) -> RecurrentTensor:
@@ -357,17 +158,7 @@ def trunc(x: TensorLike) -> RecurrentTensor:
 def _rounded(op: str, x: TensorLike) -> RecurrentTensor:
     """Integers are themselves."""
     operand = as_tensor(x)
-    return _unary(op, operand) if dtypes.is_float(operand.dtype) else operand
-
-
-def logical_not(x: TensorLike) -> RecurrentTensor:
-    """Whether zero."""
-    return apply("logical_not", as_tensor(x))
-
-
-def bitwise_not(x: TensorLike) -> RecurrentTensor:
-    """`~x`, of integers or bools."""
-    return _unary("bitwise_not", x)
+    return unary(op, operand) if dtypes.is_float(operand.dtype) else operand
 
 
 def isnan(x: TensorLike) -> RecurrentTensor:
@@ -397,5 +188,16 @@ def nan_to_num(x: TensorLike, nan: float = 0.0) -> RecurrentTensor:
     operand = as_tensor(x)
     if not dtypes.is_float(operand.dtype):
         return operand
-    limit = float(dtypes.ml_dtypes.finfo(dtypes.to_numpy(operand.dtype)).max)
+    limit = float(ml_dtypes.finfo(dtypes.to_numpy(operand.dtype)).max)  # type: ignore[no-untyped-call]
     return where(isnan(operand), nan, clip(operand, -limit, limit))
+
+
+def arctan2(a: TensorLike, b: TensorLike) -> RecurrentTensor:
+    """The angle of the point `(b, a)`."""
+    return binary("atan2", a, b, to_float=True)
+
+
+def hypot(a: TensorLike, b: TensorLike) -> RecurrentTensor:
+    """The square root of `a**2 + b**2`."""
+    left, right = promoted(a, b, to_float=True)
+    return sqrt(left * left + right * right)

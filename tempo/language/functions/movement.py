@@ -9,7 +9,7 @@ from tempo import dtypes
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, promoted
-from tempo.language.index_expression import is_integer, to_expr
+from tempo.language.index_expression import to_expr
 from tempo.language.shapes import (
     Axes,
     broadcast,
@@ -150,10 +150,10 @@ def split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> tuple[
     return tuple(tensor.spatial[(*front, slice(a, b))] for a, b in zip([None, *cuts], [*cuts, None]))
 
 
-def _given(xs: Sequence[TensorLike], what: str) -> Sequence[TensorLike]:
-    if isinstance(xs, RecurrentTensor) or not xs:
+def _given(xs: Any, what: str) -> Sequence[TensorLike]:
+    if not isinstance(xs, (list, tuple)) or not xs:
         raise ShapeError(f"{what} takes a list of at least one tensor", location=user_location())
-    return xs
+    return tuple(xs)
 
 
 def flip(x: TensorLike, axis: Axes = None) -> RecurrentTensor:
@@ -209,9 +209,9 @@ def repeat(x: TensorLike, repeats: int, axis: int) -> RecurrentTensor:
 def tile(x: TensorLike, reps: int | Sequence[int]) -> RecurrentTensor:
     """The whole tensor repeated along axes, the last ones where `reps` has fewer."""
     tensor = as_tensor(x)
-    times = (reps,) if is_integer(reps) else tuple(reps)  # type: ignore[arg-type]
-    rank = max(len(times), tensor.ndim)
-    times = (1,) * (rank - len(times)) + times  # type: ignore[assignment]
+    given = (reps,) if isinstance(reps, int) else tuple(reps)
+    rank = max(len(given), tensor.ndim)
+    times = (1,) * (rank - len(given)) + given
     shape = (const(1),) * (rank - tensor.ndim) + tensor.type.shape
     apart = reshaped(tensor, tuple(size for one in shape for size in (const(1), one)))
     wide = broadcast(apart, tuple(size for time, one in zip(times, shape) for size in (const(time), one)))

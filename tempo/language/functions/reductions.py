@@ -10,7 +10,8 @@ from tempo import dtypes
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, promoted, scalar
-from tempo.language.functions.elementwise import exp, log, multiply, not_equal, sqrt, where
+from tempo.language.functions.arithmetic import multiply, not_equal, where
+from tempo.language.functions.elementwise import exp, log, sqrt
 from tempo.language.functions.elementwise import isfinite as is_finite
 from tempo.language.shapes import Axes, Shape, inferred_shape, normalize_axes, normalize_axis, reshaped, show
 from tempo.language.tensor import RecurrentTensor
