@@ -93,9 +93,7 @@ def naive_conv(x, w, strides, padding, dilation):
     for place in np.ndindex(*sizes):
         for tap in np.ndindex(*w.shape[2:]):
             at = tuple(place[a] * strides[a] + tap[a] * dilation[a] for a in range(spatial))
-            out[(slice(None), slice(None), *place)] += (
-                x[(slice(None), slice(None), *at)] @ w[(slice(None), slice(None), *tap)].T
-            )
+            out[(..., *place)] += x[(..., *at)] @ w[(..., *tap)].T
     return out
 
 
@@ -118,13 +116,6 @@ def test_conv_is_the_sum_over_taps(x, w, strides, padding, dilation):
 def test_conv_checks_channels_and_extents():
     options = {"strides": (1,), "padding": ((0, 0),), "dilation": (1,)}
     assert infer("conv", ((2, 3, size("t")), F32), ((4, 3, 2), F32), **options).shape[2] == size("t") - 1
-    for shape, weights in [
-        ((2, 5, 8), (4, 3, 2)),
-        ((2, 3), (4, 3, 2)),
-        ((2, 3, 1), (4, 3, 2)),
-        ((2, 3, 8, 8), (4, 3, 2)),
-    ]:
-        if shape == (2, 3, 8, 8):
-            continue
+    for shape in [(2, 5, 8), (2, 3), (2, 3, 1), (2, 3, 8, 8)]:
         with pytest.raises(ShapeError, match="conv"):
-            infer("conv", (shape, F32), (weights, F32), **options)
+            infer("conv", (shape, F32), ((4, 3, 2), F32), **options)
