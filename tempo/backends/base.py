@@ -99,6 +99,6 @@ def define(source: str, name: str, namespace: dict[str, Any]) -> Callable[..., A
     if directory := os.environ.get(_DUMP_VARIABLE):
         Path(directory).mkdir(parents=True, exist_ok=True)
         Path(directory, f"{filename[1:-1].replace(' ', '_').replace('#', '')}.py").write_text(source + "\n")
-    exec(compile(source, filename, "exec"), namespace)  # noqa: S102: running generated code is what this is for
+    exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - running what was generated is the point
     function: Callable[..., Any] = namespace[name]
     return function

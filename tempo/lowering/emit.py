@@ -68,9 +68,8 @@ class Names:
 
 def static_sizes(program: LoopProgram) -> frozenset[Symbol]:
     """The sizes that shapes are made of: an executable is made for their values. All others stay run-time scalars."""
-    found = {
-        symbol for node in program.hosts for type in node.results for size in type.shape for symbol in size.symbols()
-    }
+    results = (type for node in program.hosts for type in node.results)
+    found = {symbol for type in results for size in type.shape for symbol in size.symbols()}
     for segment in program.segments:
         for statement in walk(segment.body):
             if isinstance(statement, Compute):

@@ -84,7 +84,7 @@ class Executable:
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
             raise InputError(f"the program has no dim {dim!r}", hint=f"dims: {', '.join(names)}")
-        if isinstance(chunk, bool) or not (isinstance(chunk, int) and chunk >= 1):
+        if not isinstance(chunk, int) or chunk < 1:
             raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}")
         arguments = self._arguments(inputs, sizes, state, seed)
         return Stream(self._engine, arguments, names[dim], int(chunk), self._named(arguments.sizes))
