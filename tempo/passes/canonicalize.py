@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
 from tempo.passes.sweep import rewrite_graph
 from tempo.sdg.graph import Case, Graph, Node
@@ -19,7 +18,7 @@ class Canonicalize:
     name: ClassVar[str] = "canonicalize"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
-        return rewrite_graph(without_dead_nodes(graph), context, merges=canonical_merge)
+        return rewrite_graph(graph, context, merges=canonical_merge)
 
 
 def canonical_merge(node: Node, context: Context) -> Node:
@@ -31,7 +30,7 @@ def canonical_merge(node: Node, context: Context) -> Node:
             continue
         always = left.implies(case.condition)
         condition = TRUE if always and not cases else context.simplify_condition(case.condition)
-        cases.append(Case(condition, case.edge))
+        cases.append(replace(case, condition=condition))
         if always:
             break
         left = left.assume(~case.condition)

@@ -18,6 +18,7 @@ from tempo import dtypes
 from tempo.analysis.components import strongly_connected
 from tempo.errors import InternalError
 from tempo.passes.composition import compose
+from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import (
@@ -74,10 +75,13 @@ MergeRewrite: TypeAlias = Callable[[Node, Context], Node]
 def rewrite_graph(
     graph: Graph, context: PassContext, rewrites: Iterable[Rewrite] = (), merges: MergeRewrite | None = None
 ) -> Graph:
-    """Sweeps to a fixed point. Raises InternalError when there is none in sight: two rewrites undo each other."""
-    chosen = tuple(rewrites)
+    """Sweeps to a fixed point; dead nodes are left out.
+
+    Raises InternalError when no fixed point is in sight: two rewrites undo each other.
+    """
+    chosen, graph = tuple(rewrites), without_dead_nodes(graph)
     for _ in range(_LIMIT):
-        swept = Sweep(graph, context, chosen, merges).run()
+        swept = without_dead_nodes(Sweep(graph, context, chosen, merges).run())
         if swept.nodes == graph.nodes and swept.outputs == graph.outputs:
             return graph
         graph = swept
@@ -195,7 +199,7 @@ class Sweep:
 
     def _case(self, case: Case, context: Context) -> Case:
         within = context if case.condition == TRUE else context.assume(case.condition)
-        return Case(case.condition, self.see(case.edge, within))
+        return replace(case, edge=self.see(case.edge, within))
 
     def _attributes(self, node: Node, context: Context) -> Attributes:
         """With what is passed at run time simplified. Lengths stay: shapes that follow from them must stay equal."""
