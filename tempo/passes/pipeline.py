@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from tempo.errors import TempoError
 from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.dce import DeadCodeElimination
+from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
 from tempo.passes.simplify import Simplify
+from tempo.passes.static_extents import StaticExtents
 
 
 def default_passes() -> tuple[Pass, ...]:
-    return (Canonicalize(), Simplify(), DeadCodeElimination())
+    return (Canonicalize(), Simplify(), Lift(), StaticExtents(), DeadCodeElimination())
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -84,10 +85,11 @@ class Executable:
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
             raise InputError(f"the program has no dim {dim!r}", hint=f"dims: {', '.join(names)}")
-        if not isinstance(chunk, int) or chunk < 1:
-            raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}")
+        length = operator.index(chunk)
+        if length < 1:
+            raise InputError(f"chunk must be at least 1, not {chunk}")
         arguments = self._arguments(inputs, sizes, state, seed)
-        return Stream(self._engine, arguments, names[dim], int(chunk), self._named(arguments.sizes))
+        return Stream(self._engine, arguments, names[dim], length, self._named(arguments.sizes))
 
     def value(
         self,
