@@ -109,7 +109,7 @@ class CallChecker:
             shapes = " or ".join(sorted({str(full), str(full[len(node.domain) :])}))
             message = f"init of the parameter {name!r} has shape {array.shape}, expected is {shapes}"
             raise InputError(message, location=node.location)
-        return np.ascontiguousarray(np.broadcast_to(array, full))
+        return np.broadcast_to(array, full).copy()
 
     def _evaluated(
         self, node: Node, init: Edge, sizes: Mapping[Symbol, int], inputs: Mapping[str, Array], seed: int
