@@ -160,3 +160,28 @@ def test_padding_with_the_neutral_element_changes_no_reduction(sample: Sample):
         call.result,
     )
     np.testing.assert_allclose(operator.numpy(longer)(*padded), operator.numpy(call)(*sample.arrays(call)), rtol=1e-5)
+
+
+def lifted_sample(sample: Sample, lifted: tuple[bool, ...]) -> Sample:
+    """The sample as lifting leaves it, to be lifted once more along another dim."""
+    operator, ranks = OPERATORS[sample.op], tuple(len(shape) for shape in sample.shapes)
+    how = operator.lift(sample.attrs, lifted, ranks, as_expr(2))
+    shapes = tuple(
+        (2, *shape) if new or how.broadcast else shape for shape, new in zip(sample.shapes, lifted, strict=True)
+    )
+    scalars = (0,) * (len(operator.scalars(how.attrs)) - len(sample.scalars)) + sample.scalars
+    return Sample(sample.op, shapes, dict(how.attrs), sample.dtypes, scalars, sample.indices)
+
+
+LIFTED_ONCE = [
+    lifted_sample(sample, lifted)
+    for sample in LIFTABLE
+    if OPERATORS[sample.op].kind != "elementwise"
+    for lifted in product((False, True), repeat=len(sample.shapes))
+    if any(lifted)
+]
+
+
+@pytest.mark.parametrize("sample", LIFTED_ONCE, ids=str)
+def test_what_is_lifted_can_be_lifted_again(sample: Sample):
+    test_lifting_equals_stacking_the_elements(sample)
