@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tempo.schedule import If, ScheduleTree, Statement, sequence
 from tempo.symbolic import TRUE, And, Condition, Context, Expr, Symbol, conjunction, maximum, minimum, var
+
+Guards: TypeAlias = tuple[Condition, ...]  # all hold
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Placed:
 
     statement: Statement
     point: tuple[tuple[Symbol, Expr], ...] = ()
-    guards: tuple[Condition, ...] = ()
+    guards: Guards = ()
 
     @staticmethod
     def of(statement: Statement) -> Placed:
@@ -47,26 +50,26 @@ class Placed:
         return Placed(self.statement, self.point, tuple(guard for guard in self.guards if guard not in gone))
 
 
-def conjuncts(condition: Condition) -> tuple[Condition, ...]:
+def conjuncts(condition: Condition) -> Guards:
     if condition == TRUE:
         return ()
     return condition.args if isinstance(condition, And) else (condition,)
 
 
-def hoist(members: Sequence[Placed], context: Context) -> tuple[Condition, list[Placed]]:
-    """The guard that all members share here, and the members without it and without what always holds here."""
+def hoist(members: Sequence[Placed], context: Context) -> tuple[Guards, list[Placed]]:
+    """The guards that all members share here, and the members without them and without what always holds here."""
     ready = [member.ready() for member in members]
     proven = {guard: context.implies(guard) for guard in dict.fromkeys(g for found in ready for g in found.values())}
     open_guards = [{own: here for own, here in found.items() if not proven[here]} for found in ready]
-    shared = [
+    shared = tuple(
         guard
         for guard in dict.fromkeys(open_guards[0].values())
         if all(guard in found.values() for found in open_guards[1:])
-    ]
+    )
     left = []
     for member, found, still_open in zip(members, ready, open_guards):
         left.append(member.without(own for own in found if own not in still_open or found[own] in shared))
-    return conjunction(shared), left
+    return shared, left
 
 
 def hull(members: Sequence[Placed], dim: Symbol, behind: Sequence[int], context: Context) -> tuple[Expr, Expr]:
@@ -76,12 +79,23 @@ def hull(members: Sequence[Placed], dim: Symbol, behind: Sequence[int], context:
     return context.simplify(minimum(*lows)), context.simplify(maximum(*highs))
 
 
-def guarded(parts: Iterable[tuple[Condition, ScheduleTree]]) -> ScheduleTree:
-    """The parts in sequence; neighbours with one guard share it."""
-    merged: list[tuple[Condition, list[ScheduleTree]]] = []
-    for guard, tree in parts:
-        if merged and merged[-1][0] == guard:
-            merged[-1][1].append(tree)
+def guarded(parts: Sequence[tuple[Guards, ScheduleTree]]) -> ScheduleTree:
+    """The parts in sequence, each under its guards; neighbours share those that they have in common."""
+    items: list[ScheduleTree] = []
+    start = 0
+    while start < len(parts):
+        end = max((_run_end(parts, start, guard) for guard in parts[start][0]), default=start + 1)
+        run = parts[start:end]
+        common = tuple(guard for guard in parts[start][0] if all(guard in guards for guards, _ in run))
+        if common:
+            rest = [(tuple(guard for guard in guards if guard not in common), tree) for guards, tree in run]
+            items.append(If(conjunction(common), guarded(rest)))
         else:
-            merged.append((guard, [tree]))
-    return sequence([sequence(trees) if guard == TRUE else If(guard, sequence(trees)) for guard, trees in merged])
+            items.append(parts[start][1])
+        start = end
+    return sequence(items)
+
+
+def _run_end(parts: Sequence[tuple[Guards, ScheduleTree]], start: int, guard: Condition) -> int:
+    """Where the parts from `start` on that have the guard end."""
+    return next((end for end in range(start + 1, len(parts)) if guard not in parts[end][0]), len(parts))

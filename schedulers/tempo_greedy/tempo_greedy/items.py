@@ -36,7 +36,8 @@ def items_of(
 ) -> tuple[list[Item], Sequence[ActiveLink]]:
     """The components in an order that the links between them allow, else in the order of the problem.
 
-    Also returns the links without those that were in the way and constrain nothing. Raises UnsupportedError with the dependences of a component that no loop serves.
+    Also returns the links without those that were in the way and constrain nothing. Raises UnsupportedError with the
+    dependences of a component that no loop serves.
     """
     while True:
         found = components(dims, links)

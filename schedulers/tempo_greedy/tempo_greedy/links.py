@@ -8,7 +8,7 @@ from typing import Self
 
 from tempo.analysis.levels import Direction, Distance
 from tempo.schedule import Dependence, Interval, SchedulingProblem, Statement
-from tempo.symbolic import TRUE, Condition, Context, Symbol, var
+from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, var
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Ends:
     source: Statement
     target: Statement
     relation: Mapping[Symbol, Interval]
+    known: dict[tuple[object, ...], Distance] = field(compare=False, repr=False)
+    """Distances found so far in the problem: many dependences are alike but for the names."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,6 @@ class ActiveLink:
     ends: Ends
     condition: Condition
     _distances: dict[Symbol, Distance] = field(default_factory=dict, compare=False, repr=False)
-    _contexts: list[Context] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def dependence(self) -> Dependence:
@@ -53,6 +54,15 @@ class ActiveLink:
         nearest, farthest = var(dim) - interval.hi, var(dim) - interval.lo
         if nearest.is_const and farthest.is_const:
             return Distance(nearest.const, farthest.const)
+        source, target = self.ends.source, self.ends.target
+        likeness = (source.box, source.condition, target.box, target.condition, self.condition)
+        key = (dim, *self.ends.dependence.relation, *likeness)
+        if key not in self.ends.known:
+            self.ends.known[key] = self._bounded(dim, nearest, farthest)
+        return self.ends.known[key]
+
+    def _bounded(self, dim: Symbol, nearest: Expr, farthest: Expr) -> Distance:
+        """The bounds over all instances that the link orders; that the source has its points only in its box helps."""
         context, box = self._context(), self.ends.source.box
         lows = context.constant_bounds(nearest)[0], context.constant_bounds(var(dim) - box.hi(dim) + 1)[0]
         highs = context.constant_bounds(farthest)[1], context.constant_bounds(var(dim) - box.lo(dim))[1]
@@ -74,7 +84,7 @@ class ActiveLink:
         same = var(dim) + (delay if direction == "forward" else -delay)
         interval = self.ends.relation[dim]
         left = same.ge(interval.lo) & same.le(interval.hi)
-        return replace(self, condition=self.condition & left, _distances={}, _contexts=[])
+        return replace(self, condition=self.condition & left, _distances={})
 
     def is_void(self) -> bool:
         """Whether it is proven that the link constrains no instances at any size."""
@@ -82,11 +92,6 @@ class ActiveLink:
 
     def _context(self) -> Context:
         """What holds at every point of the target that reads an instance of the source."""
-        if not self._contexts:
-            self._contexts.append(self._make_context())
-        return self._contexts[0]
-
-    def _make_context(self) -> Context:
         source, target, problem = self.ends.source, self.ends.target, self.ends.problem
         facts = [problem.facts, target.condition, self.condition]
         for dim, lo, hi in source.box.bounds:
@@ -101,10 +106,11 @@ class ActiveLink:
 def active_links(problem: SchedulingProblem) -> list[ActiveLink]:
     """The dependences of the problem, statements by their position in it."""
     position = {statement.name: index for index, statement in enumerate(problem.statements)}
+    known: dict[tuple[object, ...], Distance] = {}
     links = []
     for dependence in problem.dependences:
         source, target = problem.by_name[dependence.source], problem.by_name[dependence.target]
         relation = dict(zip(source.dims, dependence.relation, strict=True))
-        ends = Ends(problem, dependence, source, target, relation)
+        ends = Ends(problem, dependence, source, target, relation, known)
         links.append(ActiveLink(position[source.name], position[target.name], ends, dependence.condition))
     return links

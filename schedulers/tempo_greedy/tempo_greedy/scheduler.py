@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tempo.analysis.levels import Loop, within
 from tempo.schedule import For, Run, ScheduleTree, SchedulingProblem
-from tempo.symbolic import Condition, Context, Symbol, var
+from tempo.symbolic import Context, Symbol, var
 from tempo_greedy.delays import shortened
-from tempo_greedy.emit import Placed, guarded, hoist, hull
+from tempo_greedy.emit import Guards, Placed, guarded, hoist, hull
 from tempo_greedy.fusion import Group, fuse
 from tempo_greedy.items import items_of
 from tempo_greedy.links import ActiveLink, active_links
@@ -38,7 +38,7 @@ def _level(
             inner[number[link.source]].append(link)
         elif link.carries_data:
             outer.add(link.source)
-    return guarded(_group(problem, group, placed, inner[index], outer, context) for index, group in enumerate(groups))
+    return guarded([_group(problem, group, placed, inner[index], outer, context) for index, group in enumerate(groups)])
 
 
 def _open_dims(member: Placed) -> tuple[Symbol, ...]:
@@ -53,14 +53,14 @@ def _group(
     links: Sequence[ActiveLink],
     outer: set[int],
     context: Context,
-) -> tuple[Condition, ScheduleTree]:
-    """The guard in front of the group's loop (or statement), and the loop."""
+) -> tuple[Guards, ScheduleTree]:
+    """The guards in front of the group's loop (or statement), and the loop."""
     names = group.members
-    guard, members = hoist([placed[name] for name in names], context)
+    guards, members = hoist([placed[name] for name in names], context)
     if group.kind is None:
         statement = members[0].statement
-        return guard, Run(statement.name, tuple(members[0].index(dim) for dim in statement.dims))
-    context = context.assume(guard)
+        return guards, Run(statement.name, tuple(members[0].index(dim) for dim in statement.dims))
+    context = context.assume(*guards)
     dim, direction = group.kind
     delays = shortened(problem, group, links, outer)
     behind = [delays[name] if direction == "forward" else -delays[name] for name in names]
@@ -68,4 +68,4 @@ def _group(
     body_context = context.assume(var(dim).ge(lo), var(dim).lt(hi))
     body = {name: member.in_loop(dim, shift, lo, hi) for name, member, shift in zip(names, members, behind)}
     left = within(Loop(dim, direction, delays, True), links)
-    return guard, For(dim, lo, hi, direction, _level(problem, body, left, body_context))
+    return guards, For(dim, lo, hi, direction, _level(problem, body, left, body_context))
