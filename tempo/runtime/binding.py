@@ -38,13 +38,13 @@ class SizeTable:
         for name, value in (sizes or {}).items():
             if name not in names:
                 raise InputError(f"{source} names {name!r}, which is no dim of the program", hint=_nearest(name, names))
-            self.claim(names[name].size, _as_size(name, value), f"{source} ({name}={value})")
+            self.claim(names[name].size, _as_size(name, value), f"{source} ({name}={value})", name)
 
-    def claim(self, size: Expr, value: int, source: str) -> None:
+    def claim(self, size: Expr, value: int, source: str, name: str = "") -> None:
         """`size` has `value`; used where it is a number or a lone symbol, checked at the end where it is neither."""
         symbols = size.sizes()
         if not symbols:
-            self._agree(str(size), size.as_int(), "the program", value, source)
+            self._agree(name, size.as_int(), "the program", value, source)
             return
         symbol = next(iter(symbols))
         if len(symbols) > 1 or not (size - var(symbol)).is_const:
@@ -149,9 +149,10 @@ def claim_shape(table: SizeTable, node: Node, array: Array, what: str) -> None:
             f"{what} has shape {array.shape}, expected are {len(extents)} axes: {shape_text(table.graph, node)}",
             location=node.location,
         )
-    for extent, found in zip(extents, array.shape, strict=True):
-        if extent.sizes():
-            table.claim(extent, found, f"the shape {array.shape} of {what}")
+    names = [symbol.name for symbol in node.domain] + [""] * len(node.shape)
+    for extent, found, name in zip(extents, array.shape, names, strict=True):
+        if name or extent.sizes():
+            table.claim(extent, found, f"the shape {array.shape} of {what}", name)
 
 
 def check_shape(graph: Graph, node: Node, array: Array, sizes: Sizes, what: str) -> None:
