@@ -206,7 +206,7 @@ def _interval(index: Point | Slice, box: Box, context: Context) -> tuple[Expr | 
 
 
 def _contiguous(start: Expr, stop: Expr, box: Box, context: Context) -> bool:
-    """Whether the intervals `[start, stop)` at neighbouring points of the box touch, so that their union has no hole."""
+    """Whether the intervals `[start, stop)` at neighbouring points of the box touch: their union has no hole."""
     if not start.dims() or not stop.dims():
         return context.implies(stop.ge(start))
     if len(start.dims() | stop.dims()) != 1 or not context.implies(stop.gt(start)):

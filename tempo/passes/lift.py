@@ -136,7 +136,7 @@ class _Lifting:
         return tensors.holds(node.attr("condition"), self.along(tensors))
 
     def random_bits(self, node: Node) -> Node:
-        """The dim's coordinate becomes axis 0: the same draws. Draws that do not vary along it are no rule's concern."""
+        """The dim's coordinate becomes axis 0: the same draws."""
         shape, coordinates = node.attr("shape"), []
         for coordinate in node.attr("coordinates"):
             moved = coordinate + 1 if isinstance(coordinate, int) else coordinate

@@ -1,4 +1,4 @@
-"""Rewriting a graph node by node: new nodes, typed by the operator table, and the few shapes of node that passes insert."""
+"""Rewriting a graph node by node: new nodes, typed by the operator table, and the kinds of node that passes insert."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ output "y": float32[3] over (b, t) = %11[b, t] as ($b, $t, 0)
 
 @pytest.mark.parametrize("source", ["%5[t]", "%6[b, t]"])
 @pytest.mark.parametrize(
-    "starts, lengths, steps, shape",
+    ("starts", "lengths", "steps", "shape"),
     [
         ("`b`, `0`", "`2`, `2`", "1, 1", "2, 2"),
         ("`b`, `0`", "`1`, `4`", "1, 1", "1, 4"),
@@ -188,7 +188,7 @@ MOVEMENTS = [
 ]
 
 
-@pytest.mark.parametrize("op, given, result, attrs", MOVEMENTS, ids=[case[0] for case in MOVEMENTS])
+@pytest.mark.parametrize(("op", "given", "result", "attrs"), MOVEMENTS, ids=[case[0] for case in MOVEMENTS])
 def test_every_kind_of_operator_by_its_own_rule(op, given, result, attrs):
     axes = ", ".join(str(axis) for axis in range(len(given.split(","))))
     out = ", ".join(str(axis) for axis in range(len(result.split(","))))
@@ -202,9 +202,9 @@ output "y": float32[{result}] over (b, t) = %1[b, t] as ($b, $t, {out})
     )
 
 
-@pytest.mark.parametrize("left, right", [("%0[b, t]", "%1[t]"), ("%1[t]", "%0[b, t]"), ("%0[b, t]", "%0[b, t]")])
+@pytest.mark.parametrize(("left", "right"), [("%0[b, t]", "%1[t]"), ("%1[t]", "%0[b, t]"), ("%0[b, t]", "%0[b, t]")])
 @pytest.mark.parametrize(
-    "op, result",
+    ("op", "result"),
     [
         ("dot{c} {{lhs_batch: (0,), lhs_contract: (2,), rhs_batch: (0,), rhs_contract: (2,)}}", "2, 3, 3"),
         ("dot{c} {{lhs_batch: (), lhs_contract: (0,), rhs_batch: (), rhs_contract: (0,)}}", "3, 4, 3, 4"),
@@ -224,7 +224,7 @@ output "y": float32[{result}] over (b, t) = %2[b, t] as ($b, $t, {axes})
     )
 
 
-@pytest.mark.parametrize("data, index", [("%0[b, t]", "%2[b, t]"), ("%0[b, t]", "%3[t]"), ("%1[t]", "%2[b, t]")])
+@pytest.mark.parametrize(("data", "index"), [("%0[b, t]", "%2[b, t]"), ("%0[b, t]", "%3[t]"), ("%1[t]", "%2[b, t]")])
 def test_gather_with_data_or_indices_or_both_lifted(data, index):
     lift(
         f"""
