@@ -19,6 +19,7 @@ from tempo.symbolic.prover import Choices, projections, refuted
 
 Bounds: TypeAlias = tuple[int | None, int | None]
 
+MOST_BOUNDS = 6  # arguments of a min or max in a range; leaving some out only makes the range wider
 _RESULT = Symbol("", "dim")  # the variable that stands for the expression whose bounds are asked; no dim has this name
 
 
@@ -33,6 +34,7 @@ class Context:
         self.facts = facts
         self._touched = world.with_bounds(frozenset[Symbol]().union(*(fact.symbols() for fact in facts)))
         self._clauses: tuple[list[Clause], dict[int, list[int]]] | None = None
+        self._simpler: Context | None = None
         self._impossible: bool | None = None
         self._implied: dict[Condition, bool] = {}
         self._excluded: dict[Condition, bool] = {}
@@ -230,7 +232,15 @@ class Context:
         keep = frozenset(n for n, atom in enumerate(variables.atoms) if not _has_dims(atom.symbols())) | {result}
         cases = [self._lower_bound(rows, result) for rows in projections(constraints, choices, keep)]
         known = [case for case in cases if case is not None]
-        return self.simplify(minimum(*known)) if known and len(known) == len(cases) else None
+        return self._without_choices().simplify(minimum(*known)) if known and len(known) == len(cases) else None
+
+    def _without_choices(self) -> Context:
+        """This context without the facts that need case splits: good enough to tidy a range, at a bounded cost."""
+        if self._simpler is None:
+            clauses = ((fact, self._world.variables.clause(fact)) for fact in self.facts)
+            kept = tuple(fact for fact, clause in clauses if clause is not None and not clause.choices)
+            self._simpler = self if len(kept) == len(self.facts) else Context(self._world, kept)
+        return self._simpler
 
     def _lower_bound(self, rows: Rows, result: int) -> Expr | None:
         """The best of the rows `a * result + rest >= 0`, which say `result >= -(rest // a)`."""
@@ -240,7 +250,8 @@ class Context:
             if a > 0:
                 rest = from_terms({atoms[variable]: c for variable, c in key if variable != result}, constant)
                 found.append(-(rest // a))
-        return self.simplify(maximum(*found)) if found else None
+        simplest = sorted(found, key=lambda bound: (len(bound.terms), bound.key))[:MOST_BOUNDS]
+        return self._without_choices().simplify(maximum(*simplest)) if found else None
 
     def _projected(self, expr: Expr, keep: frozenset[int]) -> list[Rows]:
         clause = self._at_least(expr)

@@ -14,7 +14,16 @@ from typing import NamedTuple, TypeAlias
 Key: TypeAlias = tuple[tuple[int, int], ...]
 Rows: TypeAlias = dict[Key, int]  # the smallest constant for each key: the strongest row
 
-MOST_ROWS = 600  # an elimination step that would make more rows than this forgets the variable's rows instead
+MOST_ROWS = 200  # an elimination step that would make more rows than this forgets the variable's rows instead
+MOST_WORK = 4000  # the same once a question has made this many rows
+
+
+class Effort:
+    """What one question may still cost, over all its case splits: rows to make, and eliminations."""
+
+    def __init__(self, splits: int) -> None:
+        self.rows = MOST_WORK
+        self.splits = splits
 
 
 class Linear(NamedTuple):
@@ -25,7 +34,7 @@ class Linear(NamedTuple):
     equal: bool = False
 
 
-def project(constraints: Iterable[Linear], keep: frozenset[int] = frozenset()) -> Rows | None:
+def project(constraints: Iterable[Linear], effort: Effort, keep: frozenset[int] = frozenset()) -> Rows | None:
     """Rows over the variables of `keep` that every solution satisfies; None if there is no solution.
 
     With nothing to keep the result is `{}` or None.
@@ -42,7 +51,7 @@ def project(constraints: Iterable[Linear], keep: frozenset[int] = frozenset()) -
         if solved is None:
             return None
         rows = solved
-    return _eliminate(rows, keep)
+    return _eliminate(rows, effort, keep)
 
 
 def add_row(rows: Rows, terms: Key, constant: int) -> bool:
@@ -63,7 +72,7 @@ def add_row(rows: Rows, terms: Key, constant: int) -> bool:
     return True
 
 
-def _eliminate(rows: Rows, keep: frozenset[int]) -> Rows | None:
+def _eliminate(rows: Rows, effort: Effort, keep: frozenset[int]) -> Rows | None:
     while True:
         positive: dict[int, int] = {}
         negative: dict[int, int] = {}
@@ -74,7 +83,7 @@ def _eliminate(rows: Rows, keep: frozenset[int]) -> Rows | None:
         cheapest = _cheapest(positive, negative, keep)
         if cheapest is None:
             return rows
-        remaining = _without(rows, cheapest)
+        remaining = _without(rows, cheapest, effort)
         if remaining is None:
             return None
         rows = remaining
@@ -92,7 +101,7 @@ def _cheapest(positive: dict[int, int], negative: dict[int, int], keep: frozense
     return best
 
 
-def _without(rows: Rows, variable: int) -> Rows | None:
+def _without(rows: Rows, variable: int, effort: Effort) -> Rows | None:
     """Combine every lower bound of `variable` with every upper bound of it."""
     lower: list[tuple[Key, int, int]] = []
     upper: list[tuple[Key, int, int]] = []
@@ -104,8 +113,10 @@ def _without(rows: Rows, variable: int) -> Rows | None:
                 break
         else:
             rest[key] = constant
-    if len(lower) * len(upper) > MOST_ROWS:
+    made = len(lower) * len(upper)
+    if made > min(MOST_ROWS, effort.rows):
         return rest
+    effort.rows -= made
     for low_key, low_constant, a in lower:
         for high_key, high_constant, b in upper:
             g = math.gcd(a, b)

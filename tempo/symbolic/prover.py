@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from tempo.symbolic.elimination import Linear, Rows, project
+from tempo.symbolic.elimination import Effort, Linear, Rows, project
 from tempo.symbolic.linear import Clause
 
 Choices: TypeAlias = tuple[tuple[Clause, ...], ...]
 
-MOST_SPLITS = 300  # eliminations per question; beyond it the answer is "not proven"
-MOST_LEAVES = 24  # cases per projection; beyond it the remaining choices are ignored, which only weakens the result
+MOST_SPLITS = 200  # cases per refutation; beyond it the answer is "not proven"
+MOST_LEAVES = 8  # cases per projection; beyond it the remaining choices are ignored, which only weakens the result
 
 
 def refuted(constraints: tuple[Linear, ...], choices: Choices) -> bool:
     """Whether no integer point satisfies everything. False also when the splits are used up."""
-    budget = [MOST_SPLITS]
-    return _refuted(constraints, choices, budget)
+    return _refuted(constraints, choices, Effort(MOST_SPLITS))
 
 
-def _refuted(constraints: tuple[Linear, ...], choices: Choices, budget: list[int]) -> bool:
-    budget[0] -= 1
-    if project(constraints) is None:
+def _refuted(constraints: tuple[Linear, ...], choices: Choices, effort: Effort) -> bool:
+    effort.splits -= 1
+    if project(constraints, effort) is None:
         return True
-    if not choices or budget[0] <= 0:
+    if not choices or effort.splits <= 0:
         return False
     choice, rest = _next_choice(choices)
-    return all(_refuted(constraints + case.constraints, case.choices + rest, budget) for case in choice)
+    return all(_refuted(constraints + case.constraints, case.choices + rest, effort) for case in choice)
 
 
 def _next_choice(choices: Choices) -> tuple[tuple[Clause, ...], Choices]:
@@ -38,19 +37,20 @@ def _next_choice(choices: Choices) -> tuple[tuple[Clause, ...], Choices]:
 
 def projections(constraints: tuple[Linear, ...], choices: Choices, keep: frozenset[int]) -> list[Rows]:
     """What is known of the variables of `keep`, for each case that has a solution: their union holds every solution."""
-    return list(_projections(constraints, choices, keep, [MOST_LEAVES]))
+    return list(_projections(constraints, choices, keep, Effort(MOST_LEAVES)))
 
 
 def _projections(
-    constraints: tuple[Linear, ...], choices: Choices, keep: frozenset[int], budget: list[int]
+    constraints: tuple[Linear, ...], choices: Choices, keep: frozenset[int], effort: Effort
 ) -> Iterator[Rows]:
-    rows = project(constraints, keep)
-    if rows is None or (choices and project(constraints) is None):
+    if choices and project(constraints, effort) is None:
         return
-    if not choices or budget[0] <= 0:
-        budget[0] -= 1
+    if choices and effort.splits > 0:
+        choice, rest = _next_choice(choices)
+        for case in choice:
+            yield from _projections(constraints + case.constraints, case.choices + rest, keep, effort)
+        return
+    effort.splits -= 1
+    rows = project(constraints, effort, keep)
+    if rows is not None:
         yield rows
-        return
-    choice, rest = _next_choice(choices)
-    for case in choice:
-        yield from _projections(constraints + case.constraints, case.choices + rest, keep, budget)
