@@ -54,13 +54,10 @@ def items_of(
 def _item(problem: SchedulingProblem, members: tuple[int, ...], dims: Dims, inner: Sequence[ActiveLink]) -> Item:
     host = any(problem.statements[index].host for index in members)
     if inner:
-        legal = list(loops(members, dims, inner))
-        options = [loop for loop in legal if loop.carries] or legal
+        options = list(loops(members, dims, inner))
     else:
-        legal = options = [
-            Loop(dim, direction, {members[0]: 0}, False) for dim in dims[members[0]] for direction in DIRECTIONS
-        ]
-    streamed = [loop for loop in legal if loop.dim == problem.outermost]
+        options = [Loop(dim, way, {members[0]: 0}, False) for dim in dims[members[0]] for way in DIRECTIONS]
+    streamed = [loop for loop in options if loop.dim == problem.outermost]
     return Item(members, tuple(streamed[:1] or options), host)
 
 
