@@ -22,11 +22,16 @@ def liftable(graph: Graph, dim: Dim, facts: Condition) -> bool:
         return False
     if not all(_supported(node, dim.symbol) for node in varying):
         return False
-    reads = [(edge, node.domain) for node in graph.nodes.values() for _, edge in node.reads()]
-    reads += [(output.edge, output.domain) for output in graph.outputs]
-    if not all(_uniform(graph, edge, domain, dim) for edge, domain in reads):
+    if not all(_uniform(graph, edge, domain, dim) for edge, domain in _reads(graph)):
         return False
     return _wholly_demanded(graph, dim, varying, facts)
+
+
+def _reads(graph: Graph) -> Iterator[tuple[Edge, tuple[Symbol, ...]]]:
+    """Every read, with the domain of the reader."""
+    for node in graph.nodes.values():
+        yield from ((edge, node.domain) for _, edge in node.reads())
+    yield from ((output.edge, output.domain) for output in graph.outputs)
 
 
 def _supported(node: Node, symbol: Symbol) -> bool:
@@ -81,7 +86,7 @@ def _uniform(graph: Graph, edge: Edge, domain: tuple[Symbol, ...], dim: Dim) -> 
 def _wholly_demanded(graph: Graph, dim: Dim, varying: list[Node], facts: Condition) -> bool:
     """Whether each node that is demanded at one point along the dim is demanded at all of them.
 
-    Reads of single points by consumers without the dim may leave points out inside a box that is not exact. That they
+    A reader without the dim that takes a single point may leave others out inside a box that is not exact. That they
     are computed shows only where one may raise.
     """
     demands, sizes = demand(graph, facts), Context.of((), facts)
@@ -90,4 +95,11 @@ def _wholly_demanded(graph: Graph, dim: Dim, varying: list[Node], facts: Conditi
         return False
     if not any(node.attr("checked") for node in varying):
         return True
-    return all(demands[node.id].exact for node in varying)
+    picked = any(_picks_one(graph, edge, domain, dim.symbol) for edge, domain in _reads(graph))
+    return not picked or all(demands[node.id].exact for node in varying)
+
+
+def _picks_one(graph: Graph, edge: Edge, domain: tuple[Symbol, ...], symbol: Symbol) -> bool:
+    """Whether a reader without the dim reads a single point along it."""
+    places = zip(graph.nodes[edge.node].domain, edge.map, strict=True)
+    return symbol not in domain and any(s == symbol and isinstance(index, Point) for s, index in places)
