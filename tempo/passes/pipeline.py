@@ -14,7 +14,14 @@ from tempo.passes.static_extents import StaticExtents
 
 
 def default_passes() -> tuple[Pass, ...]:
-    return (Canonicalize(), Simplify(), Lift(), StaticExtents(), DeadCodeElimination())
+    return (
+        Canonicalize(),
+        Simplify(),
+        DeadCodeElimination(),
+        Lift(),
+        Simplify(),  # what lifting inserts: transpositions, reshapes, broadcasts
+        StaticExtents(),
+    )
 
 
 @dataclass
@@ -24,7 +31,10 @@ class PassRegistry:
     passes: list[Pass] = field(default_factory=lambda: list(default_passes()))
 
     def add(self, added: Pass, *, before: str | None = None, after: str | None = None) -> None:
-        """Adds a pass next to the one named, or at the end. Raises TempoError when there is none of that name."""
+        """Adds a pass next to the first of the given name, or at the end.
+
+        Raises TempoError when there is none of that name.
+        """
         if before is None and after is None:
             self.passes.append(added)
         elif before is not None:
