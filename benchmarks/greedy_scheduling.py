@@ -9,9 +9,10 @@ import statistics
 import time
 from collections.abc import Iterator
 
+from tempo_greedy.scheduler import GreedyScheduler
+
 from tempo.schedule import Dependence, Interval, SchedulingProblem, Statement, walk
 from tempo.symbolic import Box, Dim, Expr, Symbol, const, maximum, minimum, size, var
-from tempo_greedy.scheduler import GreedyScheduler
 
 I, T = Symbol("i", "dim"), Symbol("t", "dim")
 DIMS = (Dim(I, size("i")), Dim(T, size("t")))
@@ -19,10 +20,10 @@ CHAIN = 25  # statements between two recurrences
 
 
 def problem(count: int, seed: int) -> SchedulingProblem:
-    """Chains over (i, t) that read one another at temporal distances, with slices of the past and the future, and
+    """Chains over (i, t) that read one another at temporal distances, with slices of the past and the future.
 
-    recurrences: of one statement, and of a whole chain. Every chain ends in a sum over t, which one statement over i
-    gathers; the next point of i starts from it.
+    Some have a recurrence of one statement, some of the whole chain. Each ends in a sum over t; one statement over i
+    gathers the sums, and the next point of i starts from it.
     """
     chooser = random.Random(seed)
     full, outer = Box.full(DIMS), Box.full(DIMS[:1])
@@ -94,7 +95,7 @@ def main() -> None:
     for _ in range(options.repeats):
         for count in counts:
             found[count].append(seconds(count, options.seed))
-    print(f"{'statements':>10}  {'dependences':>11}  {'tree nodes':>10}  {'seconds, median':>15}  {'worst':>7}  ms each")
+    print("statements  dependences  tree nodes  seconds, median    worst  ms each")
     for count in counts:
         given = problem(count, options.seed)
         times = [one for one, _ in found[count]]
