@@ -1,8 +1,7 @@
-"""Whether no demanded point needs itself, at any sizes; and cycles that there are at all sizes."""
+"""Whether no demanded point needs itself, at any sizes."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,10 +9,8 @@ from functools import cached_property
 from tempo.analysis.demand import Demand
 from tempo.analysis.host_order import effect_nodes
 from tempo.analysis.levels import Direction, Distance, Level, levels
-from tempo.analysis.reports import SymbolicInstance
-from tempo.analysis.witness import witness
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
-from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, var
+from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, as_expr, var
 
 Interval = tuple[Expr, Expr]
 
@@ -123,66 +120,3 @@ def _cone(graph: Graph, other: Node, equal: tuple[Symbol, ...], less: Symbol | N
         else:
             box[dim.symbol] = (as_expr(0), here if dim.symbol == less else dim.size)
     return box
-
-
-# Cycles that there are at all sizes: along points that lead back to the point where they began.
-
-MOST_STEPS = 2_000
-"""Steps of the search for such cycles; one that is not found in so many is found when sizes are known."""
-
-
-def definite_cycle(needs: tuple[Need, ...], facts: Condition = TRUE) -> tuple[SymbolicInstance, ...] | None:
-    """Instances, at points in sizes, of which each needs the next and the last the first, whatever the sizes are."""
-    followed = [need for need in needs if need.edge is not None and _is_point(need.edge)]
-    by_target: dict[int, list[Need]] = {}
-    for need in followed:
-        by_target.setdefault(need.target, []).append(need)
-    for path in itertools.islice(_loops(by_target), MOST_STEPS):
-        cycle = _closed(path, facts) if path else None
-        if cycle:
-            return cycle
-    return None
-
-
-def _is_point(edge: Edge) -> bool:
-    return all(isinstance(index, Point) for index in edge.map)
-
-
-def _loops(by_target: Mapping[int, list[Need]]) -> Iterator[tuple[Need, ...]]:
-    """Simple cycles, each from its least node; an empty one per step of the search in between."""
-    for start in sorted(by_target):
-        paths: list[tuple[Need, ...]] = [(need,) for need in by_target[start]]
-        while paths:
-            path = paths.pop()
-            end = path[-1].source
-            yield path if end == start else ()
-            visited = {need.target for need in path}
-            if end > start and end not in visited:
-                paths.extend((*path, need) for need in by_target.get(end, ()))
-
-
-def _closed(path: tuple[Need, ...], facts: Condition) -> tuple[SymbolicInstance, ...] | None:
-    """The cycle along `path` if it leads back to the same point, and does so from some demanded point at all sizes."""
-    first = path[0].graph.nodes[path[0].target]
-    here: dict[Symbol, Expr] = {symbol: var(symbol) for symbol in first.domain}
-    points: list[tuple[int, dict[Symbol, Expr]]] = []
-    holds: Condition = TRUE
-    for need in path:
-        points.append((need.target, here))
-        holds = holds & need.guard.substitute(here)
-        here = {symbol: lo.substitute(here) for symbol, (lo, _) in need.intervals.items()}
-        holds = holds & _inside(need, here)
-    if here != {symbol: var(symbol) for symbol in first.domain}:
-        return None
-    found = witness(path[0].demand, holds, FALSE, facts)
-    if found is None:
-        return None
-    sizes = Context.of((), facts)
-    return tuple(
-        SymbolicInstance(id, tuple(sizes.simplify(value.substitute(found)) for value in point.values()))
-        for id, point in points
-    )
-
-
-def _inside(need: Need, point: Mapping[Symbol, Expr]) -> Condition:
-    return Box.full(need.graph.domain_dims(need.graph.nodes[need.source])).contains(point)

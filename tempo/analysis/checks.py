@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tempo.analysis.acyclic import Need, definite_cycle, stuck_needs
+from tempo.analysis.acyclic import Need, stuck_needs
+from tempo.analysis.certain_cycles import behind, definite_cycle, demanded_by
 from tempo.analysis.demand import Demand, demand
 from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.obligations import ChosenCase, Obligation, obligations, written_cases
@@ -53,14 +54,31 @@ def check_symbolic(graph: Graph, facts: Condition = TRUE) -> Verdict:
         for obligation in obligations(graph)
         if not _proven(graph, obligation, _demand_of(graph, obligation.reader, demands), facts)
     )
-    for obligation in unproven:
-        _check_possible(obligation, _demand_of(graph, obligation.reader, demands), facts)
     stuck = tuple(stuck_needs(graph, demands, facts))
+    certain = _certain(graph, stuck, demands, facts)
+    for obligation in unproven:
+        _check_possible(graph, obligation, certain, facts)
     for needs in stuck:
-        cycle = definite_cycle(needs, facts)
+        cycle = definite_cycle(needs, certain, facts)
         if cycle:
             raise cycle_error(graph, cycle)
     return Verdict(unproven, stuck)
+
+
+def _certain(
+    graph: Graph, stuck: tuple[tuple[Need, ...], ...], demands: Mapping[int, Demand], facts: Condition
+) -> Mapping[int, list[Demand]]:
+    """Boxes of points that are demanded for certain, per node.
+
+    A demand that is exact, except where a cycle may be what demands the points of a cycle: then only what is demanded
+    from outside.
+    """
+    doubtful = behind(graph, (need.target for needs in stuck for need in needs))
+    exact = {id: demand for id, demand in demands.items() if demand.exact and id not in doubtful}
+    found = {id: [demand] for id, demand in exact.items()}
+    for needs in stuck:
+        found.update(demanded_by(graph, frozenset(need.target for need in needs), exact, facts))
+    return found
 
 
 def check_at(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict | None = None) -> None:
@@ -107,7 +125,11 @@ def _position(chosen: ChosenCase) -> int:
 
 def _demand_of(graph: Graph, reader: Node, demands: Mapping[int, Demand]) -> Demand:
     """An output is demanded at every point of its domain."""
-    return demands[reader.id] if reader.id in demands else Demand(Box.full(graph.domain_dims(reader)), exact=True)
+    return demands[reader.id] if reader.id in demands else _everywhere(graph, reader)
+
+
+def _everywhere(graph: Graph, reader: Node) -> Demand:
+    return Demand(Box.full(graph.domain_dims(reader)), exact=True)
 
 
 def _proven(graph: Graph, obligation: Obligation, demand: Demand, facts: Condition) -> bool:
@@ -115,10 +137,14 @@ def _proven(graph: Graph, obligation: Obligation, demand: Demand, facts: Conditi
     return Context.of(dims, facts, obligation.guard, box=demand.box).implies(obligation.goal)
 
 
-def _check_possible(obligation: Obligation, demand: Demand, facts: Condition) -> None:
-    point = witness(demand, obligation.guard, obligation.goal, facts)
-    if point is not None:
-        raise obligation.error(point)
+def _check_possible(
+    graph: Graph, obligation: Obligation, certain: Mapping[int, list[Demand]], facts: Condition
+) -> None:
+    reader = obligation.reader
+    for demand in certain.get(reader.id, ()) if reader.id in graph.nodes else [_everywhere(graph, reader)]:
+        point = witness(demand, obligation.guard, obligation.goal, facts)
+        if point is not None:
+            raise obligation.error(point)
 
 
 def _settled(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict) -> Verdict:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from tempo.analysis.reports import (
     empty_error,
     needs_elements,
-    outside_error,
     output_reader,
+    outside_error,
     slice_text,
     spatial_error,
     uncovered_error,

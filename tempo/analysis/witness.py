@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tempo.analysis.demand import Demand
 from tempo.symbolic import And, Condition, Context, Eq, Expr, Ge, Or, Symbol, var

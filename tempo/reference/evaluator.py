@@ -21,8 +21,8 @@ from tempo.analysis.instances import demanded
 from tempo.analysis.reports import (
     Instance,
     cycle_error,
-    outside_error,
     output_reader,
+    outside_error,
     point_text,
     slice_text,
     tensor_name,
