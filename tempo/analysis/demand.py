@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tempo.analysis.components import strongly_connected
-from tempo.analysis.images import Region, covers, hull, images
+from tempo.analysis.images import Memo, Region, covers, hull, images
 from tempo.sdg.graph import Graph, Node, Output
 from tempo.symbolic import TRUE, Box, Condition, Context, Dim, const
 
@@ -41,6 +41,7 @@ class _Solver:
         self.facts = facts
         self.sizes = Context.of((), facts)
         self.boxes: dict[int, Box] = {}
+        self.memo: Memo = {}
         # Regions by consumer: what the consumers that are solved demand.
         self.incoming: dict[int, dict[int, tuple[Region, ...]]] = defaultdict(dict)
         self.seeds: dict[int, tuple[Region, ...]] = defaultdict(tuple)
@@ -52,7 +53,7 @@ class _Solver:
     def read_by(self, output: Output) -> tuple[Region, ...]:
         reader = Node(-1, "copy", output.domain, (output.type,), (output.edge,))
         box = Box.full(self.graph.domain_dims(reader))
-        return tuple(region for _, region in images(self.graph, reader, Region(box, True), self.facts))
+        return tuple(region for _, region in images(self.graph, reader, Region(box, True), self.facts, self.memo))
 
     def solve(self) -> Mapping[int, Demand]:
         reads = {id: [edge.node for _, edge in node.reads()] for id, node in self.graph.nodes.items()}
@@ -94,7 +95,7 @@ class _Solver:
         """Gives `id` a box and its producers what this box reads; says which producers there are."""
         self.boxes[id] = box
         read: dict[int, list[Region]] = defaultdict(list)
-        for producer, region in images(self.graph, self.graph.nodes[id], Region(box, True), self.facts):
+        for producer, region in images(self.graph, self.graph.nodes[id], Region(box, True), self.facts, self.memo):
             read[producer].append(region)
         for _, edge in self.graph.nodes[id].reads():
             self.incoming[edge.node][id] = tuple(read.get(edge.node, ()))

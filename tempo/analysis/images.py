@@ -40,11 +40,21 @@ class Region:
     exact: bool
 
 
-def images(graph: Graph, node: Node, region: Region, facts: Condition = TRUE) -> Iterator[tuple[int, Region]]:
+Memo = dict[object, Region | None]
+"""Images found before, under the same facts: most nodes of a program read through few different maps."""
+
+
+def images(
+    graph: Graph, node: Node, region: Region, facts: Condition = TRUE, memo: Memo | None = None
+) -> Iterator[tuple[int, Region]]:
     """For every read of `node` from within `region`: the producer, and the points read, clipped to its domain."""
+    memo = {} if memo is None else memo
     for condition, edge in node.guarded_reads():
         for conjuncts in disjuncts(condition):
-            image = _image(graph, node, region, conjuncts, edge, facts)
+            key = region, node.domain, conjuncts, graph.nodes[edge.node].domain, edge.map
+            if key not in memo:
+                memo[key] = _image(graph, node, region, conjuncts, edge, facts)
+            image = memo[key]
             if image is not None:
                 yield edge.node, image
 
