@@ -43,8 +43,8 @@ class Verdict:
 def check_symbolic(graph: Graph, facts: Condition = TRUE) -> Verdict:
     """Proves what it can for all sizes that satisfy `facts`.
 
-    Raises what fails for every such size: `DomainError`, `DefinitionError`, `ShapeError`, `CycleError`, with the tensor,
-    the line and a point in sizes.
+    Raises what fails for every such size: `DomainError`, `DefinitionError`, `ShapeError`, `CycleError`, with the
+    tensor, the line and a point in sizes.
     """
     for chosen in written_cases(graph):
         _check_reachable(graph, chosen)
@@ -74,8 +74,8 @@ def _certain(
     from outside.
     """
     doubtful = behind(graph, (need.target for needs in stuck for need in needs))
-    exact = {id: demand for id, demand in demands.items() if demand.exact and id not in doubtful}
-    found = {id: [demand] for id, demand in exact.items()}
+    exact = {id: reached for id, reached in demands.items() if reached.exact and id not in doubtful}
+    found = {id: [reached] for id, reached in exact.items()}
     for needs in stuck:
         found.update(demanded_by(graph, frozenset(need.target for need in needs), exact, facts))
     return found
@@ -132,17 +132,17 @@ def _everywhere(graph: Graph, reader: Node) -> Demand:
     return Demand(Box.full(graph.domain_dims(reader)), exact=True)
 
 
-def _proven(graph: Graph, obligation: Obligation, demand: Demand, facts: Condition) -> bool:
+def _proven(graph: Graph, obligation: Obligation, reached: Demand, facts: Condition) -> bool:
     dims = graph.domain_dims(obligation.reader)
-    return Context.of(dims, facts, obligation.guard, box=demand.box).implies(obligation.goal)
+    return Context.of(dims, facts, obligation.guard, box=reached.box).implies(obligation.goal)
 
 
 def _check_possible(
     graph: Graph, obligation: Obligation, certain: Mapping[int, list[Demand]], facts: Condition
 ) -> None:
     reader = obligation.reader
-    for demand in certain.get(reader.id, ()) if reader.id in graph.nodes else [_everywhere(graph, reader)]:
-        point = witness(demand, obligation.guard, obligation.goal, facts)
+    for seed in certain.get(reader.id, ()) if reader.id in graph.nodes else [_everywhere(graph, reader)]:
+        point = witness(seed, obligation.guard, obligation.goal, facts)
         if point is not None:
             raise obligation.error(point)
 

@@ -145,7 +145,8 @@ def order_reads(graph: Graph, sizes: Sizes, node: Node, points: tuple[Array, ...
     ordered = node.attr("ordered_by", ())
     fixed = tuple(symbol for symbol in node.domain if symbol not in ordered)
     return found + [
-        _cone(sizes, node, node, points, count, fixed + ordered[:depth], ordered[depth]) for depth in range(len(ordered))
+        _cone(sizes, node, node, points, count, fixed + ordered[:depth], symbol)
+        for depth, symbol in enumerate(ordered)
     ]
 
 

@@ -56,8 +56,8 @@ class Evaluator:
     order, then the shape. `seed` is what an input of role "seed" holds unless given. `checks` turns data-dependent
     indices out of range into errors; otherwise they are clamped.
 
-    Raises `DomainError`, `DefinitionError`, `CycleError`, `ShapeError`, `IndexOutOfRangeError` and `HostCallError`, each
-    with the tensor, the source line and the point.
+    Raises `DomainError`, `DefinitionError`, `CycleError`, `ShapeError`, `IndexOutOfRangeError` and `HostCallError`,
+    each with the tensor, the source line and the point.
     """
 
     def __init__(

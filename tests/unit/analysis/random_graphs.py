@@ -101,7 +101,7 @@ def has_cycle(graph: Graph, sizes: Mapping[Symbol, int], masks: Mapping[int, Arr
     """By removing instances that need nothing that is left, until none can be removed."""
     known = Sizes.of(graph, sizes)
     left = {
-        Instance(id, tuple(point)): [need for need in needs_of(known, Instance(id, tuple(point)))]
+        Instance(id, tuple(point)): needs_of(known, Instance(id, tuple(point)))
         for id, mask in masks.items()
         for point in np.argwhere(mask).tolist()
     }
