@@ -13,7 +13,6 @@ from typing import Any
 
 from tempo.symbolic.division import interval
 from tempo.symbolic.expr import (
-    ZERO,
     Bindings,
     Expr,
     Max,
@@ -217,15 +216,18 @@ class Or(_Compound):
 
 def nonnegative(expr: Expr) -> Condition:
     """`expr >= 0`, with the integer tightening `g*e + c >= 0  <=>  e + c // g >= 0`."""
-    if expr.is_const:
+    if not expr.terms:
         return TRUE if expr.const >= 0 else FALSE
-    lone, c = expr.terms[-1]
-    if len(expr.terms) == 1 and isinstance(lone, Min | Max) and c == 1 and expr.const == 0:
-        parts = (nonnegative(arg) for arg in lone.args)
-        return conjunction(parts) if isinstance(lone, Min) else disjunction(parts)
-    g = common_divisor(expr.terms)
-    if g > 1:
-        return nonnegative(from_terms({atom: c // g for atom, c in expr.terms}, expr.const // g))
+    last, c = expr.terms[-1]
+    if isinstance(last, Min | Max) and len(expr.terms) == 1 and c == 1 and expr.const == 0:
+        parts = (nonnegative(arg) for arg in last.args)
+        return conjunction(parts) if isinstance(last, Min) else disjunction(parts)
+    if c not in (1, -1):
+        g = common_divisor(expr.terms)
+        if g > 1:
+            return nonnegative(from_terms({atom: c // g for atom, c in expr.terms}, expr.const // g))
+    if isinstance(last, Symbol):
+        return Ge(expr)
     low, high = interval(expr)
     if low is not None and low >= 0:
         return TRUE
@@ -236,7 +238,7 @@ def nonnegative(expr: Expr) -> Condition:
 
 def zero(expr: Expr) -> Condition:
     """`expr == 0`; the first coefficient is made positive, and a common divisor must divide the constant."""
-    if expr.is_const:
+    if not expr.terms:
         return TRUE if expr.const == 0 else FALSE
     g = common_divisor(expr.terms)
     if expr.const % g:
@@ -297,7 +299,7 @@ def _merge(args: Iterable[Condition], choose: Callable[[int, int], int]) -> list
         if isinstance(known, Ge):
             c = choose(c, known.expr.const)
         kept[terms] = arg if c == arg.expr.const else known  # type: ignore[assignment]
-        opposite = kept.get((ZERO - Expr(terms, 0)).terms)
+        opposite = kept.get(tuple([(atom, -factor) for atom, factor in terms])) if len(kept) > 1 else None
         if not isinstance(opposite, Ge):
             continue
         gap = c + opposite.expr.const

@@ -42,7 +42,15 @@ class Symbol(Structural):
     key: tuple[int, str] = cached((0, ""))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", (0 if self.kind == "dim" else 1, self.name))
+        key = (0 if self.kind == "dim" else 1, self.name)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __eq__(self, other: object) -> bool:  # as in Structural, for what every dictionary look-up needs
+        return self is other or (type(other) is Symbol and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.name, self.kind)
@@ -192,6 +200,14 @@ class Expr(Structural):
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.terms, self.const)
+
+    def __eq__(self, other: object) -> bool:  # as in Structural, without its tuples
+        return self is other or (type(other) is Expr and self.const == other.const and self.terms == other.terms)
+
+    def __hash__(self) -> int:
+        if self._hash == 0:
+            object.__setattr__(self, "_hash", hash((self.terms, self.const)) or 1)
+        return self._hash
 
     def __add__(self, other: Expr | int) -> Expr:
         if type(other) is int:

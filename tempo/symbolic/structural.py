@@ -17,9 +17,8 @@ class Structural:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other):
+        if not isinstance(other, Structural) or type(self) is not type(other):
             return NotImplemented
-        assert isinstance(other, Structural)
         return hash(self) == hash(other) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
