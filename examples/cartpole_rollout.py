@@ -127,7 +127,7 @@ def plot(path: Path, found: Mapping[str, np.ndarray]) -> None:
     figure, (above, below) = plt.subplots(2, 1, figsize=(9, 6), layout="constrained")
     for row in range(min(4, found["returns"].shape[0])):
         above.plot(found["returns"][row, 0], label=f"environment {row}")
-    above.set(title="CartPole-v1: discounted returns in the first episode", xlabel="step t", ylabel="return")
+    above.set(title="CartPole-v1: discounted returns after the first reset", xlabel="step t", ylabel="return")
     above.legend(loc="upper right")
     image = below.imshow(found["returns"][:, 0], aspect="auto", interpolation="nearest")
     below.set(xlabel="step t", ylabel="environment b")

@@ -62,11 +62,12 @@ def train(model: LlamaForCausalLM, tokens: torch.Tensor, steps: int) -> float:
     return float(loss.detach())
 
 
-def make(folder: Path, *, layers: int = 4, hidden: int = 64, vocabulary: int = 512, steps: int = 150) -> None:
+def make(folder: Path, *, layers: int = 4, hidden: int = 64, vocabulary: int = 512, steps: int = 300) -> None:
     """Write the checkpoint into `folder`. The same arguments give the same checkpoint on the same machine."""
     logging.disable_progress_bar()
     torch.manual_seed(0)
-    text = TEXT.read_text()
+    torch.set_num_threads(1)  # the matrices are too small to share
+    text = " ".join(TEXT.read_text().split())
     tokenizer = train_tokenizer(text, vocabulary)
     model = LlamaForCausalLM(configuration(tokenizer, layers, hidden))
     loss = train(model, torch.tensor(tokenizer.encode(text).ids), steps) if steps else float("nan")
@@ -83,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=64, help="width of the residual stream")
     parser.add_argument("--vocabulary", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=150, help="training steps; 0 leaves the weights random")
+    parser.add_argument("--steps", type=int, default=300, help="training steps; 0 leaves the weights random")
     options = vars(parser.parse_args(arguments))
     make(options.pop("folder"), **options)
     return 0
