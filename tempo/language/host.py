@@ -77,7 +77,7 @@ def sink(
     batched: Dims = (),
     resource: Any = None,
 ) -> None:
-    """A Python function that is called at every point of its domain for its effect, with arrays as `host_call` gives."""
+    """A Python function that is called at every point of its domain for its effect; see `host_call`."""
     program = current_program()
     call = _Call(program, fn, inputs, ordered_by, batched, resource, "sink")
     program.builder.add_sink(call.declare((), set()))

@@ -219,8 +219,9 @@ def conv(
     left, right = _factors(x, kernel)
     if left.ndim < 3 or left.ndim != right.ndim:
         raise ShapeError(
-            f"conv of shapes {show(left.type.shape)} and {show(right.type.shape)}: they need (N, C, ...) and (O, C, ...)",
+            f"conv of shapes {show(left.type.shape)} and {show(right.type.shape)}",
             location=user_location(),
+            hint="x needs the shape (N, C, ...), the kernel (O, C, ...)",
         )
     count = left.ndim - 2
     pairs = [padding] * count if isinstance(padding, int) else list(padding)

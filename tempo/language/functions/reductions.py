@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import math
 from collections.abc import Sequence
@@ -18,9 +19,11 @@ from tempo.language.tensor import RecurrentTensor
 from tempo.symbolic import const
 
 
-def _reduce(op: str, x: RecurrentTensor, axis: Axes, keepdims: bool) -> RecurrentTensor:
+def _reduce(op: str, x: RecurrentTensor, axis: Axes, keepdims: bool, nonempty: bool = False) -> RecurrentTensor:
+    """The reduction; `nonempty` marks a sum that is an error over an empty axis, as part of a mean is."""
     axes = normalize_axes(axis, x.ndim)
-    result = apply(op, x, attrs={"axes": axes}, weak=x.weak) if axes else x
+    attrs = {"axes": axes, "nonempty": True} if nonempty else {"axes": axes}
+    result = apply(op, x, attrs=attrs, weak=x.weak) if axes else x
     return _kept(result, x.type.shape, axes) if keepdims else result
 
 
@@ -101,7 +104,13 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentT
     (tensor,) = promoted(x, to_float=True)
     axes = normalize_axes(axis, tensor.ndim)
     _not_empty(tensor, axes, "mean")
-    return sum(tensor, axis, keepdims) / count(tensor, axes)
+    total = _reduce("reduce_sum", tensor, axis, keepdims, nonempty=_may_be_empty(tensor, axes))
+    return total / count(tensor, axes)
+
+
+def _may_be_empty(x: RecurrentTensor, axes: Sequence[int]) -> bool:
+    context = x.program.builder.context
+    return not builtins.all(context.implies(x.type.shape[axis].ge(1)) for axis in axes)
 
 
 def count(x: RecurrentTensor, axes: Sequence[int], less: int = 0) -> RecurrentTensor:
