@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tempo.errors import TempoError
 from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
+from tempo.passes.rewrite import Rule
 from tempo.passes.simplify import Simplify
 from tempo.passes.static_extents import StaticExtents
 
@@ -41,6 +42,12 @@ class PassRegistry:
             self.passes.insert(self._position(before), added)
         else:
             self.passes.insert(self._position(str(after)) + 1, added)
+
+    def add_rules(self, *rules: Rule) -> None:
+        """Adds rewrite rules to every `simplify`; they are tried after those of the core."""
+        for position, known in enumerate(self.passes):
+            if isinstance(known, Simplify):
+                self.passes[position] = replace(known, extra=known.extra + rules)
 
     def _position(self, name: str) -> int:
         names = [known.name for known in self.passes]

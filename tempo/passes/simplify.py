@@ -73,6 +73,11 @@ def _loses_nothing(match: Match) -> bool:
     return dtypes.promote_dtypes((source, between)) == between
 
 
+def _drops_no_call(match: Match) -> bool:
+    """What the right side no longer reads is needed for its effects alone, and there are none."""
+    return not match.sweep.calls_host
+
+
 # Right sides ---------------------------------------------------------------------------------------------------------
 
 
@@ -135,9 +140,9 @@ ARITHMETIC: tuple[Rule, ...] = (
 )
 
 LOGIC: tuple[Rule, ...] = (
-    Rule("where(m, x, x) = x"),
-    Rule("where(1, x, y) = x"),
-    Rule("where(0, x, y) = y"),
+    Rule("where(m, x, x) = x", _drops_no_call),
+    Rule("where(1, x, y) = x", _drops_no_call),
+    Rule("where(0, x, y) = y", _drops_no_call),
     Rule("logical_not(logical_not(x)) = x", _is_bool),
     Rule("logical_and(x, x) = x", _is_bool),
     Rule("logical_or(x, x) = x", _is_bool),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -112,6 +113,11 @@ class Sweep:
         if merges is not None:
             self._old |= {n.id: merges(n, self._over(n.domain)) for n in graph.nodes.values() if n.op == "merge"}
 
+    @cached_property
+    def calls_host(self) -> bool:
+        """Whether leaving out a read could leave out a call of the host, which users see."""
+        return any(node.op == "host_call" for node in self.graph.nodes.values())
+
     def run(self) -> Graph:
         order, copies = self._order()
         for node in self._old.values():
@@ -160,6 +166,7 @@ class Sweep:
         context = self._over(node.domain)
         if is_copy:
             self.seen_as[node.id] = self.see(node.cases[0].edge, context)
+            self._name(self.seen_as[node.id], node)
         elif node.op == "merge":
             return
         elif node.op in NOMINAL:
@@ -167,6 +174,12 @@ class Sweep:
             self.seen_as[node.id] = Edge(node.id, identity_map(node.domain))
         else:
             self.seen_as[node.id] = self._pure(node, context)
+
+    def _name(self, shown: Edge, merge: Node) -> None:
+        """A pure node without a name takes that of the tensor that it is the only definition of."""
+        node = self.nodes[shown.node]
+        if node.op not in NOMINAL and not node.name and shown.map == identity_map(node.domain):
+            self.nodes[node.id] = replace(node, name=merge.name, location=merge.location)
 
     # What a node becomes ---------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def _check_node(graph: Graph, id: int, node: Node, contexts: dict[tuple[Symbol, 
     if node.op == "merge":
         _check_cases(graph, node, context)
     if node.op in NOMINAL:
-        return
+        return _check_nominal(node)
     _require(varying == set(node.domain), f"nothing varies along {_names(graph, set(node.domain) - varying)}")
     _require(len(node.results) == 1, "a pure node has one result")
     _require_same_type(node.type, _inferred(graph, node), context, "the operator's rule gives")
@@ -146,6 +146,19 @@ def _equal(a: Expr, b: Expr, context: Context) -> bool:
     return context.simplify(a) == context.simplify(b) or context.implies(a.eq(b))
 
 
+def _check_nominal(node: Node) -> None:
+    ordered = set(node.attr("ordered_by", ()))
+    _require(ordered <= set(node.domain), "a call is ordered by a dim that is not in its domain")
+    if node.op == "input" and node.attr("layout") is not None:
+        _check_layout(node.attr("layout"), node.domain, node.shape)
+
+
+def _check_layout(layout: tuple[Symbol | int, ...], domain: tuple[Symbol, ...], shape: tuple[Expr, ...]) -> None:
+    wanted = {*domain, *range(len(shape))}
+    exact = len(layout) == len(wanted) and set(layout) == wanted
+    _require(exact, f"layout {layout} does not name each dim and axis once")
+
+
 def _check_declaration(node: Node, declared: dict[int, int]) -> None:
     if node.op not in NOMINAL:
         return _require(node.declaration is None, "a pure node has no declaration number")
@@ -160,9 +173,7 @@ def _check_output(graph: Graph, output: Output, contexts: dict[tuple[Symbol, ...
     _check_edge(graph, output.edge, output.domain)
     found = graph.seen_type(output.edge)
     _require_same_type(output.type, found, _context(graph, output.domain, contexts), "the edge gives")
-    wanted = {*output.domain, *range(len(output.type.shape))}
-    exact = len(output.layout) == len(wanted) and set(output.layout) == wanted
-    _require(exact, f"layout {output.layout} does not name each dim and axis once")
+    _check_layout(output.layout, output.domain, output.type.shape)
 
 
 def _check_sinks(graph: Graph) -> None:

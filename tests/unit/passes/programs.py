@@ -58,6 +58,27 @@ BINARY = (
 )
 
 
+class Recorder:
+    """A function of the host that remembers what it was called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[bytes] = []
+
+    def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.calls.append(x.tobytes())
+        return -x, x + 1
+
+
+def recorded(graph: Graph) -> dict[int, list[bytes]]:
+    """The calls since the last time that this was asked, by declaration."""
+    found = {}
+    for node in graph.nodes.values():
+        if node.op == "host_call":
+            found[node.declaration] = list(node.attr("fn").calls)
+            node.attr("fn").calls.clear()
+    return found
+
+
 @st.composite
 def programs(draw: Draw) -> Graph:
     with tp.Program("random") as program:
@@ -73,7 +94,7 @@ def programs(draw: Draw) -> Graph:
 @st.composite
 def _tensors(draw: Draw, name: str, pool: list[tp.RecurrentTensor], dims: tuple[tp.Dim, ...]) -> tp.RecurrentTensor:
     x, y = draw(st.sampled_from(pool)), draw(st.sampled_from(pool))
-    kind = draw(st.sampled_from(["unary", "binary", "point", "slice", "cases", "copy", "recurrence"]))
+    kind = draw(st.sampled_from(["unary", "binary", "point", "slice", "cases", "copy", "recurrence", "host"]))
     if kind == "unary":
         return draw(st.sampled_from(UNARY))(x)
     if kind == "binary":
@@ -85,6 +106,10 @@ def _tensors(draw: Draw, name: str, pool: list[tp.RecurrentTensor], dims: tuple[
     if kind == "cases":
         condition = draw(st.sampled_from(CONDITIONS))(draw(st.sampled_from(dims)))
         return tp.cases((condition, x + 0 * y), x * 1 + y)
+    if kind == "host":
+        ordered = tuple(d for d in dims if draw(st.booleans()))
+        out = [(x.shape, x.dtype), (x.shape, x.dtype)]
+        return draw(st.sampled_from(tp.host_call(Recorder(), x, out=out, ordered_by=ordered)))
     return _declared(draw, name, kind, x, y, dims)
 
 

@@ -126,6 +126,18 @@ def test_a_merge_whose_first_case_always_holds_is_a_copy() -> None:
     )
 
 
+def test_a_copy_gives_its_name_to_what_it_copies() -> None:
+    result = after(
+        Canonicalize(),
+        _program("""
+            %2: float32[3] over (t) = neg(%0[t])
+            %3: float32[3] over (t) = merge {name: "a", role: "recurrent"} @2 "a"
+              | True -> %2[t]
+            output "y": float32[3] over (t) = %3[t] as ($t, 0)"""),
+    )
+    assert result.nodes[2].name == "a"
+
+
 def test_cases_that_no_point_takes_are_dropped() -> None:
     assert_becomes(
         Canonicalize(),

@@ -8,6 +8,8 @@ from tempo.errors import InternalError, ShapeError, TempoError
 from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.manager import Pass, PassContext, PassManager
 from tempo.passes.pipeline import PassRegistry, default_passes
+from tempo.passes.rewrite import Rule
+from tempo.passes.simplify import Simplify
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol, dim, parse_condition, size
@@ -136,6 +138,13 @@ def test_plugins_add_passes_where_they_want() -> None:
     assert [chosen.name for chosen in registry.passes] == ["first", "a", "middle", "b", "last"]
     with pytest.raises(TempoError, match="no pass is named 'c'"):
         registry.add(Change("d"), before="c")
+
+
+def test_plugins_add_rules() -> None:
+    registry, rule = PassRegistry(), Rule("exp(log(x)) = x")
+    registry.add_rules(rule)
+    added = [chosen.extra for chosen in registry.passes if isinstance(chosen, Simplify)]
+    assert added == [(rule,), (rule,)]
 
 
 def test_the_default_pipeline_is_one_list() -> None:

@@ -26,7 +26,7 @@ from tempo.sdg.parse import parse
 from tempo.sdg.text import placeholders
 from tempo.sdg.validate import validate
 from tempo.symbolic import Symbol
-from tests.unit.passes.programs import arrays, programs
+from tests.unit.passes.programs import arrays, programs, recorded
 
 SIZES = st.fixed_dictionaries({"i": st.integers(1, 3), "t": st.integers(1, 4)})
 PIPELINES: tuple[tuple[Pass, ...], ...] = (
@@ -53,7 +53,9 @@ def test_passes_keep_the_meaning(passes: tuple[Pass, ...], graph: Graph, named: 
     changed, _ = PassManager(passes, debug=True).run(graph, PassContext())
     sizes = {Symbol(name, "size"): size for name, size in named.items()}
     inputs = arrays(graph, named, seed)
-    before, after = _values(graph, inputs, sizes), _values(changed, inputs, sizes)
+    before, calls = _values(graph, inputs, sizes), recorded(graph)
+    after, calls_after = _values(changed, inputs, sizes), recorded(changed)
+    assert calls_after == {number: called for number, called in calls.items() if called or number in calls_after}
     assert before.keys() == after.keys()
     for name, wanted in before.items():
         np.testing.assert_array_equal(after[name], wanted)

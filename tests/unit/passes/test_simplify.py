@@ -184,6 +184,20 @@ def test_rules_look_through_index_maps() -> None:
     assert_becomes(Simplify(), text, expected)
 
 
+@pytest.mark.parametrize("where", ["where(%1, %3, %0)", "where(%2, %0, %3)"])
+def test_a_call_of_the_host_is_never_dropped(where: str) -> None:
+    text = f"""
+        dims
+        %0: float32[] = input {{layout: (), name: "x", role: "input"}} @0 "x"
+        %1: bool[] = constant {{value: array(bool, (), (False,))}}
+        %2: bool[] = constant {{value: array(bool, (), (True,))}}
+        %3: float32[] = host_call(%0) {{batched: (), fn: !f, ordered_by: (), resource: None}} @1
+        %4: float32[] = {where}
+        output "y": float32[] = %4 as ()
+    """
+    assert 3 in after(Simplify(), text).nodes
+
+
 def test_constants_are_folded_up_to_a_size() -> None:
     text = """
         dims

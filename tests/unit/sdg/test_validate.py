@@ -42,6 +42,8 @@ def test_a_valid_graph_passes() -> None:
         ("resource: None} @2", "resource: None}", "needs a declaration number"),
         ("{axes: (0,)}", "{axes: (0,)} @7", "a pure node has no declaration"),
         ("| t == 0 ->", "| t == b ->", "b vary outside the domain"),
+        ("{layout: ($t, 0)", "{layout: (0,)", "does not name each dim and axis once"),
+        ("ordered_by: ($t,)", "ordered_by: ($b,)", "ordered by a dim that is not in its domain"),
         ("as ($t, 0)", "as ($t, 1)", "does not name each dim and axis once"),
         ("as ($t, 0)", "as ($t)", "does not name each dim and axis once"),
         ('"y": float32[3]', '"y": float32[2]', r"the edge gives float32\[3\]"),
