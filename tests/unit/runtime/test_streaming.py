@@ -1,0 +1,90 @@
+"""`run.stream`: the outermost ordered dim, point by point or in chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tests.unit.runtime.programs import counter, running_sum
+
+X = np.arange(15, dtype=np.float32).reshape(5, 3)
+
+
+def test_a_stream_yields_each_point_once_it_is_made() -> None:
+    stream = tp.compile(running_sum()).stream("t", x=X)
+    steps = list(stream)
+    assert [(step.start, step.stop) for step in steps] == [(t, t + 1) for t in range(5)]
+    np.testing.assert_array_equal(np.stack([step["s"] for step in steps]), X.cumsum(0))
+    assert stream.result is not None
+    np.testing.assert_array_equal(stream.result["s"], X.cumsum(0))
+
+
+@pytest.mark.parametrize("chunk", [2, 3, 5, 9])
+def test_chunks_cover_the_dim(chunk: int) -> None:
+    steps = list(tp.compile(running_sum()).stream("t", chunk=chunk, x=X))
+    np.testing.assert_array_equal(np.concatenate([step["s"] for step in steps]), X.cumsum(0))
+    assert all(len(step["s"]) == step.stop - step.start for step in steps)
+
+
+def test_a_stream_may_be_left_and_the_executable_used_again() -> None:
+    run = tp.compile(running_sum())
+    for step in run.stream("t", x=X):
+        if step.start == 2:
+            break
+    np.testing.assert_array_equal(run(x=X)["s"], X.cumsum(0))
+
+
+def test_what_a_step_holds_is_not_overwritten_by_the_next() -> None:
+    stream = tp.compile(counter(), sizes={"i": 3}).stream("i")
+    first = next(stream)["w"]
+    next(stream)
+    np.testing.assert_array_equal(first, [1, 2])
+
+
+def test_a_dim_that_could_be_lifted_is_looped_when_it_is_streamed() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(3,), dims=(t,))
+        tp.output("y", x * 2)
+    run = tp.compile(program)
+    assert [step["y"].tolist() for step in run.stream("t", x=X)] == (2 * X).tolist()
+
+
+def test_outputs_that_need_later_points_come_when_they_are_complete() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(), dims=(t,))
+        a = tp.recurrent("a", shape=(), dims=(t,))
+        a[0] = x
+        a[t + 1] = a * 0.5 + x[t + 1]
+        tp.output("ahead", a[t : tp.min(t + 3, t.size)].sum())
+        tp.output("a", a)
+    run = tp.compile(program)
+    x = np.arange(1, 7, dtype=np.float32)
+    expected = run(x=x)
+    stream = run.stream("t", x=x)
+    steps = list(stream)
+    for name in ("ahead", "a"):
+        found = np.concatenate([np.atleast_1d(step[name]) for step in steps])
+        np.testing.assert_allclose(found, expected[name], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["nothing", "tt"])
+def test_a_dim_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(tp.InputError, match="no dim"):
+        tp.compile(running_sum()).stream(name, x=X)
+
+
+def test_a_dim_that_runs_backward_cannot_be_streamed() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(), dims=(t,))
+        g = tp.recurrent("g", shape=(), dims=(t,))
+        g[t.size - 1] = x
+        g[t - 1] = g + x[t - 1]
+        tp.output("g", g)
+    run = tp.compile(program)
+    with pytest.raises(tp.UnsupportedError, match="cannot be streamed over 't'"):
+        list(run.stream("t", x=np.ones(4, np.float32)))
+    np.testing.assert_array_equal(run(x=np.ones(4, np.float32))["g"], [4, 3, 2, 1])
