@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tempo.analysis.components import strongly_connected
-from tempo.analysis.images import Memo, Region, covers, hull, images
+from tempo.analysis.hulls import covers, hull
+from tempo.analysis.images import Image, Images
 from tempo.sdg.graph import Graph, Node, Output
 from tempo.symbolic import TRUE, Box, Condition, Context, Dim, const
 
-# A bound that still moves after this many visits of its component goes to the end of the domain.
-_VISITS_BEFORE_WIDENING = 3
+# A bound that still moves after this many visits of its node goes to the end of the domain.
+_VISITS_BEFORE_WIDENING = 2
 _NARROWINGS = 2
 
 
@@ -38,30 +39,27 @@ class _Solver:
 
     def __init__(self, graph: Graph, facts: Condition) -> None:
         self.graph = graph
-        self.facts = facts
-        self.sizes = Context.of((), facts)
+        self.images = Images(graph, facts)
+        self.sizes = self.images.sizes
         self.boxes: dict[int, Box] = {}
-        self.memo: Memo = {}
-        # Regions by consumer: what the consumers that are solved demand.
-        self.incoming: dict[int, dict[int, tuple[Region, ...]]] = defaultdict(dict)
-        self.seeds: dict[int, tuple[Region, ...]] = defaultdict(tuple)
-        for sink in graph.sinks:
-            self.seeds[sink] = (Region(Box.full(graph.domain_dims(graph.nodes[sink])), True),)
+        # What sinks and outputs need, and by producer and consumer what the consumers that are solved read.
+        self.wholes = {id: Box.full(graph.domain_dims(graph.nodes[id])) for id in graph.sinks}
+        self.seeds: dict[int, list[Image]] = defaultdict(list)
+        self.incoming: dict[int, dict[int, list[Image]]] = defaultdict(dict)
         for output in graph.outputs:
             self.seeds[output.edge.node] += self.read_by(output)
 
-    def read_by(self, output: Output) -> tuple[Region, ...]:
+    def read_by(self, output: Output) -> list[Image]:
         reader = Node(-1, "copy", output.domain, (output.type,), (output.edge,))
-        box = Box.full(self.graph.domain_dims(reader))
-        return tuple(region for _, region in images(self.graph, reader, Region(box, True), self.facts, self.memo))
+        return list(self.images.of(reader, Box.full(self.graph.domain_dims(reader))))
 
     def solve(self) -> Mapping[int, Demand]:
         reads = {id: [edge.node for _, edge in node.reads()] for id, node in self.graph.nodes.items()}
-        components = strongly_connected(self.seeds, reads)
+        components = strongly_connected([*self.wholes, *self.seeds], reads)
         components.reverse()  # consumers first
         for component in components:
             self.solve_component(component, cyclic=len(component) > 1 or component[0] in reads[component[0]])
-        exact = self.proven(components)
+        exact = self.proven([id for component in components for id in component if id in self.boxes])
         return {id: self.result(id, id in exact) for component in components for id in component}
 
     def result(self, id: int, exact: bool) -> Demand:
@@ -72,47 +70,48 @@ class _Solver:
         return Demand(Box(tuple((symbol, const(0), const(0)) for symbol in domain)), exact=bool(domain))
 
     def solve_component(self, component: tuple[int, ...], cyclic: bool) -> None:
-        members = set(component)
-        pending = [id for id in component if self.regions(id)]
+        place = {id: number for number, id in enumerate(component)}
+        pending = {id for id in component if self.parts(id)}
         visits: dict[int, int] = defaultdict(int)
         while pending:
-            id = pending.pop(0)
+            id = min(pending, key=lambda member: place[member])
+            pending.remove(id)
             visits[id] += 1
-            box = self.demanded(id)
-            previous = self.boxes.get(id)
-            if previous is not None:
-                box = self.grown(id, previous, box, widen=visits[id] > _VISITS_BEFORE_WIDENING)
-            if box == previous:
-                continue
-            changed = self.send(id, box)
-            if cyclic:
-                pending += [target for target in changed if target in members and target not in pending]
+            box = self.grown(id, widen=visits[id] > _VISITS_BEFORE_WIDENING)
+            if box != self.boxes.get(id):
+                pending |= self.send(id, box) & place.keys()
         for id in component * _NARROWINGS if cyclic else ():
-            if id in self.boxes and self.regions(id):
+            if id in self.boxes and self.parts(id) and self.demanded(id) != self.boxes[id]:
                 self.send(id, self.demanded(id))
 
-    def send(self, id: int, box: Box) -> list[int]:
+    def send(self, id: int, box: Box) -> set[int]:
         """Gives `id` a box and its producers what this box reads; says which producers there are."""
         self.boxes[id] = box
-        read: dict[int, list[Region]] = defaultdict(list)
-        for producer, region in images(self.graph, self.graph.nodes[id], Region(box, True), self.facts, self.memo):
-            read[producer].append(region)
-        for _, edge in self.graph.nodes[id].reads():
-            self.incoming[edge.node][id] = tuple(read.get(edge.node, ()))
-        return list(read)
+        node = self.graph.nodes[id]
+        read: dict[int, list[Image]] = {edge.node: [] for _, edge in node.reads()}
+        for image in self.images.of(node, box):
+            read[image.producer].append(image)
+        for producer, found in read.items():
+            self.incoming[producer][id] = found
+        return {producer for producer, found in read.items() if found}
 
-    def regions(self, id: int) -> tuple[Region, ...]:
-        return self.seeds.get(id, ()) + tuple(r for regions in self.incoming[id].values() for r in regions)
+    def parts(self, id: int) -> list[Box]:
+        """The boxes whose union is demanded, as far as it is known."""
+        found = [self.wholes[id]] if id in self.wholes else []
+        found += [image.box for image in self.seeds.get(id, ())]
+        found += [image.box for read in self.incoming[id].values() for image in read]
+        return list(dict.fromkeys(found))
 
     def demanded(self, id: int) -> Box:
         node = self.graph.nodes[id]
-        box = hull(self.regions(id), self.sizes)
+        box = hull(self.parts(id), self.sizes)
         return closed(node, box, self.graph.domain_dims(node), self.sizes) if node.op == "host_call" else box
 
-    def grown(self, id: int, previous: Box, box: Box, widen: bool) -> Box:
-        """A box around both; when widening, a bound that moved goes to the end of the domain, so it moves once."""
-        if not widen:
-            return hull((Region(previous, True), Region(box, True)), self.sizes)
+    def grown(self, id: int, widen: bool) -> Box:
+        """The demand together with what was known; when widening, a bound that moves goes to the end of the domain."""
+        box, previous = self.demanded(id), self.boxes.get(id)
+        if previous is None or not widen:
+            return box if previous is None else hull((previous, box), self.sizes)
         bounds = []
         for dim, (symbol, lo, hi) in zip(self.graph.domain_dims(self.graph.nodes[id]), box.bounds, strict=True):
             lo = previous.lo(symbol) if self.sizes.implies(previous.lo(symbol).le(lo)) else const(0)
@@ -120,33 +119,30 @@ class _Solver:
             bounds.append((symbol, lo, hi))
         return Box(tuple(bounds))
 
-    def proven(self, components: list[tuple[int, ...]]) -> frozenset[int]:
+    def proven(self, order: list[int]) -> set[int]:
         """Nodes whose every point in the box is demanded.
 
         Assumes it of all and drops what fails until nothing does. An instance that is in an assumed box and not
         demanded is read by another such instance; as instances depend on one another without cycles, there is none.
         """
-        exact = set(self.boxes)
-        pending = [id for component in components for id in component if id in self.boxes]
+        exact, pending = set(order), list(order)
         while pending:
             id = pending.pop(0)
             if id not in exact or self.is_exact(id, exact):
                 continue
             exact.remove(id)
             pending += [edge.node for _, edge in self.graph.nodes[id].reads()]
-        return frozenset(exact)
+        return exact
 
     def is_exact(self, id: int, exact: set[int]) -> bool:
-        node = self.graph.nodes[id]
-        regions = list(self.seeds.get(id, ()))
-        for consumer, found in self.incoming[id].items():
-            regions += found if consumer in exact else ()
-        if node.op != "host_call":
-            return covers(self.boxes[id], regions, self.sizes)
-        if not regions or not covers(hull(regions, self.sizes), regions, self.sizes):
-            return False
-        needed = hull(regions, self.sizes)
-        return needed == self.boxes[id] or closes_exactly(node, needed, self.boxes[id], self.sizes)
+        node, box = self.graph.nodes[id], self.boxes[id]
+        read = [image for consumer, found in self.incoming[id].items() if consumer in exact for image in found]
+        parts = [image.box for image in (*self.seeds.get(id, ()), *read) if image.exact]
+        parts += [self.wholes[id]] if id in self.wholes else []
+        if node.op != "host_call" or not parts:
+            return covers(box, parts, self.sizes)
+        needed = hull(parts, self.sizes)
+        return covers(needed, parts, self.sizes) and (needed == box or closes_exactly(node, needed, box, self.sizes))
 
 
 def closed(node: Node, box: Box, dims: tuple[Dim, ...], sizes: Context) -> Box:

@@ -17,7 +17,7 @@ from tempo.errors import UnsupportedError
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import TRUE, Condition, Context, Expr, as_expr, const, maximum
+from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum, minimum
 
 Shape = tuple[Expr, ...]
 
@@ -45,7 +45,7 @@ class Hulls:
         self.demands = demands
         self.facts = facts
         self.sizes = Context.of((), facts)
-        self._contexts: dict[tuple[int, Condition], Context] = {}
+        self._contexts: dict[tuple[tuple[Symbol, ...], Box, Condition], Context] = {}
 
     def hull(self, expr: Expr, node: Node, condition: Condition = TRUE) -> Expr:
         """The greatest value of a length where `node` is demanded and `condition` holds, in sizes; at least 0."""
@@ -59,10 +59,9 @@ class Hulls:
 
     def context(self, node: Node, condition: Condition = TRUE) -> Context:
         """What holds at every demanded point of `node` where `condition` does."""
-        key = (node.id, condition)
+        key = (node.domain, self.demands[node.id].box, condition)
         if key not in self._contexts:
-            dims, box = self.graph.domain_dims(node), self.demands[node.id].box
-            self._contexts[key] = Context.of(dims, self.facts, condition, box=box)
+            self._contexts[key] = Context.of(self.graph.domain_dims(node), self.facts, condition, box=key[1])
         return self._contexts[key]
 
 
@@ -116,7 +115,7 @@ class Situation:
         now = self.physical(value)[axis]
         edge = value.edge
         if not self.hulls.sizes.implies(now.le(size)):
-            kept = size if self.hulls.sizes.implies(size.le(now)) else self.hulls.sizes.simplify(-maximum(-size, -now))
+            kept = size if self.hulls.sizes.implies(size.le(now)) else self.hulls.sizes.simplify(minimum(size, now))
             edge = self.tensors.cut(edge, axis, const(0), kept)
             now = kept
         if now == size:
