@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -63,7 +63,7 @@ class Run:
 ScheduleTree: TypeAlias = Sequence | For | If | Run
 
 
-def sequence(items: Iterator[ScheduleTree] | tuple[ScheduleTree, ...] | list[ScheduleTree]) -> ScheduleTree:
+def sequence(items: Iterable[ScheduleTree]) -> ScheduleTree:
     """A `Sequence` without sequences in it, or the item itself where there is one."""
     flat: list[ScheduleTree] = []
     for item in items:
