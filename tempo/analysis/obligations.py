@@ -11,12 +11,11 @@ from tempo.analysis.reports import (
     output_reader,
     outside_error,
     slice_text,
-    spatial_error,
     uncovered_error,
 )
 from tempo.errors import TempoError
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Slice
-from tempo.symbolic import TRUE, Condition, Expr, Symbol, as_expr, conjunction, disjunction, var
+from tempo.symbolic import TRUE, Condition, Expr, Symbol, conjunction, disjunction, var
 
 Where = Mapping[Symbol, Expr]
 
@@ -46,8 +45,6 @@ def obligations(graph: Graph) -> Iterator[Obligation]:
             yield from _covered(node)
         elif needs_elements(node):
             yield from _not_empty(graph, node)
-        elif node.op == "slice":
-            yield from _slices_in_range(graph, node)
     for output in graph.outputs:
         yield from output_obligations(graph, output)
 
@@ -77,11 +74,8 @@ def _cases(node: Node) -> Iterator[Case | None]:
 def _in_range(index: Point | Slice, size: Expr) -> Condition:
     if isinstance(index, Point):
         return index.index.ge(0) & index.index.lt(size)
+    start, length = index.start, index.length
     # The language makes the length of a slice negative where its stop is.
-    return _interval_in_range(index.start, index.length, size)
-
-
-def _interval_in_range(start: Expr, length: Expr, size: Expr) -> Condition:
     return conjunction((start.ge(0), start.le(size), length.ge(0), (start + length).le(size)))
 
 
@@ -118,36 +112,6 @@ def _not_empty(graph: Graph, node: Node) -> Iterator[Obligation]:
     goal = disjunction((reduced, *(size.le(0) for axis, size in enumerate(shape) if axis not in axes)))
     if goal != TRUE:
         yield Obligation(node, TRUE, goal, lambda where: empty_error(node, _point(node, where)))
-
-
-def _slices_in_range(graph: Graph, node: Node) -> Iterator[Obligation]:
-    shape = graph.seen_type(node.operands[0]).shape
-    for axis, size in enumerate(shape):
-        start, length = (as_expr(node.attr(key)[axis]) for key in ("starts", "lengths"))
-        step = node.attr("steps")[axis]
-        goal = _stepped_in_range(start, length, step, size)
-        if goal != TRUE:
-            yield Obligation(node, TRUE, goal, _outside_axis(node, axis, start, length, step, size))
-
-
-def _stepped_in_range(start: Expr, length: Expr, step: int, size: Expr) -> Condition:
-    if step == 1:
-        return _interval_in_range(start, length, size)
-    last = start + (length - 1) * step
-    if step > 0:
-        return conjunction((start.ge(0), start.le(size), length.ge(0), last.lt(size)))
-    return length.ge(0) & (length.le(0) | conjunction((start.ge(0), start.lt(size), last.ge(0))))
-
-
-def _outside_axis(
-    node: Node, axis: int, start: Expr, length: Expr, step: int, size: Expr
-) -> Callable[[Where], TempoError]:
-    def error(where: Where) -> TempoError:
-        first, count = start.substitute(where), length.substitute(where)
-        text = slice_text(first, count) if step == 1 else f"{first}:{first + count * step}:{step}"
-        return spatial_error(node, axis, text, size.substitute(where), _point(node, where))
-
-    return error
 
 
 @dataclass(frozen=True)

@@ -121,10 +121,3 @@ def empty_error(node: Node, point: Iterable[int | Expr]) -> ShapeError:
     )
 
 
-def spatial_error(node: Node, axis: int, index: str, size: int | Expr, point: Iterable[int | Expr]) -> DomainError:
-    """A spatial slice `index` (`3:9`) that leaves its axis."""
-    return DomainError(
-        f"axis {axis} of size {size} is sliced at {index}, outside 0:{size}, at {point_text(node.domain, point)}",
-        location=node.location,
-        hint="Spatial slices are not clipped: keep start and stop between 0 and the size.",
-    )

@@ -21,6 +21,8 @@ from tempo.analysis.instances import demanded
 from tempo.analysis.reports import (
     Instance,
     cycle_error,
+    empty_error,
+    needs_elements,
     output_reader,
     outside_error,
     point_text,
@@ -30,7 +32,6 @@ from tempo.analysis.reports import (
 )
 from tempo.errors import InputError, InternalError
 from tempo.reference.host_calls import call_host
-from tempo.reference.operator_checks import check_call
 from tempo.sdg.call import Call, StaticType, call_for
 from tempo.sdg.graph import Edge, Graph, Node, Output, Slice
 from tempo.sdg.operators import OPERATORS
@@ -204,7 +205,8 @@ class Evaluator:
         operator = OPERATORS[node.op]
         attrs = node.attributes
         result = StaticType(_ints(node.shape, env), node.dtype)
-        check_call(node, point, env, [array.shape for array in arrays], result.shape)
+        if needs_elements(node) and 0 in arrays[0].shape and 0 not in result.shape:
+            raise empty_error(node, point)
         lengths = _ints(operator.static(attrs), env)
         key = (node.id, lengths, tuple(array.shape for array in arrays), result.shape)
         if key not in self._functions:

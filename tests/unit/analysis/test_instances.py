@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol
 from tests.unit.analysis.random_graphs import at, graphs, has_cycle, one_by_one, transitive_calls
+
 
 def assert_exact(graph: Graph, sizes: Mapping[Symbol, int]) -> dict[int, np.ndarray]:
     found, expected = demanded(graph, sizes), one_by_one(graph, sizes)
