@@ -6,16 +6,18 @@ that are connected to the question. Answers are remembered per context. "True" i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from tempo.symbolic import simplification
-from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative, zero
+from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.elimination import Linear, Rows
 from tempo.symbolic.expr import Expr, Symbol, from_terms, maximum, minimum, var
-from tempo.symbolic.linear import ALWAYS, Clause, Variables, is_affine
+from tempo.symbolic.intervals import has_dims, is_affine
+from tempo.symbolic.linear import ALWAYS, Clause
 from tempo.symbolic.prover import Choices, projections, refuted
+from tempo.symbolic.world import World
 
 Bounds: TypeAlias = tuple[int | None, int | None]
 
@@ -32,7 +34,7 @@ class Context:
     def __init__(self, world: World, facts: tuple[Condition, ...]) -> None:
         self._world = world
         self.facts = facts
-        self._touched = world.with_bounds(frozenset[Symbol]().union(*(fact.symbols() for fact in facts)))
+        self._intervals = world.intervals.within(facts)
         self._clauses: tuple[list[Clause], dict[int, list[int]]] | None = None
         self._simpler: Context | None = None
         self._impossible: bool | None = None
@@ -99,7 +101,7 @@ class Context:
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression: `min` and `max` without arguments that never win, `//` and `%` folded where decided."""
-        if is_affine(expr) and expr.symbols().isdisjoint(self._touched):
+        if is_affine(expr) and expr.symbols().isdisjoint(self._intervals.touched):
             return expr
         found = self._simplified.get(expr)
         if found is None:
@@ -120,9 +122,9 @@ class Context:
     # How the questions are answered
 
     def _find_infeasible(self) -> bool:
-        if not self.facts and not self._world.constrained:
+        if not self.facts and not self._world.intervals.touched:
             return False
-        symbols = self._touched | self._world.dims
+        symbols = self._intervals.touched | self._world.dims
         clause = self._world.variables.clause(conjunction(self.facts))
         if clause is None:
             return True
@@ -133,7 +135,7 @@ class Context:
         if isinstance(condition, And):
             return all(self.implies(arg) for arg in condition.args)
         if isinstance(condition, Ge) and is_affine(condition.expr):
-            bound, exact = self._corner(condition.expr, 1)
+            bound, exact = self._intervals.constant(condition.expr, 1)
             proven = bound is not None and bound >= 0
             if exact or proven:
                 return proven or self.infeasible()
@@ -143,7 +145,7 @@ class Context:
         if isinstance(condition, Or):
             return all(self.excludes(arg) for arg in condition.args)
         if isinstance(condition, Ge) and is_affine(condition.expr):
-            bound, exact = self._corner(condition.expr, -1)
+            bound, exact = self._intervals.constant(condition.expr, -1)
             proven = bound is not None and bound < 0
             if exact or proven:
                 return proven or self.infeasible()
@@ -157,38 +159,11 @@ class Context:
 
     def _find_bounds(self, expr: Expr) -> Bounds:
         if is_affine(expr):
-            low, low_exact = self._corner(expr, 1)
-            high, high_exact = self._corner(expr, -1)
+            low, low_exact = self._intervals.constant(expr, 1)
+            high, high_exact = self._intervals.constant(expr, -1)
             if low_exact and high_exact:
                 return low, high
         return self._least(expr), _negated(self._least(-expr))
-
-    def _corner(self, expr: Expr, sign: int) -> tuple[int | None, bool]:
-        """The lower (`sign = 1`) or upper bound (-1) by the intervals alone, and whether none can be tighter."""
-        world, touched = self._world, self._touched
-        value, exact = expr.const, True
-        sizes: dict[Symbol, int] = {}
-        for atom, c in expr.terms:
-            assert isinstance(atom, Symbol)
-            if atom in touched:
-                exact = False
-            if atom.kind == "size":
-                sizes[atom] = sizes.get(atom, 0) + c
-                continue
-            bound = (world.lows if c * sign > 0 else world.highs).get(atom)
-            if bound is None:
-                return None, exact
-            value += c * bound.const
-            for symbol, k in bound.terms:
-                assert isinstance(symbol, Symbol)
-                sizes[symbol] = sizes.get(symbol, 0) + c * k
-        for symbol, c in sizes.items():
-            if symbol in touched:
-                exact = False
-            if c * sign < 0:
-                return None, exact and not any(size in touched for size in sizes)
-            value += c
-        return value, exact
 
     def _least(self, expr: Expr) -> int | None:
         """The largest number that is proven to be at most `expr`."""
@@ -202,24 +177,16 @@ class Context:
         return min(least, default=None)
 
     def _find_range(self, expr: Expr) -> tuple[Expr | None, Expr | None]:
-        if is_affine(expr) and expr.symbols().isdisjoint(self._touched):
-            low, high = self._affine_corner(expr, 1), self._affine_corner(expr, -1)
-            if low is not None and high is not None:
-                return low, high
-        low, negated_high = self._symbolic_least(expr), self._symbolic_least(-expr)
-        return low, None if negated_high is None else self.simplify(-negated_high)
+        return self._symbolic_bound(expr, 1), self._symbolic_bound(expr, -1)
 
-    def _affine_corner(self, expr: Expr, sign: int) -> Expr | None:
-        mapping: dict[Symbol, Expr] = {}
-        for atom, c in expr.terms:
-            assert isinstance(atom, Symbol)
-            if atom.kind == "size":
-                continue
-            bound = (self._world.lows if c * sign > 0 else self._world.highs).get(atom)
-            if bound is None or not bound.symbols().isdisjoint(self._touched):
-                return None
-            mapping[atom] = bound
-        return expr.substitute(mapping)
+    def _symbolic_bound(self, expr: Expr, sign: int) -> Expr | None:
+        corner = self._intervals.corner(expr, sign)
+        if corner is not None:
+            return self.simplify(corner)
+        if sign > 0:
+            return self._symbolic_least(expr)
+        negated = self._symbolic_least(-expr)
+        return None if negated is None else self.simplify(-negated)
 
     def _symbolic_least(self, expr: Expr) -> Expr | None:
         """The largest expression of sizes that is proven to be at most `expr`."""
@@ -229,7 +196,7 @@ class Context:
         if clause is None:
             return None
         constraints, choices = self._connected(clause, clause.variables)
-        keep = frozenset(n for n, atom in enumerate(variables.atoms) if not _has_dims(atom.symbols())) | {result}
+        keep = frozenset(n for n, atom in enumerate(variables.atoms) if not has_dims(atom)) | {result}
         cases = [self._lower_bound(rows, result) for rows in projections(constraints, choices, keep)]
         known = [case for case in cases if case is not None]
         return self._without_choices().simplify(minimum(*known)) if known and len(known) == len(cases) else None
@@ -285,79 +252,12 @@ class Context:
             variables = self._world.variables
             clauses = [clause for clause in map(variables.clause, self.facts) if clause is not None]
             followers: dict[int, list[int]] = {}
-            for symbol in self._touched & self._world.dims:
+            for symbol in self._intervals.touched & self._world.dims:
                 number = variables.number(symbol)
                 for bound in variables.definition(number).variables - {number}:
                     followers.setdefault(bound, []).append(number)
             self._clauses = clauses, followers
         return self._clauses
-
-
-class World:
-    """The intervals of dims and sizes, shared by a context and all that are derived from it."""
-
-    def __init__(self, box: Box, sizes: Mapping[Symbol, Expr]) -> None:
-        self._box = box
-        self._intervals = {symbol: (lo, hi) for symbol, lo, hi in box.bounds}
-        self._sizes = sizes
-        self.dims = frozenset(self._intervals)
-        self.variables = Variables(self._definition)
-        self.lows = {symbol: lo for symbol, lo, _ in box.bounds if _is_corner(lo)}
-        self.highs = {symbol: hi - 1 for symbol, _, hi in box.bounds if _is_corner(hi)}
-        self.constrained = self._find_constrained()
-
-    @staticmethod
-    def of(dims: tuple[Dim, ...], box: Box | None) -> World:
-        full = Box.full(dims).bounds
-        given = {} if box is None else {bound[0]: bound for bound in box.bounds}
-        others = tuple(bound for bound in given.values() if all(dim.symbol != bound[0] for dim in dims))
-        bounds = tuple(given.get(bound[0], bound) for bound in full) + others
-        named = {Symbol(dim.symbol.name, "size"): dim.size for dim in dims}
-        return World(Box(bounds), {symbol: size for symbol, size in named.items() if size != var(symbol)})
-
-    def _find_constrained(self) -> frozenset[Symbol]:
-        """Symbols about which more is known than independent intervals that are never empty."""
-        found = set(self._sizes)
-        for size in self._sizes.values():
-            found |= size.symbols()
-        for symbol, lo, hi in self._box.bounds:
-            regular = symbol in self.lows and symbol in self.highs and not lo.terms
-            if not regular or not _positive_extent(hi - lo):
-                found |= {symbol} | lo.symbols() | hi.symbols()
-        return frozenset(found)
-
-    def with_bounds(self, symbols: frozenset[Symbol]) -> frozenset[Symbol]:
-        """The constrained symbols, the given ones, and those in the bounds of these."""
-        bounds = [bound for symbol in symbols for bound in self._intervals.get(symbol, ())]
-        return self.constrained.union(symbols, *(bound.symbols() for bound in bounds))
-
-    def _definition(self, symbol: Symbol) -> Condition:
-        if symbol.kind == "size":
-            equal = self._sizes.get(symbol)
-            positive = nonnegative(var(symbol) - 1)
-            return positive if equal is None else positive & zero(var(symbol) - equal)
-        if symbol not in self._intervals:
-            return TRUE
-        lo, hi = self._intervals[symbol]
-        size = self._sizes.get(Symbol(symbol.name, "size"))
-        inside = var(symbol).ge(lo) & var(symbol).lt(hi)
-        return inside if size is None or size.is_const else inside & size.ge(1)
-
-    def __str__(self) -> str:
-        return str(self._box)
-
-
-def _is_corner(expr: Expr) -> bool:
-    return is_affine(expr) and not _has_dims(expr.symbols())
-
-
-def _positive_extent(extent: Expr) -> bool:
-    """Whether a sum of sizes is at least 1 whatever the sizes are."""
-    return all(c > 0 for _, c in extent.terms) and extent.const + sum(c for _, c in extent.terms) >= 1
-
-
-def _has_dims(symbols: Iterable[Symbol]) -> bool:
-    return any(symbol.kind == "dim" for symbol in symbols)
 
 
 def _flat(facts: Iterable[Condition]) -> tuple[Condition, ...]:

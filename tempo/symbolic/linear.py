@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tempo.symbolic.condition import And, Comparison, Condition, Constant, Eq, Or, conjunction, disjunction, nonnegative
 from tempo.symbolic.elimination import Linear
 from tempo.symbolic.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, const, of_atom, total
+from tempo.symbolic.intervals import is_affine
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,6 @@ class Clause:
 ALWAYS = Clause()
 NEVER = Clause((Linear((), -1),))
 Definition: TypeAlias = Callable[[Symbol], Condition]  # what holds of a symbol wherever it occurs
-
-
-def is_affine(expr: Expr) -> bool:
-    """Whether every atom is a symbol (composite atoms sort last)."""
-    return not expr.terms or isinstance(expr.terms[-1][0], Symbol)
 
 
 class Variables:

@@ -38,7 +38,7 @@ from tests.unit.symbolic.strategies import (
 t, s = dim("t"), dim("s")
 T, S, P, n = size("t"), size("s"), size("p"), size("n")
 POINTS = list(points(4))
-MANY_POINTS = list(points(7))
+MANY_POINTS = list(points(9))
 WITHIN = Context.of(DIMS)
 
 facts = st.lists(condition_trees, max_size=2)
