@@ -30,14 +30,13 @@ def call_host(
         raise HostCallError(message, location=node.location) from error
     if node.op == "sink":
         return ()
-    values = tuple(returned) if isinstance(returned, (tuple, list)) and len(results) != 1 else (returned,)
-    if len(results) == 1 and isinstance(returned, tuple) and len(returned) == 1:
-        values = returned
-    if len(values) != len(results):
+    values = returned if isinstance(returned, tuple) else (returned,)
+    if len(values) != len(results) or returned is None:
+        what = "None" if returned is None else f"{len(values)} result{'s' * (len(values) != 1)}"
         raise HostCallError(
-            f"the host call {where} returned {len(values)} results, {len(results)} are declared",
+            f"the host call {where} returned {what}, declared: {len(results)}",
             location=node.location,
-            hint="Return one array per entry of out=.",
+            hint="Return one array per entry of out=: an array, or a tuple of arrays.",
         )
     return tuple(_checked(node, where, position, *pair) for position, pair in enumerate(zip(values, results)))
 
