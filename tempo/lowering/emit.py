@@ -105,11 +105,13 @@ class Emitter:
         self.namespace: dict[str, Any] = {}
         self._functions: dict[int, str] = {}
         self._held: dict[str, ast.expr] = {}  # reads stand where they are used
+        self._in_driver = False
 
     # -- segments --------------------------------------------------------------------------------------------------
 
     def segment(self, segment: Segment) -> str:
         """The source of `segment_N`."""
+        self._in_driver = False
         body = [self._loop(segment.loop, outermost=True)] if segment.loop else self._block(segment.body)
         results: list[ast.expr] = [_name(self._buffer(id).label) for id in segment.results]
         body.append(ast.Return(ast.Tuple(results, ast.Load())))
@@ -143,13 +145,16 @@ class Emitter:
                 tail = self._block(otherwise) if otherwise else []
                 return [ast.If(self._expr(condition), self._block(then), tail)]
             case Guard(table, point, body):
-                return [ast.If(_subscript(_name(f"table_{table}"), self._exprs(point)), self._block(body), [])]
+                return [ast.If(_subscript(self._table(table), self._exprs(point)), self._block(body), [])]
             case Loop():
                 return [self._loop(statement)]
             case CallHost():
                 return self._call_host(statement)
             case CallSegment(number):
                 return [self._call_segment(self.program.segments[number])]
+
+    def _table(self, number: int) -> ast.expr:
+        return _listed("tables", number) if self._in_driver else _name(f"table_{number}")
 
     def _value(self, name: str) -> ast.expr:
         return self._held.pop(name) if name in self._held else _name(name)
@@ -235,6 +240,7 @@ class Emitter:
 
     def item(self, number: int, item: Statement) -> str:
         """The source of `item_N(start, stop, sizes..., buffers, tables)`: one item of the program, over host lists."""
+        self._in_driver = True
         body = [self._loop(item, outermost=True)] if isinstance(item, Loop) else self._statement(item)
         return _source(_function(f"item_{number}", self.item_parameters(), body or [ast.Pass()]))
 

@@ -17,7 +17,8 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
 def test_outputs_have_the_domain_in_front_and_then_the_shape() -> None:
     out = tp.compile(running_sum())(x=X)
     np.testing.assert_array_equal(out["s"], X.cumsum(0))
-    assert list(out) == ["s"] and out.sizes == {"t": 4}
+    assert list(out) == ["s"]
+    assert out.sizes == {"t": 4}
 
 
 def test_the_same_executable_runs_at_other_sizes() -> None:
@@ -161,7 +162,9 @@ def test_init_may_be_of_one_point_or_full_or_drawn() -> None:
 
     drawn = program(lambda shape, dims, dtype: tp.random.normal(shape, dims=dims, dtype=dtype))
     first, other = tp.compile(drawn)(seed=1).state["w"], tp.compile(drawn)(seed=2).state["w"]
-    assert first.shape == (2, 4) and not np.array_equal(first[0], first[1]) and not np.array_equal(first, other)
+    assert first.shape == (2, 4)
+    assert not np.array_equal(first[0], first[1])
+    assert not np.array_equal(first, other)
 
 
 def test_what_a_run_returns_is_the_callers_own() -> None:
@@ -195,7 +198,8 @@ def test_an_exception_in_a_host_call_stops_the_run_and_names_the_point() -> None
     fails = True
     with pytest.raises(tp.HostCallError, match=r"t = 2.*the sensor is gone") as caught:
         run()
-    assert isinstance(caught.value.__cause__, RuntimeError) and calls == [0, 1, 2]
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert calls == [0, 1, 2]
     fails = False
     np.testing.assert_array_equal(run()["seen"], [0, 1, 2, 3])
 
@@ -250,7 +254,8 @@ def test_a_window_of_w_keeps_w_points() -> None:
     sizes = {"t": 5_000}
     run = tp.compile(program, sizes=sizes)
     kept = run.memory["b"]
-    assert kept.storage == "window(8)" and kept.bytes == 8 * 16 * 4
+    assert kept.storage == "window(8)"
+    assert kept.bytes == 8 * 16 * 4
     run()
     tracemalloc.start()
     run()
