@@ -9,6 +9,7 @@ import linecache
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 _PACKAGE = str(Path(__file__).resolve().parent)
 
@@ -31,12 +32,12 @@ class Location:
 
 def user_location() -> Location | None:
     """The innermost frame on the stack that is not in the `tempo` package."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
         if not path.startswith(_PACKAGE):
             return Location(path, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 

@@ -1,0 +1,38 @@
+"""Every benchmark runs; what it measures is not asserted on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (["import_time", "--repeats", "1"], "tempo beyond numpy"),
+        (["numpy_loop", "--steps", "200", "--repeats", "1"], "tempo / plain"),
+        (["front_end", "--repeats", "1"], "32 layers"),
+    ],
+)
+def test_benchmark(arguments: list[str], printed: str) -> None:
+    pytest.importorskip("tokenizers")
+    done = run_benchmark(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
+
+
+def test_an_unknown_name_lists_the_benchmarks() -> None:
+    done = run_benchmark("nothing")
+    assert done.returncode == 1
+    assert "front_end, greedy_scheduling, import_time, numpy_loop" in done.stderr
