@@ -91,20 +91,27 @@ class _Composite(Structural):
         return atom_text(self)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FloorDiv(_Composite):
-    """`expr // divisor`, rounded towards minus infinity; `divisor > 1`."""
+class _Division(_Composite):
+    """What `FloorDiv` and `Mod` share."""
 
     expr: Expr
     divisor: int
-    _hash: int = cached(0)
-    _key: tuple[int, str] | None = cached(None)
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.expr, self.divisor)
 
     def symbols(self) -> frozenset[Symbol]:
         return self.expr.symbols()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FloorDiv(_Division):
+    """`expr // divisor`, rounded towards minus infinity; `divisor > 1`."""
+
+    expr: Expr
+    divisor: int
+    _hash: int = cached(0)
+    _key: tuple[int, str] | None = cached(None)
 
     def substitute(self, mapping: Substitution) -> Expr:
         return self.expr.substitute(mapping) // self.divisor
@@ -114,19 +121,13 @@ class FloorDiv(_Composite):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Mod(_Composite):
+class Mod(_Division):
     """`expr % divisor`, in `0 .. divisor - 1`; `divisor > 1`."""
 
     expr: Expr
     divisor: int
     _hash: int = cached(0)
     _key: tuple[int, str] | None = cached(None)
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.expr, self.divisor)
-
-    def symbols(self) -> frozenset[Symbol]:
-        return self.expr.symbols()
 
     def substitute(self, mapping: Substitution) -> Expr:
         return self.expr.substitute(mapping) % self.divisor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tempo.symbolic import (
@@ -138,6 +138,28 @@ def test_a_simplified_condition_has_the_same_truth(fact_trees, tree):
     simplified = context_of(fact_trees).simplify_condition(condition_of(tree))
     for point in where(fact_trees):
         assert bool(simplified.evaluate(env_of(point))) is truth_of(tree, point)
+
+
+@settings(deadline=None)
+@given(st.one_of(trees, st.integers(0, 2)), trees, condition_trees, trees)
+def test_symbolic_boxes(lo, hi, claim, tree):
+    """The bounds of t may be anything over s and the sizes."""
+    lo, hi = ({"t": "s"}.get(bound, bound) for bound in (lo, hi))
+    assume(Symbol("t", "dim") not in (expr_of(lo) + 2 * expr_of(hi)).symbols())
+    context = Context.of(DIMS, box=Box(((Symbol("t", "dim"), expr_of(lo), expr_of(hi)),)))
+    low, high = context.range_of(expr_of(tree))
+    constant_low, constant_high = context.constant_bounds(expr_of(tree))
+    implied, excluded = context.implies(condition_of(claim)), context.excludes(condition_of(claim))
+    for outside in points(3):
+        for t_value in range(value_of(lo, outside), value_of(hi, outside)):
+            point = {**outside, "t": t_value}
+            value, env, truth = value_of(tree, point), env_of(point), truth_of(claim, point)
+            assert not context.infeasible()
+            assert truth if implied else not (excluded and truth)
+            assert low is None or low.evaluate(env) <= value
+            assert high is None or value <= high.evaluate(env)
+            assert constant_low is None or constant_low <= value
+            assert constant_high is None or value <= constant_high
 
 
 @pytest.mark.parametrize(
