@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +61,41 @@ def test_decoding_a_prompt_of_one_token(checkpoint: Path) -> None:
     assert "equal to transformers" in run_example(
         "decode.py", "--model", checkpoint, "--prompt", "Y", "--tokens", 4, "--check"
     )
+
+
+LLAMA3_SCALING = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+def test_decoding_with_scaled_rotary_embedding_and_an_untied_head(checkpoint: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig.from_pretrained(checkpoint)
+    config.tie_word_embeddings = False
+    config.num_key_value_heads = 1
+    config.rope_parameters = {"rope_theta": 500.0, **LLAMA3_SCALING}
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    shutil.copy(checkpoint / "tokenizer.json", tmp_path)
+    printed = run_example("decode.py", "--model", tmp_path, "--tokens", 20, "--check")
+    assert "equal to transformers, token for token" in printed
+
+
+def test_configurations_of_both_ages_mean_the_same(checkpoint: Path, tmp_path: Path) -> None:
+    from examples.decode import Config, rotary_frequencies
+
+    raw = json.loads((checkpoint / "config.json").read_text())
+    del raw["rope_parameters"]
+    older = {**raw, "rope_theta": 500.0, "rope_scaling": LLAMA3_SCALING}
+    newer = {**raw, "rope_parameters": {"rope_theta": 500.0, **LLAMA3_SCALING}}
+    found = []
+    for content in (older, newer):
+        (tmp_path / "config.json").write_text(json.dumps(content))
+        found.append(rotary_frequencies(Config.read(tmp_path)).tolist())
+    assert found[0] == found[1]
+    assert len(set(found[0])) == len(found[0])
