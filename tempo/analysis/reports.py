@@ -98,7 +98,7 @@ def outside_error(
     by = f" by {tensor_name(reader)}" if reader.name else ""
     where = f" at {point_text(reader.domain, point)}" if reader.domain else ""
     return DomainError(
-        f"{tensor_name(producer)} is read{by}{where} at [{name} = {index}], outside its domain {bounds}",
+        f"{tensor_name(producer)}[{name} = {index}] is read{by}{where}, outside its domain {bounds}",
         location=reader.location or producer.location,
         hint="Guard the read with a case, or change the index: indices are not clipped.",
     )

@@ -78,7 +78,7 @@ def define(x: RecurrentTensor, key: Any, value: TensorLike) -> None:
         )
     left = _left_side(x, key)
     right = _right_side(x, left, value)
-    program.builder.add_case(x.edge.node, Case(left.condition, right.edge))
+    program.builder.add_case(x.edge.node, Case(left.condition, right.edge, user_location()))
     if node.attr("role") == "parameter":
         program.declared_parameters[x.name].time_dims.update(left.time_dims)
 

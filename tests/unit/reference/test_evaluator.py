@@ -109,7 +109,7 @@ def test_value_gives_single_points() -> None:
     assert found.value(y.edge.node, (1, 2)) == 10
     assert found.value(y.edge.node, {t.symbol: 0, b.symbol: 1}) == 6
     assert found.value(prefix.edge, {t.symbol: 1, b.symbol: 1}).tolist() == [3, 4]
-    with pytest.raises(tp.DomainError, match=re.escape("[t = 3], outside its domain 0 <= t < 3")):
+    with pytest.raises(tp.DomainError, match=re.escape("[t = 3] is read at b = 1, t = 3, outside its domain 0 <= t < 3")):
         found.value(y.edge.node, (1, 3))
 
 
@@ -159,7 +159,7 @@ def test_a_read_outside_the_domain() -> None:
         tp.output("y", x[t + 1] * 2)
     with pytest.raises(tp.DomainError) as caught:
         run(program, {"t": 3}, x=[1, 2, 3])
-    assert "x is read at t = 2 at [t = 3], outside its domain 0 <= t < 3" in str(caught.value)
+    assert "x[t = 3] is read at t = 2, outside its domain 0 <= t < 3" in str(caught.value)
     assert 'tp.output("y", x[t + 1] * 2)' in str(caught.value)
 
 
@@ -170,8 +170,9 @@ def test_a_slice_is_not_clipped(index: str, text: str) -> None:
         x = tp.input("x", shape=(), dims=(t,))
         start, stop = (eval(bound, {"t": t}) for bound in index.split(":"))
         tp.output("y", x[start:stop].sum(axis=0))
-    with pytest.raises(tp.DomainError, match=re.escape(f"[{text}]")):
+    with pytest.raises(tp.DomainError) as caught:
         run(program, {"t": 3}, x=[1, 2, 3])
+    assert f"x[{text}] is read" in caught.value.message
 
 
 def test_a_point_that_no_case_covers() -> None:
