@@ -142,7 +142,9 @@ class _Solver:
         if node.op != "host_call" or not parts:
             return covers(box, parts, self.sizes)
         needed = hull(parts, self.sizes)
-        return covers(needed, parts, self.sizes) and (needed == box or closes_exactly(node, needed, box, self.sizes))
+        if closed(node, needed, self.graph.domain_dims(node), self.sizes) != box:
+            return False
+        return covers(needed, parts, self.sizes) and closes_exactly(node, needed, box, self.sizes)
 
 
 def closed(node: Node, box: Box, dims: tuple[Dim, ...], sizes: Context) -> Box:
@@ -163,7 +165,9 @@ def closed(node: Node, box: Box, dims: tuple[Dim, ...], sizes: Context) -> Box:
 
 
 def closes_exactly(node: Node, needed: Box, prefix: Box, sizes: Context) -> bool:
-    """Whether the prefixes that contain the points of `needed` are all of `prefix`."""
+    """Whether the prefixes that contain the points of `needed` are all of `prefix`, which is `closed(needed)`."""
+    if needed == prefix:
+        return True
     if not all(sizes.implies(hi.gt(lo)) for _, lo, hi in needed.bounds):
         return False
     ordered = [symbol for symbol, _, _ in needed.bounds if symbol in node.attr("ordered_by", ())]

@@ -60,14 +60,15 @@ class Images:
         self._disjuncts: dict[Condition, tuple[Conjuncts, ...]] = {}
 
     def of(self, node: Node, box: Box) -> Iterator[Image]:
-        """The images of `box` under every read of `node` that its condition does not rule out."""
+        """The images of `box` under every read of `node`, but for those that are empty at all sizes."""
         for condition, edge in node.guarded_reads():
             if condition not in self._disjuncts:
                 self._disjuncts[condition] = disjuncts(condition)
             for conjuncts in self._disjuncts[condition]:
                 reader = self.reader(node.domain, box, conjuncts)
-                if not reader.unreachable:
-                    yield self._image(reader, edge)
+                image = None if reader.unreachable else self._image(reader, edge)
+                if image is not None and not self._is_empty(image.box):
+                    yield image
 
     def reader(self, domain: tuple[Symbol, ...], box: Box, conjuncts: Conjuncts = ()) -> Reader:
         key = (domain, box, conjuncts)
@@ -75,6 +76,9 @@ class Images:
             dims = tuple(self.graph.dim(symbol) for symbol in domain)
             self._readers[key] = Reader(dims, box, conjuncts, self.facts, self.sizes)
         return self._readers[key]
+
+    def _is_empty(self, box: Box) -> bool:
+        return any(self.sizes.implies(hi.le(lo)) for _, lo, hi in box.bounds)
 
     def _image(self, reader: Reader, edge: Edge) -> Image:
         dims = self.graph.domain_dims(self.graph.nodes[edge.node])

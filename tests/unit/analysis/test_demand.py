@@ -87,6 +87,16 @@ def test_host_calls_are_demanded_in_prefixes(point, box, exact):
     assert exact == found[1][1]
 
 
+def test_a_slice_that_is_always_empty_needs_nothing():
+    found = boxes("""
+dims a: a.size
+%0: float32[] over (a) = neg(%1[a.size - 1 +: max(-a.size + 1, 0)])
+%1: float32[] over (a) = host_call(%0[1]) {batched: (), fn: !f, ordered_by: (), resource: None} @0
+output "y": float32[] = %1[0] as ()
+""")
+    assert found[1] == ("0 <= a < 1", True)
+
+
 def test_neighbouring_slices_are_one_exact_interval():
     found = boxes("""
 dims t: t.size
