@@ -255,7 +255,7 @@ def zero(expr: Expr) -> Condition:
 
 def conjunction(args: Iterable[Condition]) -> Condition:
     """All hold: flat, without repetition, `FALSE` when two of the comparisons contradict one another."""
-    flat = _flatten(args, And, TRUE)
+    flat = _flatten(args, And, neutral=True)
     if FALSE in flat:
         return FALSE
     kept = _merge(flat, min)
@@ -266,7 +266,7 @@ def conjunction(args: Iterable[Condition]) -> Condition:
 
 def disjunction(args: Iterable[Condition]) -> Condition:
     """One holds: flat, without repetition, `TRUE` when two of the comparisons leave nothing out."""
-    flat = _flatten(args, Or, FALSE)
+    flat = _flatten(args, Or, neutral=False)
     if TRUE in flat:
         return TRUE
     kept = _merge(flat, max)
@@ -275,11 +275,11 @@ def disjunction(args: Iterable[Condition]) -> Condition:
     return Or(tuple(kept)) if len(kept) > 1 else kept[0] if kept else FALSE
 
 
-def _flatten(args: Iterable[Condition], kind: type[And] | type[Or], neutral: Condition) -> dict[Condition, None]:
+def _flatten(args: Iterable[Condition], kind: type[And] | type[Or], neutral: bool) -> dict[Condition, None]:
     flat: dict[Condition, None] = {}
     for arg in args:
         for part in arg.args if isinstance(arg, kind) else (arg,):
-            if part != neutral:
+            if not isinstance(part, Constant) or part.value is not neutral:
                 flat[part] = None
     return flat
 
