@@ -145,19 +145,14 @@ def order_reads(graph: Graph, sizes: Sizes, node: Node, points: tuple[Array, ...
     ordered = node.attr("ordered_by", ())
     fixed = tuple(symbol for symbol in node.domain if symbol not in ordered)
     return found + [
-        _cone(sizes, node, node, points, count, fixed + ordered[:depth], symbol)
-        for depth, symbol in enumerate(ordered)
+        _cone(sizes, node, node, points, count, fixed + ordered[:depth], symbol) for depth, symbol in enumerate(ordered)
     ]
 
 
-def _before_in(
-    sizes: Sizes, node: Node, other: Node, points: tuple[Array, ...], count: int
-) -> list[Reads]:
+def _before_in(sizes: Sizes, node: Node, other: Node, points: tuple[Array, ...], count: int) -> list[Reads]:
     theirs = other.attr("ordered_by", ())
     shared = tuple(symbol for symbol in node.attr("ordered_by", ()) if symbol in theirs)
-    cones = [
-        _cone(sizes, node, other, points, count, shared[:depth], shared[depth]) for depth in range(len(shared))
-    ]
+    cones = [_cone(sizes, node, other, points, count, shared[:depth], shared[depth]) for depth in range(len(shared))]
     if (other.declaration or 0) < (node.declaration or 0):
         cones.append(_cone(sizes, node, other, points, count, shared, None))
     return cones

@@ -47,9 +47,7 @@ class _Demand:
     def solve(self) -> Masks:
         self._seed()
         roots = [output.edge.node for output in self.graph.outputs] + list(self.graph.sinks)
-        successors = {
-            node.id: tuple(edge.node for _, edge in node.reads()) for node in self.graph.nodes.values()
-        }
+        successors = {node.id: tuple(edge.node for _, edge in node.reads()) for node in self.graph.nodes.values()}
         for members in reversed(strongly_connected(roots, successors)):
             self._close(members, self.masks)
             if len(members) > 1 or members[0] in successors[members[0]]:

@@ -122,9 +122,7 @@ def edge_reads(sizes: Sizes, reader: int, domain: Sequence[Symbol], edge: Edge, 
     return _edge_reads(reader, edge, {**sizes.symbols, **dict(zip(domain, points))}, points, count)
 
 
-def _edge_reads(
-    reader: int, edge: Edge, env: Mapping[Symbol, Any], points: Sequence[Array], count: int
-) -> Reads:
+def _edge_reads(reader: int, edge: Edge, env: Mapping[Symbol, Any], points: Sequence[Array], count: int) -> Reads:
     lo, hi = [], []
     for index in edge.map:
         start = _array(index.start if isinstance(index, Slice) else index.index, env, count)

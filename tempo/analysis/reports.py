@@ -119,5 +119,3 @@ def empty_error(node: Node, point: Iterable[int | Expr]) -> ShapeError:
         location=node.location,
         hint=f"{operation} has no value there: guard the point with a case, or make the slice longer.",
     )
-
-

@@ -12,3 +12,7 @@ class ReferenceBackend:
 
     info: BackendPlugin = next(plugin for plugin in EMBEDDED_BACKENDS if plugin.name == "reference")
     interprets: ClassVar[bool] = True
+
+    def with_device(self, name: str) -> ReferenceBackend:
+        """One device: nothing to choose."""
+        return self

@@ -75,9 +75,7 @@ class Evaluator:
         self.checks = checks
         self._extents = {dim.symbol: int(dim.size.evaluate(self.sizes)) for dim in graph.dims}
         self._shapes = {node.id: self._domain_shape(node.domain) for node in graph.nodes.values()}
-        self._inputs = {
-            node.id: self._laid_out(node, inputs) for node in graph.nodes.values() if node.op == "input"
-        }
+        self._inputs = {node.id: self._laid_out(node, inputs) for node in graph.nodes.values() if node.op == "input"}
         self._values: dict[Need, tuple[Array, ...]] = {}
         self._functions: dict[object, Callable[..., Any]] = {}
 
@@ -252,9 +250,7 @@ class Evaluator:
         environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)
         values = [self._read(reader, output.edge, env) for env in environments]
         array = np.stack(values).reshape(shape + values[0].shape)
-        axes = [
-            output.domain.index(axis) if isinstance(axis, Symbol) else len(shape) + axis for axis in output.layout
-        ]
+        axes = [output.domain.index(axis) if isinstance(axis, Symbol) else len(shape) + axis for axis in output.layout]
         return array.transpose(axes)
 
     @cached_property

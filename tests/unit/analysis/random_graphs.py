@@ -63,38 +63,64 @@ SLICES = ["0 +: {d} + 1", "0 +: {d}", "{d} +: {d}.size - {d}", "{d} + 1 +: {d}.s
 CONDITIONS = ["{d} == 0", "{d} >= 2", "{d} % 2 == 0", "{d} <= {d}.size - 2"]
 
 
+SAFE = ["{d}", "{d}", "0", "{d}.size - 1", "{d} // 2", "{d}.size - 1 - {d}"]
+GUARDED = [  # conditions under which an index is in range, and the other case
+    ("{d} == 0", "{d} - 1"),
+    ("{d} == {d}.size - 1", "{d} + 1"),
+    ("{d} < 2", "{d} - 2"),
+    ("{d} == 0", "0 +: {d}"),
+]
+
+
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
+    """Half of the tensors are in good order, so that a fair share of the graphs is right."""
     count = draw(st.integers(1, 4))
     domains = [draw(st.sampled_from([("t",), ("i", "t"), ("i",)])) for _ in range(count)]
-    ops = [draw(st.sampled_from(["merge", "merge", "host_call", "neg"])) for _ in range(count)]
+    ops = [draw(st.sampled_from(["merge", "recurrence", "recurrence", "host_call", "neg"])) for _ in range(count)]
 
-    def read(reader: tuple[str, ...]) -> str:
-        target = draw(st.integers(0, count - 1))
+    def read(reader: tuple[str, ...], fixed: dict[str, str] | None = None, safe: bool = False) -> str:
+        reached = [id for id, domain in enumerate(domains) if set(fixed or {}) <= set(domain)]
+        target = draw(st.sampled_from(reached))
         indices = []
         for dim in domains[target]:
-            own = [choice for choice in [*INDICES, *SLICES] if dim in reader or choice in {"0", "0 +: {d}.size"}]
-            own += ["{d}.size - 1"]
-            indices.append(draw(st.sampled_from(own)).format(d=dim))
+            own = [*SAFE, *([] if safe else INDICES), *SLICES[: 3 if safe else None]] if dim in reader else []
+            chosen = (fixed or {}).get(dim) or draw(st.sampled_from([*own, "0", "0 +: {d}.size", "{d}.size - 1"]))
+            indices.append(chosen.format(d=dim))
         return f"%{target}[{', '.join(indices)}]"
+
+    def cases(domain: tuple[str, ...]) -> list[str]:
+        found = []
+        for _ in range(draw(st.integers(0, 2))):
+            condition = draw(st.sampled_from(CONDITIONS)).format(d=draw(st.sampled_from(domain)))
+            found.append(f"  | {condition} -> {read(domain)}")
+        return [*found, f"  | True -> {read(domain)}"] if draw(st.booleans()) else found
+
+    def recurrence(domain: tuple[str, ...]) -> list[str]:
+        dim = draw(st.sampled_from(domain))
+        first, step = draw(st.sampled_from(GUARDED))
+        return [
+            f"  | {first.format(d=dim)} -> %{count}[0]",
+            f"  | True -> {read(domain, {dim: step}, safe=True)}",
+        ]
 
     lines = ["dims i: i.size, t: t.size"]
     for id, (op, domain) in enumerate(zip(ops, domains)):
-        over = f"%{id}: float32[] over ({', '.join(domain)}) = {op}"
-        if op == "merge":
-            lines.append(f'{over} {{name: "m{id}", role: "recurrent"}} @{id} "m{id}"')
-            for _ in range(draw(st.integers(0, 2))):
-                condition = draw(st.sampled_from(CONDITIONS)).format(d=draw(st.sampled_from(domain)))
-                lines.append(f"  | {condition} -> {read(domain)}")
-            lines.append(f"  | True -> {read(domain)}" if draw(st.booleans()) else "")
+        over = f"%{id}: float32[] over ({', '.join(domain)}) ="
+        if op in {"merge", "recurrence"}:
+            lines.append(f'{over} merge {{name: "m{id}", role: "recurrent"}} @{id} "m{id}"')
+            lines += cases(domain) if op == "merge" else recurrence(domain)
         elif op == "host_call":
             ordered = "".join(f"${dim}, " for dim in domain if draw(st.booleans()))
-            lines.append(f"{over}({read(domain)}) {{fn: !f, ordered_by: ({ordered})}} @{id}")
+            read_safely = read(domain, safe=True)
+            lines.append(f"{over} host_call({read_safely}) {{fn: !f, ordered_by: ({ordered})}} @{id}")
         else:
-            lines.append(f"{over}({read(domain)}, {read(domain)})")
+            lines.append(f"{over} neg({read(domain, safe=True)}, {read(domain, safe=True)})")
+    lines.append(f'%{count}: float32[] over (i) = input {{name: "x"}} @{count} "x"')
     for output in range(draw(st.integers(1, 2))):
-        lines.append(f'output "o{output}": float32[] over (i, t) = {read(("i", "t"))} as ($i, $t)')
-    return parse("\n".join(line for line in lines if line).replace(", )", ",)"))
+        seen = read(("i", "t"), safe=draw(st.booleans()))
+        lines.append(f'output "o{output}": float32[] over (i, t) = {seen} as ($i, $t)')
+    return parse("\n".join(lines).replace(", )", ",)"))
 
 
 def has_cycle(graph: Graph, sizes: Mapping[Symbol, int], masks: Mapping[int, Array]) -> bool:

@@ -63,9 +63,9 @@ ALWAYS_OUTSIDE: list[tuple[Write, str]] = [
     (lambda t, x: x[t + 1] * 2, "x[t = t.size] is read at t = t.size - 1, outside its domain 0 <= t < t.size"),
     (lambda t, x: x[t - 1] * 2, "x[t = -1] is read at t = 0"),
     (lambda t, x: x[t.size], "x[t = t.size] is read by output 'y'"),
-    (lambda t, x: x[0:t + 2].sum(axis=0), "x[t = 0:t.size + 1] is read at t = t.size - 1, outside its domain 0 <= start, stop"),
-    (lambda t, x: x[t - 3:t + 1].sum(axis=0), "x[t = -3:1] is read at t = 0"),
-    (lambda t, x: x[2:t - 5].sum(axis=0), "x[t = 2:-5] is read at t = 0"),
+    (lambda t, x: x[0 : t + 2].sum(axis=0), "x[t = 0:t.size + 1] is read at t = t.size - 1, outside its"),
+    (lambda t, x: x[t - 3 : t + 1].sum(axis=0), "x[t = -3:1] is read at t = 0"),
+    (lambda t, x: x[2 : t - 5].sum(axis=0), "x[t = 2:-5] is read at t = 0"),
     (lambda t, x: tp.cases((t >= 1, x[t - 1]), x[t + t.size]), "x[t = t.size] is read by cases at t = 0"),
     (lambda t, x: x[t - 1] + x[t.size - 1 - t], "x[t = -1] is read at t = 0"),
 ]
@@ -92,7 +92,7 @@ SOMETIMES: list[tuple[Write, set[int], str]] = [
     (lambda t, x: tp.cases((t < t.size // 2, x[t * 2 + 1]), x), set(), ""),
     (lambda t, x: tp.cases((t < t.size // 2, x[t * 2 + 2]), x), {2, 4, 6, 8}, "outside its domain"),
     (lambda t, x: x[tp.min(t + 3, t.size - 1)], set(), ""),
-    (lambda t, x: x[tp.max(t - 3, 0):t + 1].mean(axis=0), set(), ""),
+    (lambda t, x: x[tp.max(t - 3, 0) : t + 1].mean(axis=0), set(), ""),
     (lambda t, x: x[(t + 2) % 3], {1, 2}, "outside its domain"),
     (lambda t, x: x[(t * 3) // 4], set(), ""),
 ]
@@ -112,13 +112,13 @@ def test_a_read_that_leaves_the_domain_at_some_sizes(write: Write, wrong: set[in
 
 
 PROVEN: list[Write] = [
-    lambda t, x: x[0:t + 1].max(axis=0),
-    lambda t, x: x[t:t.size].mean(axis=0),
+    lambda t, x: x[0 : t + 1].max(axis=0),
+    lambda t, x: x[t : t.size].mean(axis=0),
     lambda t, x: x[:].max(axis=0),
     lambda t, x: x[-1],
     lambda t, x: x[t.size - 1 - t],
-    lambda t, x: x[t:tp.min(t + 8, t.size)].max(axis=0),
-    lambda t, x: x[tp.max(t - 3, 0):t].sum(axis=0),
+    lambda t, x: x[t : tp.min(t + 8, t.size)].max(axis=0),
+    lambda t, x: x[tp.max(t - 3, 0) : t].sum(axis=0),
     lambda t, x: tp.cases((t >= 4, x[t - 4]), 0.0),
     lambda t, x: x[t // 2],
     lambda t, x: x.spatial[0:2],
@@ -234,7 +234,7 @@ def test_an_extremum_over_an_empty_slice(reduce: str) -> None:
 
 
 def test_an_extremum_that_is_empty_at_some_sizes() -> None:
-    graph = program_of(lambda t, x: x[3:t.size].max(axis=0))
+    graph = program_of(lambda t, x: x[3 : t.size].max(axis=0))
     verdict = check_symbolic(graph)
     check_at(graph, at(t=4), verdict)
     with pytest.raises(tp.ShapeError, match="max over an empty slice"):
@@ -247,8 +247,8 @@ Step = Callable[[tp.language.program.Dim, tp.RecurrentTensor], tp.RecurrentTenso
 
 CYCLES: list[Step] = [
     lambda t, y: y[t] + 1,
-    lambda t, y: y[0:t + 1].sum(axis=0),
-    lambda t, y: y[t:t.size].sum(axis=0),
+    lambda t, y: y[0 : t + 1].sum(axis=0),
+    lambda t, y: y[t : t.size].sum(axis=0),
     lambda t, y: y[t.size - 1],
     lambda t, y: tp.cases((t >= 1, y[t - 1]), y[t]),
     lambda t, y: (y[t] * 2)[t] + 1,
