@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -50,6 +50,11 @@ class Backend(Protocol):
     """What the core needs of a backend. Arrays are the backend's own."""
 
     info: BackendPlugin
+    static_buffers: bool
+    """Whether an executable is for buffers of fixed shapes; otherwise only what operators see must be static."""
+
+    def with_device(self, name: str) -> Backend:
+        """The same backend on one of its devices."""
 
     def operator(self, call: Call) -> Callable[..., Array]:
         """The function of one primitive on this backend's arrays; `UnsupportedError` where there is none."""
@@ -78,6 +83,12 @@ class Backend(Protocol):
 
 class GenericBackend:
     """`compile_segment` by generated Python source that calls the operator table."""
+
+    static_buffers = False
+
+    def with_device(self, name: str) -> Self:
+        """One device: nothing to choose."""
+        return self
 
     def operator(self, call: Call) -> Callable[..., Array]:
         raise NotImplementedError

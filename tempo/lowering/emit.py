@@ -66,8 +66,11 @@ class Names:
         return self._names[symbol]
 
 
-def static_sizes(program: LoopProgram) -> frozenset[Symbol]:
-    """The sizes that shapes are made of: an executable is made for their values. All others stay run-time scalars."""
+def static_sizes(program: LoopProgram, buffers: bool = False) -> frozenset[Symbol]:
+    """The sizes that shapes are made of: an executable is made for their values. All others stay run-time scalars.
+
+    `buffers`: the backend needs the shapes of buffers to be static too.
+    """
     results = (type for node in program.hosts for type in node.results)
     found = {symbol for type in results for size in type.shape for symbol in size.symbols()}
     for segment in program.segments:
@@ -79,6 +82,9 @@ def static_sizes(program: LoopProgram) -> frozenset[Symbol]:
             if isinstance(statement, Read):
                 windows = [entry for entry in statement.index if isinstance(entry, WindowIndex)]
                 found.update(symbol for entry in windows for symbol in entry.extent.symbols())
+    if buffers:
+        extents = (extent for buffer in program.buffers.values() for extent in buffer.logical_shape)
+        found.update(symbol for extent in extents for symbol in extent.symbols())
     return frozenset(found)
 
 

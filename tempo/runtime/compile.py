@@ -48,7 +48,8 @@ def compile(
     options = options or Options()
     chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
     named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
-    _check_device(chosen, device)
+    if device is not None:
+        chosen = _on_device(chosen, device)
     hooks = default_manager().hooks()
     hooks.tempo_compile_started(program=program, backend=chosen.info.name, scheduler=_name(named))
     engine: Engine
@@ -65,9 +66,10 @@ def _name(scheduler: Any) -> str:
     return scheduler if isinstance(scheduler, str) else type(scheduler).__name__
 
 
-def _check_device(backend: Any, device: str | None) -> None:
+def _on_device(backend: Any, device: str) -> Any:
     devices = backend.info.capabilities.devices
-    if device is not None and device not in devices:
+    if device not in devices:
         raise UnsupportedError(
             f"the backend {backend.info.name!r} does not run on {device!r}", hint=f"its devices: {', '.join(devices)}"
         )
+    return backend.with_device(device)

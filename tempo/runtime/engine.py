@@ -98,7 +98,7 @@ class CompiledEngine:
             raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
 
     def compiled(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Compiled:
-        static = {symbol: sizes[symbol] for symbol in sorted(static_sizes(plan.loops))}
+        static = {symbol: sizes[symbol] for symbol in sorted(static_sizes(plan.loops, self.backend.static_buffers))}
         key = outermost, tuple(static.values())
         if key not in self._compiled:
             self._compiled[key] = compile_program(plan.loops, self.backend, static, sizes)

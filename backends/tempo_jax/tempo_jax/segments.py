@@ -1,0 +1,219 @@
+"""One segment as one traced function: device loops are `lax.fori_loop`, buffers are loop state.
+
+Names are block-scoped in LoopIR, so a loop carries exactly the buffers that its body writes. A branch whose blocks only
+read becomes a selection; any other becomes a `lax.cond` that returns values, and what it writes into an array is
+written outside of it, so that no buffer goes through a conditional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from tempo_jax import access
+from tempo_jax.evaluate import Values, condition, expression, scalar
+
+from tempo.backends.base import SegmentRequest
+from tempo.errors import InternalError
+from tempo.lowering.loop_ir import (
+    Assign,
+    Branch,
+    Compute,
+    Guard,
+    Loop,
+    Read,
+    Statement,
+    Write,
+    walk,
+)
+from tempo.sdg.call import Call, call_for, static_type
+from tempo.symbolic import Expr, Symbol
+
+Array = Any
+Operator = Callable[[Call], Callable[..., Array]]
+# A selection evaluates both sides; beyond this many elements a conditional is cheaper.
+_LARGEST_SELECTION = 1 << 14
+
+
+@dataclass
+class State:
+    """What is known at one place of the trace: values by name, arrays by buffer, numbers by symbol."""
+
+    names: dict[str, Array]
+    buffers: dict[int, Array]
+    values: dict[Symbol, Any]
+    tables: Mapping[int, Array] = field(default_factory=dict)
+
+    def inner(self) -> State:
+        return replace(self, names=dict(self.names), buffers=dict(self.buffers), values=dict(self.values))
+
+
+class SegmentTracer:
+    """Traces the statements of one segment. `operator` is the backend's table."""
+
+    def __init__(self, request: SegmentRequest, operator: Operator) -> None:
+        self.request, self.segment = request, request.segment
+        self.buffers = request.program.buffers
+        self.static: Values = request.sizes
+        self.operator = operator
+        self._functions: dict[int, Callable[..., Array]] = {}
+
+    def __call__(self, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
+        """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says."""
+        segment = self.segment
+        given = list(arguments)
+        symbols = {symbol: jnp.asarray(given.pop(0), jnp.int32) for symbol in segment.arguments}
+        arrays = {id: given.pop(0) for id in segment.buffers}
+        tables = dict(zip(segment.tables, given, strict=True))
+        state = State({}, dict(arrays), {**symbols}, tables)
+        if segment.loop is not None:
+            lo, hi = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
+            self.loop(segment.loop, lo, hi, state)
+        else:
+            self.block(segment.body, state)
+        return _distinct([state.buffers[id] for id in segment.results], arrays, segment.results)
+
+    # -- statements ------------------------------------------------------------------------------------------------
+
+    def block(self, statements: Iterable[Statement], state: State) -> None:
+        for statement in statements:
+            self.statement(statement, state)
+
+    def statement(self, statement: Statement, state: State) -> None:
+        match statement:
+            case Read(result, buffer):
+                array = state.buffers[buffer]
+                state.names[result] = access.read(self.buffers[buffer], array, statement, state.values, self.static)
+            case Compute(result):
+                state.names[result] = self.compute(statement, state)
+            case Assign(result, value):
+                state.names[result] = state.names[value]
+            case Write(buffer, index, value):
+                place = access.place(index, state.values)
+                state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value])
+            case Loop(lo=lo, hi=hi):
+                bounds = expression(lo, state.values), expression(hi, state.values)
+                self.loop(statement, *bounds, state)
+            case Branch(test, then, otherwise):
+                self.branch(condition(test, state.values), then, otherwise, state)
+            case Guard(table, point, body):
+                marked = access.at(state.tables[table], access.place(point, state.values))
+                self.branch(marked, body, (), state)
+            case _:
+                raise InternalError(f"a segment holds {type(statement).__name__}, which needs the host")
+
+    def compute(self, statement: Compute, state: State) -> Array:
+        if id(statement) not in self._functions:
+            operands = tuple(static_type(type, self.resolve) for type in statement.operand_types)
+            result = static_type(statement.type, self.resolve)
+            call = call_for(statement.op, statement.attrs, operands, result, self.resolve)
+            self._functions[id(statement)] = self.operator(call)
+        operands = [state.names[name] for name in statement.operands]
+        return self._functions[id(statement)](*operands, *(scalar(s, state.values) for s in statement.scalars))
+
+    def resolve(self, expr: Expr) -> int:
+        return int(expression(expr, self.static))
+
+    # -- loops -----------------------------------------------------------------------------------------------------
+
+    def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
+        carried = sorted({each.buffer for each in walk(loop.body) if isinstance(each, Write)})
+        forward = loop.direction == "forward"
+
+        def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+            inner = state.inner()
+            inner.buffers.update(zip(carried, arrays, strict=True))
+            inner.values[loop.var] = step if forward else lo + hi - 1 - step
+            self.block(loop.body, inner)
+            return tuple(inner.buffers[id] for id in carried)
+
+        bounds = jnp.asarray(lo, jnp.int32), jnp.asarray(hi, jnp.int32)
+        arrays = lax.fori_loop(*bounds, body, tuple(state.buffers[id] for id in carried))
+        state.buffers.update(zip(carried, arrays, strict=True))
+
+    # -- branches --------------------------------------------------------------------------------------------------
+
+    def branch(self, test: Any, then: tuple[Statement, ...], otherwise: tuple[Statement, ...], state: State) -> None:
+        if isinstance(test, bool):
+            self.block(then if test else otherwise, state)
+            return
+        plan = _BranchPlan.of(then, otherwise, self.buffers)
+
+        def side(statements: tuple[Statement, ...]) -> Callable[[], tuple[Array, ...]]:
+            def run() -> tuple[Array, ...]:
+                inner = state.inner()
+                self.block(statements, inner)
+                wholes = [inner.buffers[id] for id in plan.whole]
+                parts = [access.at(inner.buffers[id], access.place(index, state.values)) for id, index in plan.places]
+                return (*(inner.names[name] for name in plan.names), *wholes, *parts)
+
+            return run
+
+        select = plan.only_reads and self._is_small(plan, state)
+        if select:
+            pairs = zip(side(then)(), side(otherwise)(), strict=True)
+            found = tuple(mine if mine is theirs else jnp.where(test, mine, theirs) for mine, theirs in pairs)
+        else:
+            found = lax.cond(test, side(then), side(otherwise))
+        names, rest = found[: len(plan.names)], found[len(plan.names) :]
+        state.names.update(zip(plan.names, names, strict=True))
+        state.buffers.update(zip(plan.whole, rest, strict=False))
+        for (id, index), value in zip(plan.places, rest[len(plan.whole) :], strict=True):
+            state.buffers[id] = access.write(state.buffers[id], access.place(index, state.values), value)
+
+    def _is_small(self, plan: _BranchPlan, state: State) -> bool:
+        sizes = [state.buffers[id].size for id in plan.whole]
+        for id, index in plan.places:
+            array = state.buffers[id]
+            sizes.append(int(jnp.prod(jnp.array(array.shape[len(index) :]))) if array.ndim > len(index) else 1)
+        return sum(sizes) <= _LARGEST_SELECTION
+
+
+@dataclass(frozen=True)
+class _BranchPlan:
+    """What leaves a branch: names that both sides assign, whole buffers, and places of buffers."""
+
+    names: tuple[str, ...]
+    whole: tuple[int, ...]
+    places: tuple[tuple[int, tuple[Expr, ...]], ...]
+    only_reads: bool
+
+    @staticmethod
+    def of(then: tuple[Statement, ...], otherwise: tuple[Statement, ...], buffers: Mapping[int, Any]) -> _BranchPlan:
+        both = (*then, *otherwise)
+        names = [name for name in _assigned(then) if name in _assigned(otherwise)]
+        inside_loops = {
+            each.buffer
+            for loop in walk(both)
+            if isinstance(loop, Loop)
+            for each in walk(loop.body)
+            if isinstance(each, Write)
+        }
+        writes = [each for each in walk(both) if isinstance(each, Write)]
+        whole = sorted({each.buffer for each in writes if buffers[each.buffer].is_slot or each.buffer in inside_loops})
+        places = dict.fromkeys((each.buffer, each.index) for each in writes if each.buffer not in whole)
+        only_reads = all(isinstance(each, Read | Assign | Write | Branch) for each in walk(both))
+        return _BranchPlan(tuple(names), tuple(whole), tuple(places), only_reads)
+
+
+def _assigned(statements: tuple[Statement, ...]) -> list[str]:
+    """Names that a block assigns itself, or in both sides of a branch in it."""
+    found: list[str] = []
+    for statement in statements:
+        if isinstance(statement, Read | Compute | Assign):
+            found.append(statement.result)
+        elif isinstance(statement, Branch):
+            found += [name for name in _assigned(statement.then) if name in _assigned(statement.otherwise)]
+    return found
+
+
+def _distinct(results: list[Array], arguments: Mapping[int, Array], ids: tuple[int, ...]) -> tuple[Array, ...]:
+    """JAX returns an argument that is passed through as the same array; what may be donated later must be its own."""
+    taken: list[Array] = []
+    for id, result in zip(ids, results, strict=True):
+        foreign = any(result is argument for other, argument in arguments.items() if other != id)
+        taken.append(jnp.copy(result) if foreign or any(result is each for each in taken) else result)
+    return tuple(taken)
