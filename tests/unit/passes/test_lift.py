@@ -2,6 +2,7 @@ import pytest
 
 from tempo.passes.lift import Lift
 from tempo.passes.manager import PassContext
+from tempo.sdg.operators import OPERATORS
 from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol
 from tests.unit.passes.equivalence import check
@@ -312,3 +313,15 @@ sinks %11
     assert str(after.seen_type(after.nodes[11].operands[0]).shape) == str(
         graph.seen_type(graph.nodes[11].operands[0]).shape
     )
+
+
+WITHOUT_A_RULE = {"constant", "iota", "index_value", "condition_value", "random_bits", "input", "merge"}
+NEVER = {"host_call", "sink"}
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_every_operator_is_lifted_by_its_rule_or_says_why_not(name):
+    """`WITHOUT_A_RULE` are operators that the pass itself lifts, or that cannot vary along a dim."""
+    operator = OPERATORS[name]
+    assert (operator.lift is None) == (name in WITHOUT_A_RULE | NEVER)
+    assert bool(operator.lift_note) == (operator.lift is None)

@@ -1,8 +1,10 @@
 import pytest
 
 from tempo.errors import UnsupportedError
+from tempo.passes.extent_rules import RULES
 from tempo.passes.manager import PassContext
 from tempo.passes.static_extents import StaticExtents
+from tempo.sdg.operators import OPERATORS
 from tempo.sdg.parse import parse
 from tests.unit.passes.equivalence import check
 
@@ -428,3 +430,26 @@ dims t: t.size
 output "y": float32[t.size, 3] = %1 as (0, 1)
 """)
     assert StaticExtents().apply(graph, PassContext()) is graph
+
+
+def test_gather_of_pairs_from_a_prefix():
+    static("""
+%0: float32[3] over (t) = input {layout: ($t, 0), name: "x", role: "input"} @0
+%1: int32[] over (t) = index_value {expr: `t`}
+%2: int32[4] over (t) = input {layout: ($t, 0), name: "i", role: "input"} @1
+%3: int32[4] over (t) = minimum(%2[t], %1[t])
+%4: float32[t + 1, 3] over (t) = neg(%0[0 +: t + 1])
+%5: float32[4] over (t) = gather_pairs(%4[t], %3[t], %2[t]) {axis: 0, batch: 0, checked: True, count: 2}
+output "y": float32[4] over (t) = %5[t] as ($t, 0)
+""")
+
+
+BY_ROLES = {"copy", "transpose", "mask", "cumsum", "conv"}
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_every_operator_has_a_rule_or_roles_that_suffice(name):
+    """A new operator is decided on here: its roles are enough, or it gets a rule."""
+    assert OPERATORS[name].kind in ("elementwise", "reduction", "creation", "random", "nominal") or (
+        (name in RULES) != (name in BY_ROLES)
+    )
