@@ -6,7 +6,7 @@ Source: M. Giles, "Approximating the erfinv function", GPU Computing Gems, Jade 
 from __future__ import annotations
 
 from tempo.language.functions.arithmetic import maximum, minimum, where
-from tempo.language.functions.elementwise import log1p, sqrt
+from tempo.language.functions.elementwise import log, sqrt
 from tempo.language.tensor import RecurrentTensor
 
 # Single precision: the polynomial in w - 2.5 where w < 5, in sqrt(w) - 3 elsewhere; highest power first.
@@ -45,8 +45,8 @@ _DOUBLE_TAIL = (
 
 
 def erfinv(x: RecurrentTensor) -> RecurrentTensor:
-    """The inverse of `erf` on (-1, 1), for float32 and float64; relative error about 2 ulp."""
-    w = -log1p(-x * x)
+    """The inverse of `erf` on (-1, 1), for float32 and float64; relative error at most 4 ulp."""
+    w = -log((1 - x) * (1 + x))  # both factors are exact or nearly so, where log1p(-x * x) cancels near 1
     if x.dtype == "float64":
         root = sqrt(maximum(w, 6.25))
         tail = where(w < 16.0, _polynomial(_DOUBLE_MIDDLE, root - 3.25), _polynomial(_DOUBLE_TAIL, root - 5.0))

@@ -9,7 +9,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
-from tempo.language.conversion import TensorLike, as_dtype, as_tensor, assignable, cast, constant, index_value
+from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, constant, index_value
 from tempo.language.functions.arithmetic import equal, greater_equal, where
 from tempo.language.index_expression import IndexExpression, is_integer, to_expr
 from tempo.language.program import Program, current_program
@@ -20,12 +20,8 @@ from tempo.symbolic import Expr, const, maximum
 
 def full(shape: Any, fill_value: TensorLike, dtype: Any = None) -> RecurrentTensor:
     """`fill_value` everywhere."""
-    if dtype is None:
-        value = as_tensor(fill_value)
-        value = cast(value, value.dtype)
-    else:
-        value = assignable(fill_value, as_dtype(dtype), "the fill value")
-    return broadcast(value, to_shape(value.program, shape))
+    value = as_tensor(fill_value, dtype)
+    return broadcast(cast(value, value.dtype), to_shape(value.program, shape))
 
 
 def zeros(shape: Any, dtype: Any = "float32") -> RecurrentTensor:
@@ -41,8 +37,7 @@ def ones(shape: Any, dtype: Any = "float32") -> RecurrentTensor:
 def full_like(x: TensorLike, fill_value: TensorLike, dtype: Any = None) -> RecurrentTensor:
     """`fill_value` in the shape and dtype of `x`."""
     tensor = as_tensor(x)
-    value = assignable(fill_value, tensor.dtype if dtype is None else as_dtype(dtype), "the fill value")
-    return broadcast(value, tensor.type.shape)
+    return broadcast(as_tensor(fill_value, tensor.dtype if dtype is None else dtype), tensor.type.shape)
 
 
 def zeros_like(x: TensorLike, dtype: Any = None) -> RecurrentTensor:

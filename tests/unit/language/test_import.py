@@ -1,0 +1,29 @@
+"""`import tempo` is light: it declares programs; what runs them is imported when it is first used."""
+
+import subprocess
+import sys
+
+import tempo as tp
+
+
+def modules_after(statement):
+    script = f"import sys; {statement}; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_import_loads_no_framework_and_no_runtime():
+    """`import tempo` ... no jax, torch, islpy loaded"""
+    loaded = modules_after("import tempo")
+    tops = {name.partition(".")[0] for name in loaded}
+    assert not tops & {"jax", "jaxlib", "torch", "islpy", "pluggy", "rich", "tqdm", "safetensors", "transformers"}
+    parts = {name.split(".")[1] for name in loaded if name.startswith("tempo.")}
+    assert not parts & {"runtime", "lowering", "backends", "schedule", "passes", "analysis", "reference", "plugins"}
+
+
+def test_the_public_names():
+    for name in tp.__all__:
+        assert getattr(tp, name, tp) is not tp
+    assert set(dir(tp)) == {*tp.__all__, "__version__"}
+    for later in ("grad", "stop_gradient", "stop_when", "stream_input", "backend_call"):
+        assert not hasattr(tp, later)
