@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tempo.analysis.components import strongly_connected
+from tempo.analysis.demand import Demand, demand
 from tempo.analysis.distances import well_founded
 from tempo.analysis.host_order import EFFECTS, close_to_prefixes, order_reads
 from tempo.analysis.reads import Reads, Sizes, edge_reads, reads_at, reads_of_point
@@ -122,13 +124,13 @@ class _Demand:
         return needed
 
     def _from_above(self, members: frozenset[int]) -> Masks | None:
-        """Assumes that every point is needed and drops those that nothing needs, round by round.
+        """Assumes that all points that may be needed are, and drops those that nothing needs, round by round.
 
         Where no instance needs itself the fixed point is unique, so what this reaches is the least one; a recurrence
         over 100,000 steps settles in one round. None when it does not settle, or cycles are not excluded.
         """
         seeds = {id: self.masks[id] for id in members}
-        current = {id: np.ones_like(mask) for id, mask in seeds.items()}
+        current = {id: self._hull(id) for id in members}
         for _ in range(ROUNDS):
             needed = self._needed_by(members, current)
             following = {id: needed[id] | seeds[id] for id in members}
@@ -137,6 +139,17 @@ class _Demand:
                 return current if well_founded(self.graph, list(self._inner_reads(members, current))) else None
             current = following
         return None
+
+    def _hull(self, id: int) -> Array:
+        """The points that the symbolic demand does not exclude."""
+        mask = np.zeros_like(self.masks[id])
+        bounds = self._symbolic[id].box.evaluate(self.sizes.symbols)
+        mask[tuple(slice(max(int(lo), 0), max(int(hi), 0)) for lo, hi in bounds)] = True
+        return mask
+
+    @cached_property
+    def _symbolic(self) -> Mapping[int, Demand]:
+        return demand(self.graph)
 
     def _inner_reads(self, members: frozenset[int], masks: Masks) -> Iterator[Reads]:
         for id in members:
