@@ -35,6 +35,7 @@ from tempo.lowering.loop_ir import (
     walk,
 )
 from tempo.sdg.call import Call, call_for, static_type
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Condition, Expr, Symbol, to_python
 
 # Names of functions that the source calls beside operators: a backend gives their meaning.
@@ -47,7 +48,7 @@ class Names:
 
     def __init__(self, symbols: Iterable[Symbol]) -> None:
         self._names: dict[Symbol, str] = {}
-        taken: set[str] = set()
+        taken: set[str] = {*OPERATORS, *ARRAY_FUNCTIONS}
         for symbol in sorted(symbols, key=lambda each: (each.kind, each.name)):
             name = self._plain(symbol)
             while name in taken or keyword.iskeyword(name) or hasattr(builtins, name) or _OURS.fullmatch(name):
@@ -73,15 +74,16 @@ def static_sizes(program: LoopProgram, buffers: bool = False) -> frozenset[Symbo
     """
     results = (type for node in program.hosts for type in node.results)
     found = {symbol for type in results for size in type.shape for symbol in size.symbols()}
-    for segment in program.segments:
-        for statement in walk(segment.body):
+    for body in (program.items, *(segment.body for segment in program.segments)):
+        for statement in walk(body):
             if isinstance(statement, Compute):
                 for type in (*statement.operand_types, statement.type):
                     found.update(symbol for extent in type.shape for symbol in extent.symbols())
                 found.update(_static_attr_sizes(statement))
-            if isinstance(statement, Read):
-                windows = [entry for entry in statement.index if isinstance(entry, WindowIndex)]
-                found.update(symbol for entry in windows for symbol in entry.extent.symbols())
+            reads = statement.reads if isinstance(statement, CallHost) else (statement,)
+            indices = [entry for read in reads if isinstance(read, Read) for entry in read.index]
+            windows = [entry for entry in indices if isinstance(entry, WindowIndex)]
+            found.update(symbol for entry in windows for symbol in entry.extent.symbols())
     if buffers:
         extents = (extent for buffer in program.buffers.values() for extent in buffer.logical_shape)
         found.update(symbol for extent in extents for symbol in extent.symbols())
@@ -89,8 +91,6 @@ def static_sizes(program: LoopProgram, buffers: bool = False) -> frozenset[Symbo
 
 
 def _static_attr_sizes(statement: Compute) -> Iterable[Symbol]:
-    from tempo.sdg.operators import OPERATORS
-
     for expr in OPERATORS[statement.op].static(statement.attrs):
         yield from expr.symbols()
 

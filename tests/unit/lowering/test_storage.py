@@ -34,7 +34,7 @@ TRAILING_WINDOW = f"""\
 dims t: t.size
 {INPUT}
 %1: float32[3] over (t) = tanh(%0[t]) "a"
-%2: float32[4, 3] over (t) = mask(%1[max(t - 3, 0) +: min(t + 1, 4) of 4]) {{axis: 0, fill: 0.0, length: `min(t + 1, 4)`}} "w"
+%2: float32[4, 3] over (t) = mask(%1[max(t - 3, 0) +: min(t + 1, 4) of 4]) {{axis: 0, fill: 0, length: `min(t + 1, 4)`}}
 %3: float32[3] over (t) = reduce_sum(%2[t]) {{axes: (0,)}} "s"
 output "y": float32[3] over (t) = %3[t] as ($t, 0)
 """
@@ -43,7 +43,7 @@ LEADING_WINDOW = f"""\
 dims t: t.size
 {INPUT}
 %1: float32[3] over (t) = tanh(%0[t]) "a"
-%2: float32[4, 3] over (t) = mask(%1[t +: min(4, t.size - t) of 4]) {{axis: 0, fill: 0.0, length: `min(4, t.size - t)`}} "w"
+%2: float32[4, 3] over (t) = mask(%1[t +: min(4, t.size - t) of 4]) {{axis: 0, fill: 0, length: `min(4, t.size - t)`}}
 %3: float32[3] over (t) = reduce_sum(%2[t]) {{axes: (0,)}} "s"
 output "y": float32[3] over (t) = %3[t] as ($t, 0)
 """

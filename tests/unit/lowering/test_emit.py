@@ -1,0 +1,77 @@
+"""The generated source: readable, and free of clashes with what users name things."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.backends.base import define
+from tests.unit.lowering.planned import sources
+from tests.unit.lowering.test_storage import BACKWARD, RUNNING_SUM
+
+
+def test_a_loop_is_what_one_would_write() -> None:
+    assert sources(RUNNING_SUM, t=5).splitlines()[:9] == [
+        "def segment_0(start, stop, b0, b1, b3):",
+        "    for t in range(start, stop):",
+        "        if t == 0:",
+        "            h_3 = b1",
+        "        else:",
+        "            h_3 = b3",
+        "        sum_4 = add(h_3, b0[t])",
+        "        b3 = sum_4",
+        "    return (b3,)",
+    ]
+
+
+def test_a_loop_backward_in_time_counts_down() -> None:
+    assert "for t in range(stop - 1, start - 1, -1):" in sources(BACKWARD, t=5)
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "range", "start", "b0", "v1", "lambda_", "min", "buffers", "T", "fresh", "x_1"]
+)
+def test_a_dim_may_be_called_anything(name: str) -> None:
+    with tp.Program() as program:
+        t = tp.dim(name)
+        x = tp.input("x", shape=(2,), dims=(t,))
+        s = tp.recurrent("s", shape=(2,), dims=(t,))
+        s[0] = x
+        s[t + 1] = tp.minimum(s, 10.0) + x[t + 1]
+        tp.output("s", s)
+        tp.output("recent", x[tp.max(t - 1, 0) : t + 1].sum(axis=0))
+    x = np.ones((4, 2), np.float32)
+    out = tp.compile(program)(x=x)
+    np.testing.assert_array_equal(out["s"], x.cumsum(0))
+    np.testing.assert_array_equal(out["recent"][:, 0], [1, 2, 2, 2])
+
+
+def test_tracebacks_show_the_generated_line() -> None:
+
+    function = define("def segment_0(x):\n    return x + missing\n", "segment_0", {})
+    with pytest.raises(NameError) as caught:
+        function(1)
+    assert "return x + missing" in "".join(traceback.format_exception(caught.value))
+
+
+def test_the_source_is_saved_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPO_DUMP", str(tmp_path))
+    sources(RUNNING_SUM, t=3)
+    saved = [path.read_text() for path in sorted(tmp_path.iterdir())]
+    assert any("sum_4 = add(h_3, b0[t])" in text for text in saved)
+
+
+def test_a_host_call_may_read_what_is_ahead() -> None:
+    rows: list[list[float]] = []
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(), dims=(t,))
+        tp.sink(lambda ahead: rows.append(ahead.tolist()), x[t : t.size], ordered_by=(t,))
+    run = tp.compile(program)
+    run(x=np.arange(3, dtype=np.float32))
+    run(x=np.arange(2, dtype=np.float32))
+    assert rows == [[0, 1, 2], [1, 2], [2], [0, 1], [1]]
