@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -164,6 +163,12 @@ def _at_user(error: TempoError) -> TempoError:
     return error
 
 
-def elements(values: Sequence[TensorLike]) -> list[RecurrentTensor]:
-    """Each as a tensor, not promoted."""
-    return [as_tensor(value) for value in values]
+def integers(x: RecurrentTensor) -> RecurrentTensor:
+    """`x`, if it can index. Raises `DTypeError`."""
+    if not dtypes.is_integer(x.dtype):
+        raise DTypeError(
+            f"{x.label} is an index and has dtype {x.dtype}",
+            location=user_location(),
+            hint="index with integers: .astype(tp.int32); select by a bool mask with tp.where",
+        )
+    return x

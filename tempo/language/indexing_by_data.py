@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> RecurrentTensor:
     """See `RecurrentTensor.gather`: a slice read over `within`, gathered along its axis at `index - lo`."""
-    from tempo.language.conversion import as_tensor, cast, index_value  # these make tensors, which gather through here
+    from tempo.language.conversion import (  # these make tensors, which gather through here
+        as_tensor,
+        cast,
+        index_value,
+        integers,
+    )
     from tempo.language.functions import lookup
 
     symbol = _symbol(x, dim)
@@ -23,7 +28,7 @@ def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> Re
     start, stop = indexing.bounds(x, given, x.program.builder.size(symbol), symbol.name)
     part = indexing.slice_of(x.program.builder.context, start, stop)
     rows = indexing.read_at(x, {symbol: part})
-    positions = lookup.integers(as_tensor(index))
+    positions = integers(as_tensor(index))
     if start == const(0):
         return lookup.gather(rows, positions, 0)
     if dtypes.kind(positions.dtype) == "uint" or dtypes.itemsize(positions.dtype) < 4:

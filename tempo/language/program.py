@@ -31,7 +31,7 @@ class Program:
     ...     t = tp.dim("t", 3)
     ...     tp.output("count", t + 1)
     >>> program
-    Program('count', dims=(t,), outputs=(count,))
+    Program('count', dims: t; outputs: count)
     """
 
     def __init__(self, name: str = "program") -> None:
@@ -55,9 +55,8 @@ class Program:
         return {**self.__dict__, "_tokens": []}
 
     def __repr__(self) -> str:
-        dims = ", ".join(self._dims)
         outputs = ", ".join(output.name for output in self.builder.outputs)
-        return f"Program({self.name!r}, dims=({dims}{',' * (len(self._dims) == 1)}), outputs=({outputs}))"
+        return f"Program({self.name!r}, dims: {', '.join(self._dims) or 'none'}; outputs: {outputs or 'none'})"
 
     @property
     def dims(self) -> tuple[Dim, ...]:

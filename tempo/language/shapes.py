@@ -9,7 +9,7 @@ from typing import Any
 
 from tempo.errors import IndexExpressionError, ShapeError, user_location
 from tempo.language.apply import apply
-from tempo.language.index_expression import IndexExpression, is_integer, to_expr
+from tempo.language.index_expression import is_integer, to_expr
 from tempo.language.program import Program
 from tempo.language.tensor import RecurrentTensor
 from tempo.symbolic import Context, Expr, const
@@ -23,7 +23,7 @@ def to_shape(program: Program, shape: Any) -> Shape:
 
     Raises `ShapeError` for a negative size.
     """
-    sizes = (shape,) if is_integer(shape) or isinstance(shape, IndexExpression) else tuple(shape)
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     exprs = tuple(to_expr(size, program, "a size of the shape") for size in sizes)
     for expr in exprs:
         if expr.is_const and expr.as_int() < 0:
@@ -50,7 +50,7 @@ def normalize_axes(axes: Axes, rank: int) -> tuple[int, ...]:
     """Axes counted from the front, ascending; all of them for None. Raises `ShapeError`."""
     if axes is None:
         return tuple(range(rank))
-    given = (axes,) if is_integer(axes) else tuple(axes)  # type: ignore[arg-type]
+    given = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
     found = sorted(normalize_axis(axis, rank) for axis in given)
     if len(set(found)) != len(found):
         raise ShapeError(f"an axis is named twice in {given}", location=user_location())

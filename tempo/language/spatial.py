@@ -10,10 +10,10 @@ import numpy as np
 
 from tempo.errors import IndexExpressionError, IndexOutOfRangeError, ShapeError, user_location
 from tempo.language.apply import apply, open_program
-from tempo.language.conversion import as_tensor, cast, index_value
+from tempo.language.conversion import as_tensor, cast, index_value, integers
 from tempo.language.functions.arithmetic import where
 from tempo.language.functions.creation import iota
-from tempo.language.functions.lookup import gather, integers
+from tempo.language.functions.lookup import gather
 from tempo.language.index_expression import IndexCondition, IndexExpression, is_integer, to_expr
 from tempo.language.shapes import broadcast, common_shape, reshaped, show, transposed
 from tempo.language.tensor import RecurrentTensor

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tempo import dtypes
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
-from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, constant, index_value
+from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, constant, index_value, integers
 from tempo.language.functions.arithmetic import equal, greater_equal, where
 from tempo.language.index_expression import IndexExpression, is_integer, to_expr
 from tempo.language.program import Program, current_program
@@ -125,8 +124,7 @@ def one_hot(
     x: TensorLike, num_classes: int | IndexExpression, dtype: Any = "float32", axis: int = -1
 ) -> RecurrentTensor:
     """1 at the position that each integer of `x` names along a new axis, else 0; all 0 where it is out of range."""
-    tensor = as_tensor(x)
-    dtypes.check_cast(tensor.dtype, "int64", "the classes")
+    tensor = integers(as_tensor(x))
     place = normalize_axis(axis, tensor.ndim + 1)
     shape = tensor.type.shape
     apart = reshaped(tensor, (*shape[:place], const(1), *shape[place:]))

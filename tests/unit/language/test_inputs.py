@@ -256,4 +256,4 @@ def test_programs_nest_and_open_again():
     with outer:
         tp.dim("v")
     assert ([d.name for d in outer.dims], [d.name for d in inner.dims]) == (["t", "u", "v"], ["s"])
-    assert repr(outer) == "Program('outer', dims=(t, u, v), outputs=())"
+    assert repr(outer) == "Program('outer', dims: t, u, v; outputs: none)"
