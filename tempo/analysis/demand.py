@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from tempo.analysis.components import strongly_connected
 from tempo.analysis.hulls import covers, hull
@@ -71,15 +72,18 @@ class _Solver:
 
     def solve_component(self, component: tuple[int, ...], cyclic: bool) -> None:
         place = {id: number for number, id in enumerate(component)}
-        pending = {id for id in component if self.parts(id)}
+        pending = [place[id] for id in component if self.parts(id)]  # a heap
         visits: dict[int, int] = defaultdict(int)
         while pending:
-            id = min(pending, key=lambda member: place[member])
-            pending.remove(id)
+            number = heappop(pending)
+            id = component[number]
             visits[id] += 1
             box = self.grown(id, widen=visits[id] > _VISITS_BEFORE_WIDENING)
-            if box != self.boxes.get(id):
-                pending |= self.send(id, box) & place.keys()
+            if box == self.boxes.get(id):
+                continue
+            for producer in self.send(id, box) & place.keys():
+                if place[producer] not in pending:
+                    heappush(pending, place[producer])
         for id in component * _NARROWINGS if cyclic else ():
             if id in self.boxes and self.parts(id) and self.demanded(id) != self.boxes[id]:
                 self.send(id, self.demanded(id))
