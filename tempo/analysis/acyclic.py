@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tempo.analysis.demand import Demand
 from tempo.analysis.host_order import effect_nodes
 from tempo.analysis.levels import Direction, Distance, Level, levels
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
-from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, as_expr, var
+from tempo.symbolic import FALSE, TRUE, Condition, Context, Expr, Symbol, as_expr, var
 
 Interval = tuple[Expr, Expr]
 
@@ -49,17 +49,10 @@ class Need:
         met = var(dim) + (delay if direction == "forward" else -delay)
         lo, hi = self.intervals[dim]
         guard = self.guard & lo.le(met) & hi.gt(met)
-        left = Need(
-            self.graph,
-            self.source,
-            self.target,
-            {**self.intervals, dim: (met, met + 1)},
-            guard,
-            self.demand,
-            self.facts,
-            self.edge,
-        )
-        return None if left.context.infeasible() else left
+        if guard == FALSE:
+            return None
+        left = replace(self, intervals={**self.intervals, dim: (met, met + 1)}, guard=guard)
+        return left if guard == self.guard or not left.context.infeasible() else None
 
 
 def stuck_needs(graph: Graph, demands: Mapping[int, Demand], facts: Condition = TRUE) -> list[tuple[Need, ...]]:

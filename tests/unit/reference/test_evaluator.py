@@ -221,5 +221,6 @@ def test_an_index_out_of_range_is_an_error_only_when_checked() -> None:
     given = {ids["x"]: np.float32([5, 6, 7]), ids["i"]: np.int32([0, 9])}
     sizes = {Symbol("t", "size"): 2}
     assert Evaluator(graph, given, sizes, checks=False).run().outputs["y"].tolist() == [5, 7]
-    with pytest.raises(tp.IndexOutOfRangeError):
+    with pytest.raises(tp.IndexOutOfRangeError, match=r"index 9 .*at t = 1") as caught:
         Evaluator(graph, given, sizes).run()
+    assert "x.spatial[i]" in str(caught.value)
