@@ -1,0 +1,269 @@
+"""Running a random program on a backend, and holding outputs, state, errors and host calls to the meaning."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tempo.conformance.random_programs.description import Built, RandomProgram
+from tempo.conformance.random_programs.recorder import RecordedCall
+from tempo.dtypes import to_numpy
+from tempo.errors import CycleError, DefinitionError, DomainError, ShapeError, TempoError, UnsupportedError
+from tempo.runtime.binding import input_nodes
+from tempo.runtime.call import CallChecker
+from tempo.runtime.compile import compile
+from tempo.runtime.engine import ReferenceEngine
+from tempo.runtime.executable import Executable
+from tempo.runtime.options import Options
+from tempo.sdg.graph import Node
+from tempo.symbolic import Symbol
+
+Array = np.ndarray[Any, Any]
+MEANINGLESS = (CycleError, DefinitionError, DomainError, ShapeError)
+_TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-9}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to run a program, as arguments of `tp.compile`."""
+
+    backend: str
+    options: Options
+    scheduler: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.backend}, {self.options}"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One run: sizes of the dims, the seed of draws and of input arrays, whether these hold NaN and infinities."""
+
+    sizes: Mapping[str, int]
+    seed: int = 0
+    special: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave: an error, or arrays by name and the host calls in the order of the run."""
+
+    error: TempoError | None = None
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    calls: tuple[RecordedCall, ...] = ()
+
+    def __str__(self) -> str:
+        return "arrays" if self.error is None else f"{type(self.error).__name__}: {self.error}"
+
+
+class Disagreement(AssertionError):
+    """A backend gives a program another meaning than the reference evaluator."""
+
+
+def numpy_modes(checks: bool = True) -> tuple[Mode, ...]:
+    """The default backend with and without lifting; new buffers and padding are full of NaN."""
+    return tuple(
+        Mode("numpy", Options(checks=checks, lift=lift, poison=True, debug=True)) for lift in (True, False)
+    )
+
+
+def check(
+    program: RandomProgram,
+    situations: Sequence[Situation],
+    modes: Sequence[Mode] | None = None,
+    tally: Counter[str] | None = None,
+) -> None:
+    """Run `program` in every situation, in every mode on one executable, and compare with the reference.
+
+    `tally` counts what happened. Raises `Disagreement`.
+    """
+    counts: Counter[str] = Counter() if tally is None else tally
+    chosen = numpy_modes() if modes is None else modes
+    checks = chosen[0].options.checks
+    meaning = _Meaning(program, checks is not False)
+    expected = [meaning.outcome(situation) for situation in situations]
+    for outcome in expected:
+        counts["runs without meaning" if outcome.error else "runs with meaning"] += 1
+        if outcome.error:
+            counts[f"meaning: {type(outcome.error).__name__}"] += 1
+    for mode in chosen:
+        _check_mode(program, mode, list(zip(situations, expected)), counts)
+
+
+def _check_mode(
+    program: RandomProgram, mode: Mode, pairs: Sequence[tuple[Situation, Outcome]], counts: Counter[str]
+) -> None:
+    built = program.build()
+    try:
+        run = compile(built.program, mode.backend, mode.scheduler, options=mode.options)
+    except UnsupportedError:
+        counts["unsupported"] += 1
+        return
+    except TempoError as error:
+        _check_refusal(program, mode, error, pairs, counts)
+        return
+    for situation, expected in pairs:
+        found = _run(built, run, situation)
+        if isinstance(found.error, UnsupportedError):
+            counts["unsupported"] += 1
+            continue
+        _compare(program, mode, situation, expected, found)
+        counts["compared"] += 1
+
+
+def _check_refusal(
+    program: RandomProgram,
+    mode: Mode,
+    error: TempoError,
+    pairs: Sequence[tuple[Situation, Outcome]],
+    counts: Counter[str],
+) -> None:
+    """What `compile` refuses has no meaning at any sizes; a case that no point reaches is its own to find."""
+    counts[f"refused by compile: {type(error).__name__}"] += 1
+    if isinstance(error, DefinitionError) and "reach" in str(error):
+        return
+    for situation, expected in pairs:
+        if not isinstance(error, MEANINGLESS) or not isinstance(expected.error, MEANINGLESS):
+            _fail(program, mode, situation, f"compile raised {type(error).__name__}: {error}\nthe meaning is {expected}")
+
+
+class _Meaning:
+    """The reference evaluator on its own: none of the checks that compiled programs pass first."""
+
+    def __init__(self, program: RandomProgram, checks: bool) -> None:
+        self.built = program.build()
+        self.graph = self.built.program.graph()
+        self.engine = ReferenceEngine(self.graph, Options(checks=checks))
+        self.calls = CallChecker(self.built.program, self.graph, None)
+
+    def outcome(self, situation: Situation) -> Outcome:
+        inputs = arrays(self.built, situation)
+        try:
+            self.built.calls.start(situation.sizes)
+            arguments = self.calls.check(inputs, situation.sizes, None, situation.seed)
+            results = self.engine.evaluator(arguments).run()
+        except TempoError as error:
+            return Outcome(error)
+        states = {f"state of {name}": array for name, array in results.state.items()}
+        return Outcome(None, {**results.outputs, **states}, tuple(self.built.calls.calls))
+
+
+def _run(built: Built, run: Executable, situation: Situation) -> Outcome:
+    inputs = arrays(built, situation)
+    built.calls.start(situation.sizes)
+    try:
+        outputs = run(seed=situation.seed, sizes=situation.sizes, **inputs)
+    except TempoError as error:
+        return Outcome(error, calls=tuple(built.calls.calls))
+    found = {name: np.asarray(array) for name, array in outputs.items()}
+    found.update({f"state of {name}": np.asarray(array) for name, array in outputs.state.items()})
+    return Outcome(None, found, tuple(built.calls.calls))
+
+
+def arrays(built: Built, situation: Situation) -> dict[str, Array]:
+    """Arrays for the inputs of a program, small numbers that make no program explode."""
+    graph = built.program.graph()
+    sizes = {Symbol(name, "size"): size for name, size in situation.sizes.items()}
+    extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
+    made = {}
+    for place, (name, node) in enumerate(sorted(input_nodes(graph, "input").items())):
+        shape = [extents[symbol] for symbol in node.domain] + [int(size.evaluate(sizes)) for size in node.shape]
+        made[name] = _array(node, shape, situation, place)
+    return made
+
+
+def _array(node: Node, shape: Sequence[int], situation: Situation, place: int) -> Array:
+    random = np.random.default_rng((situation.seed, place))
+    dtype = to_numpy(node.dtype)
+    if dtype.kind == "b":
+        return random.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return random.integers(0 if dtype.kind == "u" else -2, 5, shape).astype(dtype)
+    values = random.uniform(-1, 1, shape)
+    if situation.special:
+        picked = random.random(shape)
+        values = np.where(picked < 0.1, np.nan, np.where(picked < 0.15, np.inf, values))
+    return values.astype(dtype)
+
+
+def _compare(program: RandomProgram, mode: Mode, situation: Situation, expected: Outcome, found: Outcome) -> None:
+    if type(expected.error) is not type(found.error):
+        _fail(program, mode, situation, f"the meaning is {expected}\nfound is {found}")
+    if expected.error is not None:
+        return
+    if expected.arrays.keys() != found.arrays.keys():
+        _fail(program, mode, situation, f"outputs {sorted(expected.arrays)} became {sorted(found.arrays)}")
+    tolerance = _tolerance(program)
+    for name, wanted in expected.arrays.items():
+        problem = difference(wanted, found.arrays[name], tolerance)
+        if problem:
+            _fail(program, mode, situation, f"{name}: {problem}")
+    problem = calls_difference(expected.calls, found.calls, tolerance)
+    if problem:
+        _fail(program, mode, situation, problem)
+
+
+def _tolerance(program: RandomProgram) -> float:
+    """That of the least precise dtype in the program, since errors spread."""
+    used = [value for name, value in _TOLERANCE.items() if name in program.source]
+    return max([*used, _TOLERANCE["float32"]])
+
+
+def difference(wanted: Array, found: Array, tolerance: float) -> str | None:
+    """How arrays differ: dtype and shape, integers and bools exactly, floats within the tolerance, NaN by place."""
+    if wanted.dtype != found.dtype or wanted.shape != found.shape:
+        return f"{found.dtype}{list(found.shape)}, the meaning is {wanted.dtype}{list(wanted.shape)}"
+    if wanted.dtype.kind in "iub":
+        equal = np.array_equal(wanted, found)
+    else:
+        left, right = wanted.astype(np.float64), found.astype(np.float64)
+        equal = bool(np.allclose(right, left, rtol=tolerance, atol=tolerance, equal_nan=True))
+    return None if equal else f"\n{found}\nthe meaning is\n{wanted}"
+
+
+def calls_difference(wanted: Sequence[RecordedCall], found: Sequence[RecordedCall], tolerance: float) -> str | None:
+    """How calls differ: per function, in order along what orders it, in arguments; among those of one resource."""
+    ours, theirs = _ordered_runs(wanted), _ordered_runs(found)
+    counts = [{key: len(run) for key, run in runs.items()} for runs in (ours, theirs)]
+    if counts[0] != counts[1]:
+        return f"calls by function and unordered coordinates: {counts[1]}, the meaning is {counts[0]}"
+    for key, run in ours.items():
+        for place, (one, other) in enumerate(zip(run, theirs[key])):
+            for left, right in zip(one.arguments, other.arguments, strict=True):
+                problem = difference(left, right, tolerance)
+                if problem:
+                    return f"call {place} of {key[0]}: {problem}"
+    return misordered(found)
+
+
+def _ordered_runs(calls: Sequence[RecordedCall]) -> dict[tuple[str, tuple[int, ...]], list[RecordedCall]]:
+    """The calls of each function at each point of the dims that do not order it."""
+    runs: dict[tuple[str, tuple[int, ...]], list[RecordedCall]] = {}
+    for call in calls:
+        free = [dim for dim in call.function.dims if dim not in call.function.ordered]
+        runs.setdefault((call.function.name, call.coordinates(free)), []).append(call)
+    return runs
+
+
+def misordered(calls: Sequence[RecordedCall]) -> str | None:
+    """Two calls with one resource that are not in the order of the dims that order both, then of declaration."""
+    for place, later in enumerate(calls):
+        for earlier in calls[:place]:
+            one, other = earlier.function, later.function
+            if one.resource is None or one.resource != other.resource:
+                continue
+            shared = [dim for dim in one.ordered if dim in other.ordered]
+            if one == other and set(shared) != set(one.dims):
+                continue
+            before, after = (call.coordinates(shared) for call in (earlier, later))
+            if (before, one.rank) > (after, other.rank):
+                return f"{one.name} at {before} comes before {other.name} at {after} (along {shared})"
+    return None
+
+
+def _fail(program: RandomProgram, mode: Mode, situation: Situation, problem: str) -> None:
+    raise Disagreement(f"{mode}, {situation}\n{problem}\n\n{program.source}")

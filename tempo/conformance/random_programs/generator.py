@@ -1,0 +1,82 @@
+"""Drawing a whole program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tempo.conformance.random_programs import outside, pointwise, recurrences, temporal
+from tempo.conformance.random_programs.choices import Choices
+from tempo.conformance.random_programs.description import RandomProgram
+from tempo.conformance.random_programs.recurrences import Step
+from tempo.conformance.random_programs.session import Session
+from tempo.language.program import Program
+
+_STEPS: tuple[tuple[int, Step], ...] = (
+    (8, pointwise.binary),
+    (6, pointwise.unary),
+    (14, temporal.read),
+    (6, pointwise.reduce),
+    (2, pointwise.cast),
+    (3, pointwise.compare),
+    (3, pointwise.where),
+    (3, pointwise.scan),
+    (4, pointwise.contract),
+    (2, pointwise.move),
+    (2, pointwise.concatenate),
+    (3, pointwise.spatial),
+    (1, pointwise.one_hot),
+    (2, pointwise.create),
+    (2, pointwise.gather),
+    (1, pointwise.sort_by),
+    (3, temporal.cases),
+    (3, temporal.gather),
+    (2, outside.draw),
+    (2, outside.host_call),
+)
+_LONGEST = 12
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A program, and what the language refused while it was drawn."""
+
+    program: RandomProgram
+    refused: Counter[str]
+
+
+def draw_program(choices: Choices) -> Drawn:
+    """A program with at least one output. It nearly always has a meaning; some are wrong at some sizes."""
+    with Program("random") as program:
+        session = Session(choices, program)
+        outside.declare_dims(session)
+        for _ in range(choices.number(1, 3)):
+            outside.declare_input(session)
+        for _ in range(choices.number(1, _LONGEST)):
+            _step(session)
+        _outputs(session)
+    return Drawn(session.finished(), session.refused)
+
+
+def _step(session: Session) -> None:
+    kind = session.choices.weighted(
+        [(70, "step"), (22, "recurrence"), (5, "sink"), (3, "parameter"), (3, "input")]
+    )
+    if kind == "recurrence":
+        recurrences.define(session, _STEPS)
+    elif kind == "sink":
+        outside.sink(session)
+    elif kind == "parameter":
+        outside.constant_parameter(session)
+    elif kind == "input":
+        outside.declare_input(session)
+    else:
+        session.choices.weighted(_STEPS)(session)
+
+
+def _outputs(session: Session) -> None:
+    """The newest value, and sometimes others."""
+    wanted = [session.values[-1], *session.choices.some(session.values[-6:-1], 25)]
+    made = [outside.output(session, value) for value in wanted]
+    if not any(made):
+        outside.output(session, session.values[0])
