@@ -66,9 +66,19 @@ class CompiledEngine:
 
     def plan(self, outermost: Symbol | None = None) -> Plan:
         if outermost not in self._plans:
-            options = PlanOptions(self.options.checks is not False, outermost, self.options.disable, self.options.debug)
+            options = PlanOptions(self._checks(), outermost, self.options.disable, self.options.debug)
             self._plans[outermost] = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
         return self._plans[outermost]
+
+    def _checks(self) -> bool:
+        """Whether gathers raise; a backend that cannot says so as the capability "checks"."""
+        why_not = self.backend.info.capabilities.why_not("checks")
+        if self.options.checks and why_not:
+            raise UnsupportedError(
+                f"the backend {self.backend.info.name!r} has no checked mode: {why_not}",
+                hint="leave Options(checks=...) out, or compile for the numpy backend to find the index",
+            )
+        return why_not is None if self.options.checks is None else self.options.checks
 
     def _passes(self, outermost: Symbol | None) -> tuple[Pass, ...]:
         """The default pipeline with what plugins add. A dim that is streamed must stay a loop."""
