@@ -15,6 +15,9 @@ from tempo.symbolic import Condition, Context, Dim, Expr, Symbol
 
 Attributes = tuple[tuple[str, Any], ...]
 
+SEED_DECLARATION = 0
+"""The number of the program's seed, whenever it is declared, so that no other number depends on when that is."""
+
 
 class GraphBuilder:
     """The nodes of a program while it is written. `changes` grows with every change."""
@@ -27,7 +30,7 @@ class GraphBuilder:
         self.changes = 0
         self._interned: dict[Any, int] = {}
         self._ids = 0
-        self._declarations = 0
+        self._declarations = SEED_DECLARATION + 1
         self._block: int | None = None
         self._context: Context | None = None
 

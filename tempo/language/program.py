@@ -104,7 +104,7 @@ class Program:
 
     def check_dims(self, dims: tuple[Any, ...] | Any, what: str) -> tuple[Symbol, ...]:
         """The symbols of dims given by the user, which must be dims of this program in canonical order."""
-        given = (dims,) if isinstance(dims, Dim) else tuple(dims)
+        given = tuple(dims) if isinstance(dims, (tuple, list)) else (dims,)
         for dim in given:
             if not isinstance(dim, Dim):
                 raise IndexExpressionError(

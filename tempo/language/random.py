@@ -12,6 +12,7 @@ from typing import Any
 from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError, user_location
 from tempo.language.apply import view
+from tempo.language.builder import SEED_DECLARATION
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, is_python_scalar, promoted
 from tempo.language.functions.arithmetic import less
 from tempo.language.functions.elementwise import log
@@ -167,4 +168,5 @@ def _seed(program: Program) -> Edge:
         if node.op == "input" and node.attr("role") == "seed":
             return Edge(node.id)
     attrs = {"name": "seed", "role": "seed", "layout": ()}
-    return Edge(builder.nominal("input", (), (TensorType((), "uint32"),), attrs=attrs, name="seed"))
+    seed = TensorType((), "uint32")
+    return Edge(builder.nominal("input", (), (seed,), attrs=attrs, declaration=SEED_DECLARATION, name="seed"))

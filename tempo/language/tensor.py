@@ -264,6 +264,11 @@ class RecurrentTensor:
     def T(self) -> RecurrentTensor:
         return functions.transpose(self)
 
+    @property
+    def mT(self) -> RecurrentTensor:
+        """With the last two axes exchanged."""
+        return functions.swapaxes(self, -1, -2)
+
     def astype(self, dtype: Any) -> RecurrentTensor:
         return functions.astype(self, dtype)
 

@@ -13,6 +13,7 @@ from tempo.language.functions.arithmetic import (
     equal,
     logical_and,
     logical_or,
+    maximum,
     power,
     unary,
     where,
@@ -127,6 +128,13 @@ def arccosh(x: TensorLike) -> RecurrentTensor:
 def arctanh(x: TensorLike) -> RecurrentTensor:
     """The inverse of `tanh`."""
     return _float("atanh", x)
+
+
+def logaddexp(a: TensorLike, b: TensorLike) -> RecurrentTensor:
+    """`log(exp(a) + exp(b))` without overflow."""
+    left, right = promoted(a, b, to_float=True)
+    distance = where(equal(left, right), 0.0, absolute(left - right))  # two equal infinities have no difference
+    return maximum(left, right) + log1p(exp(-distance))
 
 
 def erf(x: TensorLike) -> RecurrentTensor:

@@ -101,11 +101,17 @@ def _as_bool(x: TensorLike) -> RecurrentTensor:
 
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
     """The sum divided by the number of elements; of integers and bools, float32. An error where an axis is empty."""
-    (tensor,) = promoted(x, to_float=True)
+    (given,) = promoted(x, to_float=True)
+    tensor = _wide(given)
     axes = normalize_axes(axis, tensor.ndim)
     _not_empty(tensor, axes, "mean")
     total = _reduce("reduce_sum", tensor, axis, keepdims, nonempty=_may_be_empty(tensor, axes))
-    return total / count(tensor, axes)
+    return cast(total / count(tensor, axes), given.dtype, given.weak)
+
+
+def _wide(x: RecurrentTensor) -> RecurrentTensor:
+    """Halves as float32: they hold neither large sums nor large counts."""
+    return cast(x, "float32") if dtypes.itemsize(x.dtype) == 2 else x
 
 
 def _may_be_empty(x: RecurrentTensor, axes: Sequence[int]) -> bool:
@@ -126,10 +132,12 @@ def count(x: RecurrentTensor, axes: Sequence[int], less: int = 0) -> RecurrentTe
 
 def var(x: TensorLike, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> RecurrentTensor:
     """The mean squared distance from the mean; the divisor is the number of elements less `ddof`."""
-    (tensor,) = promoted(x, to_float=True)
+    (given,) = promoted(x, to_float=True)
+    tensor = _wide(given)
     axes = normalize_axes(axis, tensor.ndim)
     distance = tensor - mean(tensor, axis, keepdims=True)
-    return sum(distance * distance, axis, keepdims) / count(tensor, axes, ddof)
+    result = sum(distance * distance, axis, keepdims) / count(tensor, axes, ddof)
+    return cast(result, given.dtype, given.weak)
 
 
 def std(x: TensorLike, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> RecurrentTensor:

@@ -36,7 +36,8 @@ BINARY = [
     ("bitwise_and", N, M), ("bitwise_or", N, M), ("bitwise_xor", N, M), ("left_shift", N, M), ("right_shift", N, M),
     ("logical_and", N, MASK), ("logical_or", N, MASK), ("logical_xor", X, MASK), ("equal", N, M), ("not_equal", N, M),
     ("less", X, Y), ("less_equal", N, M), ("greater", X, Y), ("greater_equal", N, M), ("isclose", X, X + 1e-7),
-    ("add", X, Y[0]), ("multiply", X[:, :1], Y[0]), ("add", MASK, MASK), ("multiply", MASK, ~MASK),
+    ("add", X, Y[0]), ("multiply", X[:, :1], Y[0]), ("logaddexp", X * 50, Y),
+    ("logaddexp", SPECIAL, SPECIAL), ("add", MASK, MASK), ("multiply", MASK, ~MASK),
 ]  # fmt: skip
 
 
@@ -110,6 +111,14 @@ def test_along_an_axis(evaluate, name, axis):
         found = evaluate(lambda t: getattr(tp, name)(t, axis=axis), x)
         expected = getattr(np, name)(x, axis=axis, **({"kind": "stable"} if name == "argsort" else {}))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_means_of_halves_count_exactly(evaluate, dtype):
+    x = np.ones(1001, np.float32)
+    found = evaluate(lambda t: tp.stack([t.astype(dtype).mean(), (t * 300).astype(dtype).var() + 1]), x)
+    np.testing.assert_array_equal(found.astype(np.float32), [1, 1])
+    assert evaluate(lambda t: t.astype(dtype).mean(), x).dtype.name == dtype
 
 
 def test_reductions_over_unknown_sizes(run_program):
@@ -191,6 +200,7 @@ MOVEMENTS = {
     "transpose axes": (lambda n, x: n.transpose(x, (1, 2, 0)), CUBE),
     "transpose method": (lambda n, x: x.transpose(-1, 0, 1), CUBE),
     "T": (lambda n, x: x.T, X),
+    "mT": (lambda n, x: x.mT if n is tp else n.swapaxes(x, -1, -2), CUBE),
     "swapaxes": (lambda n, x: n.swapaxes(x, 0, -1), CUBE),
     "moveaxis": (lambda n, x: n.moveaxis(x, 0, -1), CUBE),
     "moveaxis several": (lambda n, x: n.moveaxis(x, (0, 2), (1, 0)), CUBE),
