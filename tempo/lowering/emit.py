@@ -36,6 +36,7 @@ from tempo.lowering.loop_ir import (
 )
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.located import located
 from tempo.symbolic import Condition, Expr, Symbol, to_python
 
 # Names of functions that the source calls beside operators: a backend gives their meaning.
@@ -192,6 +193,7 @@ class Emitter:
         operands = tuple(static_type(type, self._resolve) for type in compute.operand_types)
         result = static_type(compute.type, self._resolve)
         function = self.operator(call_for(compute.op, compute.attrs, operands, result, self._resolve))
+        function = located(function, compute.attrs, compute.location)
         if id(function) not in self._functions:
             name = compute.op if compute.op not in self.namespace and compute.op not in ARRAY_FUNCTIONS else ""
             name = name or f"{compute.op}_{len(self._functions)}"

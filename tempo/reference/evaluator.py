@@ -35,6 +35,7 @@ from tempo.reference.host_calls import call_host
 from tempo.sdg.call import Call, StaticType, call_for
 from tempo.sdg.graph import Edge, Graph, Node, Output, Slice
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.located import located
 from tempo.symbolic import Symbol
 
 Array = np.ndarray[Any, Any]
@@ -209,9 +210,12 @@ class Evaluator:
         key = (node.id, lengths, tuple(array.shape for array in arrays), result.shape)
         if key not in self._functions:
             self._functions[key] = operator.numpy(self._call(node, env, arrays, result))
+        function = self._functions[key]
+        if "checked" in attrs:
+            function = located(function, attrs, node.location, f" at {point_text(node.domain, point)}")
         scalars = [expr.evaluate(env) for expr in operator.scalars(attrs)]
         with np.errstate(all="ignore"):
-            value = np.asarray(self._functions[key](*arrays, *scalars))
+            value = np.asarray(function(*arrays, *scalars))
         if value.shape != result.shape or value.dtype != dtypes.to_numpy(result.dtype):
             raise InternalError(
                 f"{node.op} gave {value.dtype}{list(value.shape)} at {point_text(node.domain, point)}, "
