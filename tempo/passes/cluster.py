@@ -5,7 +5,8 @@ every path out of the cluster starts at its root, the one node that others may r
 root(p) is. So a cycle between instances of clusters is a cycle between instances of roots: none is created.
 
 A read under a case happens only where the case is taken. There the argument needs that u(p) is demanded wherever the
-root is, which holds when the demanded points of u are known exactly and are the same box.
+root is, which holds when the demanded points of u are known exactly and are the same box. An output is a way out of the
+cluster as well: what one reads may join only where the demanded points of the root are known exactly, too.
 """
 
 from __future__ import annotations
@@ -55,9 +56,12 @@ def cluster(graph: Graph, demands: Mapping[int, Demand]) -> tuple[Cluster, ...]:
 def _roots(graph: Graph, demands: Mapping[int, Demand], order: list[int], knotted: set[int]) -> dict[int, int]:
     """The root of each node's cluster; consumers are decided before their producers."""
     readers = _readers(graph, set(order))
+    shown = {output.edge.node for output in graph.outputs}
     root: dict[int, int] = {}
     for id in reversed(order):
         joined = None if id in knotted else _joins(graph, demands, id, readers[id], root)
+        if joined is not None and id in shown and not (demands[id].exact and demands[joined].exact):
+            joined = None
         root[id] = id if joined is None else joined
     return root
 

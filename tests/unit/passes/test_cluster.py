@@ -81,6 +81,17 @@ def test_what_a_case_guards_is_not_run_elsewhere() -> None:
         output "y": float32[] over (t) = %2[t] as ($t)""") == [(1,), (2,)]
 
 
+def test_what_an_output_reads_is_not_run_only_where_a_case_needs_it() -> None:
+    assert _groups("""
+        %1: float32[] over (t) = exp(%0[t])
+        %2: float32[] over (t) = neg(%1[t])
+        %3: float32[] over (t) = merge {name: "a", role: "cases"} @1 "a"
+          | t % 2 == 0 -> %2[t]
+          | True -> %0[t - 1]
+        output "x": float32[] over (t) = %1[t] as ($t)
+        output "y": float32[] over (t) = %3[t] as ($t)""") == [(1,), (2,), (3,)]
+
+
 def test_what_every_case_reads_runs_with_the_merge() -> None:
     assert _groups("""
         %1: float32[] over (t) = exp(%0[t])
