@@ -50,9 +50,15 @@ def _empty(op: str) -> ShapeError:
     return ShapeError(f"{op} over an empty axis has no value")
 
 
-def _check_not_empty(call: Call, axes: tuple[int, ...]) -> None:
-    if any(call.operands[0].shape[axis] == 0 for axis in axes):
-        raise _empty(call.op)
+def _of_nothing(call: Call, axes: tuple[int, ...], value: Any) -> Function | None:
+    """What an extreme is where a reduced axis is empty; None where none is.
+
+    Where it is needed, checks raise before anything runs. A program may still run it at points that nothing needs, or
+    make it for a loop that runs nowhere, so it must have some value.
+    """
+    if all(call.operands[0].shape[axis] for axis in axes):
+        return None
+    return lambda x: np.full(call.result.shape, value, call.result.numpy_dtype)
 
 
 def _reduce_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
@@ -75,13 +81,12 @@ def _accumulate(function: np.ufunc) -> Builder:
     return builder
 
 
-def _extreme(function: np.ufunc) -> Builder:
+def _extreme(function: np.ufunc, neutral: Callable[[str], Any]) -> Builder:
     """Maxima and minima; NaN where an element is NaN."""
 
     def builder(call: Call) -> Function:
         axes, reduce = tuple(call.attrs["axes"]), function.reduce
-        _check_not_empty(call, axes)
-        return lambda x: reduce(x, axes)
+        return _of_nothing(call, axes, neutral(call.result.dtype)) or (lambda x: reduce(x, axes))
 
     return builder
 
@@ -117,8 +122,8 @@ def _reduction(
 REDUCTIONS = (
     _reduction("reduce_sum", NUMBER, _accumulate(np.add), lambda dtype: 0),
     _reduction("reduce_prod", NUMBER, _accumulate(np.multiply), lambda dtype: 1),
-    _reduction("reduce_max", ANY, _extreme(np.maximum), dtypes.lowest, empty=False),
-    _reduction("reduce_min", ANY, _extreme(np.minimum), dtypes.highest, empty=False),
+    _reduction("reduce_max", ANY, _extreme(np.maximum, dtypes.lowest), dtypes.lowest, empty=False),
+    _reduction("reduce_min", ANY, _extreme(np.minimum, dtypes.highest), dtypes.highest, empty=False),
     _reduction("reduce_any", ANY, _quantified(np.logical_or), lambda dtype: False, result="bool"),
     _reduction("reduce_all", ANY, _quantified(np.logical_and), lambda dtype: True, result="bool"),
 )
@@ -149,8 +154,7 @@ def _lift_axis(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], s
 def _position(function: Callable[[Any, int], Any]) -> Builder:
     def builder(call: Call) -> Function:
         axis, dtype = call.attrs["axis"], call.result.numpy_dtype
-        _check_not_empty(call, (axis,))
-        return lambda x: function(x, axis).astype(dtype)
+        return _of_nothing(call, (axis,), 0) or (lambda x: function(x, axis).astype(dtype))
 
     return builder
 
