@@ -177,14 +177,21 @@ def _widen(item: Point | Slice, sliced: list[Symbol], index: Index, points: Mapp
 
 
 def _keeps_range(x: RecurrentTensor, index: Index, composed: IndexMap) -> bool:
-    """Whether every read of `x` outside its domain is one outside the producer's domain after composition."""
+    """Whether the composed read is out of range exactly where the read of `x` is, or `x` itself is where it is read.
+
+    An empty slice reads nothing, so `x` may be out of range there; the composed read may not.
+    """
     builder = x.program.builder
     if x.is_identity:
         return True
     producer = builder.nodes[x.edge.node].domain
     outer = _in_range({symbol: builder.size(symbol) for symbol in producer}, dict(zip(producer, composed)))
     inner = _in_range({symbol: builder.size(symbol) for symbol in index}, index)
-    return builder.context.implies(inner) or builder.context.assume(outer).implies(inner)
+    lengths = [item.length for item in index.values() if isinstance(item, Slice)]
+    context = builder.context
+    if not all(context.implies(length.ge(1)) for length in lengths) and not context.assume(inner).implies(outer):
+        return False
+    return context.implies(inner) or context.assume(outer).implies(inner)
 
 
 def _in_range(sizes: Mapping[Symbol, Expr], index: Index) -> Condition:
