@@ -1,0 +1,94 @@
+"""The PyTorch backend: the generic emitter's loops, on preallocated tensors and torch's operators."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from tempo import dtypes
+from tempo.backends.base import CompiledSegment, GenericBackend, SegmentRequest
+from tempo.errors import UnsupportedError
+from tempo.plugins.descriptors import BackendPlugin
+from tempo.sdg.call import Call
+from tempo_torch.arrays import TORCH_DTYPES, clamped, from_host, host_writer, to_host, wrapped
+from tempo_torch.operators import TABLE
+from tempo_torch.plugin import INFO
+
+
+class TorchBackend(GenericBackend):
+    """Runs on one device. Segments run in inference mode; what `run` returns are ordinary tensors."""
+
+    info: BackendPlugin = INFO
+
+    def __init__(self, device: str = "cpu") -> None:
+        """`device` is "cpu" or "cuda"; raises `UnsupportedError` where torch finds no such device."""
+        if device not in INFO.capabilities.devices:
+            raise UnsupportedError(f"the backend 'torch' does not run on {device!r}", hint='its devices: "cpu", "cuda"')
+        if device == "cuda" and not torch.cuda.is_available():
+            raise UnsupportedError(
+                f"torch {torch.__version__} finds no CUDA device",
+                hint="torch.cuda.is_available() must hold: a CUDA build of torch, a driver and a device",
+            )
+        self.device = torch.device(device)
+
+    def with_device(self, device: str) -> TorchBackend:
+        """The same backend on another device."""
+        return TorchBackend(device)
+
+    def operator(self, call: Call) -> Callable[..., torch.Tensor]:
+        why_not = self.info.capabilities.why_not(call.op, call.result.dtype)
+        if why_not or call.op not in TABLE:
+            raise UnsupportedError(
+                f"the backend 'torch' has no {call.op} of {call.result.dtype}: {why_not or 'it is not in its table'}",
+                hint='backend="numpy" has every operator',
+            )
+        return TABLE[call.op](call, self.device)
+
+    def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
+        compiled = super().compile_segment(request)
+        return CompiledSegment(_inferring(compiled.function), compiled.source)
+
+    def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> torch.Tensor:
+        if fill is None:
+            return torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=self.device)
+        return from_host(np.full(shape, fill, dtypes.to_numpy(dtype)), self.device)
+
+    def from_host(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
+        return from_host(array, self.device)
+
+    def to_host(self, array: torch.Tensor) -> np.ndarray[Any, Any]:
+        return to_host(array)
+
+    def transpose(self, array: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
+        return array.permute(axes)
+
+    def owned(self, array: torch.Tensor) -> torch.Tensor:
+        return array.clone(memory_format=torch.contiguous_format)
+
+    def array_functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {
+            "fresh": torch.clone,
+            "clamped": clamped,
+            "wrapped": wrapped,
+            "to_host": to_host,
+            "host_write": host_writer(self.device),
+        }
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def _inferring(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function without autograd's records: gradients are Tempo's own."""
+
+    @functools.wraps(function)
+    def inferring(*arguments: Any) -> Any:
+        with torch.inference_mode():
+            return function(*arguments)
+
+    return inferring

@@ -1,0 +1,21 @@
+"""The operator table: name to `builder(call, device)`, which makes a function of tensors, then run-time scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tempo_torch.operators.builder import Builder, Function
+from tempo_torch.operators.contractions import CONTRACTIONS
+from tempo_torch.operators.creation import CREATION
+from tempo_torch.operators.elementwise import ELEMENTWISE
+from tempo_torch.operators.extents import EXTENTS
+from tempo_torch.operators.indexing import INDEXING
+from tempo_torch.operators.movement import MOVEMENT
+from tempo_torch.operators.reductions import REDUCTIONS
+
+TABLE: Mapping[str, Builder] = MappingProxyType(
+    {**ELEMENTWISE, **MOVEMENT, **EXTENTS, **REDUCTIONS, **CONTRACTIONS, **INDEXING, **CREATION}
+)
+
+__all__ = ["TABLE", "Builder", "Function"]

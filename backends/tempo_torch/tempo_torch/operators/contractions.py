@@ -1,0 +1,133 @@
+"""Contractions: `dot` by the form of a product that fits its shapes, `conv` by torch's convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import torch
+
+from tempo import dtypes
+from tempo.sdg.call import Call
+from tempo_torch.operators.builder import Builder, Function, by_numpy, in_float32, is_unsigned
+
+Axes = tuple[int, ...]
+Ints = tuple[int, ...]
+
+
+def _dot(call: Call, device: torch.device) -> Function:
+    whole = not dtypes.is_float(call.result.dtype)
+    if is_unsigned(call) or (whole and device.type != "cpu"):  # no integer products on other devices
+        return by_numpy(call, device)
+    lhs, rhs = (operand.shape for operand in call.operands)
+    axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
+    return in_float32(contraction(lhs, rhs, *axes), call)
+
+
+def contraction(
+    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes
+) -> Function:
+    """A function of two tensors of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs."""
+    lhs_free = _without(len(lhs), (*lhs_batch, *lhs_contract))
+    rhs_free = _without(len(rhs), (*rhs_batch, *rhs_contract))
+    shape = tuple(lhs[a] for a in (*lhs_batch, *lhs_free)) + tuple(rhs[a] for a in rhs_free)
+    if not lhs_contract:
+        return _product(lhs, rhs, (lhs_batch, lhs_free), (rhs_batch, rhs_free))
+    if not lhs_batch and len(lhs_contract) == 1 and len(lhs_free) <= 1 and len(rhs_free) <= 1:
+        return _plain(len(lhs), len(rhs), lhs_contract[0], rhs_contract[0])
+    left = _arranged(lhs, (lhs_batch, lhs_free, lhs_contract))
+    right = _arranged(rhs, (rhs_batch, rhs_contract, rhs_free))
+    multiplied = _combine(torch.bmm if lhs_batch else torch.mm, left, right)
+    batch = (prod(lhs[axis] for axis in lhs_batch),) if lhs_batch else ()
+    if (*batch, prod(lhs[a] for a in lhs_free), prod(rhs[a] for a in rhs_free)) == shape:
+        return multiplied
+    return lambda x, y: multiplied(x, y).reshape(shape)
+
+
+def _without(rank: int, axes: Axes) -> Axes:
+    return tuple(axis for axis in range(rank) if axis not in axes)
+
+
+def _plain(lhs_rank: int, rhs_rank: int, lhs_axis: int, rhs_axis: int) -> Function:
+    """Vectors and matrices, by the function with the least overhead."""
+    if lhs_rank == rhs_rank == 1:
+        return torch.dot
+    if rhs_rank == 1:
+        return torch.mv if lhs_axis == 1 else lambda x, y: torch.mv(x.t(), y)
+    if lhs_rank == 1:
+        return (lambda x, y: torch.mv(y.t(), x)) if rhs_axis == 0 else lambda x, y: torch.mv(y, x)
+    left = None if lhs_axis == 1 else torch.t
+    right = None if rhs_axis == 0 else torch.t
+    return _combine(torch.mm, left, right)
+
+
+def _product(lhs: Ints, rhs: Ints, lhs_axes: tuple[Axes, Axes], rhs_axes: tuple[Axes, Axes]) -> Function:
+    """Nothing is contracted: the product of every free pair."""
+    left = _shaped(lhs, lhs_axes, (1,) * 0, (1,) * len(rhs_axes[1]))
+    right = _shaped(rhs, rhs_axes, (1,) * len(lhs_axes[1]), ())
+    return _combine(torch.mul, left, right)
+
+
+def _shaped(shape: Ints, axes: tuple[Axes, Axes], between: Ints, after: Ints) -> Function | None:
+    """Batch axes, ones, free axes, ones."""
+    batch, free = (tuple(shape[axis] for axis in group) for group in axes)
+    return _moved(shape, (*axes[0], *axes[1]), (*batch, *between, *free, *after))
+
+
+def _arranged(shape: Ints, groups: Sequence[Axes]) -> Function | None:
+    """Axes in the order of the groups, each of which becomes one axis; the first (batch) only where it has axes."""
+    merged = [prod(shape[axis] for axis in group) for at, group in enumerate(groups) if at or group]
+    return _moved(shape, tuple(axis for group in groups for axis in group), tuple(merged))
+
+
+def _moved(shape: Ints, order: Axes, target: Ints) -> Function | None:
+    """Axes in `order`, then the shape `target`; None where a tensor already is as wanted."""
+    ordered = tuple(shape[axis] for axis in order)
+    if order == tuple(range(len(shape))):
+        return None if target == shape else lambda x: x.reshape(target)
+    if ordered == target:
+        return lambda x: x.permute(order)
+    return lambda x: x.permute(order).reshape(target)
+
+
+def _combine(function: Function, left: Function | None, right: Function | None) -> Function:
+    """`function(left(x), right(y))`, where None is the identity."""
+    if left is None and right is None:
+        return function
+    if right is None:
+        return lambda x, y: function(left(x), y)  # type: ignore[misc]
+    if left is None:
+        return lambda x, y: function(x, right(y))
+    return lambda x, y: function(left(x), right(y))
+
+
+_CONVOLUTIONS: Mapping[int, Function] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
+
+
+def _conv(call: Call, device: torch.device) -> Function:
+    """Batch axes become groups, N one axis; without spatial axes there is one of size 1."""
+    attrs, x, w = call.attrs, call.operands[0].shape, call.operands[1].shape
+    batch = attrs.get("batch", 0)
+    spatial = len(w) - 2 - batch
+    if spatial > max(_CONVOLUTIONS) or not dtypes.is_float(call.result.dtype):
+        return by_numpy(call, device)
+    channel = len(x) - spatial - 1
+    groups, many = prod(x[:batch]), prod(x[batch:channel])
+    ones = () if spatial else (1,)
+    pads = [size for pair in reversed(attrs["padding"]) for size in pair]
+    strides, dilation = attrs["strides"] or (1,), attrs["dilation"] or (1,)
+    images = (groups, many, x[channel], *x[channel + 1 :], *ones)
+    kernels = (groups * w[batch], *w[batch + 1 :], *ones)
+    sizes = (*call.result.shape[channel + 1 :], *ones)
+    convolve = _CONVOLUTIONS[max(spatial, 1)]
+
+    def conv(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a = a.reshape(images).transpose(0, 1).reshape(many, groups * x[channel], *images[3:])
+        a = torch.constant_pad_nd(a, pads) if any(pads) else a
+        made = convolve(a, b.reshape(kernels), None, strides, 0, dilation, groups)
+        return made.reshape(many, groups, w[batch], *sizes).transpose(0, 1).reshape(call.result.shape)
+
+    return in_float32(conv, call)
+
+
+CONTRACTIONS: Mapping[str, Builder] = {"dot": _dot, "conv": _conv}

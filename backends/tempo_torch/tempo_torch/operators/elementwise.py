@@ -1,0 +1,112 @@
+"""Elementwise operators: torch's own, but where its meaning is another or it has no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from tempo import dtypes
+from tempo.sdg.call import Call
+from tempo_torch.operators.builder import Builder, Function, always, by_numpy, on_all, result_dtype
+
+
+def _of_floats(function: Function) -> Builder:
+    """Torch's function for floats; for integers NumPy's: torch raises or traps at a division by zero."""
+    return lambda call, device: function if dtypes.is_float(call.result.dtype) else by_numpy(call, device)
+
+
+def _sign(call: Call, device: torch.device) -> Function:
+    """NaN stays NaN; torch makes it 0."""
+    if not dtypes.is_float(call.result.dtype):
+        return always(torch.sign)(call, device)
+    return lambda x: torch.where(x.isnan(), x, x.sign())
+
+
+def _cast(call: Call, device: torch.device) -> Function:
+    source, target = call.operands[0].dtype, call.result.dtype
+    dtype = result_dtype(call)
+    if source == target:
+        return torch.clone
+    if dtypes.is_float(source) and dtypes.is_integer(target):
+        return _saturating(call, device)
+    return lambda x: x.to(dtype)
+
+
+def _saturating(call: Call, device: torch.device) -> Function:
+    """Towards zero, into the range of the target, NaN to 0. A float64 holds every integer of up to 32 bits."""
+    limits, dtype = np.iinfo(call.result.numpy_dtype), result_dtype(call)
+    if dtypes.itemsize(call.result.dtype) > 4:
+        return by_numpy(call, device)
+    lowest, highest = float(limits.min), float(limits.max)
+    return lambda x: x.double().nan_to_num(0.0, highest, lowest).clamp_(lowest, highest).long().to(dtype)
+
+
+_PLAIN: Mapping[str, Function] = {
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tan": torch.tan,
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "tanh": torch.tanh,
+    "asinh": torch.asinh,
+    "acosh": torch.acosh,
+    "atanh": torch.atanh,
+    "erf": torch.erf,
+    "logistic": torch.sigmoid,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round": torch.round,
+    "logical_not": torch.logical_not,
+    "bitwise_not": torch.bitwise_not,
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+    "isfinite": torch.isfinite,
+    "add": torch.add,
+    "sub": torch.sub,
+    "div": torch.true_divide,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "atan2": torch.atan2,
+    "shift_left": torch.bitwise_left_shift,
+    "shift_right": torch.bitwise_right_shift,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+}
+
+_ALSO_UNSIGNED: Mapping[str, Function] = {
+    "mul": torch.mul,
+    "bitwise_and": torch.bitwise_and,
+    "bitwise_or": torch.bitwise_or,
+    "bitwise_xor": torch.bitwise_xor,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "where": torch.where,
+}
+
+ELEMENTWISE: Mapping[str, Builder] = {
+    **{name: always(function) for name, function in _PLAIN.items()},
+    **{name: on_all(function) for name, function in _ALSO_UNSIGNED.items()},
+    "floordiv": _of_floats(torch.floor_divide),
+    "mod": _of_floats(torch.remainder),
+    "pow": _of_floats(torch.pow),
+    "sign": _sign,
+    "cast": _cast,
+}

@@ -1,0 +1,119 @@
+"""Data-dependent reads and writes. An index out of range raises where `checked`, else it is clamped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from tempo.errors import IndexOutOfRangeError
+from tempo.sdg.call import Call, StaticType
+from tempo.sdg.operators.operator import Attrs
+from tempo_torch.arrays import TORCH_DTYPES
+from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, is_unsigned, result_dtype
+
+
+def _axes(attrs: Attrs) -> range:
+    """The axes of data that are indexed."""
+    return range(attrs["axis"], attrs["axis"] + attrs.get("count", 1))
+
+
+def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:
+    return IndexOutOfRangeError(f"index {index} is out of range for an axis of size {size}")
+
+
+def _checker(attrs: Attrs, size: int) -> Function:
+    """From an index tensor to one of int64 that is within range."""
+    checked, last = attrs.get("checked", False), size - 1
+
+    def check(index: torch.Tensor) -> torch.Tensor:
+        index = index.long()
+        if not index.numel() or (not checked and size):
+            return index.clamp(0, last)
+        least, greatest = (int(extreme) for extreme in torch.aminmax(index))
+        if least < 0 or greatest > last:
+            wrong = index[(index < 0) | (index > last)]
+            raise _out_of_range(int(wrong[0]), size)
+        return index
+
+    return check
+
+
+def _indexer(
+    attrs: Attrs, data: StaticType, index: StaticType, device: torch.device
+) -> tuple[tuple[int, ...], Function]:
+    """The order of axes batch, indexed, others for data, and the index into data so ordered, from the index tensors."""
+    axes, batch = _axes(attrs), attrs.get("batch", 0)
+    order = (*range(batch), *axes, *range(batch, axes.start), *range(axes.stop, data.rank))
+    rows = []
+    for axis in range(batch):
+        aligned = [-1 if at == axis else 1 for at in range(index.rank)]
+        rows.append(torch.arange(index.shape[axis], device=device).reshape(aligned))
+    checkers = [_checker(attrs, data.shape[axis]) for axis in axes]
+    return order, lambda indices: (*rows, *(check(index) for check, index in zip(checkers, indices)))
+
+
+def _gather(call: Call, device: torch.device) -> Function:
+    attrs, data, index = call.attrs, call.operands[0], call.operands[1]
+    axes, batch = _axes(attrs), attrs.get("batch", 0)
+    if batch == 0 and len(axes) == 1:
+        return _take_one(attrs, data) if index.rank == 0 else _take(call)
+    order, indexer = _indexer(attrs, data, index, device)
+    middle = axes.start - batch  # axes between the batch and the indexed ones: after the index's axes in what is read
+    read = range(call.result.rank)
+    back = (
+        *read[:batch],
+        *read[index.rank : index.rank + middle],
+        *read[batch : index.rank],
+        *read[index.rank + middle :],
+    )
+
+    def gather(data: torch.Tensor, *indices: torch.Tensor) -> torch.Tensor:
+        return data.permute(order)[indexer(indices)].permute(back)
+
+    return gather
+
+
+def _take(call: Call) -> Function:
+    axis, index = call.attrs["axis"], call.operands[1]
+    check, shape = _checker(call.attrs, call.operands[0].shape[axis]), call.result.shape
+    if index.rank == 1:
+        return lambda data, index: data.index_select(axis, check(index))
+    return lambda data, index: data.index_select(axis, check(index).reshape(-1)).reshape(shape)
+
+
+def _take_one(attrs: Attrs, data: StaticType) -> Function:
+    """One position: what a loop over steps reads."""
+    axis, size, checked = attrs["axis"], data.shape[attrs["axis"]], attrs.get("checked", False)
+
+    def take(data: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        position = int(index)
+        if not 0 <= position < size:
+            if checked or size == 0:
+                raise _out_of_range(position, size)
+            position = min(max(position, 0), size - 1)
+        return data.select(axis, position).clone()
+
+    return take
+
+
+def _scatter_add(call: Call, device: torch.device) -> Function:
+    if is_unsigned(call):
+        return by_numpy(call, device)
+    attrs, base, index = call.attrs, call.operands[0], call.operands[1]
+    axis, batch, dtype = attrs["axis"], attrs.get("batch", 0), result_dtype(call)
+    order, indexer = _indexer(attrs, base, index, device)
+    updates = range(call.operands[2].rank)
+    added = updates[axis : axis + index.rank - batch]
+    reordered = (*updates[:batch], *added, *updates[batch:axis], *updates[added.stop :])
+    wide = TORCH_DTYPES["float32"] if call.result.dtype in HALF else dtype
+
+    def scatter(base: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
+        result = base.to(wide, copy=True, memory_format=torch.contiguous_format)
+        result.permute(order).index_put_(indexer((index,)), updates.permute(reordered).to(wide), accumulate=True)
+        return result.to(dtype)
+
+    return scatter
+
+
+INDEXING: Mapping[str, Builder] = {"gather": _gather, "gather_pairs": _gather, "scatter_add": _scatter_add}

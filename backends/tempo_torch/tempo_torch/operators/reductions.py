@@ -1,0 +1,132 @@
+"""Reductions, scans and sorts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from tempo.errors import ShapeError
+from tempo.sdg.call import Call
+from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, is_unsigned, result_dtype
+
+
+def _axes(call: Call) -> tuple[int, ...]:
+    return tuple(call.attrs["axes"])
+
+
+def _check_not_empty(call: Call, axes: tuple[int, ...]) -> None:
+    if any(call.operands[0].shape[axis] == 0 for axis in axes):
+        raise ShapeError(f"{call.op} over an empty axis has no value")
+
+
+def _wide(call: Call) -> torch.dtype:
+    """What sums are carried in."""
+    return torch.float32 if call.result.dtype in HALF else result_dtype(call)
+
+
+def _rounded(function: Function, call: Call) -> Function:
+    if call.result.dtype not in HALF:
+        return function
+    dtype = result_dtype(call)
+    return lambda x: function(x).to(dtype)
+
+
+def _sum(call: Call, device: torch.device) -> Function:
+    axes, wide = _axes(call), _wide(call)
+    if not axes:
+        return torch.clone
+    if is_unsigned(call):
+        return by_numpy(call, device)
+    return _rounded(lambda x: x.sum(axes, dtype=wide), call)
+
+
+def _prod(call: Call, device: torch.device) -> Function:
+    """Torch multiplies along one axis at a time."""
+    axes, wide = sorted(_axes(call), reverse=True), _wide(call)
+    if not axes:
+        return torch.clone
+    if is_unsigned(call):
+        return by_numpy(call, device)
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        for axis in axes:
+            x = x.prod(axis, dtype=wide)
+        return x
+
+    return _rounded(product, call)
+
+
+def _extreme(name: str) -> Builder:
+    """Maxima and minima; NaN where an element is NaN."""
+
+    def builder(call: Call, device: torch.device) -> Function:
+        axes = _axes(call)
+        _check_not_empty(call, axes)
+        if not axes:
+            return torch.clone
+        if is_unsigned(call):
+            return by_numpy(call, device)
+        function = getattr(torch, name)
+        return lambda x: function(x, axes)
+
+    return builder
+
+
+def _quantified(name: str) -> Builder:
+    def builder(call: Call, device: torch.device) -> Function:
+        axes, function = _axes(call), getattr(torch, name)
+        if not axes:
+            return lambda x: x != 0
+        if call.operands[0].dtype == "bool":
+            return lambda x: function(x, axes)
+        return lambda x: function(x != 0, axes)
+
+    return builder
+
+
+def _position(name: str) -> Builder:
+    """The first position of the extreme, or of NaN."""
+
+    def builder(call: Call, device: torch.device) -> Function:
+        axis, function = call.attrs["axis"], getattr(torch, name)
+        _check_not_empty(call, (axis,))
+        if is_unsigned(call):
+            return by_numpy(call, device)
+        if call.operands[0].dtype == "bool":
+            return lambda x: function(x.view(torch.uint8), axis).to(torch.int32)
+        return lambda x: function(x, axis).to(torch.int32)
+
+    return builder
+
+
+def _cumsum(call: Call, device: torch.device) -> Function:
+    axis, wide = call.attrs["axis"], _wide(call)
+    if is_unsigned(call):
+        return by_numpy(call, device)
+    return _rounded(lambda x: x.cumsum(axis, dtype=wide), call)
+
+
+def _sort(call: Call, device: torch.device) -> Function:
+    axis = call.attrs["axis"]
+    return lambda x: torch.sort(x, dim=axis, stable=True).values
+
+
+def _argsort(call: Call, device: torch.device) -> Function:
+    axis = call.attrs["axis"]
+    return lambda x: torch.sort(x, dim=axis, stable=True).indices.to(torch.int32)
+
+
+REDUCTIONS: Mapping[str, Builder] = {
+    "reduce_sum": _sum,
+    "reduce_prod": _prod,
+    "reduce_max": _extreme("amax"),
+    "reduce_min": _extreme("amin"),
+    "reduce_any": _quantified("any"),
+    "reduce_all": _quantified("all"),
+    "argmax": _position("argmax"),
+    "argmin": _position("argmin"),
+    "cumsum": _cumsum,
+    "sort": _sort,
+    "argsort": _argsort,
+}

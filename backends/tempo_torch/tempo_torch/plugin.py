@@ -1,0 +1,22 @@
+"""What the core's plugin manager loads: a descriptor. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import pluggy
+
+from tempo.plugins.descriptors import BackendPlugin, Capabilities
+
+hookimpl = pluggy.HookimplMarker("tempo")
+
+INFO = BackendPlugin(
+    name="torch",
+    api_version=1,
+    summary="generated loops over preallocated PyTorch tensors, on a CPU or, eagerly, on CUDA",
+    factory="tempo_torch.backend:TorchBackend",
+    capabilities=Capabilities(devices=("cpu", "cuda")),
+)
+
+
+@hookimpl
+def tempo_backend() -> BackendPlugin:
+    return INFO
