@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tempo import dtypes
+from tempo.conformance.operator_samples import SAMPLES, Sample, as_int, values
 from tempo.sdg.call import Call, StaticType, call_for
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS, Operator, Role
 from tempo.symbolic import as_expr
-from tests.unit.sdg.operators.samples import SAMPLES, Sample, as_int, values
 
 NOMINAL = {"input", "merge", "host_call", "sink"}
 LIFTED = 3  # elements along the lifted axis

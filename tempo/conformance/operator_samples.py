@@ -1,4 +1,9 @@
-"""Applications of every operator, for the tests that walk the table."""
+"""Applications of every operator, for tests that walk the operator table: the core's own, and those of backends.
+
+>>> sample = SAMPLES[0]
+>>> call = sample.call("float32")
+>>> expected = OPERATORS[sample.op].numpy(call)(*sample.arrays(call), *sample.scalars)
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.errors import DTypeError
-from tempo.sdg.call import ArrayValue, Call, StaticType, call_for, static_type
+from tempo.sdg.call import Array, ArrayValue, Call, StaticType, call_for, static_type
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.elementwise import BINARY, UNARY
@@ -44,7 +49,7 @@ class Sample:
         operands = [static_type(type, as_int) for type in types]
         return call_for(self.op, self.attrs, operands, static_type(result, as_int), as_int)
 
-    def arrays(self, call: Call, seed: int = 0) -> list[np.ndarray]:
+    def arrays(self, call: Call, seed: int = 0) -> list[Array]:
         random = np.random.default_rng(seed)
         return [
             values(random, type, None if given == "*" else self.indices)
@@ -59,7 +64,7 @@ def as_int(value: Any) -> int:
     return as_expr(value).as_int()
 
 
-def values(random: np.random.Generator, type: StaticType, below: int | None) -> np.ndarray:
+def values(random: np.random.Generator, type: StaticType, below: int | None) -> Array:
     if below is not None:
         return random.integers(0, below, type.shape).astype(type.numpy_dtype)
     low = 0 if dtypes.kind(type.dtype) in ("uint", "bool") else -3
@@ -155,7 +160,7 @@ def contractions() -> Iterator[Sample]:
     yield dot((2, 3), (4,), contract=((), ()))
     yield dot((2, 3), (4, 2), contract=((), ()), batch=((0,), (1,)))
     yield dot((), (4,), contract=((), ()))
-    line = {"strides": (2,), "padding": ((1, 2),), "dilation": (2,)}
+    line: dict[str, Any] = {"strides": (2,), "padding": ((1, 2),), "dilation": (2,)}
     yield sample("conv", (2, 3, 7), (4, 3, 2), **line)
     yield sample("conv", (3, 7), (4, 3, 2), **line)
     yield sample("conv", (2, 2, 3, 7), (2, 4, 3, 2), batch=1, **line)

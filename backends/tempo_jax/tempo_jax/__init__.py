@@ -1,0 +1,1 @@
+"""The JAX backend of Tempo. Importing this package imports no JAX; `tempo_jax.backend` does."""

@@ -1,0 +1,119 @@
+"""Data-dependent reads and writes: gather, gather_pairs, scatter_add.
+
+Compiled code cannot raise, so an index out of range is clamped, whether `checked` or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jax import lax
+
+from tempo import dtypes
+from tempo.errors import IndexOutOfRangeError
+from tempo.sdg.call import Call, StaticType
+from tempo.sdg.operators import Builder
+from tempo_jax.operators.values import HALF, Function, Value, const, converted, full
+
+_IN_BOUNDS = lax.GatherScatterMode.PROMISE_IN_BOUNDS  # indices are clamped before, so XLA need not do it again
+
+
+def take(x: Value, at: Value, axis: int) -> Value:
+    """`x` at the positions `at` (a vector, all within range) along `axis`."""
+    others = tuple(number for number in range(x.ndim) if number != axis)
+    numbers = lax.GatherDimensionNumbers(offset_dims=others, collapsed_slice_dims=(axis,), start_index_map=(axis,))
+    sizes = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    return lax.gather(x, at[:, None], numbers, sizes, mode=_IN_BOUNDS)
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """Which axes of `data` are indexed, and which axes of what is read come from `data`.
+
+    The axes of what is read are: batch, data up to the indexed axes, index beyond batch, data after the indexed axes.
+    """
+
+    batch: int
+    axes: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+    @staticmethod
+    def of(call: Call, read: StaticType) -> _Indexed:
+        batch, axis = int(call.attrs.get("batch", 0)), call.attrs["axis"]
+        axes = tuple(range(axis, axis + call.attrs.get("count", 1)))
+        after = axis + call.operands[1].rank - batch
+        return _Indexed(batch, axes, (*range(batch, axis), *range(after, read.rank)))
+
+    def starts(self, data: StaticType, indices: tuple[Value, ...]) -> Value:
+        """Index vectors on the last axis, within range, as int32."""
+        within = [clamped(index, data.shape[axis]) for index, axis in zip(indices, self.axes)]
+        return jnp.stack(within, axis=-1)
+
+
+def clamped(index: Value, size: int) -> Value:
+    """Into [0, size), compared in the dtype of the index: a large unsigned one must not become negative."""
+    dtype = dtypes.from_numpy(index.dtype)
+    last = min(size - 1, dtypes.highest(dtype))
+    return converted(lax.clamp(const(0, dtype), index, const(last, dtype)), "int32")
+
+
+def _check_not_empty(call: Call, indexed: _Indexed) -> None:
+    data, index = call.operands[0], call.operands[1]
+    if index.elements and any(data.shape[axis] == 0 for axis in indexed.axes):
+        raise IndexOutOfRangeError("every index is out of range for an axis of size 0")
+
+
+def _gather(call: Call) -> Function:
+    indexed, data, shape, dtype = _Indexed.of(call, call.result), call.operands[0], call.result.shape, call.result.dtype
+    _check_not_empty(call, indexed)
+    if call.result.elements == 0:
+        return lambda data, *indices: full(shape, 0, dtype)
+    if call.operands[1].rank == 0 and len(indexed.axes) == 1:
+        return _take_one(indexed.axes[0], data)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=indexed.offsets,
+        collapsed_slice_dims=indexed.axes,
+        start_index_map=indexed.axes,
+        operand_batching_dims=tuple(range(indexed.batch)),
+        start_indices_batching_dims=tuple(range(indexed.batch)),
+    )
+    single = {*range(indexed.batch), *indexed.axes}
+    sizes = tuple(1 if axis in single else size for axis, size in enumerate(data.shape))
+
+    def gather(x: Value, *indices: Value) -> Value:
+        return lax.gather(x, indexed.starts(data, indices), numbers, sizes, mode=_IN_BOUNDS)
+
+    return gather
+
+
+def _take_one(axis: int, data: StaticType) -> Function:
+    """One position: a dynamic slice, which XLA fuses where it does not fuse a gather."""
+    size = data.shape[axis]
+    return lambda x, index: lax.dynamic_index_in_dim(x, clamped(index, size), axis, keepdims=False)
+
+
+def _scatter_add(call: Call) -> Function:
+    indexed, base, dtype = _Indexed.of(call, call.operands[2]), call.operands[0], call.result.dtype
+    _check_not_empty(call, indexed)
+    if call.operands[2].elements == 0:
+        return lambda base, index, updates: base
+    numbers = lax.ScatterDimensionNumbers(
+        update_window_dims=indexed.offsets,
+        inserted_window_dims=indexed.axes,
+        scatter_dims_to_operand_dims=indexed.axes,
+        operand_batching_dims=tuple(range(indexed.batch)),
+        scatter_indices_batching_dims=tuple(range(indexed.batch)),
+    )
+    wide = "float32" if dtype in HALF else dtype
+
+    def scatter(x: Value, index: Value, updates: Value) -> Value:
+        starts = indexed.starts(base, (index,))
+        added = lax.scatter_add(converted(x, wide), starts, converted(updates, wide), numbers, mode=_IN_BOUNDS)
+        return converted(added, dtype)
+
+    return scatter
+
+
+INDEXING: Mapping[str, Builder] = {"gather": _gather, "gather_pairs": _gather, "scatter_add": _scatter_add}

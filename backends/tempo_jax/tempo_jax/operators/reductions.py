@@ -1,0 +1,101 @@
+"""Reductions, scans and sorts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tempo.errors import ShapeError
+from tempo.sdg.call import Call
+from tempo.sdg.operators import Builder
+from tempo_jax.operators.elementwise import truth
+from tempo_jax.operators.values import Function, Value, const, converted, full, in_float32
+
+
+def _accumulate(function: Callable[..., Any]) -> Builder:
+    """Sums and products, in the dtype of the operand; halves in float32."""
+
+    def builder(call: Call) -> Function:
+        axes, dtype = tuple(call.attrs["axes"]), call.result.dtype
+        return in_float32(lambda x: function(x, axis=axes, dtype=x.dtype), dtype)
+
+    return builder
+
+
+def _extreme(function: Callable[..., Any]) -> Builder:
+    """Maxima and minima; NaN where an element is NaN."""
+
+    def builder(call: Call) -> Function:
+        axes, result = tuple(call.attrs["axes"]), call.result
+        _check_not_empty(call, axes)
+        if result.elements == 0:
+            return lambda x: full(result.shape, 0, result.dtype)
+        return lambda x: function(x, axis=axes)
+
+    return builder
+
+
+def _check_not_empty(call: Call, axes: tuple[int, ...]) -> None:
+    if any(call.operands[0].shape[axis] == 0 for axis in axes):
+        raise ShapeError(f"{call.op} over an empty axis has no value")
+
+
+def _quantified(function: Callable[..., Any]) -> Builder:
+    def builder(call: Call) -> Function:
+        axes, zero = tuple(call.attrs["axes"]), const(0, call.operands[0].dtype)
+        return lambda x: function(truth(x, zero), axis=axes)
+
+    return builder
+
+
+def _position(function: Callable[..., Any]) -> Builder:
+    """The first position of the extreme, or of NaN."""
+
+    def builder(call: Call) -> Function:
+        axis, result = call.attrs["axis"], call.result
+        _check_not_empty(call, (axis,))
+        if result.elements == 0:
+            return lambda x: full(result.shape, 0, result.dtype)
+        return lambda x: function(x, axis, np.int32)
+
+    return builder
+
+
+def _cumsum(call: Call) -> Function:
+    axis = call.attrs["axis"]
+    return in_float32(lambda x: lax.cumsum(x, axis), call.result.dtype)
+
+
+def _sort(call: Call) -> Function:
+    axis = call.attrs["axis"]
+    return lambda x: lax.sort(x, dimension=axis, is_stable=True)
+
+
+def _argsort(call: Call) -> Function:
+    axis, shape = call.attrs["axis"], call.result.shape
+
+    def argsort(x: Value) -> Value:
+        at = lax.broadcasted_iota(np.int32, shape, axis)
+        _, order = lax.sort((x, at), dimension=axis, is_stable=True, num_keys=1)
+        return converted(order, "int32")
+
+    return argsort
+
+
+REDUCTIONS: Mapping[str, Builder] = {
+    "reduce_sum": _accumulate(jnp.sum),
+    "reduce_prod": _accumulate(jnp.prod),
+    "reduce_max": _extreme(jnp.max),
+    "reduce_min": _extreme(jnp.min),
+    "reduce_any": _quantified(jnp.any),
+    "reduce_all": _quantified(jnp.all),
+    "argmax": _position(lax.argmax),
+    "argmin": _position(lax.argmin),
+    "cumsum": _cumsum,
+    "sort": _sort,
+    "argsort": _argsort,
+}

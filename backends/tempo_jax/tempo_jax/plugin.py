@@ -1,0 +1,19 @@
+"""What the core's plugin manager loads: a descriptor, and nothing heavy."""
+
+from __future__ import annotations
+
+from tempo.plugins.descriptors import BackendPlugin, Capabilities
+from tempo.plugins.hookspecs import hookimpl
+
+PLUGIN = BackendPlugin(
+    name="jax",
+    api_version=1,
+    summary="each segment is one jitted executable with its loops inside; XLA on CPU, GPU and TPU",
+    factory="tempo_jax.backend:JaxBackend",
+    capabilities=Capabilities(devices=("cpu", "cuda", "rocm", "tpu")),
+)
+
+
+@hookimpl
+def tempo_backend() -> BackendPlugin:
+    return PLUGIN

@@ -1,0 +1,34 @@
+"""64-bit types in JAX: off by default, switched on around what needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+from jax import lax
+
+WIDE = frozenset({"float64", "int64", "uint64"})
+HIGHEST = lax.Precision.HIGHEST
+"""float32 means float32: no TF32 or bfloat16 passes in contractions."""
+
+
+def x64() -> AbstractContextManager[Any]:
+    """64-bit types within the `with` block, in this thread: for tracing, and for every call of what was traced so.
+
+    >>> import jax.numpy as jnp
+    >>> with x64():
+    ...     str(jnp.arange(2, dtype="int64").dtype)
+    'int64'
+    """
+    switch = getattr(jax, "enable_x64", None)  # the public name from JAX 0.8 on
+    if switch is None:
+        from jax.experimental import enable_x64 as switch
+    context: AbstractContextManager[Any] = switch(True)
+    return context
+
+
+def x64_for(dtypes: Iterable[str]) -> AbstractContextManager[Any]:
+    """`x64()` where one of the dtypes has 64 bits, else a context that changes nothing."""
+    return nullcontext() if WIDE.isdisjoint(dtypes) else x64()
