@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tempo.analysis.reports import (
     empty_error,
     needs_elements,
+    negative_error,
     output_reader,
     outside_error,
     slice_text,
@@ -41,6 +42,7 @@ def obligations(graph: Graph) -> Iterator[Obligation]:
         if node.id not in reachable:
             continue
         yield from _reads_in_range(graph, node)
+        yield from _not_negative(graph, node)
         if node.op == "merge":
             yield from _covered(node)
         elif needs_elements(node):
@@ -101,6 +103,21 @@ def _covered(node: Node) -> Iterator[Obligation]:
     goal = disjunction(case.condition for case in node.cases)
     if goal != TRUE:
         yield Obligation(node, TRUE, goal, lambda where: uncovered_error(node, _point(node, where)))
+
+
+def _not_negative(graph: Graph, node: Node) -> Iterator[Obligation]:
+    """The sizes that the node brings in, which no operand has, are not negative."""
+    if node.op in {"merge", "input"}:
+        return  # they show what other nodes made, or what was given
+    given = {size for edge in node.operands for size in graph.seen_type(edge).shape}
+    for type in node.results:
+        goal = conjunction(size.ge(0) for size in type.shape if not size.is_const and size not in given)
+        if goal != TRUE:
+            yield Obligation(node, TRUE, goal, _negative(node, type.shape))
+
+
+def _negative(node: Node, shape: tuple[Expr, ...]) -> Callable[[Where], TempoError]:
+    return lambda where: negative_error(node, _point(node, where), [size.substitute(where) for size in shape])
 
 
 def _not_empty(graph: Graph, node: Node) -> Iterator[Obligation]:

@@ -112,6 +112,16 @@ def uncovered_error(node: Node, point: Iterable[int | Expr]) -> DefinitionError:
     )
 
 
+def negative_error(node: Node, point: Iterable[int | Expr], shape: Iterable[int | Expr]) -> ShapeError:
+    sizes = [str(size) for size in shape]
+    return ShapeError(
+        f"the shape ({', '.join(sizes)}{',' * (len(sizes) == 1)}) of the result of {node.op} at "
+        f"{point_text(node.domain, point)} has a negative size",
+        location=node.location,
+        hint="Guard the point with a case, or keep the size from falling below 0 with tp.max(..., 0).",
+    )
+
+
 def empty_error(node: Node, point: Iterable[int | Expr]) -> ShapeError:
     operation = "mean" if node.attr("nonempty") else node.op.removeprefix("reduce_")
     return ShapeError(

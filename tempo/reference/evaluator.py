@@ -23,6 +23,7 @@ from tempo.analysis.reports import (
     cycle_error,
     empty_error,
     needs_elements,
+    negative_error,
     output_reader,
     outside_error,
     point_text,
@@ -204,6 +205,8 @@ class Evaluator:
         operator = OPERATORS[node.op]
         attrs = node.attributes
         result = StaticType(_ints(node.shape, env), node.dtype)
+        if any(size < 0 for size in result.shape):
+            raise negative_error(node, point, result.shape)
         if needs_elements(node) and 0 in arrays[0].shape and 0 not in result.shape:
             raise empty_error(node, point)
         lengths = _ints(operator.static(attrs), env)

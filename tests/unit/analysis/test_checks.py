@@ -249,6 +249,27 @@ def test_an_extremum_over_an_empty_slice(reduce: str) -> None:
     assert check_symbolic(guarded).proven
 
 
+def test_a_number_in_a_shape_that_is_negative_where_it_stands_in() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(), dims=(t,))
+        window = x[0:t][t - 3]  # shape (t - 3,)
+        tp.output("y", tp.cases((t >= 3, window), 0.0).sum())
+    with pytest.raises(tp.ShapeError, match=r"the shape \(-3,\) .* at t = 0 has a negative size"):
+        check_symbolic(program.graph())
+
+
+def test_a_shape_that_is_negative_at_some_sizes() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        tp.output("y", tp.zeros((t.size - 2,)).sum())
+    graph = program.graph()
+    assert not check_symbolic(graph).proven
+    check_at(graph, at(t=2))
+    with pytest.raises(tp.ShapeError, match="negative size"):
+        check_at(graph, at(t=1))
+
+
 def test_an_extremum_that_is_empty_at_some_sizes() -> None:
     graph = program_of(lambda t, x: x[3 : t.size].max(axis=0))
     verdict = check_symbolic(graph)
