@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import torch
 
-from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, is_unsigned, result_dtype
 
@@ -15,9 +14,9 @@ def _axes(call: Call) -> tuple[int, ...]:
     return tuple(call.attrs["axes"])
 
 
-def _check_not_empty(call: Call, axes: tuple[int, ...]) -> None:
-    if any(call.operands[0].shape[axis] == 0 for axis in axes):
-        raise ShapeError(f"{call.op} over an empty axis has no value")
+def _of_nothing(call: Call, axes: tuple[int, ...]) -> bool:
+    """Torch gives extremes of nothing no value; the core does, for points that nothing needs."""
+    return any(call.operands[0].shape[axis] == 0 for axis in axes)
 
 
 def _wide(call: Call) -> torch.dtype:
@@ -62,10 +61,9 @@ def _extreme(name: str) -> Builder:
 
     def builder(call: Call, device: torch.device) -> Function:
         axes = _axes(call)
-        _check_not_empty(call, axes)
         if not axes:
             return torch.clone
-        if is_unsigned(call):
+        if is_unsigned(call) or _of_nothing(call, axes):
             return by_numpy(call, device)
         function = getattr(torch, name)
         return lambda x: function(x, axes)
@@ -90,8 +88,7 @@ def _position(name: str) -> Builder:
 
     def builder(call: Call, device: torch.device) -> Function:
         axis, function = call.attrs["axis"], getattr(torch, name)
-        _check_not_empty(call, (axis,))
-        if is_unsigned(call):
+        if is_unsigned(call) or _of_nothing(call, (axis,)):
             return by_numpy(call, device)
         if call.operands[0].dtype == "bool":
             return lambda x: function(x.view(torch.uint8), axis).to(torch.int32)
