@@ -93,6 +93,8 @@ def as_dtype(value: Any) -> str:
         return from_numpy(to_numpy(value))
     if isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
+    if value is None:  # NumPy takes it for float64
+        raise DTypeError("None is no dtype", hint=f"use one of {', '.join(DTYPES)}")
     try:
         return from_numpy(value)
     except TypeError as error:
@@ -216,6 +218,10 @@ def convert(value: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
     Raises `DTypeError` where the value is no array of numbers, or an integer does not fit the default dtype.
     """
     array = np.asarray(value)
+    if array.dtype.kind in "OSUMm" or array.dtype.names:
+        named = value is None or isinstance(value, str | bytes)
+        what = repr(value) if named else f"a {type(value).__name__} of dtype {array.dtype}"
+        raise DTypeError(f"{what} is no number and no array of numbers", hint="give numbers, or arrays of numbers")
     source = from_numpy(array.dtype)
     target = default_dtype(source) if dtype is None else dtype
     if dtype is None and target != source and is_integer(target):

@@ -113,7 +113,7 @@ def _left_position(x: RecurrentTensor, symbol: Symbol, item: Any) -> tuple[Condi
     """The condition that one position states, and what it puts for the dim in the right side."""
     if isinstance(item, (slice, IndexCondition, bool)) or item is None or isinstance(item, RecurrentTensor):
         raise DefinitionError(
-            f"{'a slice' if isinstance(item, slice) else item!r} at {symbol.name} on the left of a case of {x.label}",
+            f"{_left_item(item)} at {symbol.name} on the left of a case of {x.label}",
             location=user_location(),
             hint=f"{CASE_LEFT_SIDES}: for a range write the condition, x[(2 <= t) & (t < 5)] = ...",
         )
@@ -133,6 +133,12 @@ def _left_position(x: RecurrentTensor, symbol: Symbol, item: Any) -> tuple[Condi
         return TRUE, None
     source = dim - shift
     return source.ge(0) if shift.as_int() > 0 else source.lt(size), source
+
+
+def _left_item(item: Any) -> str:
+    if isinstance(item, RecurrentTensor):
+        return item.label
+    return "a slice" if isinstance(item, slice) else str(item)
 
 
 def _right_side(x: RecurrentTensor, left: LeftSide, value: TensorLike) -> RecurrentTensor:

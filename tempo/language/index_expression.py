@@ -120,6 +120,12 @@ class IndexExpression:
     def __bool__(self) -> bool:
         return bool(self.__index__())
 
+    def __iter__(self) -> NoReturn:
+        _fail(
+            f"{self} cannot be iterated over while the program is written",
+            "a program has no loops over a dim: write what holds at each of its points, x[t - 1] + y[t]",
+        )
+
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         _fail(f"{self} is no array", f"its value at each point is the tensor tp.as_tensor({self})")
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import DefinitionError, ProgramError, ShapeError, user_location
+from tempo.errors import DefinitionError, DTypeError, ProgramError, ShapeError, TempoError, user_location
 from tempo.language.conversion import as_dtype, assignable, is_python_scalar
 from tempo.language.definitions import declare_merge
 from tempo.language.index_expression import Dim, IndexExpression
@@ -100,9 +100,16 @@ def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "fl
 def _given(init: Any, dtype: str, name: str) -> Any:
     if isinstance(init, RecurrentTensor):
         return init
-    array = dtypes.convert(init, None)
-    dtypes.check_cast(dtypes.from_numpy(array.dtype), dtype, f"the initial value of {name!r}")
-    return np.array(array, dtypes.to_numpy(dtype))
+    what = f"the initial value of {name!r}"
+    try:
+        array = dtypes.convert(init, dtype)
+        dtypes.check_cast(dtypes.from_numpy(np.asarray(init).dtype), dtype, what)
+    except TempoError as error:
+        message = error.message if error.message.startswith(what) else f"{what}: {error.message}"
+        raise DTypeError(message, location=user_location(), hint=error.hint) from None
+    except (TypeError, ValueError) as error:
+        raise DTypeError(f"{what} is no array of numbers: {error}", location=user_location()) from error
+    return np.array(array)
 
 
 def finish_parameters(program: Program) -> Finished:

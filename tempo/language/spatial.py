@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tempo.errors import IndexExpressionError, IndexOutOfRangeError, ShapeError, user_location
+from tempo.errors import DefinitionError, IndexExpressionError, IndexOutOfRangeError, ShapeError, user_location
 from tempo.language.apply import apply, open_program
 from tempo.language.conversion import as_tensor, cast, index_value, integers
 from tempo.language.functions.arithmetic import where
@@ -30,6 +30,13 @@ class SpatialIndexer:
 
     def __getitem__(self, key: Any) -> RecurrentTensor:
         return index(self.tensor, key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise DefinitionError(
+            f"{self.tensor.label} cannot be changed in place: a tensor is what its equations say",
+            location=user_location(),
+            hint="make a new tensor: tp.where(mask, new, x), with a mask such as tp.arange(n) == index",
+        )
 
     def __iter__(self) -> NoReturn:
         _misuse("x.spatial is no sequence", "take a tensor apart with tp.unstack(x, axis)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tempo.errors import IndexExpressionError, user_location
@@ -22,7 +23,6 @@ class RecurrentTensor:
     """
 
     __slots__ = ("program", "edge", "weak")
-    __array_ufunc__ = None
     __array_priority__ = 1000
 
     def __init__(self, program: Program, edge: Edge, weak: bool = False) -> None:
@@ -135,6 +135,20 @@ class RecurrentTensor:
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._no_value("array", "use the functions of tempo (tp.exp) instead of numpy's, tp.stack to join tensors")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> RecurrentTensor:
+        """What `array + x` calls; other functions of NumPy than operators take no tensors."""
+        name = ufunc.__name__
+        if method != "__call__" or kwargs or name not in _NUMPY_OPERATORS:
+            self._no_value("array", _instead_of(name))
+        operator: Callable[..., RecurrentTensor] = getattr(functions, _NUMPY_OPERATORS[name])
+        return operator(*inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        self._no_value("array", _instead_of(function.__name__))
+
+    def __len__(self) -> int:
+        self._no_value("length", "x.shape[0] is the size of its first axis, t.size that of a dim")
 
     def __iter__(self) -> NoReturn:
         self._no_value("iterator", "index it: x[t] along dims, x.spatial[0] along axes, tp.unstack(x) to take it apart")
@@ -281,8 +295,8 @@ class RecurrentTensor:
     ravel = flatten
 
     def transpose(self, *axes: Any) -> RecurrentTensor:
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return functions.transpose(self, order or None)
+        order = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
+        return functions.transpose(self, order if axes else None)
 
     def swapaxes(self, axis1: int, axis2: int) -> RecurrentTensor:
         return functions.swapaxes(self, axis1, axis2)
@@ -337,6 +351,20 @@ class RecurrentTensor:
 
     def dot(self, other: Any) -> RecurrentTensor:
         return functions.dot(self, other)
+
+
+# The operators of Python as NumPy calls them, with the names of ours.
+_NUMPY_OPERATORS = {
+    **{name: name for name in ("add", "subtract", "multiply", "divide", "floor_divide", "power", "matmul")},
+    **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")},
+    **{name: name for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")},
+    "remainder": "mod",
+}
+
+
+def _instead_of(name: str) -> str:
+    known = hasattr(functions, name)
+    return f"write tp.{name} instead of numpy's" if known else "use the functions of tempo instead of numpy's"
 
 
 def _tuple_text(items: Any) -> str:

@@ -1,4 +1,4 @@
-"""Where in the user's source an index was out of range: operators see arrays only, whoever calls them knows the line."""
+"""The line of the user's source at which an index was out of range: operators see arrays only, their callers know it."""
 
 from __future__ import annotations
 
