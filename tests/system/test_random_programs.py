@@ -1,0 +1,62 @@
+"""Random programs mean the same on the compiled path as on the reference evaluator.
+
+A few hundred run with the other tests. The sweep runs as many as TEMPO_RANDOM_PROGRAMS says (5,000 unless given):
+
+    TEMPO_RANDOM_PROGRAMS=5000 python -m pytest -m sweep tests/system/test_random_programs.py --hypothesis-seed=1 -s
+
+It prints what happened in how many runs. A failure prints the smallest program found, as Python source that runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tempo.conformance.random_programs.agreement import check, numpy_modes
+from tempo.conformance.random_programs.strategies import programs, situations
+
+_SWEEP = int(os.environ.get("TEMPO_RANDOM_PROGRAMS", "5000"))
+_GENERATED = settings(
+    deadline=None,
+    database=None,
+    print_blob=False,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.generate, Phase.shrink),
+)
+
+
+def _run(examples: int) -> Counter[str]:
+    """Check that many programs; what happened, by kind."""
+    tally: Counter[str] = Counter()
+
+    @settings(_GENERATED, max_examples=examples)
+    @given(data=st.data())
+    def agree(data: st.DataObject) -> None:
+        program = data.draw(programs())
+        runs = data.draw(situations(program))
+        tally["programs"] += 1
+        check(program, runs, numpy_modes(checks=data.draw(st.integers(0, 4)) < 4), tally)
+
+    agree()
+    return tally
+
+
+def _hold_rates(tally: Counter[str]) -> None:
+    """Programs nearly always have a meaning, and the greedy scheduler finds an order for nearly all."""
+    assert tally["unsupported"] < 0.1 * (tally["compared"] + tally["unsupported"])
+    assert tally["runs without meaning"] < 0.2 * (tally["runs with meaning"] + tally["runs without meaning"])
+
+
+def test_random_programs_agree_with_the_reference() -> None:
+    _hold_rates(_run(300))
+
+
+@pytest.mark.sweep
+def test_a_sweep_of_random_programs_agrees_with_the_reference() -> None:
+    tally = _run(_SWEEP)
+    print("\n" + "\n".join(f"{count:8} {what}" for what, count in tally.most_common()))
+    _hold_rates(tally)
