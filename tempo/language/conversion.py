@@ -51,6 +51,8 @@ def as_dtype(value: Any) -> str:
         return dtypes.as_dtype(value)
     except TempoError as error:
         raise _at_user(error) from None
+    except ValueError:  # NumPy's, for an object whose `dtype` is none
+        raise DTypeError(f"{show(value)} is no dtype", location=user_location(), hint="write tp.float32") from None
 
 
 def scalar(value: bool | int | float, dtype: str, weak: bool = False) -> RecurrentTensor:

@@ -10,7 +10,7 @@ from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor
 from tempo.language.index_expression import Dim
 from tempo.language.program import Program, current_program
-from tempo.language.shapes import to_shape
+from tempo.language.shapes import several, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Edge, TensorType
 from tempo.symbolic import Symbol
@@ -56,7 +56,7 @@ def host_call(
     """
     program = current_program()
     call = _Call(program, fn, inputs, ordered_by, batched, resource, "host_call")
-    results = tuple(_result(program, entry, call.batched) for entry in out)
+    results = tuple(_result(program, entry, call.batched) for entry in several(out))
     if not results:
         raise ShapeError("a host call without results", location=user_location(), hint="use tp.sink")
     varying = {symbol for type in results for size in type.shape for symbol in size.dims()}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tempo import dtypes
-from tempo.errors import DomainError, user_location
+from tempo.errors import DomainError, IndexExpressionError, user_location
 from tempo.language import indexing
+from tempo.language.index_expression import show
 from tempo.symbolic import Symbol, const
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> Re
 
     symbol = _symbol(x, dim)
     given = slice(None) if within is None else within
+    if not isinstance(given, slice):
+        raise IndexExpressionError(
+            f"within is {show(given)}", location=user_location(), hint=f"write within=slice(0, {symbol.name}.size)"
+        )
     start, stop = indexing.bounds(x, given, x.program.builder.size(symbol), symbol.name)
     part = indexing.slice_of(x.program.builder.context, start, stop)
     rows = indexing.read_at(x, {symbol: part})

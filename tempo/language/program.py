@@ -88,7 +88,6 @@ class Program:
         return self._dims[symbol.name]
 
     def add_dim(self, name: str, size: Expr) -> Dim:
-        check_name(name, "a dim")
         if not name.isidentifier():
             raise ProgramError(f"{name!r} cannot name a dim: it is no identifier", location=user_location())
         if name in self._dims:
@@ -166,6 +165,7 @@ def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
     (t.size, 2*t.size)
     """
     program = current_program()
+    check_name(name, "a dim")
     if size is None:
         return program.add_dim(name, var(Symbol(name, "size")))
     expr = to_expr(size, program, f"the size of the dim {name}")
@@ -182,4 +182,5 @@ def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
 
 def dims(names: str) -> tuple[Dim, ...]:
     """Several dims at once, in canonical order: `b, i, t = tp.dims("b i t")`."""
+    check_name(names, "dims")
     return tuple(dim(name) for name in names.replace(",", " ").split())

@@ -23,8 +23,7 @@ def to_shape(program: Program, shape: Any) -> Shape:
 
     Raises `ShapeError` for a negative size.
     """
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    exprs = tuple(to_expr(size, program, "a size of the shape") for size in sizes)
+    exprs = tuple(to_expr(size, program, "a size of the shape") for size in several(shape))
     for expr in exprs:
         if expr.is_const and expr.as_int() < 0:
             raise ShapeError(f"the shape {show(exprs)} has a negative size", location=user_location())
@@ -36,11 +35,21 @@ def show(shape: Iterable[Any]) -> str:
     return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
+def to_int(value: Any, what: str) -> int:
+    """A number that the program's structure depends on. Raises `IndexExpressionError` for what is no integer."""
+    if is_integer(value):
+        return operator.index(value)
+    raise IndexExpressionError(f"{what} is {value!r}, and must be an integer", location=user_location())
+
+
+def several(values: Any) -> tuple[Any, ...]:
+    """The elements of a list or tuple, or the one value."""
+    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
+
+
 def normalize_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """An axis counted from the front. Raises `ShapeError`."""
-    if not is_integer(axis):
-        raise IndexExpressionError(f"{what} is {axis!r}, and must be an integer", location=user_location())
-    found = operator.index(axis)
+    found = to_int(axis, what)
     if not -rank <= found < rank:
         raise ShapeError(f"{what} {found} is out of range for a shape with {rank} axes", location=user_location())
     return found % rank
@@ -50,10 +59,9 @@ def normalize_axes(axes: Axes, rank: int) -> tuple[int, ...]:
     """Axes counted from the front, ascending; all of them for None. Raises `ShapeError`."""
     if axes is None:
         return tuple(range(rank))
-    given = tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
-    found = sorted(normalize_axis(axis, rank) for axis in given)
+    found = sorted(normalize_axis(axis, rank) for axis in several(axes))
     if len(set(found)) != len(found):
-        raise ShapeError(f"an axis is named twice in {given}", location=user_location())
+        raise ShapeError(f"an axis is named twice in {axes}", location=user_location())
     return tuple(found)
 
 

@@ -60,7 +60,7 @@ def gelu(x: TensorLike, approximate: bool = True) -> RecurrentTensor:
     Source: Hendrycks and Gimpel 2016, section 2.
     """
     tensor = _float(x)
-    if not approximate:
+    if approximate is False:
         return tensor * 0.5 * (1 + erf(tensor * 0.7071067811865476))
     inside = 0.7978845608028654 * (tensor + 0.044715 * (tensor * tensor * tensor))
     return tensor * 0.5 * (1 + tanh(inside))

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, cast, promoted
 from tempo.language.functions.movement import moveaxis
 from tempo.language.functions.reductions import sum
-from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, show, transposed
+from tempo.language.shapes import (
+    broadcast,
+    common_shape,
+    normalize_axis,
+    reshaped,
+    several,
+    show,
+    to_int,
+    transposed,
+)
 from tempo.language.tensor import RecurrentTensor
 from tempo.symbolic import Expr, const
 
@@ -85,22 +95,34 @@ def outer(a: TensorLike, b: TensorLike) -> RecurrentTensor:
 def tensordot(a: TensorLike, b: TensorLike, axes: int | Sequence[int | Sequence[int]] = 2) -> RecurrentTensor:
     """Summed over the last `axes` axes of `a` and the first of `b`, or over a pair of axes or lists of axes."""
     left, right = _factors(a, b)
-    if isinstance(axes, int):
-        pairs = (range(left.ndim - axes, left.ndim), range(axes))
-        return dot_general(left, right, pairs)
-    first, second = ((one,) if isinstance(one, int) else tuple(one) for one in axes)
+    given = several(axes)
+    if len(given) not in (1, 2):
+        raise ShapeError("tensordot takes a number of axes, or a pair", location=user_location())
+    if len(given) == 1:
+        count = to_int(given[0], "the number of axes")
+        if not 0 <= count <= min(left.ndim, right.ndim):
+            message = f"tensordot over {count} axes of {left.ndim} and {right.ndim}"
+            raise ShapeError(message, location=user_location())
+        return dot_general(left, right, (range(left.ndim - count, left.ndim), range(count)))
+    first, second = several(given[0]), several(given[1])
     lhs = [normalize_axis(axis, left.ndim) for axis in first]
     rhs = [normalize_axis(axis, right.ndim) for axis in second]
     return dot_general(left, right, (lhs, rhs))
 
 
-def einsum(subscripts: str, *operands: TensorLike) -> RecurrentTensor:
+def einsum(subscripts: Any, *operands: TensorLike) -> RecurrentTensor:
     """Sums of products by named axes: `tp.einsum("bhd,bsd->bhs", q, k)`.
 
     Axes of one name have one size (or 1, which is broadcast); `...` stands for leading axes that broadcast. Without
     `->` the result has the names that occur once, sorted. A name occurs at most once per operand.
     """
-    tensors = list(promoted(*operands)) if operands else []
+    if not isinstance(subscripts, str) or not operands:
+        raise ShapeError(
+            "einsum takes the subscripts and at least one tensor",
+            location=user_location(),
+            hint='write tp.einsum("ij,jk->ik", a, b)',
+        )
+    tensors = promoted(*operands)
     tensors = [cast(tensor, "int32") if tensor.dtype == "bool" else tensor for tensor in tensors]
     inputs, result = _parse(subscripts, [tensor.ndim for tensor in tensors])
     sizes = _sizes(inputs, tensors, subscripts)

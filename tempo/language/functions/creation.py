@@ -8,11 +8,20 @@ import numpy as np
 
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
-from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, constant, index_value, integers
+from tempo.language.conversion import (
+    TensorLike,
+    as_dtype,
+    as_tensor,
+    cast,
+    constant,
+    index_value,
+    integers,
+    promoted,
+)
 from tempo.language.functions.arithmetic import equal, greater_equal, where
 from tempo.language.index_expression import IndexExpression, is_integer, to_expr
 from tempo.language.program import Program, current_program
-from tempo.language.shapes import broadcast, normalize_axis, reshaped, to_shape
+from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.symbolic import Expr, const, maximum
 
@@ -61,7 +70,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Re
     """
     first, last = (0, start) if stop is None else (start, stop)
     if any(isinstance(value, (float, np.floating)) for value in (first, last, step)):
-        return constant(np.arange(first, last, step), "float32" if dtype is None else dtype)
+        return constant(_float_range(first, last, step), "float32" if dtype is None else dtype)
     program = current_program()
     low, high = (to_expr(value, program, "a bound of arange") for value in (first, last))
     if not is_integer(step) or step == 0:
@@ -75,13 +84,27 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Re
     return values if dtype is None else cast(values, as_dtype(dtype))
 
 
+def _float_range(start: Any, stop: Any, step: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.arange(start, stop, step)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ShapeError(f"arange of {start} to {stop} in steps of {step}: {error}", location=user_location()) from None
+
+
 def _not_negative(distance: Expr, program: Program) -> Expr:
     return distance if program.builder.context.implies(distance.ge(0)) else maximum(distance, 0)
 
 
-def linspace(start: float, stop: float, num: int, dtype: Any = "float32") -> RecurrentTensor:
-    """`num` numbers from `start` to `stop`, both included."""
-    return constant(np.linspace(start, stop, num), dtype)
+def linspace(start: TensorLike, stop: TensorLike, num: int, dtype: Any = "float32") -> RecurrentTensor:
+    """`num` numbers (at least one) from `start` to `stop`, both included, along a new axis in front."""
+    count = to_int(num, "the number of samples")
+    if count < 1:
+        raise ShapeError(f"linspace of {count} numbers", location=user_location())
+    first, last = promoted(start, stop, to_float=True)
+    shape = common_shape([first.type.shape, last.type.shape], "linspace")
+    place = reshaped(iota(const(count)), (const(count), *(const(1),) * len(shape)))
+    part = cast(place, first.dtype, weak=True) / max(count - 1, 1)
+    return cast(first + (last - first) * part, as_dtype(dtype))
 
 
 def eye(n: int | IndexExpression, m: int | IndexExpression | None = None, dtype: Any = "float32") -> RecurrentTensor:
@@ -98,7 +121,7 @@ def _column(x: RecurrentTensor) -> RecurrentTensor:
 def tri(n: Any, m: Any = None, k: int = 0, dtype: Any = "float32") -> RecurrentTensor:
     """Ones at and below the `k`-th diagonal, zeros above."""
     rows, columns = to_shape(current_program(), (n, n if m is None else m))
-    return cast(greater_equal(_column(iota(rows)) + k, iota(columns)), as_dtype(dtype))
+    return cast(_at_or_below(rows, columns, k), as_dtype(dtype))
 
 
 def tril(x: TensorLike, k: int = 0) -> RecurrentTensor:
@@ -110,14 +133,18 @@ def tril(x: TensorLike, k: int = 0) -> RecurrentTensor:
 def triu(x: TensorLike, k: int = 0) -> RecurrentTensor:
     """`x` with zeros below the `k`-th diagonal of its last two axes."""
     tensor = as_tensor(x)
-    return where(_triangle(tensor, k - 1), 0, tensor)
+    return where(_triangle(tensor, to_int(k, "k") - 1), 0, tensor)
 
 
 def _triangle(x: RecurrentTensor, k: int) -> RecurrentTensor:
     if x.ndim < 2:
         raise ShapeError(f"a triangle needs two axes, not {x.ndim}", location=user_location())
     rows, columns = x.type.shape[-2:]
-    return greater_equal(_column(iota(rows)) + k, iota(columns))
+    return _at_or_below(rows, columns, k)
+
+
+def _at_or_below(rows: Expr, columns: Expr, k: int) -> RecurrentTensor:
+    return greater_equal(_column(iota(rows)) + to_int(k, "k"), iota(columns))
 
 
 def one_hot(

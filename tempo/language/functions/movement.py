@@ -18,7 +18,9 @@ from tempo.language.shapes import (
     normalize_axes,
     normalize_axis,
     reshaped,
+    several,
     show,
+    to_int,
     to_shape,
     transposed,
 )
@@ -29,8 +31,7 @@ from tempo.symbolic import Expr, const
 def reshape(x: TensorLike, shape: Any) -> RecurrentTensor:
     """The same elements, row by row, in another shape; one size may be -1."""
     tensor = as_tensor(x)
-    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return reshaped(tensor, inferred_shape(tensor.type.shape, sizes, tensor.program))
+    return reshaped(tensor, inferred_shape(tensor.type.shape, several(shape), tensor.program))
 
 
 def ravel(x: TensorLike) -> RecurrentTensor:
@@ -43,7 +44,7 @@ def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> RecurrentTens
     tensor = as_tensor(x)
     if axes is None:
         return transposed(tensor, range(tensor.ndim - 1, -1, -1))
-    return transposed(tensor, [normalize_axis(axis, tensor.ndim) for axis in axes])
+    return transposed(tensor, [normalize_axis(axis, tensor.ndim) for axis in several(axes)])
 
 
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> RecurrentTensor:
@@ -58,8 +59,8 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> RecurrentTensor:
 def moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> RecurrentTensor:
     """With the axes `source` at the places `destination`, the others in their order."""
     tensor = as_tensor(x)
-    sources = [normalize_axis(axis, tensor.ndim) for axis in _several(source)]
-    places = [normalize_axis(axis, tensor.ndim) for axis in _several(destination)]
+    sources = [normalize_axis(axis, tensor.ndim) for axis in several(source)]
+    places = [normalize_axis(axis, tensor.ndim) for axis in several(destination)]
     if len(sources) != len(places):
         raise ShapeError(
             f"moveaxis of {len(sources)} axes to {len(places)} places: one place per axis", location=user_location()
@@ -70,15 +71,11 @@ def moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequ
     return transposed(tensor, order)
 
 
-def _several(axes: int | Sequence[int]) -> Sequence[int]:
-    return (axes,) if isinstance(axes, int) else axes
-
-
 def expand_dims(x: TensorLike, axis: int | Sequence[int]) -> RecurrentTensor:
     """With an axis of size 1 at `axis` of the result."""
     tensor = as_tensor(x)
-    rank = tensor.ndim + len(_several(axis))
-    added = {normalize_axis(one, rank) for one in _several(axis)}
+    rank = tensor.ndim + len(several(axis))
+    added = {normalize_axis(one, rank) for one in several(axis)}
     sizes = iter(tensor.type.shape)
     return reshaped(tensor, tuple(const(1) if place in added else next(sizes) for place in range(rank)))
 
@@ -139,13 +136,13 @@ def split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> tuple[
     tensor = as_tensor(x)
     along = normalize_axis(axis, tensor.ndim)
     size = tensor.type.shape[along]
-    if isinstance(sections, int):
-        if not size.is_const or size.as_int() % sections:
-            raise ShapeError(f"axis {along} of size {size} has no {sections} equal parts", location=user_location())
-        step = size.as_int() // sections
-        cuts = list(range(step, size.as_int(), step))
-    else:
-        cuts = list(sections)
+    cuts = several(sections)
+    if not isinstance(sections, (tuple, list)):
+        count = to_int(sections, "the number of parts")
+        if not size.is_const or count < 1 or size.as_int() % count:
+            raise ShapeError(f"axis {along} of size {size} has no {count} equal parts", location=user_location())
+        step = size.as_int() // count
+        cuts = tuple(range(step, size.as_int(), step))
     front = (slice(None),) * along
     return tuple(tensor.spatial[(*front, slice(a, b))] for a, b in zip([None, *cuts], [*cuts, None]))
 
@@ -170,7 +167,7 @@ def roll(x: TensorLike, shift: int, axis: int) -> RecurrentTensor:
     size = tensor.type.shape[along]
     if not size.is_const:
         raise ShapeError(f"roll along an axis of unknown size {size}", location=user_location())
-    cut = -shift % size.as_int() if size.as_int() else 0
+    cut = -to_int(shift, "shift") % size.as_int() if size.as_int() else 0
     front = (slice(None),) * along
     parts = [tensor.spatial[(*front, slice(cut, None))], tensor.spatial[(*front, slice(0, cut))]]
     return concatenate(parts, axis=along) if cut else tensor
@@ -202,17 +199,18 @@ def repeat(x: TensorLike, repeats: int, axis: int) -> RecurrentTensor:
     tensor = as_tensor(x)
     along = normalize_axis(axis, tensor.ndim)
     shape = tensor.type.shape
-    wide = broadcast(expand_dims(tensor, along + 1), (*shape[: along + 1], const(repeats), *shape[along + 1 :]))
-    return reshaped(wide, (*shape[:along], shape[along] * repeats, *shape[along + 1 :]))
+    (times,) = to_shape(tensor.program, to_int(repeats, "repeats"))
+    wide = broadcast(expand_dims(tensor, along + 1), (*shape[: along + 1], times, *shape[along + 1 :]))
+    return reshaped(wide, (*shape[:along], shape[along] * times, *shape[along + 1 :]))
 
 
 def tile(x: TensorLike, reps: int | Sequence[int]) -> RecurrentTensor:
     """The whole tensor repeated along axes, the last ones where `reps` has fewer."""
     tensor = as_tensor(x)
-    given = (reps,) if isinstance(reps, int) else tuple(reps)
+    given = to_shape(tensor.program, [to_int(one, "reps") for one in several(reps)])
     rank = max(len(given), tensor.ndim)
-    times = (1,) * (rank - len(given)) + given
+    times = (const(1),) * (rank - len(given)) + given
     shape = (const(1),) * (rank - tensor.ndim) + tensor.type.shape
     apart = reshaped(tensor, tuple(size for one in shape for size in (const(1), one)))
-    wide = broadcast(apart, tuple(size for time, one in zip(times, shape) for size in (const(time), one)))
+    wide = broadcast(apart, tuple(size for time, one in zip(times, shape) for size in (time, one)))
     return reshaped(wide, tuple(one * time for time, one in zip(times, shape)))
