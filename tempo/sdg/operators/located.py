@@ -1,4 +1,4 @@
-"""The line of the user's source at which an index was out of range: operators see arrays only, their callers know it."""
+"""Where an index was out of range in the user's source: operators see arrays only, their callers know the line."""
 
 from __future__ import annotations
 
