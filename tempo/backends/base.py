@@ -53,6 +53,9 @@ class Backend(Protocol):
     static_buffers: bool
     """Whether an executable is for buffers of fixed shapes; otherwise only what operators see must be static."""
 
+    allocates_inside: bool
+    """Whether segments make the buffers that they are the first to touch: they are given None for those."""
+
     def with_device(self, name: str) -> Backend:
         """The same backend on one of its devices."""
 
@@ -64,7 +67,11 @@ class Backend(Protocol):
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
         """A new array; its contents are arbitrary unless `fill` is given."""
 
-    def from_host(self, array: np.ndarray[Any, Any]) -> Array: ...
+    def native(self, value: Any) -> str | None:
+        """The name of the dtype where `value` is an array of this backend, which then needs no conversion."""
+
+    def from_host(self, array: np.ndarray[Any, Any] | Array) -> Array:
+        """A NumPy array, or one of the backend's own, on the backend's device; copied only where it must be."""
 
     def to_host(self, array: Array) -> np.ndarray[Any, Any]: ...
 
@@ -85,10 +92,16 @@ class GenericBackend:
     """`compile_segment` by generated Python source that calls the operator table."""
 
     static_buffers = False
+    allocates_inside = False
 
     def with_device(self, name: str) -> Self:
         """One device: nothing to choose."""
         return self
+
+    def native(self, value: Any) -> str | None:
+        """Every input is converted through NumPy."""
+        del value
+        return None
 
     def operator(self, call: Call) -> Callable[..., Array]:
         raise NotImplementedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from tempo.symbolic import Expr, Symbol, var
 
 Array = np.ndarray[Any, Any]
 Sizes = dict[Symbol, int]
+Native = Callable[[Any], str | None]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class SizeTable:
 
     def claim_named(self, sizes: Mapping[str, Any] | None, source: str) -> None:
         names = {dim.symbol.name: dim for dim in self.graph.dims}
-        for name, value in (sizes or {}).items():
+        for name, value in by_name(sizes, source, '{"t": 10}').items():
             if name not in names:
                 raise InputError(f"{source} names {name!r}, which is no dim of the program", hint=_nearest(name, names))
             self.claim(names[name].size, _as_size(name, value), f"{source} ({name}={value})", name)
@@ -82,6 +83,18 @@ class SizeTable:
         return sizes
 
 
+def by_name(given: Mapping[str, Any] | None, source: str, example: str) -> Mapping[str, Any]:
+    """`given`, or nothing for None. Raises `InputError` for what is no mapping from names."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InputError(f"{source} is a {type(given).__name__}, and must map names to values", hint=f"write {example}")
+    for name in given:
+        if not isinstance(name, str):
+            raise InputError(f"{source} names {name}, which is no string", hint=f"write {example}")
+    return given
+
+
 def _as_size(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise SizeError(f"the size of the dim {name!r} must be an integer, not {value!r}")
@@ -115,8 +128,13 @@ def check_names(given: Mapping[str, Any], known: Mapping[str, Node], what: str) 
             raise InputError(f"the {what} {name!r} is missing", location=node.location, hint=f"pass {name}=...")
 
 
-def as_array(value: Any, dtype: str, what: str) -> Array:
-    """`value` as a NumPy array of `dtype`. Another kind is a `DTypeError`; Python numbers may go up to floats."""
+def as_array(value: Any, dtype: str, what: str, native: Native = lambda value: None) -> Array:
+    """`value` as a NumPy array of `dtype`, or itself where `native` says that the backend takes it as it is.
+
+    Another kind is a `DTypeError`; Python numbers may go up to floats.
+    """
+    if native(value) == dtype:
+        return value  # type: ignore[no-any-return]
     array, weak = _to_numpy(value, what), not hasattr(value, "dtype")
     if array.dtype.kind in "OUSV" and array.dtype != dtypes.to_numpy("bfloat16"):
         raise InputError(f"{what} is no array of numbers, but {type(value).__name__}")

@@ -34,10 +34,13 @@ class Arguments:
 class CallChecker:
     """Checks calls of one program. `compile_sizes` were given to `tp.compile`."""
 
-    def __init__(self, program: Program, graph: Graph, compile_sizes: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, program: Program, graph: Graph, compile_sizes: Mapping[str, Any] | None, native: binding.Native
+    ) -> None:
+        self.native = native
         self.graph = graph
         self.parameters: Mapping[str, ParameterSpec] = program.parameters
-        self.compile_sizes = dict(compile_sizes or {})
+        self.compile_sizes = dict(binding.by_name(compile_sizes, "sizes= of compile", '{"t": 10}'))
         self.inputs = binding.input_nodes(graph, "input")
         self.states = binding.input_nodes(graph, "state")
         self.table()  # wrong names and sizes are reported at once
@@ -58,7 +61,7 @@ class CallChecker:
         table, seeded = self.table(), binding.seed_array(seed)
         table.claim_named(sizes, "sizes=")
         binding.check_names(inputs, self.inputs, "input")
-        given = {name: binding.as_array(inputs[name], node.dtype, _input(name)) for name, node in self.inputs.items()}
+        given = {name: binding.as_array(inputs[name], node.dtype, _input(name), self.native) for name, node in self.inputs.items()}
         for name, node in self.inputs.items():
             binding.claim_shape(table, node, given[name], _input(name))
         known = table.complete()
@@ -74,7 +77,7 @@ class CallChecker:
     def _states(
         self, state: Mapping[str, Any] | None, sizes: Mapping[Symbol, int], inputs: Mapping[str, Array], seed: int
     ) -> dict[str, Array]:
-        given = dict(state or {})
+        given = dict(binding.by_name(state, "state=", "state=trained.state"))
         if not isinstance(state, State):
             self._check_state_names(given)
         return {
@@ -92,7 +95,7 @@ class CallChecker:
 
     def _given_state(self, node: Node, name: str, value: Any, sizes: Mapping[Symbol, int]) -> Array:
         what = f"the state of the parameter {name!r}"
-        array = binding.as_array(value, node.dtype, what)
+        array = binding.as_array(value, node.dtype, what, self.native)
         binding.check_shape(self.graph, node, array, dict(sizes), what)
         return array
 
@@ -120,7 +123,11 @@ class CallChecker:
         alone = replace(self.graph, outputs=(output,), sinks=())
         needed = alone.reachable()
         alone = replace(alone, nodes={id: each for id, each in alone.nodes.items() if id in needed})
-        arrays = {each.id: inputs[name] for name, each in self.inputs.items() if each.id in needed}
+        arrays = {
+            each.id: binding.as_array(inputs[name], each.dtype, _input(name))
+            for name, each in self.inputs.items()
+            if each.id in needed
+        }
         return Evaluator(alone, arrays, sizes, seed).run().outputs["init"]
 
 

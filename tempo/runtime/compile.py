@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tempo.errors import ProgramError, UnsupportedError, user_location
+from tempo.errors import InputError, ProgramError, UnsupportedError, user_location
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
@@ -44,6 +44,10 @@ def compile(
             f"tp.compile takes a tp.Program, not {type(program).__name__}",
             location=user_location(),
             hint='write `with tp.Program("name") as program:` and compile that',
+        )
+    if not isinstance(options, Options | None):
+        raise InputError(
+            f"options= is a {type(options).__name__}", location=user_location(), hint="write options=tp.Options(...)"
         )
     options = options or Options()
     chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")

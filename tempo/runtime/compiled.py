@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.lowering.emit import Emitter
-from tempo.lowering.loop_ir import Buffer, CallSegment, Loop, LoopProgram, Statement
+from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.reference.host_calls import call_host
 from tempo.sdg.call import static_type
 from tempo.sdg.graph import Node
@@ -38,6 +39,18 @@ class Compiled:
     parameters: tuple[Symbol, ...]
     segments: tuple[CompiledSegment, ...]
     driver_source: str
+
+    @cached_property
+    def touched_in_host_loops(self) -> frozenset[int]:
+        """Buffers that must be there before any segment runs; others may be made by the first that touches them."""
+        found: set[int] = set()
+        for item in self.program.items:
+            for each in () if isinstance(item, CallSegment) else walk((item,)):
+                if isinstance(each, CallSegment):
+                    found.update(self.program.segments[each.segment].buffers)
+                if isinstance(each, CallHost):
+                    found.update(write.buffer for write in each.writes if write is not None)
+        return frozenset(found)
 
 
 def compile_program(program: LoopProgram, backend: Backend, static: Sizes, sizes: Sizes) -> Compiled:
@@ -89,6 +102,8 @@ class Run:
             return backend.transpose(backend.from_host(inputs[buffer.id]), to_logical(buffer))
         extents = [int(extent.evaluate(self.sizes)) for extent in buffer.logical_shape]
         fill = _poison(buffer.dtype) if poison else None
+        if backend.allocates_inside and fill is None and buffer.id not in self.compiled.touched_in_host_loops:
+            return None
         if buffer.role != "output":
             return backend.allocate(tuple(extents), buffer.dtype, fill)
         axes = to_logical(buffer)

@@ -30,6 +30,9 @@ _CHUNKS = 100  # of the loops at the top, when progress is shown
 
 
 class Engine(Protocol):
+    def native(self, value: Any) -> str | None:
+        """The dtype's name where `value` is an array that needs no conversion."""
+
     def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
         """(outputs, state), by name."""
 
@@ -50,6 +53,10 @@ class ReferenceEngine:
         checks = self.options.checks is not False
         return Evaluator(self.graph, arrays, arguments.sizes, arguments.seed, checks)
 
+    def native(self, value: Any) -> str | None:
+        del value
+        return None
+
     def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
         results = self.evaluator(arguments).run()
         return results.outputs, results.state
@@ -61,6 +68,7 @@ class CompiledEngine:
     def __init__(self, graph: Graph, backend: Backend, scheduler: Scheduler, scheduler_name: str, options: Options):
         self.graph, self.backend = graph, backend
         self.scheduler, self.scheduler_name, self.options = scheduler, scheduler_name, options
+        self.native = backend.native
         self._plans: dict[Symbol | None, Plan] = {}
         self._compiled: dict[tuple[Symbol | None, tuple[int, ...]], Compiled] = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ class Executable:
         self.graph = program.graph()
         self._engine = engine
         self._verdict = check_symbolic(self.graph)
-        self._calls = CallChecker(program, self.graph, sizes)
+        self._calls = CallChecker(program, self.graph, sizes, engine.native)
         self._checked: set[tuple[tuple[Symbol, int], ...]] = set()
         self._sizes = self._calls.known_sizes()
         if self._sizes is not None:
@@ -85,11 +84,10 @@ class Executable:
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
             raise InputError(f"the program has no dim {dim!r}", hint=f"dims: {', '.join(names)}")
-        length = operator.index(chunk)
-        if length < 1:
-            raise InputError(f"chunk must be at least 1, not {chunk}")
+        if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
+            raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}")
         arguments = self._arguments(inputs, sizes, state, seed)
-        return Stream(self._engine, arguments, names[dim], length, self._named(arguments.sizes))
+        return Stream(self._engine, arguments, names[dim], int(chunk), self._named(arguments.sizes))
 
     def value(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tempo.errors import InputError, user_location
+
 
 @dataclass(frozen=True)
 class Options:
@@ -23,3 +25,9 @@ class Options:
     disable: tuple[str, ...] = ()
     debug: bool | None = None
     poison: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.disable, str) or not all(isinstance(name, str) for name in self.disable):
+            raise InputError(
+                f"disable={self.disable!r} is no tuple of names", location=user_location(), hint='write ("lift",)'
+            )

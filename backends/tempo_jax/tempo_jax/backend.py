@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from tempo_jax import access
-from tempo_jax.operators import OPERATORS, x64
+from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
+from tempo_jax.precision import WIDE, x64
 from tempo_jax.segments import SegmentTracer
 
 from tempo import dtypes
@@ -23,7 +24,7 @@ from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 
 Array = Any
-_WIDE = frozenset({"int64", "uint64", "float64"})
+
 
 
 class JaxBackend:
@@ -31,6 +32,7 @@ class JaxBackend:
 
     info: BackendPlugin = PLUGIN
     static_buffers = True
+    allocates_inside = True
 
     def __init__(self, device: Any = None) -> None:
         self.device = device if device is not None else jax.devices()[0]
@@ -69,13 +71,16 @@ class JaxBackend:
     # -- arrays ----------------------------------------------------------------------------------------------------
 
     def _scope(self, dtype: str) -> AbstractContextManager[Any]:
-        return x64() if dtype in _WIDE else nullcontext()
+        return x64() if dtype in WIDE else nullcontext()
 
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
         with self._scope(dtype), jax.default_device(self.device):
             return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype))
 
-    def from_host(self, array: np.ndarray[Any, Any]) -> Array:
+    def native(self, value: Any) -> str | None:
+        return str(value.dtype) if isinstance(value, jax.Array) else None
+
+    def from_host(self, array: np.ndarray[Any, Any] | Array) -> Array:
         with self._scope(dtypes.from_numpy(array.dtype)):
             return jax.device_put(array, self.device)
 
@@ -112,7 +117,7 @@ def _update(array: Array, index: tuple[Any, ...], value: Array) -> Array:
 
 def is_wide(program: LoopProgram) -> bool:
     """Whether 64-bit types occur; then everything runs under JAX's scoped switch."""
-    if any(buffer.dtype in _WIDE for buffer in program.buffers.values()):
+    if any(buffer.dtype in WIDE for buffer in program.buffers.values()):
         return True
     computes = (each for segment in program.segments for each in walk(segment.body) if isinstance(each, Compute))
-    return any(type.dtype in _WIDE for each in computes for type in (*each.operand_types, each.type))
+    return any(type.dtype in WIDE for each in computes for type in (*each.operand_types, each.type))

@@ -16,6 +16,7 @@ from jax import lax
 from tempo_jax import access
 from tempo_jax.evaluate import Values, condition, expression, scalar
 
+from tempo import dtypes
 from tempo.backends.base import SegmentRequest
 from tempo.errors import InternalError
 from tempo.lowering.loop_ir import (
@@ -29,6 +30,7 @@ from tempo.lowering.loop_ir import (
     Write,
     walk,
 )
+from tempo.lowering.splitting import split
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol
 
@@ -66,15 +68,22 @@ class SegmentTracer:
         segment = self.segment
         given = list(arguments)
         symbols = {symbol: jnp.asarray(given.pop(0), jnp.int32) for symbol in segment.arguments}
-        arrays = {id: given.pop(0) for id in segment.buffers}
+        arrays = {id: self.array(id, given.pop(0)) for id in segment.buffers}
         tables = dict(zip(segment.tables, given, strict=True))
         state = State({}, dict(arrays), {**symbols}, tables)
         if segment.loop is not None:
-            lo, hi = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
-            self.loop(segment.loop, lo, hi, state)
+            self.chunk(segment.loop, jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32), state)
         else:
             self.block(segment.body, state)
         return _distinct([state.buffers[id] for id in segment.results], arrays, segment.results)
+
+    def array(self, id: int, given: Array | None) -> Array:
+        """A buffer; one that nobody has touched yet is made here, so that XLA can give it the place of the result."""
+        if given is not None:
+            return given
+        buffer = self.buffers[id]
+        shape = tuple(self.resolve(extent) for extent in buffer.logical_shape)
+        return jnp.zeros(shape, dtypes.to_numpy(buffer.dtype))
 
     # -- statements ------------------------------------------------------------------------------------------------
 
@@ -95,8 +104,7 @@ class SegmentTracer:
                 place = access.place(index, state.values)
                 state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value])
             case Loop(lo=lo, hi=hi):
-                bounds = expression(lo, state.values), expression(hi, state.values)
-                self.loop(statement, *bounds, state)
+                self.loop(statement, expression(lo, state.values), expression(hi, state.values), state)
             case Branch(test, then, otherwise):
                 self.branch(condition(test, state.values), then, otherwise, state)
             case Guard(table, point, body):
@@ -118,6 +126,13 @@ class SegmentTracer:
         return int(expression(expr, self.static))
 
     # -- loops -----------------------------------------------------------------------------------------------------
+
+    def chunk(self, loop: Loop, start: Any, stop: Any, state: State) -> None:
+        """The outermost loop from `start` to `stop`: a loop for each stretch between which its conditions change."""
+        for stretch in split(loop, self.static):
+            lo = start if stretch.first is None else jnp.clip(stretch.first, start, stop)
+            hi = stop if stretch.end is None else jnp.clip(stretch.end, start, stop)
+            self.loop(replace(loop, body=stretch.body), lo, hi, state)
 
     def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
         carried = sorted({each.buffer for each in walk(loop.body) if isinstance(each, Write)})

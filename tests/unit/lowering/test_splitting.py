@@ -1,0 +1,75 @@
+"""Loops are split where the conditions in them change."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo.lowering.loop_ir import Assign, Branch, Loop, Statement
+from tempo.lowering.splitting import split
+from tempo.symbolic import Condition, Symbol, const, parse_condition, size
+
+T = Symbol("t", "dim")
+SIZE = Symbol("t", "size")
+
+
+def loop(*conditions: str, direction: str = "forward") -> Loop:
+    body = tuple(
+        Branch(parse_condition(text), (Assign("v", f"then{number}"),), (Assign("v", f"else{number}"),))
+        for number, text in enumerate(conditions)
+    )
+    return Loop(T, const(0), size("t"), direction, body)  # type: ignore[arg-type]
+
+
+def run(body: tuple[Statement, ...], t: int, extent: int) -> list[str]:
+    found: list[str] = []
+    for statement in body:
+        if isinstance(statement, Assign):
+            found.append(statement.value)
+        elif isinstance(statement, Branch):
+            condition: Condition = statement.condition
+            block = statement.then if condition.evaluate({T: t, SIZE: extent}) else statement.otherwise
+            found += run(block, t, extent)
+    return found
+
+
+def test_the_first_and_the_last_point_get_loops_of_their_own() -> None:
+    parts = split(loop("t == 0", "t < t.size - 1"), {SIZE: 10})
+    assert [(part.first, part.end) for part in parts] == [(None, 1), (1, 9), (9, None)]
+    assert [part.body for part in parts] == [
+        (Assign("v", "then0"), Assign("v", "then1")),
+        (Assign("v", "else0"), Assign("v", "then1")),
+        (Assign("v", "else0"), Assign("v", "else1")),
+    ]
+
+
+def test_a_backward_loop_keeps_its_direction() -> None:
+    parts = split(loop("t == t.size - 1", direction="backward"), {SIZE: 4})
+    assert [(part.first, part.end) for part in parts] == [(3, None), (None, 3)]
+
+
+def test_a_condition_on_a_size_that_is_not_fixed_stays() -> None:
+    whole = loop("t < p.size")
+    assert [part.body for part in split(whole, {SIZE: 4})] == [whole.body]
+
+
+def test_too_many_changes_are_left_alone() -> None:
+    whole = loop("t == 2", "t == 5", "t == 8")
+    assert [part.body for part in split(whole, {SIZE: 20})] == [whole.body]
+
+
+CONDITIONS = st.sampled_from(
+    ["t == 0", "t >= 2", "t < t.size - 1", "t == t.size - 1", "t % 2 == 0", "t >= 1 and t < 3", "t < 1 or t >= 3"]
+)
+
+
+@given(st.lists(CONDITIONS, max_size=3), st.integers(1, 6), st.sampled_from(["forward", "backward"]))
+def test_every_point_runs_what_it_ran(conditions: list[str], extent: int, direction: str) -> None:
+    whole = loop(*conditions, direction=direction)
+    expected = [run(whole.body, t, extent) for t in range(extent)]
+    visited = []
+    for part in split(whole, {SIZE: extent}):
+        points = range(max(0, part.first or 0), extent if part.end is None else min(part.end, extent))
+        visited += points if direction == "forward" else reversed(points)
+        assert [run(part.body, t, extent) for t in points] == [expected[t] for t in points]
+    assert visited == (list(range(extent)) if direction == "forward" else list(reversed(range(extent))))
