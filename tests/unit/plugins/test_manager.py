@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,17 @@ class Site:
         (self.folder / f"{module}_heavy.py").write_text("class Backend:\n    name = 'made'\n")
 
 
+def _without_the_projects_own(group: str) -> list[Any]:
+    """Whichever of the project's plugins are installed, messages list the same names."""
+    return [point for point in entry_points(group=group) if not point.dist.name.startswith("tempo-sdg")]
+
+
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(manager_module, "version", lambda name: "0.1.0")
+    monkeypatch.setattr(manager_module, "entry_points", _without_the_projects_own)
     monkeypatch.delenv("TEMPO_DISABLED_PLUGINS", raising=False)
     monkeypatch.delenv("TEMPO_PLUGIN_DEBUG", raising=False)
     yield Site(tmp_path)
