@@ -185,7 +185,7 @@ def _core() -> str:
 
 
 def _is_disabled(group: str, name: str) -> bool:
-    disabled = {part.strip() for part in os.environ.get(DISABLED_VARIABLE, "").split(",")}
+    disabled = {part.strip() for part in os.environ.get(DISABLED_VARIABLE, "").split(",")} - {""}
     return name in disabled or f"{group}:{name}" in disabled
 
 
@@ -212,7 +212,11 @@ def get_backend(backend: Any) -> Any:
 
     Raises `UnknownBackendError` (unknown, not installed, switched off) and `BrokenPluginError`.
     """
-    return default_manager().create("backend", backend) if isinstance(backend, str) else backend
+    if isinstance(backend, str):
+        return default_manager().create("backend", backend)
+    if isinstance(backend, type) or not hasattr(backend, "info"):
+        raise messages.no_instance("backend", backend, default_manager().names("backend"))
+    return backend
 
 
 def get_scheduler(scheduler: Any) -> Any:
@@ -220,7 +224,11 @@ def get_scheduler(scheduler: Any) -> Any:
 
     Raises `UnknownSchedulerError` (unknown, not installed, switched off) and `BrokenPluginError`.
     """
-    return default_manager().create("scheduler", scheduler) if isinstance(scheduler, str) else scheduler
+    if isinstance(scheduler, str):
+        return default_manager().create("scheduler", scheduler)
+    if isinstance(scheduler, type) or not callable(getattr(scheduler, "schedule", None)):
+        raise messages.no_instance("scheduler", scheduler, default_manager().names("scheduler"))
+    return scheduler
 
 
 def list_backends() -> list[Listing]:

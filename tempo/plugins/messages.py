@@ -32,6 +32,13 @@ def unknown(kind: str, name: str, installed: Sequence[str]) -> TempoError:
     return UNKNOWN[kind](f"there is no {kind} {name!r}", hint=f"{guess}{_installed(kind, installed)}")
 
 
+def no_instance(kind: str, given: object, installed: Sequence[str]) -> TempoError:
+    what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+    return UNKNOWN[kind](
+        f"{what} is no {kind}", hint=f"give a name or an instance of a {kind}; {_installed(kind, installed)}"
+    )
+
+
 def not_installed(kind: str, name: str, distribution: str, installed: Sequence[str]) -> TempoError:
     return UNKNOWN[kind](
         f"the {kind} {name!r} is not installed",

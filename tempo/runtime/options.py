@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tempo.errors import InputError, user_location
 
@@ -27,7 +28,8 @@ class Options:
     poison: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.disable, str) or not all(isinstance(name, str) for name in self.disable):
+        names: Any = self.disable
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise InputError(
-                f"disable={self.disable!r} is no tuple of names", location=user_location(), hint='write ("lift",)'
+                f"disable={names!r} is no tuple of names", location=user_location(), hint='write ("lift",)'
             )

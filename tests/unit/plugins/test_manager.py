@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -262,7 +263,7 @@ def test_register_checks_the_api_version(site: Site) -> None:
 
 
 def test_instances_are_taken_as_they_are() -> None:
-    instance = object()
+    instance = SimpleNamespace(info=None, schedule=lambda problem: None)
     assert manager_module.get_backend(instance) is instance
     assert manager_module.get_scheduler(instance) is instance
 
