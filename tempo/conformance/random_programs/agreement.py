@@ -19,6 +19,7 @@ from tempo.runtime.compile import compile
 from tempo.runtime.engine import ReferenceEngine
 from tempo.runtime.executable import Executable
 from tempo.runtime.options import Options
+from tempo.runtime.outputs import Outputs
 from tempo.sdg.graph import Node
 from tempo.symbolic import Symbol
 
@@ -41,11 +42,17 @@ class Mode:
 
 @dataclass(frozen=True)
 class Situation:
-    """One run: sizes of the dims, the seed of draws and of input arrays, whether these hold NaN and infinities."""
+    """One run: sizes of the dims, the seed of draws and of input arrays, whether these hold NaN and infinities.
+
+    `continued` runs a second time, from the state at the end of the first. `chunk` streams over the first dim by so
+    many points.
+    """
 
     sizes: Mapping[str, int]
     seed: int = 0
     special: bool = False
+    continued: bool = False
+    chunk: int | None = None
 
 
 @dataclass(frozen=True)
@@ -138,14 +145,17 @@ class _Meaning:
         self.built = program.build()
         self.graph = self.built.program.graph()
         self.engine = ReferenceEngine(self.graph, Options(checks=checks))
-        self.calls = CallChecker(self.built.program, self.graph, None)
+        self.calls = CallChecker(self.built.program, self.graph, None, self.engine.native)
 
     def outcome(self, situation: Situation) -> Outcome:
         inputs = arrays(self.built, situation)
+        state = None
         try:
-            self.built.calls.start(situation.sizes)
-            arguments = self.calls.check(inputs, situation.sizes, None, situation.seed)
-            results = self.engine.evaluator(arguments).run()
+            for _ in range(2 if situation.continued else 1):
+                self.built.calls.start(situation.sizes)
+                arguments = self.calls.check(inputs, situation.sizes, state, situation.seed)
+                results = self.engine.evaluator(arguments).run()
+                state = results.state
         except TempoError as error:
             return Outcome(error)
         states = {f"state of {name}": array for name, array in results.state.items()}
@@ -154,14 +164,44 @@ class _Meaning:
 
 def _run(built: Built, run: Executable, situation: Situation) -> Outcome:
     inputs = arrays(built, situation)
-    built.calls.start(situation.sizes)
+    state = None
     try:
-        outputs = run(seed=situation.seed, sizes=situation.sizes, **inputs)
+        for _ in range(2 if situation.continued else 1):
+            built.calls.start(situation.sizes)
+            outputs = run(seed=situation.seed, sizes=situation.sizes, state=state, **inputs)
+            state = outputs.state
     except TempoError as error:
         return Outcome(error, calls=tuple(built.calls.calls))
+    if situation.chunk is not None:
+        outputs = _streamed(built, run, situation, inputs) or outputs
     found = {name: np.asarray(array) for name, array in outputs.items()}
     found.update({f"state of {name}": np.asarray(array) for name, array in outputs.state.items()})
     return Outcome(None, found, tuple(built.calls.calls))
+
+
+def _streamed(built: Built, run: Executable, situation: Situation, inputs: Mapping[str, Array]) -> Outputs | None:
+    """The outputs of the program run chunk by chunk, held to what its steps gave; None where it cannot be."""
+    dim = next(iter(built.program.dims), None)
+    if dim is None or situation.continued:
+        return None
+    before = list(built.calls.calls)
+    built.calls.start(situation.sizes)
+    stream = run.stream(dim.name, chunk=situation.chunk or 1, seed=situation.seed, sizes=situation.sizes, **inputs)
+    steps = []
+    try:
+        steps.extend(stream)
+    except UnsupportedError:
+        built.calls.calls[:] = before
+        return None
+    assert stream.result is not None
+    for step in steps:
+        for name, array in step.items():
+            output = next(each for each in run.graph.outputs if each.name == name and each.role == "output")
+            axis = output.layout.index(dim.symbol)
+            kept = np.take(np.asarray(stream.result[name]), range(step.start, step.stop), axis)
+            if not np.array_equal(np.asarray(array).reshape(kept.shape), kept, equal_nan=kept.dtype.kind == "f"):
+                raise Disagreement(f"{name} at {dim.name} = {step.start}:{step.stop} was streamed too early")
+    return stream.result
 
 
 def arrays(built: Built, situation: Situation) -> dict[str, Array]:

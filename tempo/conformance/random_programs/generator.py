@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tempo.conformance.random_programs import outside, pointwise, recurrences, temporal
+from tempo.conformance.random_programs import idioms, outside, pointwise, recurrences, temporal
 from tempo.conformance.random_programs.choices import Choices
 from tempo.conformance.random_programs.description import RandomProgram
 from tempo.conformance.random_programs.recurrences import Step
@@ -20,9 +20,9 @@ _STEPS: tuple[tuple[int, Step], ...] = (
     (2, pointwise.cast),
     (3, pointwise.compare),
     (3, pointwise.where),
-    (3, pointwise.scan),
+    (4, pointwise.scan),
     (4, pointwise.contract),
-    (2, pointwise.move),
+    (3, pointwise.move),
     (2, pointwise.concatenate),
     (3, pointwise.spatial),
     (1, pointwise.one_hot),
@@ -30,10 +30,14 @@ _STEPS: tuple[tuple[int, Step], ...] = (
     (2, pointwise.gather),
     (1, pointwise.sort_by),
     (3, temporal.cases),
-    (3, temporal.gather),
+    (4, temporal.gather),
+    (3, idioms.attention),
+    (2, idioms.window),
+    (2, idioms.discounted),
     (2, outside.draw),
-    (2, outside.host_call),
+    (4, outside.host_call),
 )
+_TRIES = 3
 _LONGEST = 12
 
 
@@ -71,7 +75,9 @@ def _step(session: Session) -> None:
     elif kind == "input":
         outside.declare_input(session)
     else:
-        session.choices.weighted(_STEPS)(session)
+        for _ in range(_TRIES):
+            if session.choices.weighted(_STEPS)(session) is not None:
+                break
 
 
 def _outputs(session: Session) -> None:

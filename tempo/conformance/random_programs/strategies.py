@@ -25,8 +25,10 @@ def situations(draw: st.DrawFn, program: RandomProgram) -> list[Situation]:
     open_sizes = [dim.symbol.name for dim in graph.dims if not dim.size.is_const]
     fixed = {dim.symbol.name: dim.size.as_int() for dim in graph.dims if dim.size.is_const}
     seed, special = draw(st.integers(0, 1 << 16)), draw(st.integers(0, 9)) == 9
+    continued, streamed = draw(st.integers(0, 3)) == 3, draw(st.integers(0, 4)) == 4
+    chunk = draw(st.integers(1, 3)) if streamed else None
     runs = draw(st.integers(1, 3 if open_sizes else 1))
     return [
-        Situation({**fixed, **{name: draw(st.sampled_from(_SIZES)) for name in open_sizes}}, seed, special)
+        Situation({**fixed, **{name: draw(st.sampled_from(_SIZES)) for name in open_sizes}}, seed, special, continued, chunk)
         for _ in range(runs)
     ]
