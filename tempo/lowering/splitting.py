@@ -1,0 +1,122 @@
+"""Loop splitting: where conditions in a loop's body change only at a few points, each stretch gets a loop of its own.
+
+`for t in 0..T: if t == 0: a else: b` becomes `for t in 0..1: a` and `for t in 1..T: b`. For backends that compile
+loops: a conditional in a compiled loop costs more than the code of another one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tempo.lowering.loop_ir import Branch, Compute, Guard, Loop, Statement, nested, walk
+from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Ge, Or, Symbol, const, var
+
+_MOST_THRESHOLDS = 3
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """`body` is right for the loop's points in `first <= var < end`; None: from the loop's first, to its last point."""
+
+    first: int | None
+    end: int | None
+    body: tuple[Statement, ...]
+
+
+def split(loop: Loop, sizes: Mapping[Symbol, int]) -> tuple[Stretch, ...]:
+    """Stretches that together are the loop, in its direction; a single one where nothing is gained.
+
+    Only conditions that change at points known from `sizes` (those that are fixed) count. Beyond three such points,
+    only those of branches that compute something.
+    """
+    thresholds = _thresholds(loop, sizes, everything=True)
+    if len(thresholds) > _MOST_THRESHOLDS:
+        thresholds = _thresholds(loop, sizes, everything=False)
+    if not thresholds or len(thresholds) > _MOST_THRESHOLDS:
+        return (Stretch(None, None, loop.body),)
+    edges = [None, *sorted(thresholds), None]
+    found = tuple(_stretch(loop, first, end, sizes) for first, end in itertools.pairwise(edges))
+    return found if loop.direction == "forward" else found[::-1]
+
+
+def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symbol, int]) -> Stretch:
+    """The body with its conditions decided, as far as `first <= var < end` says."""
+    here = var(loop.var)
+    facts: Condition = TRUE
+    for bound in (loop.lo, *([] if first is None else [const(first)])):
+        facts = facts & here.ge(_fixed(bound, sizes))
+    for bound in (loop.hi, *([] if end is None else [const(end)])):
+        facts = facts & here.lt(_fixed(bound, sizes))
+    return Stretch(first, end, _decided(loop.body, Context.of((), facts), sizes))
+
+
+def _fixed(expr: Expr, sizes: Mapping[Symbol, int]) -> Expr:
+    return expr.substitute({symbol: const(value) for symbol, value in sizes.items()})
+
+
+# -- where conditions change ---------------------------------------------------------------------------------------
+
+
+def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], everything: bool) -> set[int]:
+    found: set[int] = set()
+    for branch in _branches(loop.body):
+        computes = any(isinstance(each, Compute) for each in walk((branch,)))
+        if everything or computes:
+            found.update(_changes(branch.condition, loop.var, sizes))
+    lo, hi = _fixed(loop.lo, sizes), _fixed(loop.hi, sizes)
+    return {at for at in found if not (lo.is_const and at <= lo.as_int()) and not (hi.is_const and at >= hi.as_int())}
+
+
+def _branches(body: tuple[Statement, ...]) -> Iterator[Branch]:
+    """The branches that run in every iteration, not those of loops inside."""
+    for statement in body:
+        if isinstance(statement, Branch):
+            yield statement
+        if isinstance(statement, Branch | Guard):
+            for block in nested(statement):
+                yield from _branches(block)
+
+
+def _changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -> Iterator[int]:
+    """The values of `symbol` at which a comparison with a number becomes true or false."""
+    if isinstance(condition, And | Or):
+        for arg in condition.args:
+            yield from _changes(arg, symbol, sizes)
+    if not isinstance(condition, Ge | Eq):
+        return
+    expr = _fixed(condition.expr, sizes)
+    factor = expr.coefficient(symbol)
+    rest = expr - factor * var(symbol)
+    if abs(factor) != 1 or not rest.is_const:
+        return
+    zero = -factor * rest.as_int()  # factor * symbol + rest == 0
+    if isinstance(condition, Eq):
+        yield from (zero, zero + 1)
+    else:
+        yield zero if factor > 0 else zero + 1
+
+
+# -- deciding conditions -------------------------------------------------------------------------------------------
+
+
+def _decided(body: tuple[Statement, ...], context: Context, sizes: Mapping[Symbol, int]) -> tuple[Statement, ...]:
+    found: list[Statement] = []
+    for statement in body:
+        found.extend(_decided_statement(statement, context, sizes))
+    return tuple(found)
+
+
+def _decided_statement(statement: Statement, context: Context, sizes: Mapping[Symbol, int]) -> tuple[Statement, ...]:
+    if isinstance(statement, Loop | Guard):
+        return (replace(statement, body=_decided(statement.body, context, sizes)),)
+    if not isinstance(statement, Branch):
+        return (statement,)
+    condition = statement.condition.map_exprs(lambda expr: _fixed(expr, sizes))
+    if context.implies(condition):
+        return _decided(statement.then, context, sizes)
+    if context.excludes(condition):
+        return _decided(statement.otherwise, context, sizes)
+    then, otherwise = (_decided(block, context, sizes) for block in (statement.then, statement.otherwise))
+    return (Branch(statement.condition, then, otherwise),)
