@@ -84,10 +84,9 @@ class Executable:
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
             raise InputError(f"the program has no dim {dim!r}", hint=f"dims: {', '.join(names)}")
-        if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
-            raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}")
+        length = _chunk_length(chunk)
         arguments = self._arguments(inputs, sizes, state, seed)
-        return Stream(self._engine, arguments, names[dim], int(chunk), self._named(arguments.sizes))
+        return Stream(self._engine, arguments, names[dim], length, self._named(arguments.sizes))
 
     def value(
         self,
@@ -158,6 +157,12 @@ class Executable:
         if not isinstance(self._engine, CompiledEngine):
             raise UnsupportedError(f"the reference backend plans nothing, so it has no {what}")
         return self._engine
+
+
+def _chunk_length(chunk: Any) -> int:
+    if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
+        raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}")
+    return int(chunk)
 
 
 def _by_symbol(domain: tuple[Symbol, ...], point: Mapping[str, int]) -> dict[Symbol, int]:
