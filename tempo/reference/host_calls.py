@@ -53,12 +53,21 @@ def _checked(
     if array.shape != shape:
         message = f"result {position} of the host call {where} has shape {array.shape}, declared is {shape}"
         raise HostCallError(message, location=node.location, hint="Correct the shape in out=, or what fn returns.")
-    if not np.can_cast(array.dtype, dtype, "same_kind"):
+    if not _castable(array.dtype, dtype):
         message = f"result {position} of the host call {where} has dtype {array.dtype}, declared is {dtype}"
         raise HostCallError(message, location=node.location, hint="Cast it in fn, or declare its dtype in out=.")
     with np.errstate(over="ignore"):
         # A copy: fn may go on writing into an array that it returned.
-        return np.array(array, dtype=dtype)
+        result = np.array(array, dtype=dtype)
+    if dtype.kind in "iu" and array.dtype != dtype and not np.array_equal(result, array):
+        message = f"result {position} of the host call {where} has values that {dtype} cannot hold"
+        raise HostCallError(message, location=node.location, hint="Declare a wider dtype in out=.")
+    return result
+
+
+def _castable(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Within a kind, or bool to integer to float; integers of either sign, since Python's have none."""
+    return np.can_cast(source, target, "same_kind") or (source.kind in "iu" and target.kind in "iu")
 
 
 def _function_name(node: Node) -> str:

@@ -181,6 +181,22 @@ def test_results_of_the_same_kind_are_cast() -> None:
     assert run(program, {"t": 1}).outputs["y"].dtype == np.float32
 
 
+@pytest.mark.parametrize(("returned", "dtype"), [(300, "int8"), (-1, "uint8"), (np.int64(2**40), "int32")])
+def test_integers_that_do_not_fit_are_refused(returned: object, dtype: str) -> None:
+    with tp.Program() as program:
+        (y,) = tp.host_call(lambda: returned, out=[((), dtype)])
+        tp.output("y", y)
+    with pytest.raises(tp.HostCallError, match=f"has values that {dtype} cannot hold"):
+        run(program)
+
+
+def test_a_python_integer_may_be_unsigned() -> None:
+    with tp.Program() as program:
+        (y,) = tp.host_call(lambda: 200, out=[((), "uint8")])
+        tp.output("y", y)
+    assert int(run(program).outputs["y"]) == 200
+
+
 def test_an_exception_in_fn_is_chained_with_the_point() -> None:
     def fn(x: np.ndarray) -> np.ndarray:
         if x > 1:
