@@ -10,7 +10,6 @@ from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Item, Run
 from tempo.runtime.engine import CompiledEngine, collect
 from tempo.runtime.outputs import Outputs, Step
-from tempo.schedule.tree import For
 from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
 
@@ -48,9 +47,7 @@ def _streamed_outputs(plan: Plan, dim: Symbol) -> list[Output]:
 
 def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol, run: Run) -> tuple[int, int]:
     """The item of the driver that loops over `dim`, and how many iterations after its point an output is complete."""
-    loops = [at for at, item in enumerate(run.compiled.items) if item.loop is not None and item.loop.var == dim]
     outer: dict[int, int] = {}
-    tops = {}
     clusters = plan.program.cluster_of()
     for output in streamed:
         cluster = clusters[output.edge.node]
@@ -60,18 +57,25 @@ def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol, run: Run) -> tuple
             if loop is None or loop.var != dim or loop.direction != "forward" or offset is None:
                 raise _not_outermost(dim, f"the output {output.name!r} is not made by a forward loop over it")
             outer[top] = max(outer.get(top, 0), -offset[1].as_int())
-            tops[top] = loop
-    if len(outer) != 1 or not loops:
+    items = _items(plan, dim, run)
+    if len(outer) != 1 or not outer.keys() <= items.keys():
         why = "no output has it" if not outer else "the schedule needs more than one loop over it"
         raise _not_outermost(dim, why)
-    chosen = next(iter(tops.values()))
-    number = next(at for at in loops if _same_loop(run.compiled.items[at], chosen))
-    return number, next(iter(outer.values()))
+    ((chosen, delay),) = outer.items()
+    return items[chosen], delay
 
 
-def _same_loop(item: Item, loop: For) -> bool:
-    assert item.loop is not None
-    return (item.loop.lo, item.loop.hi, item.loop.direction) == (loop.lo, loop.hi, loop.direction)
+def _items(plan: Plan, dim: Symbol, run: Run) -> dict[int, int]:
+    """The item of the driver for each loop over `dim` at the top of the schedule: both are in the order of the run."""
+    tops = {
+        number
+        for places in plan.places.values()
+        for place in places
+        for number, loop in place.loops[:1]
+        if loop.var == dim and not any(guard < number for guard in place.guards)
+    }
+    found = (at for at, item in enumerate(run.compiled.items) if item.loop is not None and item.loop.var == dim)
+    return dict(zip(sorted(tops), found, strict=True))
 
 
 def _not_outermost(dim: Symbol, why: str) -> UnsupportedError:

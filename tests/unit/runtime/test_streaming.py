@@ -88,3 +88,15 @@ def test_a_dim_that_runs_backward_cannot_be_streamed() -> None:
     with pytest.raises(tp.UnsupportedError, match="cannot be streamed over 't'"):
         list(run.stream("t", x=np.ones(4, np.float32)))
     np.testing.assert_array_equal(run(x=np.ones(4, np.float32))["g"], [4, 3, 2, 1])
+
+
+def test_the_loop_of_the_outputs_is_found_among_loops_over_the_same_dim() -> None:
+    with tp.Program("two_loops") as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(2,), dims=(t,))
+        first = tp.exp(x)
+        tp.output("y", first[t.size - 1 - t] + first)
+    run = tp.compile(program, options=tp.Options(poison=True))
+    data = np.arange(10, dtype=np.float32).reshape(5, 2)
+    steps = [step["y"] for step in run.stream("t", x=data)]
+    np.testing.assert_allclose(steps, np.exp(data) + np.exp(data[::-1]), rtol=1e-6)
