@@ -2,7 +2,7 @@
 
 A few hundred run with the other tests. The sweep runs as many as TEMPO_RANDOM_PROGRAMS says (5,000 unless given):
 
-    TEMPO_RANDOM_PROGRAMS=5000 python -m pytest -m sweep tests/system/test_random_programs.py --hypothesis-seed=1 -s
+    TEMPO_RANDOM_PROGRAMS=5000 python -m pytest -m sweep tests/system/test_random_programs.py --hypothesis-seed=1
 
 It prints what happened in how many runs. A failure prints the smallest program found, as Python source that runs.
 """
@@ -10,6 +10,7 @@ It prints what happened in how many runs. A failure prints the smallest program 
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 
 import pytest
@@ -56,7 +57,8 @@ def test_random_programs_agree_with_the_reference() -> None:
 
 
 @pytest.mark.sweep
-def test_a_sweep_of_random_programs_agrees_with_the_reference() -> None:
+def test_a_sweep_of_random_programs_agrees_with_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
     tally = _run(_SWEEP)
-    print("\n" + "\n".join(f"{count:8} {what}" for what, count in tally.most_common()))
+    with capsys.disabled():
+        sys.stdout.write("\n" + "".join(f"{count:8} {what}\n" for what, count in tally.most_common()))
     _hold_rates(tally)

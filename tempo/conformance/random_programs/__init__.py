@@ -10,7 +10,16 @@ from tempo.conformance.random_programs.description import Built, RandomProgram, 
 from tempo.conformance.random_programs.generator import draw_program
 from tempo.conformance.random_programs.recorder import RecordedCall, Recorder
 
-__all__ = ["Built", "Choices", "RandomProgram", "RecordedCall", "Recorder", "Statement", "draw_program", "random_program"]
+__all__ = [
+    "Built",
+    "Choices",
+    "RandomProgram",
+    "RecordedCall",
+    "Recorder",
+    "Statement",
+    "draw_program",
+    "random_program",
+]
 
 
 def random_program(seed: int) -> RandomProgram:

@@ -19,7 +19,7 @@ from tempo.runtime.compile import compile
 from tempo.runtime.engine import ReferenceEngine
 from tempo.runtime.executable import Executable
 from tempo.runtime.options import Options
-from tempo.runtime.outputs import Outputs
+from tempo.runtime.outputs import Outputs, Step
 from tempo.sdg.graph import Node
 from tempo.symbolic import Symbol
 
@@ -73,9 +73,7 @@ class Disagreement(AssertionError):
 
 def numpy_modes(checks: bool = True) -> tuple[Mode, ...]:
     """The default backend with and without lifting; new buffers and padding are full of NaN."""
-    return tuple(
-        Mode("numpy", Options(checks=checks, lift=lift, poison=True, debug=True)) for lift in (True, False)
-    )
+    return tuple(Mode("numpy", Options(checks=checks, lift=lift, poison=True, debug=True)) for lift in (True, False))
 
 
 def check(
@@ -86,6 +84,7 @@ def check(
 ) -> None:
     """Run `program` in every situation, in every mode on one executable, and compare with the reference.
 
+    A single situation's sizes are told to `compile`, those of several to the calls.
     `tally` counts what happened. Raises `Disagreement`.
     """
     counts: Counter[str] = Counter() if tally is None else tally
@@ -105,8 +104,9 @@ def _check_mode(
     program: RandomProgram, mode: Mode, pairs: Sequence[tuple[Situation, Outcome]], counts: Counter[str]
 ) -> None:
     built = program.build()
+    sizes = pairs[0][0].sizes if len(pairs) == 1 else None
     try:
-        run = compile(built.program, mode.backend, mode.scheduler, options=mode.options)
+        run = compile(built.program, mode.backend, mode.scheduler, sizes=sizes, options=mode.options)
     except UnsupportedError:
         counts["unsupported"] += 1
         return
@@ -120,6 +120,8 @@ def _check_mode(
             continue
         _compare(program, mode, situation, expected, found)
         counts["compared"] += 1
+        if found.error is None and run.memory.peak_bytes < 0:
+            _fail(program, mode, situation, f"the plan needs {run.memory.peak_bytes} bytes")
 
 
 def _check_refusal(
@@ -135,7 +137,9 @@ def _check_refusal(
         return
     for situation, expected in pairs:
         if not isinstance(error, MEANINGLESS) or not isinstance(expected.error, MEANINGLESS):
-            _fail(program, mode, situation, f"compile raised {type(error).__name__}: {error}\nthe meaning is {expected}")
+            _fail(
+                program, mode, situation, f"compile raised {type(error).__name__}: {error}\nthe meaning is {expected}"
+            )
 
 
 class _Meaning:
@@ -163,7 +167,7 @@ class _Meaning:
 
 
 def _run(built: Built, run: Executable, situation: Situation) -> Outcome:
-    inputs = arrays(built, situation)
+    inputs: dict[str, Any] = dict(arrays(built, situation))
     state = None
     try:
         for _ in range(2 if situation.continued else 1):
@@ -179,7 +183,7 @@ def _run(built: Built, run: Executable, situation: Situation) -> Outcome:
     return Outcome(None, found, tuple(built.calls.calls))
 
 
-def _streamed(built: Built, run: Executable, situation: Situation, inputs: Mapping[str, Array]) -> Outputs | None:
+def _streamed(built: Built, run: Executable, situation: Situation, inputs: dict[str, Any]) -> Outputs | None:
     """The outputs of the program run chunk by chunk, held to what its steps gave; None where it cannot be."""
     dim = next(iter(built.program.dims), None)
     if dim is None or situation.continued:
@@ -187,7 +191,7 @@ def _streamed(built: Built, run: Executable, situation: Situation, inputs: Mappi
     before = list(built.calls.calls)
     built.calls.start(situation.sizes)
     stream = run.stream(dim.name, chunk=situation.chunk or 1, seed=situation.seed, sizes=situation.sizes, **inputs)
-    steps = []
+    steps: list[Step] = []
     try:
         steps.extend(stream)
     except UnsupportedError:
@@ -200,7 +204,7 @@ def _streamed(built: Built, run: Executable, situation: Situation, inputs: Mappi
             axis = output.layout.index(dim.symbol)
             kept = np.take(np.asarray(stream.result[name]), range(step.start, step.stop), axis)
             if not np.array_equal(np.asarray(array).reshape(kept.shape), kept, equal_nan=kept.dtype.kind == "f"):
-                raise Disagreement(f"{name} at {dim.name} = {step.start}:{step.stop} was streamed too early")
+                raise Disagreement(f"{name} at {dim.name} = {step.start}:{step.stop} was streamed too early\n{array}\n\n{situation}")
     return stream.result
 
 

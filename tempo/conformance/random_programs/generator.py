@@ -63,9 +63,7 @@ def draw_program(choices: Choices) -> Drawn:
 
 
 def _step(session: Session) -> None:
-    kind = session.choices.weighted(
-        [(70, "step"), (22, "recurrence"), (5, "sink"), (3, "parameter"), (3, "input")]
-    )
+    kind = session.choices.weighted([(70, "step"), (22, "recurrence"), (5, "sink"), (3, "parameter"), (3, "input")])
     if kind == "recurrence":
         recurrences.define(session, _STEPS)
     elif kind == "sink":

@@ -132,7 +132,9 @@ def host_call(session: Session) -> Value | None:
     dtype = session.choices.weighted(((4, "float32"), (2, "int32"), (1, "bool")))
     name = session.fresh("f")
     result = ((*call.batched, *shape), dtype)
-    session.run(Statement(f'{name} = calls.function("{name}", {result!r}, {call.recorded})', (name,)), function=True)
+    fails = f", fails_at={session.choices.number(0, 3)}" if session.choices.chance(4) else ""
+    made = f'calls.function("{name}", {result!r}, {call.recorded}{fails})'
+    session.run(Statement(f"{name} = {made}", (name,)), function=True)
     given = ", ".join(value.name for value in arguments) or "1"
     source = f"tp.host_call({name}, {given}{call.coordinates}, out=[({shape!r}, tp.{dtype})], {call.keywords})[0]"
     return session.assign(source, arguments, exact=dtype != "float32")
@@ -167,5 +169,7 @@ def _part(session: Session, value: Value) -> Value:
     t = session.choices.choice(value.dims)
     size = f"{t}.size"
     menu = [indices.Index(source) for source in ("0", f"{size} - 1", "-1", f"{size} // 2")]
-    menu += [indices.Index(source, slice=True) for source in (":", f"0:{size}", "0:1", f"{size} // 2:{size}", f"1:{size}")]
+    menu += [
+        indices.Index(source, slice=True) for source in (":", f"0:{size}", "0:1", f"{size} // 2:{size}", f"1:{size}")
+    ]
     return read_at(session, value, {t: session.choices.choice(menu)}) or value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tempo.conformance.random_programs.session import Session, Value
 
 _UNARY_FLOAT = ("tp.tanh({})", "-{}", "tp.abs({})", "tp.sin({})", "tp.exp(-tp.abs({}))", "tp.sqrt(tp.abs({}))",
-                "tp.sigmoid({})", "tp.relu({})", "tp.clip({}, -0.5, 0.75)", "{} * 0.5", "1 - {}", "tp.square(tp.sin({}))",
-                "tp.log1p(tp.abs({}))", "tp.gelu({})", "tp.softplus({})")  # fmt: skip
+                "tp.sigmoid({})", "tp.relu({})", "tp.clip({}, -0.5, 0.75)", "{} * 0.5", "1 - {}",
+                "tp.square(tp.sin({}))", "tp.log1p(tp.abs({}))", "tp.gelu({})", "tp.softplus({})")  # fmt: skip
 _EXACT_FLOAT = frozenset({"-{}", "tp.abs({})", "tp.relu({})", "tp.clip({}, -0.5, 0.75)", "{} * 0.5", "1 - {}"})
 _UNARY_INT = ("{} % 3", "{} // 2", "-{}", "tp.abs({})", "{} + 1", "{} * 2 % 7", "tp.minimum({}, 2)", "{} & 3")
 _BINARY = ("{} + {}", "{} - {}", "{} * {}", "tp.maximum({}, {})", "tp.minimum({}, {})")
@@ -115,7 +115,9 @@ def where(session: Session) -> Value | None:
         return None
     if session.choices.chance(50):
         number = "0.5" if x.is_float else "3"
-        return session.assign(f"tp.where({mask.name}, {x.name}, {number})", (mask, x), may_be_empty=_wider(mask, x).may_be_empty)
+        return session.assign(
+            f"tp.where({mask.name}, {x.name}, {number})", (mask, x), may_be_empty=_wider(mask, x).may_be_empty
+        )
     y = partner(session, x, same_kind=True)
     if y is None or y.dtype == "bool":
         return None
@@ -147,7 +149,9 @@ def reduced(session: Session, x: Value, axis: int) -> Value | None:
     function, exact = session.choices.weighted(menu)
     argument = f"tp.tanh({x.name})" if function in ("prod", "logsumexp") else x.name
     keep = ", keepdims=True" if session.choices.chance(15) else ""
-    return session.assign(f"tp.{function}({argument}, axis={axis}{keep})", (x,), exact=exact, may_be_empty=empty and bool(keep))
+    return session.assign(
+        f"tp.{function}({argument}, axis={axis}{keep})", (x,), exact=exact, may_be_empty=empty and bool(keep)
+    )
 
 
 def scan(session: Session) -> Value | None:
@@ -187,7 +191,10 @@ def move(session: Session) -> Value | None:
     x = session.pick(lambda value: value.rank > 0)
     if x is None:
         return None
-    menu = [(2, f"tp.expand_dims({x.name}, {session.choices.number(0, x.rank)})"), (1, f"tp.stack([{x.name}, {x.name}])")]
+    menu = [
+        (2, f"tp.expand_dims({x.name}, {session.choices.number(0, x.rank)})"),
+        (1, f"tp.stack([{x.name}, {x.name}])"),
+    ]
     if x.rank > 1:
         menu += [(4, f"tp.swapaxes({x.name}, 0, {x.rank - 1})"), (3, f"{x.name}.reshape(-1)")]
     menu += [(2, f"tp.flip({x.name}, 0)"), (1, f"tp.broadcast_to({x.name}, (2, {', '.join(_sizes(x))}))")]
@@ -207,7 +214,9 @@ def concatenate(session: Session) -> Value | None:
     if y is None:
         return None
     pair = [x.name, y.name] if session.choices.chance(50) else [y.name, x.name]
-    return session.assign(f"tp.concatenate([{', '.join(pair)}], axis=0)", (x, y), may_be_empty=x.may_be_empty and y.may_be_empty)
+    return session.assign(
+        f"tp.concatenate([{', '.join(pair)}], axis=0)", (x, y), may_be_empty=x.may_be_empty and y.may_be_empty
+    )
 
 
 def spatial(session: Session) -> Value | None:
@@ -216,7 +225,13 @@ def spatial(session: Session) -> Value | None:
     if x is None:
         return None
     size = x.shape[0]
-    menu = [(2, ("0", ())), (2, ("-1", ())), (1, ("::-1", ())), (1, ("::2", ())), (2, ("..., None", ()))]
+    menu: list[tuple[int, tuple[str, tuple[str, ...]]]] = [
+        (2, ("0", ())),
+        (2, ("-1", ())),
+        (1, ("::-1", ())),
+        (1, ("::2", ())),
+        (2, ("..., None", ())),
+    ]
     for t in session.dims:
         if size == f"{t}.size":
             menu += [(4, (t, ())), (3, (f"0:{t} + 1", ())), (2, (f"{t}.size - 1 - {t}", ())), (2, (f"{t}:", ()))]
@@ -240,7 +255,12 @@ def create(session: Session) -> Value | None:
     menu = [(1, "tp.arange(3)"), (1, "tp.constant(np.linspace(-1, 1, 3, dtype=np.float32))")]
     menu += [(1, "tp.full((2,), 0.5)")]
     for t in session.dims:
-        menu += [(2, f"tp.arange({t} + 1)"), (1, f"tp.arange({t}.size)"), (1, f"tp.as_tensor({t})"), (1, f"tp.eye({t}.size, 3)")]
+        menu += [
+            (2, f"tp.arange({t} + 1)"),
+            (1, f"tp.arange({t}.size)"),
+            (1, f"tp.as_tensor({t})"),
+            (1, f"tp.eye({t}.size, 3)"),
+        ]
     return session.assign(session.choices.weighted(menu))
 
 
@@ -264,5 +284,3 @@ def sort_by(session: Session) -> Value | None:
         return None
     axis = x.rank - 1
     return session.assign(f"tp.take_along_axis({x.name}, tp.argsort({x.name}, axis={axis}), axis={axis})", (x,))
-
-

@@ -193,7 +193,11 @@ def _bases(session: Session, declared: _Declared, dim: str, backward: bool, need
         count = 1
     elif style == "points":
         for point in range(count):
-            position = (f"-{point + 1}" if session.choices.chance(30) else f"{dim}.size - {point + 1}") if backward else str(point)
+            position = (
+                (f"-{point + 1}" if session.choices.chance(30) else f"{dim}.size - {point + 1}")
+                if backward
+                else str(point)
+            )
             _case(session, declared, _key(declared, {dim: position}), _base_value(session, declared))
     else:
         for bound in (1, count) if style == "overlapping" and count > 1 else (count,):

@@ -29,6 +29,8 @@ def situations(draw: st.DrawFn, program: RandomProgram) -> list[Situation]:
     chunk = draw(st.integers(1, 3)) if streamed else None
     runs = draw(st.integers(1, 3 if open_sizes else 1))
     return [
-        Situation({**fixed, **{name: draw(st.sampled_from(_SIZES)) for name in open_sizes}}, seed, special, continued, chunk)
+        Situation(
+            {**fixed, **{name: draw(st.sampled_from(_SIZES)) for name in open_sizes}}, seed, special, continued, chunk
+        )
         for _ in range(runs)
     ]
