@@ -17,6 +17,12 @@ def _of_floats(function: Function) -> Builder:
     return lambda call, device: function if dtypes.is_float(call.result.dtype) else by_numpy(call, device)
 
 
+def _mod(call: Call, device: torch.device) -> Function:
+    """NumPy's on the CPU, where torch's remainder of floats is NaN for large quotients."""
+    exact = device.type != "cpu" and dtypes.is_float(call.result.dtype)
+    return torch.remainder if exact else by_numpy(call, device)
+
+
 def _sign(call: Call, device: torch.device) -> Function:
     """NaN stays NaN; torch makes it 0."""
     if not dtypes.is_float(call.result.dtype):
@@ -105,7 +111,7 @@ ELEMENTWISE: Mapping[str, Builder] = {
     **{name: always(function) for name, function in _PLAIN.items()},
     **{name: on_all(function) for name, function in _ALSO_UNSIGNED.items()},
     "floordiv": _of_floats(torch.floor_divide),
-    "mod": _of_floats(torch.remainder),
+    "mod": _mod,
     "pow": _of_floats(torch.pow),
     "sign": _sign,
     "cast": _cast,
