@@ -7,7 +7,7 @@ that fold an axis get a mask, and those that move positions get indices that ste
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -98,13 +98,13 @@ class _Widening:
             self.new.nodes[node.id] = self.at_the_boundary(node, values)
         else:
             situation = Situation(node, values, self.hulls, self.new)
-            self.new.put(node, self.exact(situation, static(situation)))
+            self.new.put(node, self.exact(situation.tensors, static(situation), situation.lengths))
 
-    def exact(self, situation: Situation, edge: Edge) -> Edge:
-        """Without the padding of axes that do not vary."""
-        for axis, length in enumerate(situation.lengths):
+    def exact(self, tensors: Tensors, edge: Edge, lengths: Sequence[Expr]) -> Edge:
+        """Without the padding of axes that do not vary: they may have come from one that does, read at one point."""
+        for axis, length in enumerate(lengths):
             if not length.dims():
-                edge = situation.tensors.cut(edge, axis, const(0), length)
+                edge = tensors.cut(edge, axis, const(0), length)
         return edge
 
     def merge(self, node: Node) -> Node:
@@ -129,7 +129,8 @@ class _Widening:
         self.check_not_ragged(node, edge)
         lengths = self.old.seen_type(edge).shape
         map: IndexMap = tuple(self.widened(node, index, condition) for index in edge.map)
-        return Value(self.through(replace(edge, map=map), Tensors(self.new, node.location)), lengths)
+        tensors = Tensors(self.new, node.location)
+        return Value(self.exact(tensors, self.through(replace(edge, map=map), tensors), lengths), lengths)
 
     def widened(self, node: Node, index: Point | Slice, condition: Condition) -> Point | Slice:
         if not isinstance(index, Slice) or not index.length.dims():
@@ -165,7 +166,8 @@ class _Widening:
         return tensors.broadcast(tensors.reshape(edge, (*ones, *rest)), (*(index.seen for _, index in slices), *rest))
 
     def output_edge(self, edge: Edge) -> Edge:
-        return self.through(edge, Tensors(self.new, None))
+        tensors = Tensors(self.new, None)
+        return self.exact(tensors, self.through(edge, tensors), self.old.seen_type(edge).shape)
 
 
 def _attrs(node: Node, **changed: object) -> tuple[tuple[str, object], ...]:

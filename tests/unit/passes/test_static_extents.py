@@ -385,6 +385,18 @@ output "y": float32[] over (t) = %4[t] as ($t,)
 """)
 
 
+def test_a_window_read_at_one_point_has_no_padding():
+    static("""
+%0: float32[] over (t) = input {layout: ($t,), name: "x", role: "input"} @0
+%1: float32[min(t + 2, t.size) - max(t - 2, 0)] over (t) = neg(%0[max(t - 2, 0) +: min(t + 2, t.size) - max(t - 2, 0)])
+%2: float32[] = reduce_sum(%1[t.size - 1]) {axes: (0,)}
+%3: float32[] over (t) = reduce_sum(%1[t]) {axes: (0,)}
+output "last": float32[] = %2 as ()
+output "sums": float32[] over (t) = %3[t] as ($t)
+output "window": float32[min(t.size, 3)] = %1[t.size - 1] as (0)
+""")
+
+
 def test_empty_slices_sum_to_zero():
     static("""
 %0: float32[] over (t) = input {layout: ($t,), name: "x", role: "input"} @0
