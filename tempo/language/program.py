@@ -11,8 +11,8 @@ from tempo.errors import IndexExpressionError, ProgramError, SizeError, user_loc
 from tempo.language.builder import GraphBuilder
 from tempo.language.index_expression import Dim, IndexExpression, show, to_expr
 from tempo.sdg.graph import Graph
+from tempo.symbolic import LARGEST_SIZE, Expr, Symbol, var
 from tempo.symbolic import Dim as SymbolicDim
-from tempo.symbolic import Expr, Symbol, var
 
 if TYPE_CHECKING:
     from tempo.language.parameters import Parameter, ParameterSpec
@@ -177,6 +177,8 @@ def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
         )
     if expr.is_const and expr.as_int() < 1:
         raise SizeError(f"the size of the dim {name} is {expr}; it must be at least 1", location=user_location())
+    if expr.is_const and expr.as_int() > LARGEST_SIZE:
+        raise SizeError(f"the size of the dim {name} is {expr}; it must be less than 2**31", location=user_location())
     return program.add_dim(name, expr)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import DTypeError, InputError, SizeError
 from tempo.sdg.graph import Graph, Node
-from tempo.symbolic import Expr, Symbol, var
+from tempo.symbolic import LARGEST_SIZE, Expr, Symbol, var
 
 Array = np.ndarray[Any, Any]
 Sizes = dict[Symbol, int]
@@ -80,6 +80,8 @@ class SizeTable:
             if (value := int(dim.size.evaluate(sizes))) < 1:
                 name = dim.symbol.name
                 raise SizeError(f"the size of the dim {name!r}, {dim.size}, is {value}; it must be at least 1")
+            if value > LARGEST_SIZE:
+                raise SizeError(f"the size of the dim {dim.symbol.name!r} is {value}; it must be less than 2**31")
         return sizes
 
 

@@ -12,7 +12,7 @@ from tempo.errors import InputError, SizeError, UnsupportedError, user_location
 from tempo.runtime.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.explain import explain
-from tempo.runtime.memory import Memory, memory_of
+from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.outputs import Outputs
 from tempo.runtime.progress import reporter
 from tempo.runtime.streaming import Stream
@@ -58,10 +58,10 @@ class Executable:
         `state` the parameters to start from; `progress` shows a bar (True), or is called with (done, total).
 
         Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
-        `IndexOutOfRangeError`, `HostCallError`.
+        `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`.
         """
         arguments = self._arguments(inputs, sizes, state, seed)
-        with reporter(progress) as report:
+        with reporter(progress) as report, told_what_is_large(self._planned_memory):
             outputs, states = self._engine.run(arguments, report)
         return Outputs(outputs, states, self._named(arguments.sizes))
 
@@ -148,7 +148,11 @@ class Executable:
 
     def _prepare(self, sizes: Mapping[Symbol, int]) -> None:
         if isinstance(self._engine, CompiledEngine):
-            self._engine.compiled(self._engine.plan_for(sizes), sizes)
+            with told_what_is_large(self._planned_memory):
+                self._engine.compiled(self._engine.plan_for(sizes), sizes)
+
+    def _planned_memory(self) -> Memory | None:
+        return self.memory if isinstance(self._engine, CompiledEngine) else None
 
     def _named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
         return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.graph.dims}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tempo import dtypes
+from tempo.errors import InputError, MemoryLimitError
 from tempo.lowering.loop_ir import Buffer, LoopProgram
 from tempo.symbolic import Symbol
+
+_LARGEST = 3
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,33 @@ class Memory:
         return sum(buffer.bytes for buffer in self.buffers)
 
     def __getitem__(self, name: str) -> BufferMemory:
-        """The buffer of the tensor called `name`."""
-        return next(buffer for buffer in self.buffers if buffer.name == name)
+        """The buffer of the tensor called `name`. Raises `InputError` where none has that name."""
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        names = sorted({buffer.name for buffer in self.buffers})
+        raise InputError(f"no buffer is called {name!r}", hint=f"there are: {', '.join(names) or 'none'}")
 
     def __str__(self) -> str:
         rows = [f"{b.name:<24} {b.role:<9} {b.storage:<20} {b.dtype}{list(b.shape)}  {b.bytes} B" for b in self.buffers]
         return "\n".join([*rows, f"peak {self.peak_bytes} B"])
+
+
+@contextmanager
+def told_what_is_large(plan: Callable[[], Memory | None]) -> Iterator[None]:
+    """A `MemoryError` of an array library becomes a `MemoryLimitError` that names the largest buffers of the plan."""
+    try:
+        yield
+    except MemoryLimitError:
+        raise
+    except MemoryError as error:
+        memory = plan()
+        hint = "use smaller sizes, or keep fewer points: what no output needs whole is not stored whole"
+        if memory is not None:
+            largest = sorted(memory.buffers, key=lambda buffer: buffer.bytes, reverse=True)[:_LARGEST]
+            named = "".join(f"\n    {each.name}: {each.dtype}{list(each.shape)}, {each.bytes} B" for each in largest)
+            hint = f"{hint}; the plan has {memory.peak_bytes} B, most of it in{named}"
+        raise MemoryLimitError(f"the run does not fit into memory: {error}", hint=hint) from error
 
 
 def memory_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> Memory:

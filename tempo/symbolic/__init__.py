@@ -14,7 +14,7 @@ from tempo.symbolic.condition import (
     zero,
 )
 from tempo.symbolic.context import Context
-from tempo.symbolic.domain import Box, Dim
+from tempo.symbolic.domain import LARGEST_SIZE, Box, Dim
 from tempo.symbolic.expr import (
     Atom,
     Expr,
@@ -37,6 +37,7 @@ from tempo.symbolic.python import to_python
 
 __all__ = [
     "FALSE",
+    "LARGEST_SIZE",
     "TRUE",
     "And",
     "Atom",
