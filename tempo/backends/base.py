@@ -93,6 +93,7 @@ class GenericBackend:
 
     static_buffers = False
     allocates_inside = False
+    emitter: type[Emitter] = Emitter
 
     def with_device(self, name: str) -> Self:
         """One device: nothing to choose."""
@@ -110,7 +111,7 @@ class GenericBackend:
         raise NotImplementedError
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
-        emitter = Emitter(request.program, request.sizes, self.operator)
+        emitter = self.emitter(request.program, request.sizes, self.operator)
         source = emitter.segment(request.segment)
         namespace = {**self.array_functions(), **emitter.namespace}
         return CompiledSegment(define(source, request.segment.name, namespace), source)

@@ -122,7 +122,11 @@ class Emitter:
         body = [self._loop(segment.loop, outermost=True)] if segment.loop else self._block(segment.body)
         results: list[ast.expr] = [_name(self._buffer(id).label) for id in segment.results]
         body.append(ast.Return(ast.Tuple(results, ast.Load())))
-        return _source(_function(segment.name, self.parameters(segment), body))
+        return _source(_function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
+
+    def prologue(self) -> list[ast.stmt]:
+        """Statements before the body of a segment, asked for when the body is made: a hook for what can be hoisted."""
+        return []
 
     def parameters(self, segment: Segment) -> list[str]:
         """The names of a segment function's parameters, in order."""
@@ -142,12 +146,12 @@ class Emitter:
                 self._held[result] = self.read(statement, _name(self._buffer(statement.buffer).label))
                 return []
             case Compute(result):
-                return [_assign(_name(result, ast.Store()), self._compute(statement))]
+                return [_assign(_name(result, ast.Store()), self.compute(statement))]
             case Assign(result, value):
-                return [_assign(_name(result, ast.Store()), self._value(value))]
+                return [_assign(_name(result, ast.Store()), self.value(value))]
             case Write(buffer, index, value):
                 label = _name(self._buffer(buffer).label, _context(not index))
-                return [_assign(self._place(label, index), self._value(value))]
+                return [_assign(self._place(label, index), self.value(value))]
             case Branch(condition, then, otherwise):
                 tail = self._block(otherwise) if otherwise else []
                 return [ast.If(self._expr(condition), self._block(then), tail)]
@@ -163,7 +167,8 @@ class Emitter:
     def _table(self, number: int) -> ast.expr:
         return _listed("tables", number) if self._in_driver else _name(f"table_{number}")
 
-    def _value(self, name: str) -> ast.expr:
+    def value(self, name: str) -> ast.expr:
+        """A value by its name: a read stands where it is used."""
         return self._held.pop(name) if name in self._held else _name(name)
 
     def _expr(self, value: Expr | Condition) -> ast.expr:
@@ -184,19 +189,27 @@ class Emitter:
         target = _name(self.names(loop.var), ast.Store())
         return ast.For(target, _call("range", arguments), self._block(loop.body), [])
 
-    def _compute(self, compute: Compute) -> ast.expr:
-        operands = [self._value(name) for name in compute.operands]
-        return _call(self._function(compute), [*operands, *(self._expr(scalar) for scalar in compute.scalars)])
+    def compute(self, compute: Compute) -> ast.expr:
+        """The expression of an operator's result."""
+        return self.applied(compute, self.function_of(compute), [self.value(name) for name in compute.operands])
 
-    def _function(self, compute: Compute) -> str:
-        """The name under which the operator's function is in the namespace; equal functions share one."""
+    def applied(self, compute: Compute, function: Callable[..., Any], operands: list[ast.expr]) -> ast.expr:
+        """`function` of the operands, then of the run-time scalars."""
+        scalars = [self._expr(scalar) for scalar in compute.scalars]
+        return _call(self.named(function, compute.op), [*operands, *scalars])
+
+    def function_of(self, compute: Compute) -> Callable[..., Any]:
+        """What the backend's table makes of one application."""
         operands = tuple(static_type(type, self._resolve) for type in compute.operand_types)
         result = static_type(compute.type, self._resolve)
         function = self.operator(call_for(compute.op, compute.attrs, operands, result, self._resolve))
-        function = located(function, compute.attrs, compute.location)
+        return located(function, compute.attrs, compute.location)
+
+    def named(self, function: Callable[..., Any], op: str) -> str:
+        """The name under which a function of operator `op` is in the namespace; equal functions share one."""
         if id(function) not in self._functions:
-            name = compute.op if compute.op not in self.namespace and compute.op not in ARRAY_FUNCTIONS else ""
-            name = name or f"{compute.op}_{len(self._functions)}"
+            name = op if op not in self.namespace and op not in ARRAY_FUNCTIONS else ""
+            name = name or f"{op}_{len(self._functions)}"
             self._functions[id(function)] = name
             self.namespace[name] = function
         return self._functions[id(function)]
