@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import DefinitionError, DTypeError, ProgramError, ShapeError, TempoError, user_location
-from tempo.language.conversion import as_dtype, assignable, is_python_scalar
+from tempo.errors import DefinitionError, DTypeError, Location, ProgramError, ShapeError, TempoError, user_location
+from tempo.language.conversion import as_dtype, assignable
 from tempo.language.definitions import declare_merge
 from tempo.language.index_expression import Dim, IndexExpression
 from tempo.language.program import Program, check_name, current_program
@@ -88,7 +88,7 @@ def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "fl
     type = TensorType(to_shape(program, shape), as_dtype(dtype))
     if any(size.dims() for size in type.shape):
         raise ShapeError(f"the shape {show(type.shape)} of the parameter {name!r} varies", location=user_location())
-    value = init if callable(init) or is_python_scalar(init) else _given(init, type.dtype, name)
+    value = init if callable(init) else _given(init, type.dtype, name, user_location())
     tensor = declare_merge(name, shape, dims, dtype, "parameter")
     builder = program.builder
     program.declared_parameters[name] = Parameter(
@@ -97,19 +97,25 @@ def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "fl
     return tensor
 
 
-def _given(init: Any, dtype: str, name: str) -> Any:
+def _given(init: Any, dtype: str, name: str, location: Location | None) -> Any:
+    """A tensor as it is; else a number or an array, of `dtype`. Raises `DTypeError`."""
     if isinstance(init, RecurrentTensor):
         return init
     what = f"the initial value of {name!r}"
     try:
-        array = dtypes.convert(init, dtype)
-        dtypes.check_cast(dtypes.from_numpy(np.asarray(init).dtype), dtype, what)
+        given = np.asarray(init)
+        array = np.array(dtypes.convert(given if given.dtype != object else init, dtype))
+        source = dtypes.from_numpy(given.dtype)
+        if not dtypes.same_kind(source, dtype):
+            dtypes.check_cast(source, dtype, what)
     except TempoError as error:
         message = error.message if error.message.startswith(what) else f"{what}: {error.message}"
-        raise DTypeError(message, location=user_location(), hint=error.hint) from None
+        raise DTypeError(message, location=location, hint=error.hint) from None
     except (TypeError, ValueError) as error:
-        raise DTypeError(f"{what} is no array of numbers: {error}", location=user_location()) from error
-    return np.array(array)
+        raise DTypeError(f"{what} is no array of numbers: {error}", location=location) from error
+    if dtypes.is_integer(dtype) and not np.array_equal(array, given):
+        raise DTypeError(f"{what} has values that {dtype} cannot hold", location=location)
+    return array.item() if array.ndim == 0 else array
 
 
 def finish_parameters(program: Program) -> Finished:
@@ -188,12 +194,8 @@ def _make(
     if callable(init):
         dims: tuple[Dim, ...] = tuple(program.dim_of(symbol) for symbol in others)
         shape = tuple(size.as_int() if size.is_const else IndexExpression(program, size) for size in node.shape)
-        init = init(shape, dims=dims, dtype=node.dtype)
-        init = (
-            init
-            if isinstance(init, RecurrentTensor) or is_python_scalar(init)
-            else _given(init, node.dtype, parameter.name)
-        )
+        made = _called(init, shape, dims, node.dtype, what, node.location)
+        init = _given(made, node.dtype, parameter.name, node.location)
     if isinstance(init, np.ndarray):
         return _checked_array(program, init, node, others, what)
     tensor = assignable(init, node.dtype, what)
@@ -206,6 +208,21 @@ def _make(
             hint="declare draws with the dims= that the initialiser is given",
         )
     return fit(tensor, node.shape, what, program.builder.context).edge
+
+
+def _called(
+    init: Initializer, shape: tuple[Any, ...], dims: tuple[Dim, ...], dtype: str, what: str, location: Location | None
+) -> Any:
+    try:
+        return init(shape, dims=dims, dtype=dtype)
+    except TempoError:
+        raise
+    except Exception as error:
+        raise DefinitionError(
+            f"the initialiser that makes {what} failed: {type(error).__name__}: {error}",
+            location=location,
+            hint="it is called as init(shape, dims=..., dtype=...)",
+        ) from error
 
 
 def _checked_array(

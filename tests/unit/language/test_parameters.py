@@ -170,3 +170,33 @@ def test_misfits():
         w[i + 1] = w
     with pytest.raises(DefinitionError, match="varies along i"):
         program.graph()
+
+
+def test_numbers_of_numpy_are_numbers(run_program):
+    """`init` may have that full shape or one point's"""
+    with tp.Program() as program:
+        for name, init in {"scalar": np.float32(3), "array of ()": np.array(3)}.items():
+            tp.output(name, tp.parameter(name, shape=(2,), init=init))
+    assert all(value.tolist() == [3, 3] for value in run_program(program).values())
+
+
+@pytest.mark.parametrize(
+    ("init", "dtype", "error", "message"),
+    [
+        (0.5, "int32", tp.DTypeError, "dtype float64, which is of another kind than int32"),
+        (300, "int8", tp.DTypeError, "has values that int8 cannot hold"),
+        (np.array([-1, 0]), "uint8", tp.DTypeError, "has values that uint8 cannot hold"),
+        (lambda shape, dims, dtype: 0.5, "int32", tp.DTypeError, "another kind than int32"),
+        (lambda shape, dims, dtype: None, "float32", tp.DTypeError, "'w': None is no number"),
+        (lambda shape: 1, "float32", tp.DefinitionError, "failed: TypeError: .* argument 'dims'"),
+        (lambda shape, dims, dtype: 1 / 0, "float32", tp.DefinitionError, "failed: ZeroDivisionError"),
+    ],
+)
+def test_a_wrong_initial_value_is_reported_at_its_parameter(init, dtype, error, message):
+    def compiled():
+        with tp.Program() as program:
+            tp.output("w", tp.parameter("w", shape=(2,), init=init, dtype=dtype))
+        return tp.compile(program)
+
+    with pytest.raises(error, match=rf"{message}(.|\n)*test_parameters.py:\d+\n *tp.output"):
+        compiled()
