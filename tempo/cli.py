@@ -10,9 +10,10 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from tempo.errors import ProgramError, SizeError, TempoError
@@ -161,7 +162,8 @@ def _load_program(reference: str) -> Any:
     module = _load_module(Path(path))
     found = getattr(module, name, None)
     if found is not None and not isinstance(found, Program) and callable(found):
-        found = found()
+        with _running(f"{name}() of {path}"):
+            found = found()
     if isinstance(found, Program):
         return found
     programs = [key for key, value in vars(module).items() if isinstance(value, Program)]
@@ -179,8 +181,30 @@ def _load_module(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))  # as when the file is run
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with _running(str(path)):
+        spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def _running(what: str) -> Iterator[None]:
+    """An exception of the user's own code is an error of theirs, told with the lines that it went through."""
+    try:
+        yield
+    except TempoError:
+        raise
+    except Exception as error:
+        error.__traceback__ = _without_ours(error.__traceback__)
+        told = "".join(traceback.format_exception(error)).rstrip()
+        raise ProgramError(f"{what} failed: {type(error).__name__}: {error}", hint=told) from error
+
+
+def _without_ours(frames: TracebackType | None) -> TracebackType | None:
+    """From the first frame on that is neither ours nor of Python's import machinery."""
+    ours = (__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+    while frames is not None and frames.tb_frame.f_code.co_filename in ours:
+        frames = frames.tb_next
+    return frames
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -25,6 +25,10 @@ def built():
     return program
 
 
+def fails():
+    return program / 0
+
+
 number = 3
 """
 
@@ -108,3 +112,22 @@ def test_mistakes_are_told_without_a_traceback(program_file: Path, arguments: li
     assert done.returncode == 2
     assert message.format(file=program_file) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_exceptions_of_the_users_file_are_told_with_its_lines_only(program_file: Path) -> None:
+    done = tempo("explain", f"{program_file}:fails")
+    assert done.returncode == 2
+    assert f"ProgramError: fails() of {program_file} failed: TypeError: unsupported operand" in done.stderr
+    assert "return program / 0" in done.stderr
+    program_file.write_text("1 / 0")
+    done = tempo("explain", f"{program_file}:program")
+    assert done.returncode == 2
+    assert f"{program_file} failed: ZeroDivisionError" in done.stderr
+    assert "importlib" not in done.stderr
+    assert "cli.py" not in done.stderr
+
+
+def test_output_may_be_cut_short() -> None:
+    command = f"{sys.executable} -m tempo backends --json | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
