@@ -17,6 +17,7 @@ from tempo import dtypes
 Array = np.ndarray[Any, Any]
 
 TORCH_DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in dtypes.DTYPES}
+NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _BITS16 = np.dtype(np.int16)
 

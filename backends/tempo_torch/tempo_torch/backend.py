@@ -12,9 +12,11 @@ import torch
 from tempo import dtypes
 from tempo.backends.base import CompiledSegment, GenericBackend, SegmentRequest
 from tempo.errors import UnsupportedError
+from tempo.lowering.loop_ir import Loop, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
-from tempo_torch.arrays import TORCH_DTYPES, clamped, from_host, host_writer, to_host, wrapped
+from tempo_torch.arrays import NAMES, TORCH_DTYPES, clamped, from_host, host_writer, to_host, wrapped
+from tempo_torch.emitter import TorchEmitter
 from tempo_torch.operators import TABLE
 from tempo_torch.plugin import INFO
 
@@ -23,6 +25,7 @@ class TorchBackend(GenericBackend):
     """Runs on one device. Segments run in inference mode; what `run` returns are ordinary tensors."""
 
     info: BackendPlugin = INFO
+    emitter = TorchEmitter
 
     def __init__(self, device: str = "cpu") -> None:
         """`device` is "cpu" or "cuda"; raises `UnsupportedError` where torch finds no such device."""
@@ -49,7 +52,10 @@ class TorchBackend(GenericBackend):
         return TABLE[call.op](call, self.device)
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
+        """Entering inference mode costs as much as an operator or two, so only segments with loops do."""
         compiled = super().compile_segment(request)
+        if request.segment.loop is None and not any(isinstance(each, Loop) for each in walk(request.segment.body)):
+            return compiled
         return CompiledSegment(_inferring(compiled.function), compiled.source)
 
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> torch.Tensor:
@@ -57,7 +63,12 @@ class TorchBackend(GenericBackend):
             return torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=self.device)
         return from_host(np.full(shape, fill, dtypes.to_numpy(dtype)), self.device)
 
-    def from_host(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
+    def native(self, value: Any) -> str | None:
+        return NAMES.get(value.dtype) if isinstance(value, torch.Tensor) else None
+
+    def from_host(self, array: np.ndarray[Any, Any] | torch.Tensor) -> torch.Tensor:
+        if isinstance(array, torch.Tensor):
+            return array.detach().to(self.device)
         return from_host(array, self.device)
 
     def to_host(self, array: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tempo_torch.operators.builder import Builder, Function
+from tempo_torch.operators.builder import Builder, Function, Operation
 from tempo_torch.operators.contractions import CONTRACTIONS
 from tempo_torch.operators.creation import CREATION
 from tempo_torch.operators.elementwise import ELEMENTWISE
@@ -18,4 +18,4 @@ TABLE: Mapping[str, Builder] = MappingProxyType(
     {**ELEMENTWISE, **MOVEMENT, **EXTENTS, **REDUCTIONS, **CONTRACTIONS, **INDEXING, **CREATION}
 )
 
-__all__ = ["TABLE", "Builder", "Function"]
+__all__ = ["TABLE", "Builder", "Function", "Operation"]

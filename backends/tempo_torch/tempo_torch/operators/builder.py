@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,27 @@ from tempo.sdg.operators import OPERATORS
 from tempo_torch.arrays import TORCH_DTYPES, from_host, to_host
 
 Function = Callable[..., torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """A function with other forms of it, for an emitter that knows more of the operands.
+
+    in_place   the same into the memory of the first operand, which has the result's type and nobody else needs
+    commutes   whether the first two operands may be exchanged
+    turns      the operand, a matrix, whose transpose `on_turned` takes in its place
+    """
+
+    function: Function
+    in_place: Function | None = None
+    commutes: bool = False
+    turns: int | None = None
+    on_turned: Function | None = None
+
+    def __call__(self, *given: Any) -> torch.Tensor:
+        return self.function(*given)
+
+
 Builder = Callable[[Call, torch.device], Function]
 
 HALF = frozenset({"float16", "bfloat16"})
@@ -45,6 +67,12 @@ def by_numpy(call: Call, device: torch.device) -> Function:
 def always(function: Function) -> Builder:
     """One function for every call of an operator; what torch lacks for unsigned integers, NumPy does."""
     return lambda call, device: by_numpy(call, device) if is_unsigned(call) else function
+
+
+def in_place_of(function: Function) -> Function | None:
+    """Torch's form of one of its functions that overwrites the first operand."""
+    found: Function | None = getattr(torch.Tensor, f"{function.__name__}_", None)
+    return found
 
 
 def on_all(function: Function) -> Builder:

@@ -9,7 +9,7 @@ import torch
 
 from tempo import dtypes
 from tempo.sdg.call import Call
-from tempo_torch.operators.builder import Builder, Function, by_numpy, in_float32, is_unsigned
+from tempo_torch.operators.builder import Builder, Function, Operation, by_numpy, in_float32, is_unsigned
 
 Axes = tuple[int, ...]
 Ints = tuple[int, ...]
@@ -54,11 +54,14 @@ def _plain(lhs_rank: int, rhs_rank: int, lhs_axis: int, rhs_axis: int) -> Functi
         return torch.dot
     if rhs_rank == 1:
         return torch.mv if lhs_axis == 1 else lambda x, y: torch.mv(x.t(), y)
+    if lhs_rank == 1 and rhs_axis == 1:
+        return lambda x, y: torch.mv(y, x)
     if lhs_rank == 1:
-        return (lambda x, y: torch.mv(y.t(), x)) if rhs_axis == 0 else lambda x, y: torch.mv(y, x)
+        return Operation(lambda x, y: torch.mv(y.t(), x), turns=1, on_turned=lambda x, y: torch.mv(y, x))
     left = None if lhs_axis == 1 else torch.t
-    right = None if rhs_axis == 0 else torch.t
-    return _combine(torch.mm, left, right)
+    if rhs_axis == 0:
+        return _combine(torch.mm, left, None)
+    return Operation(_combine(torch.mm, left, torch.t), turns=1, on_turned=_combine(torch.mm, left, None))
 
 
 def _product(lhs: Ints, rhs: Ints, lhs_axes: tuple[Axes, Axes], rhs_axes: tuple[Axes, Axes]) -> Function:

@@ -9,7 +9,22 @@ import torch
 
 from tempo import dtypes
 from tempo.sdg.call import Call
-from tempo_torch.operators.builder import Builder, Function, always, by_numpy, on_all, result_dtype
+from tempo_torch.operators.builder import (
+    Builder,
+    Function,
+    Operation,
+    always,
+    by_numpy,
+    in_place_of,
+    on_all,
+    result_dtype,
+)
+
+_COMMUTING = frozenset({"add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"})
+
+
+def _torch_s(name: str, function: Function) -> Operation:
+    return Operation(function, in_place_of(function), name in _COMMUTING)
 
 
 def _of_floats(function: Function) -> Builder:
@@ -108,8 +123,8 @@ _ALSO_UNSIGNED: Mapping[str, Function] = {
 }
 
 ELEMENTWISE: Mapping[str, Builder] = {
-    **{name: always(function) for name, function in _PLAIN.items()},
-    **{name: on_all(function) for name, function in _ALSO_UNSIGNED.items()},
+    **{name: always(_torch_s(name, function)) for name, function in _PLAIN.items()},
+    **{name: on_all(_torch_s(name, function)) for name, function in _ALSO_UNSIGNED.items()},
     "floordiv": _of_floats(torch.floor_divide),
     "mod": _mod,
     "pow": _of_floats(torch.pow),

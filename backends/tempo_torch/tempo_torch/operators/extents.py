@@ -8,7 +8,7 @@ import torch
 
 from tempo.sdg.call import Call
 from tempo.symbolic import as_expr
-from tempo_torch.operators.builder import Builder, Function, result_dtype
+from tempo_torch.operators.builder import Builder, Function, Operation, result_dtype
 from tempo_torch.operators.movement import flipped
 
 Axis = tuple[int, int, int, int]  # start, size, length, step
@@ -102,7 +102,13 @@ def _mask(call: Call, device: torch.device) -> Function:
         result.narrow(axis, kept, size - kept).fill_(fill)
         return result
 
-    return mask
+    def mask_in_place(x: torch.Tensor, length: int) -> torch.Tensor:
+        if length < size:
+            kept = max(length, 0)
+            x.narrow(axis, kept, size - kept).fill_(fill)
+        return x
+
+    return Operation(mask, mask_in_place)
 
 
 EXTENTS: Mapping[str, Builder] = {"pad": _pad, "slice": _slice, "mask": _mask}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
@@ -41,7 +42,7 @@ def _checker(attrs: Attrs, size: int) -> Function:
 
 def _indexer(
     attrs: Attrs, data: StaticType, index: StaticType, device: torch.device
-) -> tuple[tuple[int, ...], Function]:
+) -> tuple[tuple[int, ...], Callable[..., tuple[Any, ...]]]:
     """The order of axes batch, indexed, others for data, and the index into data so ordered, from the index tensors."""
     axes, batch = _axes(attrs), attrs.get("batch", 0)
     order = (*range(batch), *axes, *range(batch, axes.start), *range(axes.stop, data.rank))

@@ -37,6 +37,8 @@ def _sum(call: Call, device: torch.device) -> Function:
         return torch.clone
     if is_unsigned(call):
         return by_numpy(call, device)
+    if call.result.dtype in ("float32", "float64"):  # torch's own choice, found in less time
+        return lambda x: x.sum(axes)
     return _rounded(lambda x: x.sum(axes, dtype=wide), call)
 
 

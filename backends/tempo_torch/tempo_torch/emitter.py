@@ -1,0 +1,113 @@
+"""The core's emitter, with what eager PyTorch is slow at taken out of loops.
+
+An eager operator costs a microsecond or two beside its arithmetic, and so does a view. Values that nobody needs any
+more give their memory to the next result; views that do not change are made once, before the loops.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tempo.lowering.emit import Emitter
+from tempo.lowering.loop_ir import Compute, Read, Segment, WindowIndex
+from tempo_torch.flow import Flow
+from tempo_torch.operators import Operation
+
+_MANY = 1024  # rows beyond which views of all of them would cost memory that matters
+
+
+def rows(tensor: torch.Tensor) -> Any:
+    """What gives row i at `[i]`: views made in advance, where they are not too many."""
+    return tensor.unbind(0) if len(tensor) <= _MANY else tensor
+
+
+def turned_rows(tensor: torch.Tensor) -> Any:
+    """The same, each row transposed."""
+    return rows(tensor.mT)
+
+
+class TorchEmitter(Emitter):
+    """Emits segments for PyTorch's operators."""
+
+    def segment(self, segment: Segment) -> str:
+        self._flow = Flow.of(segment)
+        self._hoisted: dict[tuple[int, Callable[..., Any]], ast.stmt] = {}
+        self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
+        return super().segment(segment)
+
+    def prologue(self) -> list[ast.stmt]:
+        return [statement for key, statement in self._hoisted.items() if self._uses[key]]
+
+    def compute(self, compute: Compute) -> ast.expr:
+        operation = self.function_of(compute)
+        if not isinstance(operation, Operation):
+            operation = Operation(operation)
+        free = self._flow.free.get(compute.result, ())
+        values = [self._turned(name) if at == operation.turns else None for at, name in enumerate(compute.operands)]
+        turned = any(value is not None for value in values)
+        operands = [value or self.value(name) for value, name in zip(values, compute.operands)]
+        if operation.in_place and 0 in free:
+            return self._in_place(compute, operation.in_place, operands)
+        if operation.in_place and operation.commutes and 1 in free:
+            return self._in_place(compute, operation.in_place, operands[::-1])
+        function = operation.on_turned if turned and operation.on_turned else operation.function
+        return self.applied(compute, function, operands)
+
+    def _in_place(self, compute: Compute, function: Callable[..., Any], operands: list[ast.expr]) -> ast.expr:
+        self.named(function, self._free_name(f"{compute.op}_in_place"))
+        return self.applied(compute, function, operands)
+
+    def read(self, read: Read, array: ast.expr) -> ast.expr:
+        if not self._has_rows(read):
+            return super().read(read, array)
+        return self._row(read, self._hoist(read.buffer, rows))
+
+    def _has_rows(self, read: Read) -> bool:
+        if read.result not in self._flow.repeated:
+            return False
+        others = zip(self._buffer(read.buffer).axes[1:], read.index[1:])
+        return all(isinstance(entry, WindowIndex) and self._is_whole(axis, entry) for axis, entry in others)
+
+    def _row(self, read: Read, made: ast.expr) -> ast.expr:
+        return ast.Subscript(made, self._expr(read.index[0].index), ast.Load())  # type: ignore[union-attr]
+
+    def _turned(self, name: str) -> ast.expr | None:
+        """The transpose of what a loop reads, made before the loop; None where it varies."""
+        read = self._flow.reads.get(name)
+        if read is None or name not in self._held or name not in self._flow.looped or read.fresh:
+            return None
+        if self._has_rows(read):
+            self._held.pop(name)
+            self._uses[read.buffer, rows] -= 1
+            return self._row(read, self._hoist(read.buffer, turned_rows))
+        buffer = self._buffer(read.buffer)
+        if buffer.id in self._flow.replaced or not all(
+            isinstance(entry, WindowIndex) and self._is_whole(axis, entry)
+            for axis, entry in zip(buffer.axes, read.index)
+        ):
+            return None
+        self._held.pop(name)
+        return self._hoist(read.buffer, torch.t)
+
+    def _hoist(self, buffer: int, function: Callable[..., Any]) -> ast.expr:
+        """The name of `function(buffer)`, computed once in the prologue."""
+        label, key = self._buffer(buffer).label, (buffer, function)
+        self._uses[key] += 1
+        name = self._free_name(f"{label}_{function.__name__}")
+        if key not in self._hoisted:
+            maker = self.named(function, self._free_name(function.__name__))
+            call = ast.Call(ast.Name(maker, ast.Load()), [ast.Name(label, ast.Load())], [])
+            self._hoisted[key] = ast.Assign([ast.Name(name, ast.Store())], call, lineno=0)
+        return ast.Name(name, ast.Load())
+
+    def _free_name(self, base: str) -> str:
+        """Names that end in a number are never those of dims or sizes; this one is no value's either."""
+        number = 0
+        while f"{base}_{number}" in self._flow.names:
+            number += 1
+        return f"{base}_{number}"

@@ -1,0 +1,111 @@
+"""What may be done to a segment's values: whose memory is free for a result, which reads are repeated.
+
+Facts about LoopIR alone; `emitter.py` makes use of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tempo.lowering.loop_ir import (
+    Assign,
+    Compute,
+    Loop,
+    PointIndex,
+    Read,
+    Segment,
+    Statement,
+    Write,
+    nested,
+    walk,
+)
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Symbol
+
+Statements = tuple[Statement, ...]
+
+_KEEPS_MEMORY = frozenset({"reshape", "transpose", "mask"})
+"""Views of all that their operand holds, each element once: who may write to the operand may write to them."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """`free`: of a value, the operands whose memory nobody else looks at and that are of its type.
+
+    `reads`: every read by its name. `repeated`: those of a point that an enclosing loop reads again and again.
+    `looped`: those within a loop. `replaced`: slots that the segment gives another array.
+    """
+
+    free: Mapping[str, tuple[int, ...]]
+    reads: Mapping[str, Read]
+    repeated: frozenset[str]
+    looped: frozenset[str]
+    replaced: frozenset[int]
+    names: frozenset[str]
+
+    @staticmethod
+    def of(segment: Segment) -> Flow:
+        body: Statements = (segment.loop,) if segment.loop else segment.body
+        every = tuple(walk(body))
+        uses = Counter(name for statement in every for name in _used(statement))
+        depths = list(_enclosed(body, ()))
+        return Flow(
+            free={name: operands for block in _blocks(body) for name, operands in _free(block, uses)},
+            reads={each.result: each for each in every if isinstance(each, Read)},
+            repeated=frozenset(read.result for read, loops in depths if _is_repeated(read, loops)),
+            looped=frozenset(read.result for read, loops in depths if loops),
+            replaced=frozenset(each.buffer for each in every if isinstance(each, Write) and not each.index),
+            names=frozenset(each.result for each in every if isinstance(each, Read | Compute | Assign)),
+        )
+
+
+def _used(statement: Statement) -> tuple[str, ...]:
+    if isinstance(statement, Compute):
+        return statement.operands
+    return (statement.value,) if isinstance(statement, Assign | Write) else ()
+
+
+def _blocks(body: Statements) -> Iterator[Statements]:
+    """Every block: statements that run equally often."""
+    yield body
+    for statement in body:
+        for block in nested(statement):
+            yield from _blocks(block)
+
+
+def _free(block: Statements, uses: Mapping[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """A value made and used once in one block is free after that use, if its operator made it anew."""
+    owned: set[str] = set()
+    for statement in block:
+        if not isinstance(statement, Compute):
+            continue
+        mine = [at for at, name in enumerate(statement.operands) if name in owned and uses[name] == 1]
+        fitting = tuple(at for at in mine if statement.operand_types[at] == statement.type)
+        if fitting:
+            yield statement.result, fitting
+        operator = OPERATORS[statement.op]
+        made_anew = not operator.views and operator.kind not in ("creation", "nominal")
+        if made_anew or (statement.op in _KEEPS_MEMORY and 0 in mine):
+            owned.add(statement.result)
+
+
+def _enclosed(body: Iterable[Statement], loops: tuple[Symbol, ...]) -> Iterator[tuple[Read, tuple[Symbol, ...]]]:
+    """Every read with the variables of the loops around it, outer first."""
+    for statement in body:
+        if isinstance(statement, Read):
+            yield statement, loops
+        inner = (*loops, statement.var) if isinstance(statement, Loop) else loops
+        for block in nested(statement):
+            yield from _enclosed(block, inner)
+
+
+def _is_repeated(read: Read, loops: tuple[Symbol, ...]) -> bool:
+    """The first entry is a point that varies with an inner loop only, the others are slices that vary with none."""
+    if read.fresh or not read.index or not isinstance(read.index[0], PointIndex):
+        return False
+    if any(isinstance(entry, PointIndex) for entry in read.index[1:]):
+        return False
+    varying = [at for at, symbol in enumerate(loops) if symbol in read.index[0].index.symbols()]
+    return bool(varying) and varying[0] > 0

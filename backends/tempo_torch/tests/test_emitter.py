@@ -1,0 +1,147 @@
+"""What the emitter takes out of loops, and that it does so only where nobody can tell."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tempo_torch import emitter
+from tempo_torch.arrays import to_host
+from tempo_torch.backend import TorchBackend
+
+import tempo as tp
+from tempo.lowering.emit import Emitter
+
+DRAW = np.random.default_rng(0)
+
+
+class Plain(TorchBackend):
+    """The core's emitter, which takes nothing out of loops."""
+
+    emitter = Emitter
+
+
+def source(program: tp.Program, **sizes: int) -> str:
+    return tp.compile(program, backend="torch", sizes=sizes).explain()
+
+
+def check(program: tp.Program, **inputs: Any) -> None:
+    """Bit for bit what the same operators give without the emitter's changes."""
+    ours, plain = (tp.compile(program, backend=backend)(**inputs) for backend in (TorchBackend(), Plain()))
+    for name in plain:
+        np.testing.assert_array_equal(to_host(ours[name]), to_host(plain[name]))
+
+
+def chain() -> tp.Program:
+    """Every value but the state is used once."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        w = tp.input("w", shape=(4, 4), dims=())
+        x = tp.input("x", shape=(4,), dims=(t,))
+        h = tp.recurrent("h", shape=(4,), dims=(t,))
+        h[0] = tp.zeros((4,))
+        h[t + 1] = tp.tanh(x - h @ w)
+        tp.output("h", h)
+    return program
+
+
+def test_values_that_nobody_needs_any_more_give_their_memory():
+    made = source(chain(), t=5)
+    assert re.search(r"= tanh_in_place_0\(v\d+\)", made)
+    assert "sub_in_place" not in made  # x is the caller's, and a difference does not commute
+    check(chain(), w=DRAW.normal(size=(4, 4)), x=DRAW.normal(size=(5, 4)))
+
+
+def test_the_transpose_of_a_matrix_is_made_once():
+    made = source(chain(), t=5)
+    assert len(re.findall(r"= t_0\(b\d+\)", made)) == 1
+    assert re.search(r"= dot\(\w+, b\d+_t_0\)", made)
+
+
+def test_a_value_that_is_used_twice_keeps_its_memory():
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(3,), dims=(t,))
+        h = tp.recurrent("h", shape=(3,), dims=(t,))
+        h[0] = x
+        both = h * 0.5 + x[t + 1]
+        h[t + 1] = tp.exp(-both) * both
+        tp.output("h", h)
+    check(program, x=DRAW.normal(size=(6, 3)))
+    assert not re.search(r"(neg|exp)_in_place_0\(v\d+\).*\n.*neg_in_place", source(program, t=6))
+
+
+def test_what_a_view_still_shows_keeps_its_memory():
+    """A transpose, and a slice that is read after the whole was used."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(3, 3), dims=(t,))
+        h = tp.recurrent("h", shape=(3, 3), dims=(t,))
+        h[0] = x
+        made = h * 0.5 + x[t + 1]
+        turned = made.T
+        h[t + 1] = tp.sin(turned) + turned.spatial[0] * tp.cos(made)
+        tp.output("h", h)
+    check(program, x=DRAW.normal(size=(6, 3, 3)))
+
+
+def test_results_of_another_shape_or_dtype_get_memory_of_their_own():
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(3,), dims=(t,))
+        h = tp.recurrent("h", shape=(3,), dims=(t,))
+        h[0] = x
+        column = (h * 2.0).reshape(3, 1)
+        h[t + 1] = ((column + x[t + 1]) > 0).astype(tp.float32).sum(axis=0) + (h * 3.0 > 1.0).astype(tp.float32)
+        tp.output("h", h)
+    check(program, x=DRAW.normal(size=(6, 3)))
+
+
+def layered() -> tp.Program:
+    with tp.Program() as program:
+        t, layer = tp.dims("t l")
+        w = tp.input("w", shape=(3, 3), dims=(layer,))
+        scale = tp.input("scale", shape=(3,), dims=(layer,))
+        x = tp.input("x", shape=(3,), dims=(t,))
+        h = tp.recurrent("h", shape=(3,), dims=(t, layer))
+        h[t, 0] = x + tp.cases((t > 0, h[t - 1, layer.size - 1]), 0.0)
+        h[t, layer + 1] = tp.relu((h * scale) @ w) + h
+        tp.output("out", h[t, layer.size - 1])
+    return program
+
+
+@pytest.mark.parametrize("many", [1024, 2])
+def test_rows_that_an_outer_loop_reads_again_are_views_made_once(many: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(emitter, "_MANY", many)
+    made = source(layered(), t=3, l=4)
+    assert re.search(r"= rows_0\(b\d+\)", made)
+    assert re.search(r"= turned_rows_0\(b\d+\)", made)
+    check(layered(), w=DRAW.normal(size=(4, 3, 3)), scale=DRAW.normal(size=(4, 3)), x=DRAW.normal(size=(3, 3)))
+
+
+def test_what_is_hoisted_is_used():
+    for program, sizes in ((chain(), {"t": 3}), (layered(), {"t": 3, "l": 4})):
+        made = source(program, **sizes)
+        for name in re.findall(r"^\s+(b\d+_\w+_\d+) = ", made, re.MULTILINE):
+            assert made.count(name) > 1
+
+
+def test_names_of_dims_and_tensors_are_not_taken():
+    with tp.Program() as program:
+        rows, t_0, layer = tp.dims("rows tanh_in_place_0 t")
+        w = tp.input("t_0", shape=(2, 2), dims=(layer,))
+        h = tp.recurrent("b1_rows", shape=(2,), dims=(rows, layer))
+        h[rows, 0] = tp.ones((2,)) * rows + tp.cases((rows > 0, h[rows - 1, layer.size - 1]), 0.0)
+        h[rows, layer + 1] = tp.tanh(h @ w)
+        tp.output("out", h)
+        tp.output("other", tp.as_tensor(t_0))
+    check(program, t_0=DRAW.normal(size=(4, 2, 2)), sizes={"rows": 3, "tanh_in_place_0": 2})
+
+
+def test_turned_rows_are_transposes():
+    tensor = torch.arange(12).reshape(2, 2, 3)
+    assert torch.equal(emitter.turned_rows(tensor)[1], tensor[1].t())
+    assert torch.equal(emitter.rows(tensor)[1], tensor[1])
