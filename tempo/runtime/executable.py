@@ -45,6 +45,7 @@ class Executable:
 
     def __call__(
         self,
+        /,
         *,
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
@@ -68,6 +69,7 @@ class Executable:
     def stream(
         self,
         dim: str,
+        /,
         *,
         chunk: int = 1,
         seed: int = 0,
@@ -91,6 +93,7 @@ class Executable:
     def value(
         self,
         tensor: RecurrentTensor,
+        /,
         point: Mapping[str, int] | tuple[int, ...] = (),
         *,
         seed: int = 0,

@@ -75,3 +75,16 @@ def test_disabled_passes_are_a_tuple() -> None:
     make: Callable[..., tp.Options] = tp.Options
     with pytest.raises(tp.InputError, match="no tuple of names"):
         make(disable="lift")
+
+
+@pytest.mark.parametrize("name", ["self", "dim", "tensor"])
+def test_inputs_may_have_any_name_that_is_not_reserved(name: str) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        y = tp.input(name, shape=(), dims=(t,)) * 2
+        tp.output("y", y)
+    run = tp.compile(program)
+    given = {name: np.float32([1, 2])}
+    assert run(**given)["y"].tolist() == [2, 4]
+    assert [float(step["y"]) for step in run.stream("t", **given)] == [2, 4]
+    assert float(tp.compile(program, backend="reference").value(y, (1,), **given)) == 4
