@@ -1,0 +1,186 @@
+"""No loop of an optimised executable copies a whole buffer: what is carried must be updated in place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from tempo_jax.backend import JaxBackend
+
+import tempo as tp
+from tempo.backends.base import CompiledSegment, SegmentRequest
+
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (\(.*?\)|\S+) ([\w\-]+)\(")
+_SHAPE = re.compile(r"\w+\[([\d,]*)\]")
+_CALLED = re.compile(r"(body|condition|calls|to_apply|\w+_computations?)=\{?((?:%[\w.\-]+(?:, )?)+)")
+_COPIES = ("copy", "copy-start")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of a computation: `elements` is the size of its greatest array."""
+
+    text: str
+    opcode: str
+    elements: int
+
+    def called(self, *attributes: str) -> Iterator[str]:
+        for attribute, names in _CALLED.findall(self.text):
+            if not attributes or attribute in attributes:
+                yield from re.findall(r"%([\w.\-]+)", names)
+
+
+def computations(hlo: str) -> dict[str, list[Instruction]]:
+    found: dict[str, list[Instruction]] = {}
+    current: list[Instruction] = []
+    for line in hlo.splitlines():
+        if header := _COMPUTATION.match(line):
+            current = found.setdefault(header[1], [])
+        elif match := _INSTRUCTION.match(line):
+            sizes = [prod(int(size) for size in dims.split(",") if size) for dims in _SHAPE.findall(match[1])]
+            current.append(Instruction(line.strip(), match[2], max(sizes, default=0)))
+    return found
+
+
+def in_loops(hlo: str) -> list[Instruction]:
+    """The instructions that run once per iteration of some loop, whatever calls them there."""
+    parts = computations(hlo)
+    open_ones = [name for part in parts.values() for each in part for name in each.called("body", "condition")]
+    reached: set[str] = set()
+    while open_ones:
+        name = open_ones.pop()
+        if name not in reached:
+            reached.add(name)
+            open_ones += [called for each in parts[name] for called in each.called()]
+    return [each for name in sorted(reached) for each in parts[name]]
+
+
+def copies_in_loops(hlo: str, least: int) -> list[str]:
+    """Copies of arrays of `least` elements or more inside loops."""
+    return [each.text for each in in_loops(hlo) if each.opcode in _COPIES and each.elements >= least]
+
+
+def optimised(function: Callable[..., Any], *arguments: Any) -> str:
+    return str(jax.jit(function).lower(*arguments).compile().as_text())
+
+
+class Recorder(JaxBackend):
+    """Keeps the optimised HLO of every segment that is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
+        made = super().compile_segment(request)
+
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            self.texts.append(made.function.lower(*arguments).compile().as_text())  # type: ignore[attr-defined]
+            return made.function(*arguments)
+
+        return CompiledSegment(call, made.source)
+
+
+def assert_in_place(program: tp.Program, sizes: dict[str, int], least: int, **inputs: Any) -> None:
+    """Runs the program; some loop updates an array of `least` elements, and no loop copies one."""
+    recorder = Recorder()
+    tp.compile(program, backend=recorder, sizes=sizes)(**inputs)
+    text = "\n".join(recorder.texts)
+    updates = [each for each in in_loops(text) if each.opcode == "dynamic-update-slice"]
+    assert any(each.elements >= least for each in updates)
+    assert copies_in_loops(text, least) == []
+
+
+# -- the counter -------------------------------------------------------------------------------------------------------
+
+
+def _updated(step: Any, buffer: Any) -> Any:
+    return lax.dynamic_update_slice(buffer, (buffer[step] + 1.0)[None], (step + 1,))
+
+
+def test_an_update_in_place_counts_nothing():
+    hlo = optimised(lambda x: lax.fori_loop(0, 999, _updated, x), np.zeros(1000, np.float32))
+    assert any(each.opcode == "dynamic-update-slice" and each.elements == 1000 for each in in_loops(hlo))
+    assert copies_in_loops(hlo, 1000) == []
+
+
+def test_a_planted_copy_is_counted():
+    """Both the buffer and what it was before the update leave the iteration, so XLA must copy it."""
+
+    def body(step: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+        return _updated(step, carried[0]), carried[0]
+
+    start = np.zeros(1000, np.float32)
+    hlo = optimised(lambda x: lax.fori_loop(0, 999, body, (x, x)), start)
+    assert copies_in_loops(hlo, 1000)
+    assert copies_in_loops(hlo, 1001) == []
+
+
+def test_a_copy_in_a_loop_within_a_branch_within_a_loop_is_counted():
+    def inner(step: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+        return _updated(step, carried[0]), carried[0]
+
+    def body(step: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+        return lax.cond(step % 3 == 0, lambda: lax.fori_loop(0, step, inner, carried), lambda: carried)
+
+    start = np.zeros(1000, np.float32)
+    assert copies_in_loops(optimised(lambda x: lax.fori_loop(0, 999, body, (x, x)), start), 1000)
+
+
+def test_a_copy_outside_of_loops_is_not_counted():
+    def twice(x: Any) -> tuple[Any, Any]:
+        return lax.fori_loop(0, 999, _updated, x), jnp.flip(x)
+
+    assert copies_in_loops(optimised(twice, np.zeros(1000, np.float32)), 1000) == []
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_recurrence_with_full_output():
+    with tp.Program("recurrence") as program:
+        (t,) = tp.dims("t")
+        w = tp.input("w", shape=(8, 8), dims=())
+        h = tp.recurrent("h", shape=(8,), dims=(t,))
+        h[0] = tp.constant(np.ones(8, np.float32))
+        h[t + 1] = tp.tanh(h[t] @ w)
+        tp.output("h", h)
+    assert_in_place(program, {"t": 500}, 500 * 8, w=np.eye(8, dtype=np.float32))
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["the window", "all values"])
+def test_a_windowed_read(everything: bool):
+    """The last 20 values: kept in a circular buffer, or read in the output where all of them are one."""
+    with tp.Program("window") as program:
+        (t,) = tp.dims("t")
+        x = tp.recurrent("x", shape=(64,), dims=(t,))
+        x[0] = tp.constant(np.ones(64, np.float32))
+        window = x[tp.max(t - 19, 0) : t + 1]
+        x[t + 1] = tp.tanh(window.mean(axis=0)) + 1.0
+        tp.output("x", x if everything else x[t.size - 1])
+    assert_in_place(program, {"t": 300}, (300 if everything else 20) * 64)
+
+
+def test_the_decode_example():
+    pytest.importorskip("safetensors")
+    pytest.importorskip("tokenizers")
+    from examples.decode import Config, decoder, input_name, weight_shapes
+
+    config = Config(40, 32, 48, 2, 4, 2, 8, 1e-5, True, {"rope_type": "default", "rope_theta": 1e4})
+    random = np.random.default_rng(0)
+    shapes = {input_name(name): (config.layers, *shape) for name, shape in weight_shapes(config).items()}
+    shapes |= {"embedding": (40, 32), "norm": (32,), "head": (40, 32)}
+    inputs = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    inputs["prompt"] = np.arange(5, dtype=np.int32)
+    positions = 200
+    cache = config.layers * positions * config.kv_heads * config.head_dim  # elements of the keys, and of the values
+    assert_in_place(decoder(config), {"l": config.layers, "p": 5, "t": positions}, cache, **inputs)
