@@ -85,18 +85,26 @@ def _checker(attrs: Attrs, size: int) -> Function:
     last = size - 1
 
     def check(index: Any) -> Any:
-        index = np.asarray(index, np.intp)
+        index = _as_intp(index)
         if index.size and index.view(np.uintp).max() > last:  # a negative index is a large unsigned one
             raise _out_of_range(index[(index < 0) | (index > last)].flat[0], size)
         return index
 
     def clamp(index: Any) -> Any:
-        index = np.asarray(index, np.intp)
+        index = _as_intp(index)
         if index.size and size == 0:
             raise _out_of_range(index.flat[0], size)
         return np.minimum(np.maximum(index, 0), last)
 
     return check if attrs.get("checked", False) and size else clamp
+
+
+def _as_intp(index: Any) -> Any:
+    """A uint64 that is too great stays too great; every other dtype fits."""
+    index = np.asarray(index)
+    if index.dtype == np.uint64:
+        index = np.minimum(index, np.uint64(np.iinfo(np.intp).max))
+    return index.astype(np.intp, copy=False)
 
 
 def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:

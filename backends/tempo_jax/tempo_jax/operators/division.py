@@ -50,11 +50,10 @@ def _opposed(remainder: Value, b: Value) -> Value:
 
 def _float_mod(a: Value, b: Value) -> Value:
     """NumPy's `npy_divmod`: a remainder of 0 has the sign of the divisor; NaN where the divisor is 0."""
+    zero = b.dtype.type(0)
     remainder = lax.rem(a, b)
-    zero = lax.abs(b) * b.dtype.type(0)  # NaN for an infinite divisor, but then the remainder is not replaced
-    signed = jnp.where(b < b.dtype.type(0), -lax.abs(zero), lax.abs(zero))
     moved = jnp.where(_opposed(remainder, b), remainder + b, remainder)
-    return jnp.where(remainder == b.dtype.type(0), signed, moved)
+    return jnp.where(remainder == zero, jnp.where(b < zero, -zero, zero), moved)
 
 
 def _float_floordiv(a: Value, b: Value) -> Value:
@@ -65,5 +64,5 @@ def _float_floordiv(a: Value, b: Value) -> Value:
     floor = lax.floor(quotient)
     rounded = jnp.where(quotient - floor > half, floor + one, floor)
     ratio = a / b
-    nothing = jnp.where(ratio < zero, -zero, zero)
+    nothing = ratio * zero  # 0 with the sign of the ratio, which is finite where the quotient is 0
     return jnp.where(b == zero, ratio, jnp.where(quotient == zero, nothing, rounded))

@@ -65,6 +65,13 @@ def test_unsigned_indices_and_empty_ones():
         apply("gather", np.zeros((0, 3)), np.zeros((1,), np.int32), axis=0, checked=False)
 
 
+def test_a_great_unsigned_index_is_not_a_negative_one():
+    great = np.array([2**64 - 1, 0], np.uint64)
+    assert apply("gather", np.arange(3), great, axis=0, checked=False).tolist() == [2, 0]
+    with pytest.raises(IndexOutOfRangeError):
+        apply("gather", np.arange(3), great, axis=0, checked=True)
+
+
 def test_shapes_and_dtypes():
     T = size("t")
     assert infer("gather", ((5, T), F32), ((3, T), "int32"), axis=0).shape == (const(3), T, T)
