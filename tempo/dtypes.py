@@ -218,23 +218,25 @@ def convert(value: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
     Raises `DTypeError` where the value is no array of numbers, or an integer does not fit the default dtype.
     """
     array = np.asarray(value)
+    if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
+        _check_integers(array, dtype if dtype is not None and is_integer(dtype) else "int64", default=False)
     if array.dtype.kind in "OSUMm" or array.dtype.names:
         named = value is None or isinstance(value, str | bytes)
         what = repr(value) if named else f"a {type(value).__name__} of dtype {array.dtype}"
         raise DTypeError(f"{what} is no number and no array of numbers", hint="give numbers, or arrays of numbers")
     source = from_numpy(array.dtype)
     target = default_dtype(source) if dtype is None else dtype
-    if dtype is None and target != source and is_integer(target):
-        _check_integers(array, target)
+    if target != source and is_integer(source) and is_integer(target):
+        _check_integers(array, target, default=dtype is None)
     return array.astype(to_numpy(target), copy=False)
 
 
-def _check_integers(array: np.ndarray[Any, Any], target: str) -> None:
+def _check_integers(array: np.ndarray[Any, Any], target: str, default: bool = True) -> None:
     limits = np.iinfo(to_numpy(target))
     if array.dtype == object or (array.size and (array.min() < limits.min or array.max() > limits.max)):
         raise DTypeError(
-            f"an integer is out of the range of {target}, the default dtype of integers",
-            hint='give dtype="int64" explicitly, or values that fit',
+            f"an integer is out of the range of {target}" + (", the default dtype of integers" if default else ""),
+            hint='give dtype="int64" explicitly, or values that fit' if default else "give a wider dtype",
         )
 
 

@@ -113,8 +113,6 @@ def _given(init: Any, dtype: str, name: str, location: Location | None) -> Any:
         raise DTypeError(message, location=location, hint=error.hint) from None
     except (TypeError, ValueError) as error:
         raise DTypeError(f"{what} is no array of numbers: {error}", location=location) from error
-    if dtypes.is_integer(dtype) and not np.array_equal(array, given):
-        raise DTypeError(f"{what} has values that {dtype} cannot hold", location=location)
     return array.item() if array.ndim == 0 else array
 
 

@@ -43,6 +43,9 @@ class ReferenceEngine:
     def __init__(self, graph: Graph, options: Options) -> None:
         self.graph, self.options = graph, options
 
+    def __repr__(self) -> str:
+        return 'backend="reference"'
+
     def evaluator(self, arguments: Arguments) -> Evaluator:
         arrays = {
             node.id: arguments.arrays[key]
@@ -71,6 +74,9 @@ class CompiledEngine:
         self.native = backend.native
         self._plans: dict[Symbol | None, Plan] = {}
         self._compiled: dict[tuple[Symbol | None, tuple[int, ...]], Compiled] = {}
+
+    def __repr__(self) -> str:
+        return f'backend="{self.backend.info.name}", scheduler="{self.scheduler_name}"'
 
     def plan(self, outermost: Symbol | None = None) -> Plan:
         if outermost not in self._plans:
@@ -166,6 +172,6 @@ def collect(run: Run) -> tuple[Arrays, Arrays]:
     outputs: Arrays = {}
     state: Arrays = {}
     for key, id in run.compiled.program.outputs.items():
-        role, _, name = key.rpartition(":")
-        (state if role == "state" else outputs)[name] = run.output(id)
+        is_state = key.startswith("state:")
+        (state if is_state else outputs)[key.removeprefix("state:")] = run.output(id)
     return outputs, state

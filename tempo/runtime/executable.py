@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempo.analysis.checks import check_at, check_symbolic
-from tempo.errors import InputError, SizeError, UnsupportedError, user_location
+from tempo.errors import InputError, ProgramError, SizeError, UnsupportedError, user_location
 from tempo.runtime.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.explain import explain
@@ -104,10 +104,23 @@ class Executable:
         """The value of a tensor at one point of its domain, for debugging; only on `backend="reference"`."""
         if not isinstance(self._engine, ReferenceEngine):
             raise UnsupportedError("only the reference backend evaluates single points", hint='use backend="reference"')
+        self._check_tensor(tensor)
+        given = _by_symbol(tensor.symbols, point)
         arguments = self._arguments(inputs, sizes, state, seed)
-        domain = tensor.symbols
-        given = dict(zip(domain, point, strict=True)) if isinstance(point, tuple) else _by_symbol(domain, point)
         return np.asarray(self._engine.evaluator(arguments).value(tensor.edge, given))
+
+    def _check_tensor(self, tensor: Any) -> None:
+        owner = getattr(tensor, "program", None)
+        if owner is None or not hasattr(tensor, "edge"):
+            raise InputError(f"a {type(tensor).__name__} is no tensor", location=user_location())
+        if owner is not self.program:
+            raise ProgramError(f"{tensor.label} belongs to the program {owner.name!r}", location=user_location())
+        if tensor.edge.node not in self.graph.nodes:
+            raise ProgramError(
+                f"{tensor.label} was made after the program was compiled",
+                location=user_location(),
+                hint="compile the program again",
+            )
 
     # -- what is known ---------------------------------------------------------------------------------------------
 
@@ -172,8 +185,13 @@ def _chunk_length(chunk: Any) -> int:
     return int(chunk)
 
 
-def _by_symbol(domain: tuple[Symbol, ...], point: Mapping[str, int]) -> dict[Symbol, int]:
-    for name in point:
-        if name not in {symbol.name for symbol in domain}:
-            raise InputError(f"the tensor does not vary over {name!r}", location=user_location())
-    return {symbol: point[symbol.name] for symbol in domain}
+def _by_symbol(domain: tuple[Symbol, ...], point: Any) -> dict[Symbol, int]:
+    """The coordinates of a point, given by name or in the order of the domain."""
+    names = [symbol.name for symbol in domain]
+    wanted = f"write one integer for each of its dims, ({', '.join(names)})"
+    values = point if isinstance(point, Mapping) else dict(zip(names, point)) if isinstance(point, tuple) else None
+    if values is None or set(values) != set(names) or (isinstance(point, tuple) and len(point) != len(names)):
+        raise InputError(f"{point!r} is no point of the tensor's domain", location=user_location(), hint=wanted)
+    if not all(isinstance(value, int | np.integer) for value in values.values()):
+        raise InputError(f"the point {point!r} is not made of integers", location=user_location(), hint=wanted)
+    return {symbol: int(values[symbol.name]) for symbol in domain}

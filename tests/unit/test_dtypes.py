@@ -172,3 +172,11 @@ def test_lowest_and_highest_bound_every_value(name: str):
         <= np.zeros((), dtype)
         < np.array(dtypes.highest(name)).astype(dtype)
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"), [([300], "int8"), (-1, "uint8"), (2**70, "int64"), (np.int64(2**40), "int32")]
+)
+def test_integers_must_fit_an_explicit_dtype(value: object, dtype: str):
+    with pytest.raises(DTypeError, match=f"an integer is out of the range of {dtype}"):
+        dtypes.convert(value, dtype)
