@@ -20,6 +20,7 @@ from tempo.runtime.binding import input_nodes
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Compiled, Run, compile_program
 from tempo.runtime.options import Options
+from tempo.runtime.support import check_supported
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
@@ -81,7 +82,9 @@ class CompiledEngine:
     def plan(self, outermost: Symbol | None = None) -> Plan:
         if outermost not in self._plans:
             options = PlanOptions(self._checks(), outermost, self.options.disable, self.options.debug)
-            self._plans[outermost] = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
+            plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
+            check_supported(plan.graph, self.backend.info)
+            self._plans[outermost] = plan
         return self._plans[outermost]
 
     def _checks(self) -> bool:
