@@ -118,9 +118,15 @@ class RunLowering:
             return self.name(self.graph.nodes[edge.node])
         read = self.read_edge(f"{self.name(node)}_{number}", edge, here, cluster)
         aliases = node.op in ("merge", "copy") or OPERATORS[node.op].kind in _VIEWS
-        circular = self.of_value[edge.node, edge.result].is_circular
-        block.append(Read(read.result, read.buffer, read.index, fresh=aliases and circular))
+        fresh = aliases and self._is_overwritten(edge)
+        block.append(Read(read.result, read.buffer, read.index, fresh))
         return read.result
+
+    def _is_overwritten(self, edge: Edge) -> bool:
+        """Whether what `edge` reads is changed in place later: on the next lap, or along a dim without an axis."""
+        buffer = self.of_value[edge.node, edge.result]
+        drops_dims = len(buffer.axes) < len(self.graph.nodes[edge.node].domain)
+        return buffer.is_circular or (drops_dims and not buffer.is_slot)
 
     def read_edge(self, result: str, edge: Edge, here: Here, cluster: Cluster) -> Read:
         buffer = self.of_value[edge.node, edge.result]
