@@ -204,7 +204,9 @@ def _streamed(built: Built, run: Executable, situation: Situation, inputs: dict[
             axis = output.layout.index(dim.symbol)
             kept = np.take(np.asarray(stream.result[name]), range(step.start, step.stop), axis)
             if not np.array_equal(np.asarray(array).reshape(kept.shape), kept, equal_nan=kept.dtype.kind == "f"):
-                raise Disagreement(f"{name} at {dim.name} = {step.start}:{step.stop} was streamed too early\n{array}\n\n{situation}")
+                raise Disagreement(
+                    f"{name} at {dim.name} = {step.start}:{step.stop} was streamed too early\n{array}\n\n{situation}"
+                )
     return stream.result
 
 

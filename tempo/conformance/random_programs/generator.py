@@ -34,6 +34,7 @@ _STEPS: tuple[tuple[int, Step], ...] = (
     (3, idioms.attention),
     (2, idioms.window),
     (2, idioms.discounted),
+    (1, idioms.growing),
     (2, outside.draw),
     (4, outside.host_call),
 )

@@ -1,8 +1,9 @@
-"""Statements that programs over time are made of: attention over a prefix, windows, discounted sums."""
+"""Statements that programs over time are made of: attention over a prefix, windows, discounted sums, caches."""
 
 from __future__ import annotations
 
 from tempo.conformance.random_programs import indices
+from tempo.conformance.random_programs.description import Statement
 from tempo.conformance.random_programs.session import Session, Value
 from tempo.conformance.random_programs.temporal import read_at
 
@@ -62,3 +63,27 @@ def discounted(session: Session) -> Value | None:
         return None
     product = session.assign(f"{seen.name} * {powers.name}", (seen, powers), exact=False)
     return session.assign(f"tp.sum({product.name}, axis=0)", (product,), exact=False) if product else None
+
+
+def growing(session: Session) -> Value | None:
+    """A recurrent tensor that holds everything so far, or everything to come, as a cache does."""
+    x = session.pick(lambda value: _readable(value) and value.rank < 2)
+    if x is None:
+        return None
+    t = session.choices.choice(x.dims)
+    backward = session.choices.chance(30)
+    name = session.fresh("h")
+    length = f"{t}.size - {t}" if backward else f"{t} + 1"
+    declared = f'tp.recurrent("{name}", shape=({", ".join([length, *x.shape])},), dims=({", ".join(x.dims)},)'
+    if not session.run(Statement(f"{name} = {declared}, dtype=tp.{x.dtype})", (name,))):
+        return None
+    before = ", ".join((f"{t} + 1" if backward else f"{t} - 1") if dim == t else dim for dim in x.dims)
+    row = f"tp.expand_dims({x.name}, 0)"
+    parts = f"{row}, {name}[{before}]" if backward or session.choices.chance(30) else f"{name}[{before}], {row}"
+    first = f"{t}.size - 1" if backward else "0"
+    key = ", ".join(first if dim == t else dim for dim in x.dims)
+    session.run(Statement(f"{name}[{key}] = {row}", extends=name))
+    if not session.run(Statement(f"{name}[True] = tp.concatenate([{parts}], axis=0)", extends=name)):
+        return None
+    session.values.append(Value(name, session.lookup(name), exact=x.exact))
+    return session.values[-1]

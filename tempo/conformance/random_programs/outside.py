@@ -131,13 +131,18 @@ def host_call(session: Session) -> Value | None:
     shape = session.choices.choice(((), (3,), (2,)))
     dtype = session.choices.weighted(((4, "float32"), (2, "int32"), (1, "bool")))
     name = session.fresh("f")
-    result = ((*call.batched, *shape), dtype)
+    results = [((*call.batched, *shape), dtype)]
+    out = [f"({shape!r}, tp.{dtype})"]
+    if session.choices.chance(25):
+        results.append((call.batched, "float32"))
+        out.append("((), tp.float32)")
+    place = session.choices.number(0, len(out) - 1)
     fails = f", fails_at={session.choices.number(0, 3)}" if session.choices.chance(4) else ""
-    made = f'calls.function("{name}", {result!r}, {call.recorded}{fails})'
+    made = f'calls.function("{name}", {", ".join(map(repr, results))}, {call.recorded}{fails})'
     session.run(Statement(f"{name} = {made}", (name,)), function=True)
     given = ", ".join(value.name for value in arguments) or "1"
-    source = f"tp.host_call({name}, {given}{call.coordinates}, out=[({shape!r}, tp.{dtype})], {call.keywords})[0]"
-    return session.assign(source, arguments, exact=dtype != "float32")
+    called = f"tp.host_call({name}, {given}{call.coordinates}, out=[{', '.join(out)}], {call.keywords})"
+    return session.assign(f"{called}[{place}]", arguments, exact=results[place][1] != "float32")
 
 
 def sink(session: Session) -> None:
