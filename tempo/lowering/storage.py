@@ -8,7 +8,7 @@ loop inside it sweeps over all its points in between, so the dims of those are f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tempo.lowering.loop_ir import Axis
@@ -45,11 +45,17 @@ FULL = -1  # as a window width: no bound
 
 
 class StorageAnalysis:
-    """Decides the storage of every value of a clustered graph under the places of a schedule."""
+    """Decides the storage of every value of a clustered graph under the places of a schedule.
 
-    def __init__(self, program: Clustered, places: Mapping[str, tuple[Place, ...]]) -> None:
+    `guarded` names the clusters that a table guards: such a statement is a block of its own.
+    """
+
+    def __init__(
+        self, program: Clustered, places: Mapping[str, tuple[Place, ...]], guarded: Collection[str] = ()
+    ) -> None:
         self.program = program
         self.places = places
+        self.guarded = guarded
         self.cluster_of = program.cluster_of()
         self.reads: dict[Value, list[Read]] = {}
         self._contexts: dict[tuple[str, Condition], Context] = {}
@@ -104,6 +110,8 @@ class StorageAnalysis:
         graph = self.program.graph
         producer = graph.nodes[read.edge.node]
         if any(isinstance(index, Slice) for index in read.edge.map) or read.place.segment != write.segment:
+            return False
+        if write.statement in self.guarded and read.place.statement != write.statement:
             return False
         if read.place.loops[: len(write.loops)] != write.loops:
             return False
