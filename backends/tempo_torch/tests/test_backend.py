@@ -139,3 +139,29 @@ def test_an_executable_may_run_in_several_threads():
 def test_tracebacks_and_explain_show_the_generated_source():
     run = tp.compile(doubled(), backend="torch", sizes={"t": 3})
     assert "def segment_0" in run.explain()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_tensors_of_the_dtype_go_in_as_they_are(dtype: str):
+    """Also those that NumPy has no view of: bfloat16, and what autograd follows."""
+    x = torch.ones((3, 2), dtype=getattr(torch, dtype), requires_grad=True)
+    outputs = tp.compile(doubled(dtype), backend="torch")(x=x)
+    assert not outputs["y"].requires_grad
+    assert outputs["y"].tolist() == [[2, 2]] * 3
+
+
+def test_a_state_in_bfloat16_goes_on():
+    with tp.Program() as program:
+        i = tp.dim("i", 3)
+        w = tp.parameter("w", (2,), init=np.ones(2, ml_dtypes.bfloat16), dims=(i,), dtype="bfloat16")
+        w[i + 1] = w * 2
+        tp.output("w", w)
+    run = tp.compile(program, backend="torch")
+    assert run(state=run().state).state["w"].tolist() == [16, 16]
+
+
+def test_a_tensor_of_another_kind_is_refused():
+    with pytest.raises(tp.DTypeError, match="another kind"):
+        tp.compile(doubled(), backend="torch")(x=torch.ones((3, 2), dtype=torch.int32))
+    with pytest.raises(tp.TempoError):
+        tp.compile(doubled(), backend="torch")(x=torch.ones((3, 2), dtype=torch.complex64))

@@ -11,6 +11,10 @@ from tempo import dtypes
 from tempo.sdg.call import Call
 from tempo_torch.operators.builder import Builder, Function, Operation, by_numpy, in_float32, is_unsigned
 
+# Elements of a matrix of lhs from which a batched product with a narrower rhs is made as its transpose, measured:
+# 1,024 x 64 by 64 x 1, eight of them, takes 430 us as it stands and 60 to 120 us turned.
+_WORTH_TURNING = 1024
+
 Axes = tuple[int, ...]
 Ints = tuple[int, ...]
 
@@ -35,13 +39,16 @@ def contraction(
         return _product(lhs, rhs, (lhs_batch, lhs_free), (rhs_batch, rhs_free))
     if not lhs_batch and len(lhs_contract) == 1 and len(lhs_free) <= 1 and len(rhs_free) <= 1:
         return _plain(len(lhs), len(rhs), lhs_contract[0], rhs_contract[0])
-    left = _arranged(lhs, (lhs_batch, lhs_free, lhs_contract))
-    right = _arranged(rhs, (rhs_batch, rhs_contract, rhs_free))
+    high, wide = prod(lhs[a] for a in lhs_free), prod(rhs[a] for a in rhs_free)
+    turn = bool(lhs_batch) and high > wide and high * prod(lhs[a] for a in lhs_contract) >= _WORTH_TURNING
+    left = _arranged(lhs, (lhs_batch, lhs_contract, lhs_free) if turn else (lhs_batch, lhs_free, lhs_contract))
+    right = _arranged(rhs, (rhs_batch, rhs_free, rhs_contract) if turn else (rhs_batch, rhs_contract, rhs_free))
+    if turn:
+        turned = _combine(torch.bmm, right, left)
+        return lambda x, y: turned(y, x).mT.reshape(shape)
     multiplied = _combine(torch.bmm if lhs_batch else torch.mm, left, right)
     batch = (prod(lhs[axis] for axis in lhs_batch),) if lhs_batch else ()
-    if (*batch, prod(lhs[a] for a in lhs_free), prod(rhs[a] for a in rhs_free)) == shape:
-        return multiplied
-    return lambda x, y: multiplied(x, y).reshape(shape)
+    return multiplied if (*batch, high, wide) == shape else lambda x, y: multiplied(x, y).reshape(shape)
 
 
 def _without(rank: int, axes: Axes) -> Axes:

@@ -15,6 +15,7 @@ from tempo_torch.operators.builder import (
     Operation,
     always,
     by_numpy,
+    converter,
     in_place_of,
     on_all,
     result_dtype,
@@ -47,12 +48,11 @@ def _sign(call: Call, device: torch.device) -> Function:
 
 def _cast(call: Call, device: torch.device) -> Function:
     source, target = call.operands[0].dtype, call.result.dtype
-    dtype = result_dtype(call)
     if source == target:
         return torch.clone
     if dtypes.is_float(source) and dtypes.is_integer(target):
         return _saturating(call, device)
-    return lambda x: x.to(dtype)
+    return converter(target)
 
 
 def _saturating(call: Call, device: torch.device) -> Function:

@@ -19,12 +19,14 @@ def _identity(x: torch.Tensor) -> torch.Tensor:
 
 def _reshape(call: Call, device: torch.device) -> Function:
     shape = call.result.shape
-    return _identity if shape == call.operands[0].shape else lambda x: x.reshape(shape)
+    if shape == call.operands[0].shape:
+        return _identity
+    return (lambda x: x.reshape(*shape)) if shape else lambda x: x.reshape(shape)  # sizes one by one are parsed faster
 
 
 def _transpose(call: Call, device: torch.device) -> Function:
     axes = tuple(call.attrs["axes"])
-    return _identity if axes == tuple(range(len(axes))) else lambda x: x.permute(axes)
+    return _identity if axes == tuple(range(len(axes))) else lambda x: x.permute(*axes)
 
 
 def _broadcast(call: Call, device: torch.device) -> Function:
@@ -33,7 +35,7 @@ def _broadcast(call: Call, device: torch.device) -> Function:
         return _identity
     aligned = (*given[:batch], *(1,) * (len(shape) - len(given)), *given[batch:])
     if aligned[len(aligned) - len(given) :] == given:  # torch, too, puts ones in front
-        return lambda x: x.expand(shape)
+        return lambda x: x.expand(*shape)
     return lambda x: x.reshape(aligned).expand(shape)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from tempo.sdg.call import Call
-from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, is_unsigned, result_dtype
+from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, converter, is_unsigned, result_dtype
 
 
 def _axes(call: Call) -> tuple[int, ...]:
@@ -27,8 +27,8 @@ def _wide(call: Call) -> torch.dtype:
 def _rounded(function: Function, call: Call) -> Function:
     if call.result.dtype not in HALF:
         return function
-    dtype = result_dtype(call)
-    return lambda x: function(x).to(dtype)
+    rounded = converter(call.result.dtype)
+    return lambda x: rounded(function(x))
 
 
 def _sum(call: Call, device: torch.device) -> Function:
@@ -93,8 +93,8 @@ def _position(name: str) -> Builder:
         if is_unsigned(call) or _of_nothing(call, (axis,)):
             return by_numpy(call, device)
         if call.operands[0].dtype == "bool":
-            return lambda x: function(x.view(torch.uint8), axis).to(torch.int32)
-        return lambda x: function(x, axis).to(torch.int32)
+            return lambda x: function(x.view(torch.uint8), axis).int()
+        return lambda x: function(x, axis).int()
 
     return builder
 
@@ -113,7 +113,7 @@ def _sort(call: Call, device: torch.device) -> Function:
 
 def _argsort(call: Call, device: torch.device) -> Function:
     axis = call.attrs["axis"]
-    return lambda x: torch.sort(x, dim=axis, stable=True).indices.to(torch.int32)
+    return lambda x: torch.sort(x, dim=axis, stable=True).indices.int()
 
 
 REDUCTIONS: Mapping[str, Builder] = {
