@@ -1,0 +1,1 @@
+"""The backend "plain": an example of a backend from outside the project."""

@@ -1,0 +1,1 @@
+"""The scheduler "unfused": an example of a scheduler from outside the project."""
