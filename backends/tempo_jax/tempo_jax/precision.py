@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
-from jax import lax
+from jax import experimental, lax
 
 WIDE = frozenset({"float64", "int64", "uint64"})
 HIGHEST = lax.Precision.HIGHEST
@@ -22,10 +22,8 @@ def x64() -> AbstractContextManager[Any]:
     ...     str(jnp.arange(2, dtype="int64").dtype)
     'int64'
     """
-    switch = getattr(jax, "enable_x64", None)  # the public name from JAX 0.8 on
-    if switch is None:
-        from jax.experimental import enable_x64 as switch
-    context: AbstractContextManager[Any] = switch(True)
+    home: Any = jax if hasattr(jax, "enable_x64") else experimental  # before JAX 0.8
+    context: AbstractContextManager[Any] = home.enable_x64(True)
     return context
 
 

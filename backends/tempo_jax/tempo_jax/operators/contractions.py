@@ -46,7 +46,7 @@ def _dot(call: Call) -> Function:
         return in_float32(_outer(left, right), call.result.dtype)
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
     if _swapped(left, right):
-        turned = tuple(axes[::-1] for axes in numbers)
+        turned = ((right.contract, left.contract), (right.batch, left.batch))
         return lambda x, y: _dot_general(y, x, turned, call.result.dtype)
     return lambda x, y: _dot_general(x, y, numbers, call.result.dtype)
 
