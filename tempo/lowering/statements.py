@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Mapping
 
@@ -27,6 +26,8 @@ from tempo.symbolic import TRUE, Context, Expr, Symbol, const
 
 # Kinds of operators whose result may be a view of an operand.
 _VIEWS = frozenset({"movement", "nominal"})
+# With a number behind them these are names of what a backend's source refers to: functions and tables.
+_TAKEN = frozenset({*OPERATORS, "table"})
 Here = Mapping[Symbol, Expr]
 
 
@@ -116,7 +117,7 @@ class RunLowering:
         """The name that holds what `edge` reads; a read of a buffer is added to `block`."""
         if (edge.node, edge.result) not in self.of_value:
             return self.name(self.graph.nodes[edge.node])
-        read = self.read_edge(f"{self.name(node)}_{number}", edge, here, cluster)
+        read = self.read_edge(f"{self.name(node)}__{number}", edge, here, cluster)
         aliases = node.op in ("merge", "copy") or OPERATORS[node.op].kind in _VIEWS
         fresh = aliases and self._is_overwritten(edge)
         block.append(Read(read.result, read.buffer, read.index, fresh))
@@ -170,7 +171,7 @@ class RunLowering:
     def name(self, node: Node) -> str:
         """A readable Python name, unique through the node's number."""
         base = re.sub(r"\W+", "_", node.name).strip("_")
-        if not base or not base.isascii() or base[0].isdigit() or keyword.iskeyword(base):
+        if not base or not base.isascii() or base[0].isdigit() or base in _TAKEN:
             return f"v{node.id}"
         return f"{base}_{node.id}"
 

@@ -50,6 +50,24 @@ def test_a_dim_may_be_called_anything(name: str) -> None:
     np.testing.assert_array_equal(out["recent"][:, 0], [1, 2, 2, 2])
 
 
+@pytest.mark.parametrize("name", ["table", "mul", "start", "b0", "v", "def"])
+def test_tensors_may_be_called_anything(name: str) -> None:
+    with tp.Program() as program:
+        t, s = tp.dims("t s")
+        x = tp.input("x", shape=(2,), dims=(t,))
+        first = tp.recurrent(name, shape=(2,), dims=(t,))
+        first[t < 5] = x * x
+        first[t == 7] = x  # not covered in between, so tables guard the loop over t
+        second = tp.recurrent(name, shape=(2, 2), dims=(t,))
+        second[t % 2 == 0] = first.reshape((2, 1)) * first
+        tp.output("second", second[2 * s])
+        tp.output("first", first[2 * s])
+    x = np.arange(10, dtype=np.float32).reshape(5, 2)
+    out = tp.compile(program, sizes={"s": 3}, options=tp.Options(lift=False))(x=x)
+    np.testing.assert_array_equal(out["first"], x[::2] ** 2)
+    np.testing.assert_array_equal(out["second"], x[::2, :, None] ** 2 * x[::2, None] ** 2)
+
+
 def test_tracebacks_show_the_generated_line() -> None:
 
     function = define("def segment_0(x):\n    return x + missing\n", "segment_0", {})
