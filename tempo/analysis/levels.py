@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, Self, TypeVar
 
 from tempo.analysis.components import strongly_connected
@@ -42,11 +42,6 @@ class Distance:
             None if self.lo is None else self.lo + iterations, None if self.hi is None else self.hi + iterations
         )
 
-    @property
-    def reaches_back(self) -> bool:
-        """Whether some pair is in different iterations, if none is in the wrong order."""
-        return self.hi is None or self.hi > 0
-
 
 class Link(Protocol[AnyName]):
     """Instances of `target` run after instances of `source`."""
@@ -62,22 +57,6 @@ class Link(Protocol[AnyName]):
     def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Self | None:
         """What is left of the link within one iteration of a loop over `dim` in which the target runs `delay`
         iterations later than the source; None when the loop carries all of it."""
-
-
-@dataclass(frozen=True)
-class ConstantLink(Generic[Name]):
-    """A link whose distances are known once and for all."""
-
-    source: Name
-    target: Name
-    distances: Mapping[Symbol, Distance] = field(default_factory=dict)
-
-    def distance(self, dim: Symbol) -> Distance | None:
-        return self.distances.get(dim)
-
-    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Self | None:
-        nearest = self.distances[dim].along(direction).delayed(delay).lo
-        return None if nearest is not None and nearest > 0 else self
 
 
 AnyLink = TypeVar("AnyLink", bound=Link)  # type: ignore[type-arg]

@@ -33,6 +33,7 @@ class SizeTable:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.claims: dict[Symbol, SizeClaim] = {}
+        self._made_of_others: list[tuple[str, Expr, SizeClaim]] = []
 
     def claim_named(self, sizes: Mapping[str, Any] | None, source: str) -> None:
         names = {dim.symbol.name: dim for dim in self.graph.dims}
@@ -49,6 +50,8 @@ class SizeTable:
             return
         symbol = next(iter(symbols))
         if len(symbols) > 1 or not (size - var(symbol)).is_const:
+            if name:  # that of a spatial axis is held to the shape
+                self._made_of_others.append((name, size, SizeClaim(value, source)))
             return
         found = value - (size - var(symbol)).as_int()
         if symbol in self.claims:
@@ -76,6 +79,8 @@ class SizeTable:
                 hint=f'give it: sizes={{"{missing[0]}": ...}} in tp.compile or in the call',
             )
         sizes = {symbol: claim.value for symbol, claim in self.claims.items()}
+        for name, size, claim in self._made_of_others:
+            self._agree(name, int(size.evaluate(sizes)), f"the program ({size})", claim.value, claim.source)
         for dim in self.graph.dims:
             if (value := int(dim.size.evaluate(sizes))) < 1:
                 name = dim.symbol.name

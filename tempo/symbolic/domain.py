@@ -72,16 +72,6 @@ class Box:
         pairs = ((symbol, self.interval(symbol), other.interval(symbol)) for symbol in self.dims)
         return Box(tuple((symbol, minimum(a[0], b[0]), maximum(a[1], b[1])) for symbol, a, b in pairs))
 
-    def intersect(self, other: Box) -> Box:
-        """What lies in both, which have the same dims; empty where some `lo >= hi`."""
-        pairs = ((symbol, self.interval(symbol), other.interval(symbol)) for symbol in self.dims)
-        return Box(tuple((symbol, maximum(a[0], b[0]), minimum(a[1], b[1])) for symbol, a, b in pairs))
-
-    def restrict(self, symbols: Iterable[Symbol]) -> Box:
-        """The box over only these of its dims."""
-        wanted = set(symbols)
-        return Box(tuple(bound for bound in self.bounds if bound[0] in wanted))
-
     def replace(self, symbol: Symbol, lo: Expr, hi: Expr) -> Box:
         """The same box with other bounds of one dim."""
         return Box(tuple((symbol, lo, hi) if bound[0] == symbol else bound for bound in self.bounds))

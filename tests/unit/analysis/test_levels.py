@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
 import pytest
 
 from tempo.analysis.levels import (
-    ConstantLink,
+    Direction,
     Distance,
     components,
     least_delays,
@@ -19,7 +23,23 @@ from tempo.symbolic import Symbol
 B, I, T = (Symbol(name, "dim") for name in ("b", "i", "t"))
 
 
-def link(source: str, target: str, **distances: int | tuple[int | None, int | None]) -> ConstantLink[str]:
+@dataclass(frozen=True)
+class ConstantLink:
+    """A link whose distances are known once and for all."""
+
+    source: str
+    target: str
+    distances: Mapping[Symbol, Distance] = field(default_factory=dict)
+
+    def distance(self, dim: Symbol) -> Distance | None:
+        return self.distances.get(dim)
+
+    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Self | None:
+        nearest = self.distances[dim].along(direction).delayed(delay).lo
+        return None if nearest is not None and nearest > 0 else self
+
+
+def link(source: str, target: str, **distances: int | tuple[int | None, int | None]) -> ConstantLink:
     found = {}
     for name, distance in distances.items():
         lo, hi = distance if isinstance(distance, tuple) else (distance, distance)

@@ -120,6 +120,16 @@ def test_sources_of_a_size_that_disagree(run_program):
         run_program(running_sum(5), x=np.ones(3, np.float32))
 
 
+def test_a_size_made_of_others_that_disagrees(run_program):
+    with tp.Program() as program:
+        t = tp.dim("t")
+        u = tp.dim("u", size=2 * t.size)
+        tp.output("u", tp.as_tensor(u))
+    assert run_program(program, sizes={"t": 3, "u": 6})["u"].shape == (6,)
+    with pytest.raises(SizeError, match=r"'u' is 6 by the program \(2\*t.size\), but 7"):
+        run_program(program, sizes={"t": 3, "u": 7})
+
+
 def test_a_size_for_no_dim(run_program):
     """a name that is no dim of the program is an `InputError`."""
     with pytest.raises(InputError, match="'tt'"):
