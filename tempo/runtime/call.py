@@ -61,7 +61,10 @@ class CallChecker:
         table, seeded = self.table(), binding.seed_array(seed)
         table.claim_named(sizes, "sizes=")
         binding.check_names(inputs, self.inputs, "input")
-        given = {name: binding.as_array(inputs[name], node.dtype, _input(name), self.native) for name, node in self.inputs.items()}
+        given = {
+            name: binding.as_array(inputs[name], node.dtype, _input(name), self.native)
+            for name, node in self.inputs.items()
+        }
         for name, node in self.inputs.items():
             binding.claim_shape(table, node, given[name], _input(name))
         known = table.complete()
