@@ -37,6 +37,7 @@ class TorchEmitter(Emitter):
     def segment(self, segment: Segment) -> str:
         self._flow = Flow.of(segment)
         self._hoisted: dict[tuple[int, Callable[..., Any]], ast.stmt] = {}
+        self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
         return super().segment(segment)
 
@@ -47,7 +48,7 @@ class TorchEmitter(Emitter):
         operation = self.function_of(compute)
         if not isinstance(operation, Operation):
             operation = Operation(operation)
-        free = self._flow.free.get(compute.result, ())
+        free = self._flow.free(compute)
         values = [self._turned(name) if at == operation.turns else None for at, name in enumerate(compute.operands)]
         turned = any(value is not None for value in values)
         operands = [value or self.value(name) for value, name in zip(values, compute.operands)]
@@ -63,12 +64,13 @@ class TorchEmitter(Emitter):
         return self.applied(compute, function, operands)
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
+        self._reads[read.result] = read
         if not self._has_rows(read):
             return super().read(read, array)
         return self._row(read, self._hoist(read.buffer, rows))
 
     def _has_rows(self, read: Read) -> bool:
-        if read.result not in self._flow.repeated:
+        if read not in self._flow.repeated:
             return False
         others = zip(self._buffer(read.buffer).axes[1:], read.index[1:])
         return all(isinstance(entry, WindowIndex) and self._is_whole(axis, entry) for axis, entry in others)
@@ -78,8 +80,10 @@ class TorchEmitter(Emitter):
 
     def _turned(self, name: str) -> ast.expr | None:
         """The transpose of what a loop reads, made before the loop; None where it varies."""
-        read = self._flow.reads.get(name)
-        if read is None or name not in self._held or name not in self._flow.looped or read.fresh:
+        if name not in self._held:
+            return None
+        read = self._reads[name]
+        if read.fresh or read not in self._flow.looped:
             return None
         if self._has_rows(read):
             self._held.pop(name)

@@ -32,18 +32,24 @@ _KEEPS_MEMORY = frozenset({"reshape", "transpose", "mask"})
 
 @dataclass(frozen=True)
 class Flow:
-    """`free`: of a value, the operands whose memory nobody else looks at and that are of its type.
+    """What is known of a segment's values. A name may be assigned in several places, so places are told apart.
 
-    `reads`: every read by its name. `repeated`: those of a point that an enclosing loop reads again and again.
-    `looped`: those within a loop. `replaced`: slots that the segment gives another array.
+    applications   result and operands of an operator -> operands of its type whose memory nobody else looks at
+    repeated       reads of a point that an enclosing loop reads again and again
+    looped         reads within a loop
+    replaced       slots that the segment gives another array
+    names          all values
     """
 
-    free: Mapping[str, tuple[int, ...]]
-    reads: Mapping[str, Read]
-    repeated: frozenset[str]
-    looped: frozenset[str]
+    applications: Mapping[tuple[str, tuple[str, ...]], tuple[int, ...]]
+    repeated: frozenset[Read]
+    looped: frozenset[Read]
     replaced: frozenset[int]
     names: frozenset[str]
+
+    def free(self, compute: Compute) -> tuple[int, ...]:
+        """The operands whose memory the result may take."""
+        return self.applications.get((compute.result, compute.operands), ())
 
     @staticmethod
     def of(segment: Segment) -> Flow:
@@ -52,10 +58,9 @@ class Flow:
         uses = Counter(name for statement in every for name in _used(statement))
         depths = list(_enclosed(body, ()))
         return Flow(
-            free={name: operands for block in _blocks(body) for name, operands in _free(block, uses)},
-            reads={each.result: each for each in every if isinstance(each, Read)},
-            repeated=frozenset(read.result for read, loops in depths if _is_repeated(read, loops)),
-            looped=frozenset(read.result for read, loops in depths if loops),
+            applications={key: free for block in _blocks(body) for key, free in _free(block, uses)},
+            repeated=frozenset(read for read, loops in depths if _is_repeated(read, loops)),
+            looped=frozenset(read for read, loops in depths if loops),
             replaced=frozenset(each.buffer for each in every if isinstance(each, Write) and not each.index),
             names=frozenset(each.result for each in every if isinstance(each, Read | Compute | Assign)),
         )
@@ -75,7 +80,7 @@ def _blocks(body: Statements) -> Iterator[Statements]:
             yield from _blocks(block)
 
 
-def _free(block: Statements, uses: Mapping[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _free(block: Statements, uses: Mapping[str, int]) -> Iterator[tuple[tuple[str, tuple[str, ...]], tuple[int, ...]]]:
     """A value made and used once in one block is free after that use, if its operator made it anew."""
     owned: set[str] = set()
     for statement in block:
@@ -84,7 +89,7 @@ def _free(block: Statements, uses: Mapping[str, int]) -> Iterator[tuple[str, tup
         mine = [at for at, name in enumerate(statement.operands) if name in owned and uses[name] == 1]
         fitting = tuple(at for at in mine if statement.operand_types[at] == statement.type)
         if fitting:
-            yield statement.result, fitting
+            yield (statement.result, statement.operands), fitting
         operator = OPERATORS[statement.op]
         made_anew = not operator.views and operator.kind not in ("creation", "nominal")
         if made_anew or (statement.op in _KEEPS_MEMORY and 0 in mine):

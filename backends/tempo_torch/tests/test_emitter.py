@@ -11,9 +11,13 @@ import torch
 from tempo_torch import emitter
 from tempo_torch.arrays import to_host
 from tempo_torch.backend import TorchBackend
+from tempo_torch.flow import Flow
 
 import tempo as tp
 from tempo.lowering.emit import Emitter
+from tempo.lowering.loop_ir import Branch, Compute, Loop, PointIndex, Read, Segment, Statement
+from tempo.sdg.graph import TensorType
+from tempo.symbolic import TRUE, Symbol, as_expr
 
 DRAW = np.random.default_rng(0)
 
@@ -145,3 +149,38 @@ def test_turned_rows_are_transposes():
     tensor = torch.arange(12).reshape(2, 2, 3)
     assert torch.equal(emitter.turned_rows(tensor)[1], tensor[1].t())
     assert torch.equal(emitter.rows(tensor)[1], tensor[1])
+
+
+def compute(result: str, *operands: str, op: str = "neg") -> Compute:
+    type = TensorType((as_expr(3),), "float32")
+    return Compute(result, op, {}, operands, (type,) * len(operands), type)
+
+
+def segment(*body: Statement) -> Segment:
+    return Segment(0, "segment_0", body, None, (), (), ())
+
+
+def test_one_place_where_a_value_is_made_says_nothing_of_another():
+    """`v3` is made of a value in one block and of a buffer in the other: only the value's memory is free."""
+    read = Read("v3__0", 0, (PointIndex(as_expr(0)),))
+    made, from_buffer = compute("v3", "v2"), compute("v3", "v3__0")
+    branch = Branch(TRUE, (compute("v2", "v1", op="exp"), made), (read, from_buffer))
+    flow = Flow.of(segment(branch))
+    assert flow.free(made) == (0,)
+    assert flow.free(from_buffer) == ()
+
+
+def test_memory_is_free_only_in_the_block_where_the_value_is_made():
+    outer, inner = compute("v2", "v1", op="exp"), compute("v3", "v2")
+    assert Flow.of(segment(outer, inner)).free(inner) == (0,)
+    loop = Loop(Symbol("t", "dim"), as_expr(0), as_expr(5), "forward", (inner,))
+    assert Flow.of(segment(outer, loop)).free(inner) == ()
+
+
+def test_what_views_and_creation_give_is_nobodys_to_overwrite():
+    use = compute("v3", "v2")
+    for op in ("copy", "reshape", "transpose", "flip", "constant"):
+        made = compute("v2", *(() if op == "constant" else ("v1",)), op=op)
+        assert Flow.of(segment(made, use)).free(use) == ()
+    chain = (compute("v1", "v0", op="exp"), compute("v2", "v1", op="reshape"), use)
+    assert Flow.of(segment(*chain)).free(use) == (0,)
