@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from tempo.errors import UnsupportedError
 from tempo.lowering.plan import Plan
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Item, Run
 from tempo.runtime.engine import CompiledEngine, collect
+from tempo.runtime.memory import memory_of, told_what_is_large
 from tempo.runtime.outputs import Outputs, Step
 from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
 
 
 class Stream(Iterator[Step]):
-    """Iterates over a run. After its end, `result` holds all outputs and the state."""
+    """Iterates over a run. After its end, `result` holds all outputs and the state.
+
+    Nothing is computed before the first step; that the program can be run along `dim` is checked at once.
+    """
 
     def __init__(self, engine: CompiledEngine, arguments: Arguments, dim: Symbol, chunk: int, names: Mapping[str, int]):
-        self._names = names
-        self.result: Outputs | None = None
-        self._steps = self._run(engine, arguments, dim, chunk)
-
-    def __next__(self) -> Step:
-        return next(self._steps)
-
-    def _run(self, engine: CompiledEngine, arguments: Arguments, dim: Symbol, chunk: int) -> Iterator[Step]:
-        run = engine.start(arguments, dim)
-        plan = engine.plan(dim)
+        plan = engine.plan_for(arguments.sizes, dim)
+        self._planned = partial(memory_of, plan.loops, arguments.sizes)
+        with told_what_is_large(self._planned):
+            run = engine.start(arguments, dim)
         streamed = _streamed_outputs(plan, dim)
         number, delay = _loop_of(plan, streamed, dim, run)
         size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
+        self.result: Outputs | None = None
+        self._names = names
+        self._steps = self._run(run, number, _steps(run, run.compiled.items[number], streamed, dim, delay, size, chunk))
+
+    def __next__(self) -> Step:
+        with told_what_is_large(self._planned):
+            return next(self._steps)
+
+    def _run(self, run: Run, number: int, steps: Iterator[Step]) -> Iterator[Step]:
         items = run.compiled.items
         for item in items[:number]:
             run.whole(item)
-        yield from _steps(run, items[number], streamed, dim, delay, size, chunk)
+        yield from steps
         for item in items[number + 1 :]:
             run.whole(item)
         outputs, state = collect(run)

@@ -190,9 +190,9 @@ def _streamed(built: Built, run: Executable, situation: Situation, inputs: dict[
         return None
     before = list(built.calls.calls)
     built.calls.start(situation.sizes)
-    stream = run.stream(dim.name, chunk=situation.chunk or 1, seed=situation.seed, sizes=situation.sizes, **inputs)
     steps: list[Step] = []
     try:
+        stream = run.stream(dim.name, chunk=situation.chunk or 1, seed=situation.seed, sizes=situation.sizes, **inputs)
         steps.extend(stream)
     except UnsupportedError:
         built.calls.calls[:] = before

@@ -19,6 +19,18 @@ def test_what_does_not_fit_into_memory_is_named(backend: str) -> None:
     assert backend != "numpy" or f"float32[{10**12}, {10**4}], {4 * 10**16} B" in str(caught.value)
 
 
+def test_what_a_stream_cannot_hold_is_named() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        s = tp.recurrent("s", shape=(), dims=(t,))
+        s[0] = 0
+        s[t + 1] = s + 1
+        tp.output("large", s + tp.zeros((10**12, 10**4)))
+    run = tp.compile(program)
+    with pytest.raises(tp.MemoryLimitError, match=r"large: float32\[2, 1000000000000, 10000\]"):
+        next(run.stream("t", sizes={"t": 2}))
+
+
 def test_a_size_has_32_bits() -> None:
     with tp.Program() as program:
         t = tp.dim("t")
