@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from tempo_plain.operators import TABLE
-from tempo_plain.plugin import PLUGIN
 
 from tempo import dtypes
 from tempo.backends.base import GenericBackend
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo.sdg.call import Call
+from tempo_plain.operators import TABLE
+from tempo_plain.plugin import PLUGIN
 
 Array = np.ndarray[Any, Any]
 
@@ -70,12 +70,13 @@ class PlainBackend(GenericBackend):
 
 def clamped(array: Array, axis: int, start: int, extent: int) -> Array:
     """`extent` positions from `start` along `axis`; a position outside of the axis reads its nearest one."""
-    return np.take(array, np.clip(np.arange(start, start + extent), 0, array.shape[axis] - 1), axis)
+    positions = np.clip(np.arange(start, start + extent), 0, array.shape[axis] - 1)
+    return np.asarray(np.take(array, positions, axis))
 
 
 def wrapped(array: Array, axis: int, start: int, extent: int) -> Array:
     """`extent` positions from `start` along `axis`, modulo its size: a window of a circular buffer."""
-    return np.take(array, np.arange(start, start + extent) % array.shape[axis], axis)
+    return np.asarray(np.take(array, np.arange(start, start + extent) % array.shape[axis], axis))
 
 
 def host_write(array: Array, index: tuple[int, ...], value: Array) -> Array:

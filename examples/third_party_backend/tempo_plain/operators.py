@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from tempo_plain.plugin import PLUGIN
 
 from tempo.sdg.call import Call
 from tempo.sdg.operators import OPERATORS
+from tempo_plain.plugin import PLUGIN
 
 Array = np.ndarray[Any, Any]
 Builder = Callable[[Call], Callable[..., Array]]

@@ -57,7 +57,7 @@ class Link:
         return self._context().infeasible()
 
     def _context(self) -> Context:
-        """What holds where an instance of the target reads an instance of the source: its bounds, not yet its condition."""
+        """What holds at every point of the target that reads an instance of the source."""
         source, target = self._statement(self.source), self._statement(self.target)
         facts = [self.problem.facts, target.condition, self.condition]
         for (_, lo, hi), interval in zip(source.box.bounds, self.dependence.relation):

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tempo_unfused.links import Link, links_of
-
 from tempo.analysis.levels import Level, levels
 from tempo.errors import UnsupportedError
 from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Statement, sequence
 from tempo.symbolic import TRUE, Context, Expr, Symbol, maximum, minimum, var
+from tempo_unfused.links import Link, links_of
 
 
 @dataclass(frozen=True)
