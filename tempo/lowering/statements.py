@@ -24,8 +24,6 @@ from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import TRUE, Context, Expr, Symbol, const
 
-# Kinds of operators whose result may be a view of an operand.
-_VIEWS = frozenset({"movement", "nominal"})
 # With a number behind them these are names of what a backend's source refers to: functions and tables.
 _TAKEN = frozenset({*OPERATORS, "table"})
 Here = Mapping[Symbol, Expr]
@@ -118,7 +116,7 @@ class RunLowering:
         if (edge.node, edge.result) not in self.of_value:
             return self.name(self.graph.nodes[edge.node])
         read = self.read_edge(f"{self.name(node)}__{number}", edge, here, cluster)
-        aliases = node.op in ("merge", "copy") or OPERATORS[node.op].kind in _VIEWS
+        aliases = node.op == "merge" or OPERATORS[node.op].views
         fresh = aliases and self._is_overwritten(edge)
         block.append(Read(read.result, read.buffer, read.index, fresh))
         return read.result

@@ -60,6 +60,15 @@ def test_numpy_gives_what_infer_says_for_every_dtype(sample: Sample):
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_only_operators_that_are_said_to_give_views_share_memory_with_an_operand(sample: Sample):
+    calls = [call for dtype in dtypes.DTYPES if (call := sample.call(dtype)) is not None]
+    for call in [] if OPERATORS[sample.op].views else calls:
+        arrays = sample.arrays(call)
+        result = OPERATORS[sample.op].numpy(call)(*arrays, *sample.scalars)
+        assert not any(np.shares_memory(result, array) for array in arrays), call
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
 def test_roles_name_every_axis_and_a_reducing_one_has_a_neutral_element(sample: Sample):
     operator, ranks = OPERATORS[sample.op], tuple(len(shape) for shape in sample.shapes)
     for roles in (operator.roles(sample.attrs, ranks), operator.roles_for(sample.attrs, sample.types("float32"))):
