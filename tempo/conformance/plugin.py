@@ -1,0 +1,163 @@
+"""The conformance suite as a pytest plugin: any backend and scheduler against the meaning of programs.
+
+    pytest -p tempo.conformance.plugin --pyargs tempo.conformance --tempo-backend=jax --tempo-device=cuda
+
+It is opt-in: nothing of it is loaded unless it is named. One backend is tested per process. Expected values come from
+the reference evaluator or from closed forms. What a backend's capabilities declare as unsupported must raise
+`tp.UnsupportedError`; what its package lists in `known_failures.toml` must fail.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.known_failures import KnownFailure, declared_by, unmatched
+from tempo.conformance.target import Configuration, Target
+from tempo.errors import TempoError
+from tempo.plugins.manager import default_manager
+
+SUITE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the command line asks for."""
+
+    backend: str
+    scheduler: str
+    device: str | None
+
+    @cached_property
+    def target(self) -> Target:
+        backend = default_manager().create("backend", self.backend)
+        if self.device is not None:
+            backend = self._on_device(backend)
+        return Target(backend, self.scheduler)
+
+    def _on_device(self, backend: object) -> object:
+        devices = backend.info.capabilities.devices  # type: ignore[attr-defined]
+        if self.device not in devices:
+            raise tp.UnsupportedError(f"the backend {self.backend!r} has the devices {', '.join(devices)}")
+        return backend.with_device(self.device)  # type: ignore[attr-defined]
+
+    @cached_property
+    def known_failures(self) -> tuple[KnownFailure, ...]:
+        manager = default_manager()
+        descriptors = manager.descriptor("backend", self.backend), manager.descriptor("scheduler", self.scheduler)
+        return tuple(entry for each in descriptors for entry in declared_by(each, self.device))
+
+    def configurations(self, marks: Set[str]) -> tuple[Configuration, ...]:
+        """Those of a test with these marks: each pass alone where compiling is quick, one where nothing is compiled."""
+        if self.target.interprets or "one_configuration" in marks:
+            return (Configuration("all"),)
+        few = self.backend != "numpy" or "few_configurations" in marks
+        return Configuration.few() if few else Configuration.every()
+
+
+CHOSEN = pytest.StashKey[Chosen]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tempo", "the conformance suite of Tempo")
+    group.addoption("--tempo-backend", metavar="NAME", help="the backend to test (TEMPO_BACKEND, else numpy)")
+    group.addoption("--tempo-scheduler", metavar="NAME", help="the scheduler (TEMPO_SCHEDULER, else greedy)")
+    group.addoption("--tempo-device", metavar="NAME", help="one of the backend's devices, such as cuda")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "planned: needs a backend that plans (memory, streams, executables)")
+    config.addinivalue_line("markers", "one_configuration: runs with all passes only")
+    config.addinivalue_line(
+        "markers", "few_configurations: runs with all passes and with none, nowhere with each alone"
+    )
+    chosen = Chosen(
+        config.getoption("--tempo-backend") or os.environ.get("TEMPO_BACKEND") or "numpy",
+        config.getoption("--tempo-scheduler") or os.environ.get("TEMPO_SCHEDULER") or "greedy",
+        config.getoption("--tempo-device"),
+    )
+    try:
+        _ = chosen.target, chosen.known_failures
+    except (TempoError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from error
+    config.stash[CHOSEN] = chosen
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    chosen = config.stash[CHOSEN]
+    info = chosen.target.info
+    unsupported = [f"{name}: {reason}" for name, reason in info.capabilities.unsupported.items()]
+    return [
+        f"tempo {tp.__version__}, numpy {np.__version__}, python {platform.python_version()}, {platform.machine()}",
+        f"backend {chosen.backend} ({_origin(chosen)}), scheduler {chosen.scheduler}, device {chosen.device or 'unset'}",
+        f"dtypes: {', '.join(info.dtypes)}; devices: {', '.join(info.capabilities.devices)}",
+        f"unsupported: {'; '.join(unsupported) or 'nothing'}; known failures: {len(chosen.known_failures)}",
+    ]
+
+
+def _origin(chosen: Chosen) -> str:
+    listing = next(each for each in default_manager().listings("backend") if each.name == chosen.backend)
+    return f"{listing.distribution}, {listing.descriptor.summary}" if listing.descriptor else listing.distribution
+
+
+# -- which tests run ---------------------------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "target" in metafunc.fixturenames:
+        marks = {mark.name for mark in metafunc.definition.iter_markers()}
+        configurations = metafunc.config.stash[CHOSEN].configurations(marks)
+        metafunc.parametrize("configuration", configurations, ids=str, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -k and -m leave tests out
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = config.stash[CHOSEN]
+    ours = {item: name for item in items if (name := _suite_name(item))}
+    for item, name in ours.items():
+        for failure in chosen.known_failures:
+            if failure.matches(name):
+                item.add_marker(pytest.mark.xfail(reason=failure.reason, strict=True))
+        if item.get_closest_marker("planned") and chosen.target.interprets:
+            item.add_marker(pytest.mark.skip(reason=f"{chosen.backend} evaluates the graph itself and plans nothing"))
+    whole = (
+        () if any("::" in argument for argument in config.args) else {name.partition("::")[0] for name in ours.values()}
+    )
+    _refuse(unmatched(chosen.known_failures, ours.values(), whole))
+
+
+def _suite_name(item: pytest.Item) -> str | None:
+    """`file::function[parameters]`, for tests of the suite."""
+    if item.path.parent != SUITE or not isinstance(item, pytest.Function):
+        return None
+    return f"{item.path.name}::{item.name}"
+
+
+def _refuse(entries: Sequence[KnownFailure]) -> None:
+    if entries:
+        told = "\n".join(f"{each.source}: no test is called {each.test!r}" for each in entries)
+        raise pytest.UsageError(told)
+
+
+# -- what tests use ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def configuration(request: pytest.FixtureRequest) -> Configuration:
+    """The passes that run."""
+    chosen: Configuration = request.param
+    return chosen
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest, configuration: Configuration) -> Target:
+    """The backend under test with one configuration of passes; a test that uses it runs once for each."""
+    return replace(request.config.stash[CHOSEN].target, configuration=configuration)

@@ -1,0 +1,158 @@
+"""What the suite is run against, and how results are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import tempo as tp
+from tempo import dtypes
+from tempo.passes.pipeline import default_passes
+from tempo.plugins.descriptors import BackendPlugin
+from tempo.runtime.executable import Executable
+from tempo.runtime.outputs import Outputs
+
+Array = np.ndarray[Any, Any]
+
+TOLERANCES = {"float16": 4e-3, "bfloat16": 3.2e-2, "float32": 1e-5, "float64": 1e-12}
+"""Relative, per dtype: libraries differ by some units in the last place, and sums in the order of their terms."""
+
+_NEEDED = "static_extents"  # shapes without dims are what everything after the passes relies on
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The passes that run: "all", "none" (but those that code cannot do without), or one alone."""
+
+    name: str
+    disable: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @staticmethod
+    def few() -> tuple[Configuration, ...]:
+        return Configuration("all"), Configuration("none", tuple(_optional()))
+
+    @staticmethod
+    def every() -> tuple[Configuration, ...]:
+        """Also each pass alone."""
+        alone = (
+            Configuration(f"only-{name}", tuple(other for other in _optional() if other != name))
+            for name in _optional()
+        )
+        return (*Configuration.few(), *alone)
+
+
+def _optional() -> list[str]:
+    return [name for name in dict.fromkeys(each.name for each in default_passes()) if name != _NEEDED]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A backend on one of its devices, and a scheduler."""
+
+    backend: Any
+    scheduler: str | None = None
+    configuration: Configuration = field(default_factory=lambda: Configuration("all"))
+
+    @property
+    def info(self) -> BackendPlugin:
+        info: BackendPlugin = self.backend.info
+        return info
+
+    @cached_property
+    def interprets(self) -> bool:
+        """Whether it evaluates the graph itself; then there is no plan, no memory to look at, no order to stream in."""
+        return bool(getattr(self.backend, "interprets", False))
+
+    def options(self, **given: Any) -> tp.Options:
+        """Buffers and padding full of NaN, graphs validated after every pass."""
+        disable = self.configuration.disable
+        return tp.Options(**{"disable": disable, "debug": True, "poison": True, **given})
+
+    def compile(self, program: tp.Program, sizes: Mapping[str, int] | None = None, **options: Any) -> Executable:
+        return tp.compile(program, self.backend, self.scheduler, sizes=sizes, options=self.options(**options))
+
+    def to_numpy(self, array: Any) -> Array:
+        return np.asarray(array if self.interprets else self.backend.to_host(array))
+
+    def arrays(self, outputs: Mapping[str, Any]) -> dict[str, Array]:
+        return {name: self.to_numpy(array) for name, array in outputs.items()}
+
+    def supports(self, operator: str, dtype: str) -> bool:
+        return dtype in self.info.dtypes and self.info.capabilities.why_not(operator, dtype) is None
+
+    def agrees(
+        self,
+        program: tp.Program,
+        expected: Mapping[str, Any] | None = None,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        seed: int = 0,
+        tolerance: float = 1.0,
+        options: Mapping[str, Any] | None = None,
+        **inputs: Any,
+    ) -> Outputs:
+        """Runs the program and compares outputs and state with the reference evaluator's, and with `expected`.
+
+        `tolerance` scales `TOLERANCES`. Raises AssertionError with every output that differs.
+        """
+        meaning = tp.compile(program, "reference", options=tp.Options(**dict(options or {})))
+        wanted = meaning(sizes=sizes, seed=seed, **inputs)
+        found = self.compile(program, **dict(options or {}))(sizes=sizes, seed=seed, **inputs)
+        assert_same(self.arrays(found), dict(wanted), tolerance)
+        assert_same(self.arrays(found.state), dict(wanted.state), tolerance)
+        assert found.sizes == wanted.sizes
+        if expected is not None:
+            closed = {
+                name: np.asarray(value).astype(np.asarray(wanted[name]).dtype) for name, value in expected.items()
+            }
+            assert_same({name: self.to_numpy(found[name]) for name in closed}, closed, tolerance)
+        return found
+
+
+def assert_same(found: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: float = 1.0) -> None:
+    """Names, shapes and dtypes; integers and bools exactly, floats within the tolerance of their dtype."""
+    assert sorted(found) == sorted(wanted)
+    problems = {name: difference(found[name], np.asarray(wanted[name]), tolerance) for name in wanted}
+    told = [f"{name}: {problem}" for name, problem in problems.items() if problem]
+    assert not told, "\n".join(told)
+
+
+def difference(found: Array, wanted: Array, tolerance: float = 1.0) -> str | None:
+    """How the arrays differ, or None."""
+    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+        return f"{found.dtype}{list(found.shape)}, expected {wanted.dtype}{list(wanted.shape)}"
+    name = dtypes.from_numpy(wanted.dtype)
+    if not dtypes.is_float(name):
+        return None if np.array_equal(found, wanted) else _places(found, wanted, found != wanted)
+    left, right = found.astype(np.float64), wanted.astype(np.float64)
+    smallest = float(ml_dtypes.finfo(wanted.dtype).tiny)  # what is below the normal numbers may be flushed to zero
+    scale = float(np.max(np.abs(right), initial=0.0, where=np.isfinite(right)))
+    # Cancellation loses digits of the largest operand, of which the largest result is the trace that is left.
+    allowed = smallest + TOLERANCES[name] * tolerance * (np.abs(right) + 1e-2 * min(scale, 1.0))
+    with np.errstate(invalid="ignore"):
+        equal = (left == right) | (np.abs(left - right) <= allowed) | (np.isnan(left) & np.isnan(right))
+    return None if equal.all() else _places(found, wanted, ~equal)
+
+
+def _places(found: Array, wanted: Array, wrong: Array) -> str:
+    first = tuple(int(index[0]) for index in np.nonzero(np.atleast_1d(wrong)))
+    at = first if found.ndim else ()
+    return f"{int(wrong.sum())} of {wrong.size} differ, first at {list(at)}: {found[at]!r}, expected {wanted[at]!r}"
+
+
+def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Array:
+    """Small numbers of the dtype that every float holds exactly, with signs where the dtype has them."""
+    random = np.random.default_rng(seed)
+    low = 0 if dtypes.kind(dtype) in ("uint", "bool") else -8
+    whole = random.integers(low, 9, shape)
+    if dtypes.is_float(dtype):
+        return (whole / 4).astype(dtypes.to_numpy(dtype))
+    return (whole % 2 if dtype == "bool" else whole).astype(dtypes.to_numpy(dtype))

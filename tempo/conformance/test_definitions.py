@@ -1,0 +1,199 @@
+"""Family 2, definitions by cases: recurrences in every direction, which case holds where, and what is not evaluated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Array, Target, numbers
+
+
+@pytest.mark.parametrize("size", [1, 2, 13])
+def test_recurrences_along_one_dim(target: Target, size: int) -> None:
+    """Forward and backward, a shorter and a longer memory, and two that need each other."""
+    x_data = numbers((size, 3)) / 4
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (3,), (t,))
+        forward = tp.recurrent("forward", (3,), (t,))
+        forward[0] = x
+        forward[t + 1] = tp.tanh(forward * 0.5 + x[t + 1])
+        backward = tp.recurrent("backward", (3,), (t,))
+        backward[t.size - 1] = x
+        backward[t - 1] = x[t - 1] + 0.5 * backward
+        second = tp.recurrent("second", (3,), (t,))
+        second[t < 2] = x
+        second[t + 2] = 0.5 * second[t + 1] - 0.25 * second[t]
+        everything = tp.recurrent("everything", (3,), (t,))
+        everything[0] = x
+        everything[t >= 1] = x + everything[0:t].mean(axis=0)
+        even = tp.recurrent("even", (3,), (t,))
+        odd = tp.recurrent("odd", (3,), (t,))
+        even[0] = x
+        even[t + 1] = odd + 1
+        odd[True] = even * 0.5 - x
+        for tensor in (forward, backward, second, everything, even, odd):
+            tp.output(tensor.name, tensor)
+        tp.output("both_ways", forward * backward)
+        tp.output("last", forward[-1])
+    wanted = np.zeros((4, size, 3))
+    for t_ in range(size):
+        past = wanted[:, t_ - 1] if t_ else np.zeros((4, 3))
+        wanted[0, t_] = np.tanh(past[0] * 0.5 + x_data[t_]) if t_ else x_data[t_]
+        wanted[1, t_] = 0.5 * wanted[1, t_ - 1] - 0.25 * wanted[1, t_ - 2] if t_ >= 2 else x_data[t_]
+        wanted[2, t_] = x_data[t_] + (wanted[2, :t_].mean(0) if t_ else 0)
+        wanted[3, t_] = past[3] * 0.5 - x_data[t_ - 1] + 1 if t_ else x_data[t_]
+    back = x_data.astype(np.float64)
+    for t_ in reversed(range(size - 1)):
+        back[t_] += 0.5 * back[t_ + 1]
+    expected = {"forward": wanted[0], "backward": back, "second": wanted[1], "everything": wanted[2], "even": wanted[3]}
+    target.agrees(program, expected, x=x_data, tolerance=4)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 5), (5, 2)], ids=str)
+def test_recurrences_along_two_dims(target: Target, sizes: tuple[int, int]) -> None:
+    """A layer above a time, a grid that counts paths, and one that runs against both dims."""
+    rows, columns = sizes
+    x_data = numbers((columns, 2)) / 4
+    with tp.Program() as program:
+        i, t = tp.dims("i t")
+        x = tp.input("x", (2,), (t,))
+        h = tp.recurrent("h", (2,), (i, t))
+        h[0, t] = x
+        h[i + 1, t] = tp.tanh(h[i, t] + tp.cases((t >= 1, h[i + 1, t - 1]), 0.0) * 0.5)
+        paths = tp.recurrent("paths", (), (i, t), dtype=tp.int32)
+        paths[i, 0] = 1
+        paths[0, t] = 1
+        paths[i + 1, t + 1] = paths[i, t + 1] + paths[i + 1, t]
+        against = tp.recurrent("against", (), (i, t))
+        against[i.size - 1, t] = x.sum()
+        against[i - 1, t] = 1.0 + against[i, tp.min(t + 1, t.size - 1)]
+        for tensor in (h, paths, against):
+            tp.output(tensor.name, tensor)
+        tp.output("above", h[-1, 0 : t + 1].sum(axis=0))
+    paths_ = np.ones(sizes, int)
+    for i_ in range(1, rows):
+        paths_[i_] = paths_[i_ - 1].cumsum()
+    at = np.minimum(np.arange(columns) + np.arange(rows)[::-1, None], columns - 1)
+    expected = {"paths": paths_, "against": np.arange(rows)[::-1, None] + x_data.sum(1)[at]}
+    target.agrees(program, expected, x=x_data, sizes={"i": rows}, tolerance=4)
+
+
+@pytest.mark.parametrize("size", [1, 6])
+def test_the_first_case_that_holds_gives_the_value(target: Target, size: int) -> None:
+    x_data = numbers((size,))
+    at = np.arange(size)
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        ordered = tp.cases((t % 2 == 0, x), (t % 3 == 0, -x), (t < 100, x * 10), x * 100)
+        parity = tp.recurrent("parity", (), (t,))
+        parity[0] = x
+        parity[t % 2 == 1] = parity[t - 1] + x
+        parity[True] = parity[t - 1] * -1
+        both = tp.recurrent("both", (), (t,))
+        both[0] = 1.0
+        both[t.size - 1] = 2.0  # at size 1 the first case holds
+        both[True] = x
+        nested = tp.cases((t < 4, tp.cases((t == 1, 5.0), x)), tp.cases(((t == 4) | (t == 5), x * 2), 7.0))
+        for name, tensor in {"ordered": ordered, "parity": parity, "both": both, "nested": nested}.items():
+            tp.output(name, tensor)
+        tp.output("negated", tp.cases((~(t == 0) & (t + 1 < t.size), x), -3.0))
+    parity_ = x_data.copy()
+    for t_ in range(1, size):
+        parity_[t_] = parity_[t_ - 1] + x_data[t_] if t_ % 2 else -parity_[t_ - 1]
+    both_ = x_data.copy()
+    both_[-1], both_[0] = 2, 1
+    expected = {
+        "ordered": np.where(at % 2 == 0, x_data, np.where(at % 3 == 0, -x_data, x_data * 10)),
+        "parity": parity_,
+        "both": both_,
+        "nested": np.where(at == 1, 5, np.where(at < 4, x_data, x_data * 2)),
+        "negated": np.where((at > 0) & (at < size - 1), x_data, -3),
+    }
+    target.agrees(program, expected, x=x_data)
+
+
+def test_guarded_differences(target: Target) -> None:
+    """What lies outside the domain is not read where a case keeps it from being needed."""
+    x_data = numbers((7, 2))
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (2,), (t,))
+        tp.output("difference", tp.cases((t >= 1, x - x[t - 1]), 0.0))
+        tp.output("second", tp.cases(((t >= 1) & (t < t.size - 1), x[t + 1] - 2 * x + x[t - 1]), 0.0))
+        d = tp.recurrent("d", (2,), (t,))
+        d[t.size - 1] = 0.0
+        d[t - 1] = x - x[t - 1]
+        tp.output("ahead", d)
+    difference = np.zeros_like(x_data)
+    difference[1:] = np.diff(x_data, axis=0)
+    second = np.zeros_like(x_data)
+    second[1:-1] = np.diff(x_data, n=2, axis=0)
+    ahead = np.zeros_like(x_data)
+    ahead[:-1] = np.diff(x_data, axis=0)
+    target.agrees(program, {"difference": difference, "second": second, "ahead": ahead}, x=x_data)
+
+
+def test_branches_that_are_not_taken_are_not_evaluated(target: Target) -> None:
+    """A host function tells where it was needed; NaN and data out of range stay where no case takes them."""
+    calls: list[int] = []
+
+    def seen(at: Array) -> Array:
+        calls.append(int(at))
+        return np.array(at * 2, np.float32)
+
+    with tp.Program() as program:
+        t = tp.dim("t", 6)
+        (slow,) = tp.host_call(seen, tp.as_tensor(t, dtype=tp.int32), out=[((), tp.float32)])
+        y = tp.input("y", (), (t,))
+        tp.output("guarded", tp.cases((t == 2, slow), y))
+        tp.output("safe", tp.cases((t == 3, 0.0), 1.0 / y))
+        tp.output("hidden", tp.cases((t == 0, y), tp.cases((t == 0, y * tp.nan), 1.0)))
+    y_data = np.array([1, 2, 4, 0, 8, 16], np.float32)
+    expected = {
+        "guarded": [1, 2, 4, 0, 8, 16],
+        "safe": [1, 0.5, 0.25, 0, 0.125, 0.0625],
+        "hidden": [1, 1, 1, 1, 1, 1],
+    }
+    target.agrees(program, expected, y=y_data)
+    # The reference and the backend have each run once.
+    assert calls == [2, 2]
+
+
+def test_values_are_broadcast_and_cast_as_in_numpy_assignment(target: Target) -> None:
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        x = tp.input("x", (3,), (t,))
+        h = tp.recurrent("h", (2, 3), (b, t), dtype=tp.float64)
+        h[b, 0] = x
+        h[b, t + 1] = h + tp.as_tensor(b, dtype=tp.int32)
+        k = tp.recurrent("k", (), (t,), dtype=tp.int8)
+        k[True] = t
+        tp.output("h", h)
+        tp.output("k", k)
+        g = tp.recurrent("g", (), (b,))
+        g[0] = tp.as_tensor(5 * b)  # the number on the left is substituted on the right
+        g[b + 1] = g + tp.as_tensor(b)  # and so is the shift
+        tp.output("g", g)
+    x_data = numbers((4, 3))
+    steps = np.arange(3)[:, None, None, None] * np.arange(4)[:, None, None] + x_data[0]
+    expected = {"h": np.broadcast_to(steps, (3, 4, 2, 3)), "k": np.arange(4), "g": [0, 0, 1]}
+    target.agrees(program, expected, x=x_data, sizes={"b": 3})
+
+
+def test_parameters_are_their_init_where_no_case_holds(target: Target) -> None:
+    with tp.Program() as program:
+        i = tp.dim("i")
+        g = tp.input("g", (2,), (i,))
+        w = tp.parameter("w", (2,), np.array([1, -1], np.float32), dims=(i,))
+        w[i + 1] = w - 0.5 * g
+        tp.output("w", w)
+    g_data = numbers((4, 2))
+    moved = np.array([1, -1], np.float32) - 0.5 * g_data.cumsum(0)
+    expected = {"w": np.concatenate([[[1, -1]], moved[:-1]])}
+    out = target.agrees(program, expected, g=g_data)
+    # A run continues from the state of another: at the last point the parameter is what it was there.
+    again = target.compile(program)(g=g_data, state=out.state)
+    np.testing.assert_allclose(target.to_numpy(again["w"])[0], target.to_numpy(out.state["w"]))

@@ -1,0 +1,236 @@
+"""Family 3, operators: every primitive with every dtype, through the whole compiler.
+
+Programs hold many operators each, so that a backend compiles few of them. An operator that a backend's capabilities
+declare as unsupported is left out of these and must raise `tp.UnsupportedError` on its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo import dtypes
+from tempo.conformance.operator_samples import SAMPLES, Sample
+from tempo.conformance.target import Array, Target, numbers
+from tempo.language.apply import apply
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.elementwise import BINARY, UNARY
+
+KINDS = ("elementwise", "movement", "reduction", "scan", "contraction", "indexing", "creation")
+WILD = (0, 1, -1, 2, -2, 3, 0.5, -0.5, 1.5, 2.5, -7, 7.25, 30, -30, 87, -87, 1e-3, -1e-3, 300.7, -300.7, 1e10, -1e10)
+LIMITS = (np.inf, -np.inf, np.nan, -0.0)
+every_dtype = pytest.mark.parametrize("dtype", dtypes.DTYPES)
+
+
+def wild(dtype: str) -> Array:
+    """Values over the whole range of the dtype, with its extremes."""
+    if dtype == "bool":
+        return np.array([False, True])
+    if dtypes.is_float(dtype):
+        with np.errstate(over="ignore"):
+            return np.array([*WILD, *LIMITS]).astype(dtypes.to_numpy(dtype))
+    limits = np.iinfo(dtypes.to_numpy(dtype))
+    values = [limits.min, limits.min + 1, limits.max - 1, limits.max, 0, 1, 2, 3, 7, 31, 100]
+    values += [-1, -2, -3, -7, -100] if limits.min < 0 else []
+    return np.array(values, dtypes.to_numpy(dtype))
+
+
+def takes(op: str, *types: str) -> bool:
+    """Whether the operator's rule admits operands of these dtypes."""
+    return Sample(op, ((),) * len(types), {}, types).call("") is not None
+
+
+def runs(target: Target, sample: Sample, dtype: str) -> bool:
+    """Whether the sample exists for the dtype, and the backend claims everything that occurs in it."""
+    call = sample.call(dtype)
+    if call is None or not target.supports(sample.op, dtype):
+        return False
+    return all(type.dtype in target.info.dtypes for type in (*call.operands, call.result))
+
+
+def chosen_samples(target: Target, dtype: str, kind: str) -> list[Sample]:
+    """The samples of a kind; of each elementwise operator one, in turn of the shapes that there are."""
+    samples = [each for each in SAMPLES if OPERATORS[each.op].kind == kind]
+    if kind == "elementwise":
+        of_op: dict[str, list[Sample]] = {}
+        for each in samples:
+            of_op.setdefault(each.op, []).append(each)
+        samples = [found[place % len(found)] for place, found in enumerate(of_op.values())]
+    return [each for each in samples if runs(target, each, dtype)]
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("kind", KINDS)
+@every_dtype
+def test_primitives_at_every_point_of_a_dim(target: Target, dtype: str, kind: str) -> None:
+    """The samples of one kind, each an output of one program: lifted over the dim, or in a loop along it."""
+    chosen = chosen_samples(target, dtype, kind)
+    if not chosen:
+        pytest.skip(f"no operator of this kind takes {dtype}")
+    arrays: dict[str, Any] = {}
+    with tp.Program(f"{kind} {dtype}") as program:
+        t = tp.dim("t", 2)  # the dim of the samples whose starts and lengths vary
+        for number, sample in enumerate(chosen):
+            call = sample.call(dtype)
+            assert call is not None
+            names = [f"x{number}_{place}" for place in range(len(call.operands))]
+            points = [sample.arrays(call, number), sample.arrays(call, number + 1)]
+            arrays |= {name: np.stack(each) for name, each in zip(names, zip(*points))}
+            given = [tp.input(name, type.shape, (t,), type.dtype) for name, type in zip(names, call.operands)]
+            tp.output(f"{number}: {sample}", apply(sample.op, *given, attrs=sample.attrs))
+    with np.errstate(all="ignore"):
+        target.agrees(program, **arrays, tolerance=2)
+
+
+@pytest.mark.one_configuration
+@every_dtype
+def test_unary_functions_over_the_whole_range(target: Target, dtype: str) -> None:
+    if dtype not in target.info.dtypes:
+        pytest.skip(f"{target.info.name} has no {dtype}")
+    names = [each.name for each in UNARY if takes(each.name, dtype) and target.supports(each.name, dtype)]
+    with tp.Program() as program:
+        x = tp.input("x", (3 * len(wild(dtype)),), dtype=dtype)  # long enough for vector instructions
+        for name in names:
+            tp.output(name, apply(name, x))
+        for other in target.info.dtypes:
+            if target.supports("cast", other):
+                tp.output(f"to {other}", apply("cast", x, attrs={"dtype": other}))
+    with np.errstate(all="ignore"):
+        target.agrees(program, x=np.tile(wild(dtype), 3), tolerance=2)
+
+
+@pytest.mark.one_configuration
+@every_dtype
+def test_binary_functions_of_all_pairs(target: Target, dtype: str) -> None:
+    """Signs of integer division, shifts by a word, powers, comparisons with NaN."""
+    names = [each.name for each in BINARY if takes(each.name, dtype, dtype) and target.supports(each.name, dtype)]
+    values = wild(dtype)
+    with tp.Program() as program:
+        x = tp.input("x", (len(values), 1), dtype=dtype)
+        y = tp.input("y", values.shape, dtype=dtype)
+        for name in names:
+            tp.output(name, apply(name, x, y))
+    with np.errstate(all="ignore"):
+        target.agrees(program, x=values[:, None], y=values, tolerance=4)
+
+
+@pytest.mark.one_configuration
+@every_dtype
+def test_order_with_ties_and_nan(target: Target, dtype: str) -> None:
+    if dtype not in target.info.dtypes:
+        pytest.skip(f"{target.info.name} has no {dtype}")
+    values = np.concatenate([wild(dtype)[::-1], wild(dtype)])
+    with tp.Program() as program:
+        x = tp.input("x", values.shape, dtype=dtype)
+        for name in ("argmax", "argmin", "sort", "argsort"):
+            if takes_axis(name, dtype) and target.supports(name, dtype):
+                tp.output(name, apply(name, x, attrs={"axis": 0}))
+        for name in ("reduce_max", "reduce_min"):
+            if target.supports(name, dtype):
+                tp.output(name, apply(name, x, attrs={"axes": (0,)}))
+    target.agrees(program, x=values)
+
+
+def takes_axis(op: str, dtype: str) -> bool:
+    return Sample(op, ((2,),), {"axis": 0}, (dtype,)).call("") is not None
+
+
+def test_floor_division_and_remainder_have_the_signs_of_numpy(target: Target) -> None:
+    pairs = np.array([(a, b) for a in (-7, -6, -1, 0, 1, 6, 7) for b in (-3, -2, -1, 1, 2, 3)], np.int32)
+    with tp.Program() as program:
+        x, y = tp.input("x", (len(pairs),), dtype=tp.int32), tp.input("y", (len(pairs),), dtype=tp.int32)
+        tp.output("quotient", x // y)
+        tp.output("remainder", x % y)
+        tp.output("real", x / y)
+        tp.output("float_quotient", x.astype(tp.float32) // y)
+        tp.output("float_remainder", x.astype(tp.float32) % y)
+    a, b = pairs.T
+    expected = {
+        "quotient": a // b,
+        "remainder": a % b,
+        "real": a / b,
+        "float_quotient": a // b,
+        "float_remainder": a % b,
+    }
+    target.agrees(program, expected, x=a, y=b)
+
+
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_accumulated_in_float32(target: Target, dtype: str) -> None:
+    """In halves, adding 1 to 2048 (or 256) gives 2048 (256) again."""
+    if dtype not in target.info.dtypes:
+        pytest.skip(f"{target.info.name} has no {dtype}")
+    ones = np.ones((4096,), dtypes.to_numpy(dtype))
+    with tp.Program() as program:
+        x = tp.input("x", (4096,), dtype=dtype)
+        tp.output("sum", x.sum())
+        tp.output("mean", x.mean())
+        tp.output("dot", x @ x)
+    target.agrees(program, {"sum": 4096, "mean": 1, "dot": 4096}, x=ones)
+
+
+@pytest.mark.one_configuration
+def test_promotion(target: Target) -> None:
+    """Of every pair of dtypes, of weak scalars, and of what reductions and divisions make."""
+    named = [name for name in dtypes.DTYPES if name in target.info.dtypes]
+    with tp.Program() as program:
+        tensors = {name: tp.input(name, (2,), dtype=name) for name in named}
+        for name, x in tensors.items():
+            for other, y in tensors.items():
+                tp.output(f"{name} + {other}", x | y if name == other == "bool" else x + y)
+            for text, value in (("int", 2), ("float", 0.5), ("bool", True)):
+                tp.output(f"{name} * {text}", x * value)
+            tp.output(f"sum {name}", x.sum())
+            tp.output(f"mean {name}", x.mean())
+            tp.output(f"ratio {name}", x / 2)
+    target.agrees(program, **{name: numbers((2,), name) for name in named})
+
+
+@pytest.mark.parametrize("size", [0, 1, 17])
+def test_sizes_of_nothing_of_one_and_of_primes(target: Target, size: int) -> None:
+    x_data = numbers((3, size))
+    with tp.Program() as program:
+        x = tp.input("x", (3, size))
+        w = tp.input("w", (size, 2))
+        tp.output("doubled", x * 2 + tp.ones((3, 1)))
+        tp.output("sum", x.sum(axis=1))
+        tp.output("product", x.prod(axis=1))
+        tp.output("all", (x > 0).all(axis=1))
+        tp.output("any", (x > 0).any(axis=1))
+        tp.output("matmul", x @ w)
+        tp.output("joined", tp.concatenate([x, x, tp.zeros((3, 1))], axis=1))
+        tp.output("flipped", tp.flip(x, axis=1))
+        tp.output("turned", x.T.reshape((size, 3, 1)))
+        tp.output("running", tp.cumsum(x, axis=1))
+        tp.output("padded", tp.pad(x, ((0, 1), (1, 2))))
+        tp.output("sorted", tp.sort(x, axis=1))
+    w_data = numbers((size, 2), seed=1)
+    expected = {"doubled": x_data * 2 + 1, "sum": x_data.sum(1), "matmul": x_data @ w_data, "running": x_data.cumsum(1)}
+    target.agrees(program, expected, x=x_data, w=w_data, tolerance=4)
+
+
+def unsupported(target: Target) -> list[tuple[str, str]]:
+    """Pairs of an operator and a dtype that the backend declares it does not run."""
+    given = target.info.capabilities.unsupported
+    pairs = [(key.partition(":")[0], key.partition(":")[2]) for key in given]
+    return [(op, dtype) for op, dtype in pairs if op in OPERATORS]
+
+
+def test_what_is_declared_unsupported_is_refused(target: Target) -> None:
+    """A wrong number is never acceptable, nor an error of the backend's own."""
+    for op, only in unsupported(target):
+        named = [only] if only else [each for each in dtypes.DTYPES if each in target.info.dtypes]
+        samples = [sample for sample in SAMPLES if sample.op == op and not sample.scalars]
+        calls = [(sample, dtype, call) for sample in samples for dtype in named if (call := sample.call(dtype))]
+        for sample, dtype, call in calls[:3]:
+            with tp.Program() as program:
+                given = [tp.input(f"x{n}", type.shape, dtype=type.dtype) for n, type in enumerate(call.operands)]
+                tp.output("y", apply(op, *given, attrs=sample.attrs))
+            arrays: dict[str, Any] = {f"x{n}": array for n, array in enumerate(sample.arrays(call))}
+            with pytest.raises(tp.UnsupportedError, match=op):
+                target.compile(program)(**arrays)
+            assert not target.supports(op, dtype)
