@@ -123,10 +123,11 @@ class Program:
 
 
 def check_name(name: Any, what: str) -> None:
-    """Raises `ProgramError` where `name` is no string, or an empty one."""
-    if isinstance(name, str) and name:
+    """Raises `ProgramError` where `name` is no string, an empty one, or one that the states of runs have."""
+    if isinstance(name, str) and name and not name.startswith("state:"):
         return
-    raise ProgramError(f"{name!r} cannot name {what}", location=user_location(), hint="a name is a string")
+    hint = 'a name is a string that does not begin with "state:"'
+    raise ProgramError(f"{name!r} cannot name {what}", location=user_location(), hint=hint)
 
 
 def current_program() -> Program:
@@ -178,7 +179,7 @@ def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
     if expr.is_const and expr.as_int() < 1:
         raise SizeError(f"the size of the dim {name} is {expr}; it must be at least 1", location=user_location())
     if expr.is_const and expr.as_int() > LARGEST_SIZE:
-        raise SizeError(f"the size of the dim {name} is {expr}; it must be less than 2**31", location=user_location())
+        raise SizeError(f"the size of the dim {name} is {expr}; it must be at most 2**30", location=user_location())
     return program.add_dim(name, expr)
 
 
