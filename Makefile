@@ -5,18 +5,21 @@ JOBS ?= auto
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 # Local distributions are installed in one call, so that no sibling is taken from an index.
-INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable schedulers/tempo_greedy
+LOCAL = schedulers/tempo_greedy backends/tempo_jax backends/tempo_torch
+INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %)
+BACKENDS = numpy jax torch
+SUITE = $(BIN)/python -m pytest -q -n $(JOBS) -p tempo.conformance.plugin --pyargs tempo.conformance
 
 .PHONY: help demo test sweep check format benchmarks clean
 
 help:
-	@echo "make demo        run both examples against their peers; pictures in out/"
-	@echo "make test        run the tests"
+	@echo "make demo        run both examples on every backend against their peers; pictures in out/"
+	@echo "make test        run the tests, and the conformance suite on every backend"
 	@echo "make sweep       run 5,000 random programs against the reference evaluator"
 	@echo "make check       ruff, mypy, import contracts"
 	@echo "make benchmarks  measure; figures on the terminal"
 
-$(READY): pyproject.toml schedulers/tempo_greedy/pyproject.toml constraints.txt
+$(READY): pyproject.toml $(LOCAL:%=%/pyproject.toml) constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --editable '.[cli,progress,examples,test]'
 	@touch $@
@@ -25,13 +28,19 @@ $(VENV)/.ready-dev: $(READY)
 	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)
-	$(BIN)/python examples/cartpole_rollout.py --check --plot out/cartpole.png
+demo: $(BACKENDS:%=demo-%)
+
+demo-%: $(READY) out/tiny-llama/tokenizer.json
+	@echo "== $*"
+	$(BIN)/python examples/cartpole_rollout.py --backend $* --check --plot out/cartpole-$*.png
+	$(BIN)/python examples/decode.py --backend $* --model out/tiny-llama --check --plot out/decode-$*.png
+
+out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
 	$(BIN)/python examples/make_tiny_llama.py out/tiny-llama
-	$(BIN)/python examples/decode.py --model out/tiny-llama --check --plot out/decode.png
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(BIN)/python -m pytest -q -n $(JOBS) tests tempo $(LOCAL)
+	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend || exit 1; done
 
 sweep: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m sweep
