@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tempo.analysis.demand import demand
+from tempo.errors import UnsupportedError
 from tempo.lowering.build import Decisions, build
 from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.outputs import materialise_outputs
@@ -18,6 +19,7 @@ from tempo.lowering.safety import clusters_with_tables
 from tempo.lowering.storage import StorageAnalysis
 from tempo.passes.cluster import cluster
 from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
+from tempo.passes.static_extents import StaticExtents, varying
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import ScheduleTree
 from tempo.sdg.graph import Graph
@@ -58,6 +60,7 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     clock = _Clock()
     manager = PassManager.configured(passes, options.disable, options.debug)
     optimized, records = manager.run(graph, PassContext())
+    _check_static(optimized, records)
     optimized = materialise_outputs(optimized)
     clock.stage("passes")
     demands = demand(optimized)
@@ -72,6 +75,20 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     loops = build(program, tree, decisions)
     clock.stage("lowering")
     return Plan(optimized, program, problem, tree, found, loops, records, tuple(clock.stages))
+
+
+def _check_static(graph: Graph, records: tuple[PassRecord, ...]) -> None:
+    """Raises `UnsupportedError` where the pass that makes shapes static was left out, and some vary."""
+    if any(record.name == StaticExtents.name for record in records):
+        return
+    node = varying(graph)
+    if node is not None:
+        raise UnsupportedError(
+            f"{node.name or node.op} reads or has a shape that varies, and without the pass {StaticExtents.name!r} it"
+            " cannot be compiled",
+            location=node.location,
+            hint="do not leave that pass out",
+        )
 
 
 def verifies() -> bool:

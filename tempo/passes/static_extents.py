@@ -38,13 +38,17 @@ class StaticExtents:
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         graph = without_dead_nodes(graph)
-        if not any(_varies(graph, node) for node in graph.nodes.values()):
+        if varying(graph) is None:
             return graph
         return without_dead_nodes(_Widening(graph, context.facts).graph())
 
 
+def varying(graph: Graph) -> Node | None:
+    """A node that has, or sees, a shape that mentions a dim."""
+    return next((node for node in graph.nodes.values() if _varies(graph, node)), None)
+
+
 def _varies(graph: Graph, node: Node) -> bool:
-    """Whether a shape that the node has, or sees, mentions a dim."""
     shapes = [type.shape for type in node.results]
     shapes += [graph.seen_type(edge).shape for _, edge in node.reads()]
     return any(size.dims() for shape in shapes for size in shape)

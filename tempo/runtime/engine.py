@@ -81,7 +81,8 @@ class CompiledEngine:
 
     def plan(self, outermost: Symbol | None = None) -> Plan:
         if outermost not in self._plans:
-            options = PlanOptions(self._checks(), outermost, self.options.disable, self.options.debug)
+            disable = self.options.disable if self.options.lift else (*self.options.disable, "lift")
+            options = PlanOptions(self._checks(), outermost, disable, self.options.debug)
             plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
             check_supported(plan.graph, self.backend.info)
             self._plans[outermost] = plan
@@ -101,9 +102,8 @@ class CompiledEngine:
         """The default pipeline with what plugins add. A dim that is streamed must stay a loop."""
         registry = PassRegistry()
         default_manager().hooks().tempo_register_passes(registry=registry)
-        passes = registry.passes if self.options.lift else [each for each in registry.passes if each.name != "lift"]
         kept = frozenset() if outermost is None else frozenset({outermost})
-        return tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in passes)
+        return tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in registry.passes)
 
     def plan_for(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
         """The plan; where no order was found, a real cycle at these sizes is the user's error."""

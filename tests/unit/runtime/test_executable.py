@@ -267,3 +267,15 @@ def test_a_window_of_w_keeps_w_points() -> None:
 def test_memory_without_sizes_says_what_to_do() -> None:
     with pytest.raises(tp.SizeError, match="no sizes are known yet"):
         _ = tp.compile(running_sum()).memory
+
+
+def test_passes_may_be_left_out_but_for_the_one_that_makes_shapes_static() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(3,), dims=(t,))
+        tp.output("sums", x[0 : t + 1].sum(axis=0))
+    others = ("canonicalize", "simplify", "dce", "lift")
+    for options in (tp.Options(disable=others), tp.Options(lift=False, disable=("lift",))):
+        np.testing.assert_array_equal(tp.compile(program, options=options)(x=X)["sums"], X.cumsum(0))
+    with pytest.raises(tp.UnsupportedError, match=r"a shape that varies(.|\n)*x\[0 : t \+ 1\]"):
+        tp.compile(program, options=tp.Options(lift=False, disable=("static_extents",)))(x=X)
