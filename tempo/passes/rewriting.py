@@ -7,7 +7,11 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from tempo.errors import Location
+from tempo.passes.widths import fits_as_operand, fits_as_result
+from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, Graph, Node, TensorType, identity_map, seen_type
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import varying_dims
@@ -26,9 +30,11 @@ from tempo.symbolic import (
     Symbol,
     as_expr,
     const,
+    var,
 )
 
 INDEX_DTYPE = "int32"
+WIDE_DTYPE = "int64"
 
 
 class Rewriter:
@@ -143,6 +149,8 @@ class Tensors:
         """`expr` with tensors in place of some of its symbols."""
         if expr.symbols().isdisjoint(along):
             return self.number(expr)
+        if not fits_as_result(expr):
+            return self.apply("cast", self._wide(expr, along), dtype=INDEX_DTYPE)
         varying = [(atom, factor) for atom, factor in expr.terms if not atom.symbols().isdisjoint(along)]
         parts = [self.times(self._atom(atom, along), factor) for atom, factor in varying]
         rest = expr
@@ -171,4 +179,24 @@ class Tensors:
         if not isinstance(condition, Ge | Eq):
             raise TypeError(f"{condition!r} is no condition")
         op = "ge" if isinstance(condition, Ge) else "eq"
+        if not fits_as_operand(condition.expr):
+            return self.apply(op, self._wide(condition.expr, along), self._wide_number(0))
         return self.apply(op, self.values(condition.expr, along), self.number(0))
+
+    # In 64 bits, for what 32 do not hold on the way.
+
+    def _wide(self, expr: Expr, along: dict[Symbol, Edge]) -> Edge:
+        parts = [self.apply("mul", self._wide_atom(atom, along), self._wide_number(by)) for atom, by in expr.terms]
+        return reduce(self.add, [*parts, self._wide_number(expr.const)])
+
+    def _wide_atom(self, atom: Any, along: dict[Symbol, Edge]) -> Edge:
+        if isinstance(atom, Symbol):
+            return self.apply("cast", along.get(atom) or self.number(var(atom)), dtype=WIDE_DTYPE)
+        if isinstance(atom, FloorDiv | Mod):
+            op = "floordiv" if isinstance(atom, FloorDiv) else "mod"
+            return self.apply(op, self._wide(atom.expr, along), self._wide_number(atom.divisor))
+        op = "minimum" if isinstance(atom, Min) else "maximum"
+        return reduce(lambda a, b: self.apply(op, a, b), [self._wide(arg, along) for arg in atom.args])
+
+    def _wide_number(self, number: int) -> Edge:
+        return self.apply("constant", value=ArrayValue(np.asarray(number, np.int64)))

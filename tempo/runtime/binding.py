@@ -86,7 +86,7 @@ class SizeTable:
                 name = dim.symbol.name
                 raise SizeError(f"the size of the dim {name!r}, {dim.size}, is {value}; it must be at least 1")
             if value > LARGEST_SIZE:
-                raise SizeError(f"the size of the dim {dim.symbol.name!r} is {value}; it must be less than 2**31")
+                raise SizeError(f"the size of the dim {dim.symbol.name!r} is {value}; it must be at most 2**30")
         return sizes
 
 

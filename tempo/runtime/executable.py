@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempo.analysis.checks import check_at, check_symbolic
+from tempo.analysis.index_values import check_index_values
 from tempo.errors import InputError, ProgramError, SizeError, UnsupportedError, user_location
 from tempo.runtime.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
@@ -158,9 +159,12 @@ class Executable:
 
     def _check_sizes(self, sizes: Mapping[Symbol, int]) -> None:
         key = tuple(sorted(sizes.items()))
-        if not self._verdict.proven and key not in self._checked:
-            check_at(self.graph, sizes)
-            self._checked.add(key)
+        if key in self._checked:
+            return
+        if not self._verdict.proven:
+            check_at(self.graph, sizes, self._verdict)
+        check_index_values(self.graph, sizes)
+        self._checked.add(key)
 
     def _prepare(self, sizes: Mapping[Symbol, int]) -> None:
         if isinstance(self._engine, CompiledEngine):

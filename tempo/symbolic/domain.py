@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tempo.symbolic.condition import Condition, conjunction
 from tempo.symbolic.expr import ZERO, Bindings, Expr, Substitution, Symbol, Value, as_expr, maximum, minimum, var
 
-LARGEST_SIZE = 2**31 - 1
-"""Of a dim: index expressions have 32 bits where they are tensors."""
+LARGEST_SIZE = 2**30
+"""Of a dim: so that an index, plus or minus another or a small number, fits into 32 bits."""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,14 @@ def _infer_index_value(attrs: Attrs, operands: tuple[TensorType, ...]) -> Tensor
     return TensorType((), "int32")
 
 
+def _wrapped(value: int) -> np.int32:
+    """Modulo 2**32, as all arithmetic of int32 is: a sum that it is part of may fit again."""
+    try:
+        return np.int32(value)
+    except OverflowError:
+        return np.int64(value).astype(np.int32)
+
+
 def _infer_condition_value(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     check_count("condition_value", operands, 0)
     return TensorType((), "bool")
@@ -91,7 +99,7 @@ INDEX_VALUE = Operator(
     infer=_infer_index_value,
     roles=all_parallel,
     cost=no_cost,
-    numpy=lambda call: np.int32,
+    numpy=lambda call: _wrapped,
     lift_note=_NO_OPERAND,
     scalar_attrs=("expr",),
 )

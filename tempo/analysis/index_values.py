@@ -1,0 +1,64 @@
+"""Index expressions as tensors have 32 bits: which of them do not fit, at known sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tempo.analysis.instances import demanded
+from tempo.analysis.reports import point_text
+from tempo.errors import DTypeError
+from tempo.sdg.graph import Graph, Node
+from tempo.symbolic import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol
+
+_LIMITS = np.iinfo(np.int32)
+
+
+def check_index_values(graph: Graph, sizes: Mapping[Symbol, int]) -> None:
+    """Raises `DTypeError` where an index expression is needed as a tensor at a point at which it exceeds int32."""
+    extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
+    suspects = [
+        node
+        for node in graph.nodes.values()
+        if node.op == "index_value" and _magnitude(node.attr("expr"), {**sizes, **extents}) > _LIMITS.max
+    ]
+    if not suspects:
+        return
+    masks = demanded(graph, sizes)
+    for node in suspects:
+        _check(node, masks[node.id], sizes)
+
+
+def _magnitude(expr: Expr, bounds: Mapping[Symbol, int]) -> int:
+    """An upper bound of the absolute value."""
+    return abs(expr.const) + sum(abs(factor) * _atom_magnitude(atom, bounds) for atom, factor in expr.terms)
+
+
+def _atom_magnitude(atom: Atom, bounds: Mapping[Symbol, int]) -> int:
+    match atom:
+        case Symbol():
+            return bounds[atom]
+        case FloorDiv(expr, _):
+            return _magnitude(expr, bounds)
+        case Mod(_, divisor):
+            return divisor
+        case Min(args) | Max(args):
+            return max(_magnitude(arg, bounds) for arg in args)
+
+
+def _check(node: Node, mask: np.ndarray[Any, Any], sizes: Mapping[Symbol, int]) -> None:
+    points = np.argwhere(mask)
+    expr: Expr = node.attr("expr")
+    values = np.asarray(expr.evaluate({**sizes, **dict(zip(node.domain, points.T, strict=True))}))
+    outside = np.flatnonzero((values < _LIMITS.min) | (values > _LIMITS.max))
+    if len(points) == 0 or len(outside) == 0:
+        return
+    first = int(outside[0])
+    raise DTypeError(
+        f"the index expression {expr} is {values.flat[first]} at {point_text(node.domain, points[first])}: "
+        "as a tensor it is int32",
+        location=node.location,
+        hint="make the tensor first and compute with it: tp.as_tensor(t, dtype=tp.int64) * 1000000",
+    )
