@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     program = Clustered(optimized, cluster(optimized, demands), demands)
     clock.stage("demand, clusters")
     problem = build_problem(program, options.outermost)
-    tree = scheduler.schedule(problem)
+    tree = _schedule(scheduler, problem, program)
     clock.stage("schedule")
     found = places(tree, frozenset(each.name for each in program.clusters if each.host))
     tables = clusters_with_tables(program, options.checks)
@@ -75,6 +76,18 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     loops = build(program, tree, decisions)
     clock.stage("lowering")
     return Plan(optimized, program, problem, tree, found, loops, records, tuple(clock.stages))
+
+
+def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Clustered) -> ScheduleTree:
+    """A scheduler knows no source: where it finds no order, the first statement that it names says the line."""
+    try:
+        return scheduler.schedule(problem)
+    except UnsupportedError as error:
+        words = set(re.findall(r"\w+", error.message))
+        named = (each for each in program.clusters if each.name in words)
+        nodes = (program.graph.nodes[id] for each in named for id in each.nodes)
+        error.location = error.location or next((node.location for node in nodes if node.location), None)
+        raise
 
 
 def _check_static(graph: Graph, records: tuple[PassRecord, ...]) -> None:

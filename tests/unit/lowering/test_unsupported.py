@@ -1,0 +1,19 @@
+"""What the scheduler cannot order is reported at the user's line."""
+
+import pytest
+
+import tempo as tp
+
+
+def test_an_order_that_no_loop_has() -> None:
+    """`UnsupportedError` (the operator or the dependences, the backend or scheduler, what else could run it)"""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        h = tp.recurrent("h", shape=(), dims=(t,))
+        h[0] = 1.0
+        h[True] = h[t.size - 1 - t] + 1
+        tp.output("h", h)
+    run = tp.compile(program)
+    with pytest.raises(tp.UnsupportedError, match=r'test_unsupported.py:\d+\n *h = tp.recurrent(.|\n)*"reference"'):
+        run(sizes={"t": 2})
+    assert tp.compile(program, backend="reference")(sizes={"t": 2})["h"].tolist() == [1, 2]
