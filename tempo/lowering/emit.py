@@ -74,26 +74,24 @@ def static_sizes(program: LoopProgram, buffers: bool = False) -> frozenset[Symbo
     `buffers`: the backend needs the shapes of buffers to be static too.
     """
     results = (type for node in program.hosts for type in node.results)
-    found = {symbol for type in results for size in type.shape for symbol in size.symbols()}
+    extents = [size for type in results for size in type.shape]
     for body in (program.items, *(segment.body for segment in program.segments)):
         for statement in walk(body):
-            if isinstance(statement, Compute):
-                for type in (*statement.operand_types, statement.type):
-                    found.update(symbol for extent in type.shape for symbol in extent.symbols())
-                found.update(_static_attr_sizes(statement))
-            reads = statement.reads if isinstance(statement, CallHost) else (statement,)
-            indices = [entry for read in reads if isinstance(read, Read) for entry in read.index]
-            windows = [entry for entry in indices if isinstance(entry, WindowIndex)]
-            found.update(symbol for entry in windows for symbol in entry.extent.symbols())
+            extents.extend(_static_extents(statement))
     if buffers:
-        extents = (extent for buffer in program.buffers.values() for extent in buffer.logical_shape)
-        found.update(symbol for extent in extents for symbol in extent.symbols())
-    return frozenset(found)
+        extents.extend(extent for buffer in program.buffers.values() for extent in buffer.logical_shape)
+    return frozenset(symbol for extent in extents for symbol in extent.symbols())
 
 
-def _static_attr_sizes(statement: Compute) -> Iterable[Symbol]:
-    for expr in OPERATORS[statement.op].static(statement.attrs):
-        yield from expr.symbols()
+def _static_extents(statement: Statement) -> Iterable[Expr]:
+    """What must be a number where one statement is emitted: shapes of operators, lengths, extents of windows."""
+    if isinstance(statement, Compute):
+        types = (*statement.operand_types, statement.type)
+        yield from (extent for type in types for extent in type.shape)
+        yield from OPERATORS[statement.op].static(statement.attrs)
+    reads = statement.reads if isinstance(statement, CallHost) else (statement,)
+    indices = (entry for read in reads if isinstance(read, Read) for entry in read.index)
+    yield from (entry.extent for entry in indices if isinstance(entry, WindowIndex))
 
 
 class Emitter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -68,25 +69,22 @@ def intervals(edge: Edge) -> tuple[Interval, ...]:
 
 def _data(program: Clustered) -> Iterator[Dependence]:
     cluster_of = program.cluster_of()
-    graph = program.graph
     for cluster in program.clusters:
-        seen = set()
-        for id in cluster.nodes:
-            node = graph.nodes[id]
-            reduces = node.op.startswith("reduce_") or node.op == "dot"
-            for condition, edge in node.guarded_reads():
-                if edge.node not in cluster_of:
-                    continue
-                source = cluster_of[edge.node]
-                if source is cluster and graph.is_identity(edge):
-                    continue
-                moved = any(isinstance(index, Slice) for index in edge.map)
-                found = Dependence(
-                    source.name, cluster.name, intervals(edge), condition, "data", reduction=reduces and moved
-                )
-                if found not in seen:
-                    seen.add(found)
-                    yield found
+        reads = (_reads_of(program, cluster_of, id) for id in cluster.nodes)
+        yield from dict.fromkeys(itertools.chain.from_iterable(reads))
+
+
+def _reads_of(program: Clustered, cluster_of: Mapping[int, Cluster], id: int) -> Iterator[Dependence]:
+    """The dependences of one node, but for what it reads at its own point of its own cluster."""
+    graph, target = program.graph, cluster_of[id]
+    node = graph.nodes[id]
+    reduces = node.op.startswith("reduce_") or node.op == "dot"
+    for condition, edge in node.guarded_reads():
+        source = cluster_of.get(edge.node)
+        if source is None or (source is target and graph.is_identity(edge)):
+            continue
+        folded = reduces and any(isinstance(index, Slice) for index in edge.map)
+        yield Dependence(source.name, target.name, intervals(edge), condition, "data", reduction=folded)
 
 
 def _order(program: Clustered) -> Iterator[Dependence]:

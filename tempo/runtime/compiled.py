@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.lowering.emit import Emitter
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
@@ -153,8 +154,6 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _poison(dtype: str) -> Any:
-    from tempo import dtypes
-
     if dtypes.is_float(dtype):
         return float("nan")
     return True if dtype == "bool" else np.iinfo(dtypes.to_numpy(dtype)).min
