@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tempo.analysis.demand import demand
-from tempo.errors import UnsupportedError
+from tempo.errors import InternalError, TempoError, UnsupportedError
 from tempo.lowering.build import Decisions, build
 from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.outputs import materialise_outputs
@@ -80,14 +80,24 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
 
 def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Clustered) -> ScheduleTree:
     """A scheduler knows no source: where it finds no order, the first statement that it names says the line."""
+    who = f"the scheduler {type(scheduler).__name__!r}"
     try:
-        return scheduler.schedule(problem)
+        tree = scheduler.schedule(problem)
     except UnsupportedError as error:
         words = set(re.findall(r"\w+", error.message))
         named = (each for each in program.clusters if each.name in words)
         nodes = (program.graph.nodes[id] for each in named for id in each.nodes)
         error.location = error.location or next((node.location for node in nodes if node.location), None)
         raise
+    except TempoError:
+        raise
+    except Exception as error:
+        failure = InternalError(f"{who} failed: {type(error).__name__}: {error}")
+        failure.add_note(f"on the problem\n{problem}")
+        raise failure from error
+    if not isinstance(tree, ScheduleTree):
+        raise InternalError(f"{who} returned a {type(tree).__name__}, which is no schedule tree")
+    return tree
 
 
 def _check_static(graph: Graph, records: tuple[PassRecord, ...]) -> None:

@@ -29,7 +29,7 @@ class Options:
 
     def __post_init__(self) -> None:
         names: Any = self.disable
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
             raise InputError(
                 f"disable={names!r} is no tuple of names", location=user_location(), hint='write ("lift",)'
             )

@@ -3,6 +3,7 @@
 import pytest
 
 import tempo as tp
+from tempo.schedule import SchedulingProblem
 
 
 def test_an_order_that_no_loop_has() -> None:
@@ -17,3 +18,22 @@ def test_an_order_that_no_loop_has() -> None:
     with pytest.raises(tp.UnsupportedError, match=r'test_unsupported.py:\d+\n *h = tp.recurrent(.|\n)*"reference"'):
         run(sizes={"t": 2})
     assert tp.compile(program, backend="reference")(sizes={"t": 2})["h"].tolist() == [1, 2]
+
+
+class Failing:
+    def schedule(self, problem: SchedulingProblem) -> None:
+        raise ValueError(f"{len(problem.statements)} are too many")
+
+
+class Silent:
+    def schedule(self, problem: SchedulingProblem) -> None:
+        del problem
+
+
+@pytest.mark.parametrize(("scheduler", "message"), [(Failing(), "ValueError: 1 are too many"), (Silent(), "NoneType")])
+def test_a_scheduler_that_is_broken_is_named(scheduler: Failing | Silent, message: str) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        tp.output("y", tp.input("x", shape=(), dims=(t,)) * 2)
+    with pytest.raises(tp.InternalError, match=f"the scheduler '{type(scheduler).__name__}' .*{message}"):
+        tp.compile(program, scheduler=scheduler)(x=[1.0])

@@ -71,10 +71,11 @@ def test_arguments_of_compile_of_a_wrong_kind(
         tp.compile(program, **arguments)
 
 
-def test_disabled_passes_are_a_tuple() -> None:
+@pytest.mark.parametrize("names", ["lift", 3, (3,), None])
+def test_disabled_passes_are_a_tuple(names: Any) -> None:
     make: Callable[..., tp.Options] = tp.Options
     with pytest.raises(tp.InputError, match="no tuple of names"):
-        make(disable="lift")
+        make(disable=names)
 
 
 @pytest.mark.parametrize("name", ["self", "dim", "tensor"])
