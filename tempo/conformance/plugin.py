@@ -71,6 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tempo-backend", metavar="NAME", help="the backend to test (TEMPO_BACKEND, else numpy)")
     group.addoption("--tempo-scheduler", metavar="NAME", help="the scheduler (TEMPO_SCHEDULER, else greedy)")
     group.addoption("--tempo-device", metavar="NAME", help="one of the backend's devices, such as cuda")
+    group.addoption("--tempo-random-programs", metavar="N", type=int, default=100, help="how many (100)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -97,7 +98,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     unsupported = [f"{name}: {reason}" for name, reason in info.capabilities.unsupported.items()]
     return [
         f"tempo {tp.__version__}, numpy {np.__version__}, python {platform.python_version()}, {platform.machine()}",
-        f"backend {chosen.backend} ({_origin(chosen)}), scheduler {chosen.scheduler}, device {chosen.device or 'unset'}",
+        f"backend {chosen.backend} ({_origin(chosen)}), device {chosen.device or 'of its choice'}",
+        f"scheduler {chosen.scheduler}",
         f"dtypes: {', '.join(info.dtypes)}; devices: {', '.join(info.capabilities.devices)}",
         f"unsupported: {'; '.join(unsupported) or 'nothing'}; known failures: {len(chosen.known_failures)}",
     ]
@@ -161,3 +163,10 @@ def configuration(request: pytest.FixtureRequest) -> Configuration:
 def target(request: pytest.FixtureRequest, configuration: Configuration) -> Target:
     """The backend under test with one configuration of passes; a test that uses it runs once for each."""
     return replace(request.config.stash[CHOSEN].target, configuration=configuration)
+
+
+@pytest.fixture
+def random_programs(request: pytest.FixtureRequest) -> int:
+    """How many random programs to run."""
+    count: int = request.config.getoption("--tempo-random-programs")
+    return count

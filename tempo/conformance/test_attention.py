@@ -1,0 +1,151 @@
+"""Family 7, attention and decoding: over the past, over a window, through layers, and fed by its own tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Array, Target
+
+WIDTH, HEADS, GROUPS = 4, 4, 2
+
+
+def arrays(*shapes: tuple[int, ...]) -> list[Array]:
+    random = np.random.default_rng(3)
+    return [(random.standard_normal(shape) / 2).astype(np.float32) for shape in shapes]
+
+
+def softmax(scores: Array) -> Array:
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def masked(q: Array, k: Array, v: Array, window: int | None = None) -> Array:
+    """Attention of every query with a mask over all keys: `(T, D)` each."""
+    at = np.arange(len(q))
+    seen = at[None, :] <= at[:, None]
+    if window is not None:
+        seen &= at[None, :] > at[:, None] - window
+    scores = np.where(seen, q @ k.T / np.sqrt(q.shape[-1]), -np.inf)
+    return np.asarray(softmax(scores) @ v)
+
+
+def attend(q: tp.RecurrentTensor, k: tp.RecurrentTensor, v: tp.RecurrentTensor, past: slice) -> tp.RecurrentTensor:
+    """`q` of shape (D,) over the points `past` of `k` and `v`, of shape (D,)."""
+    weights = tp.softmax((k[past] @ q) / WIDTH**0.5, axis=0)
+    return weights @ v[past]
+
+
+@pytest.mark.parametrize("size", [1, 9])
+def test_causal_and_windowed_attention(target: Target, size: int) -> None:
+    q_data, k_data, v_data = arrays((size, WIDTH), (size, WIDTH), (size, WIDTH))
+    with tp.Program() as program:
+        t = tp.dim("t")
+        q, k, v = (tp.input(name, (WIDTH,), (t,)) for name in "qkv")
+        tp.output("causal", attend(q, k, v, slice(0, t + 1)))
+        tp.output("windowed", attend(q, k, v, slice(tp.max(t - 2, 0), t + 1)))
+        tp.output("everything", attend(q, k, v, slice(0, t.size)))
+    expected = {
+        "causal": masked(q_data, k_data, v_data),
+        "windowed": masked(q_data, k_data, v_data, 3),
+        "everything": softmax(q_data @ k_data.T / 2) @ v_data,
+    }
+    target.agrees(program, expected, q=q_data, k=k_data, v=v_data, tolerance=8)
+
+
+def test_grouped_queries_and_rotary_positions(target: Target) -> None:
+    """Several heads of queries share one of keys; positions turn pairs of elements."""
+    size, half = 6, WIDTH // 2
+    q_data, k_data, v_data = arrays((2, size, HEADS, WIDTH), (2, size, GROUPS, WIDTH), (2, size, GROUPS, WIDTH))
+    frequencies = np.array([1.0, 0.1], np.float32)
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        q = tp.input("q", (HEADS, WIDTH), (b, t))
+        k, v = (tp.input(name, (GROUPS, WIDTH), (b, t)) for name in "kv")
+
+        def turned(x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+            angle = tp.constant(frequencies) * t
+            one, two = x.spatial[:, :half], x.spatial[:, half:]
+            cos, sin = tp.cos(angle), tp.sin(angle)
+            return tp.concatenate([one * cos - two * sin, two * cos + one * sin], axis=-1)
+
+        keys, queries = turned(k)[b, 0 : t + 1], turned(q).reshape((GROUPS, HEADS // GROUPS, WIDTH))
+        weights = tp.softmax(tp.einsum("ghd,sgd->ghs", queries, keys) / WIDTH**0.5, axis=-1)
+        tp.output("out", tp.einsum("ghs,sgd->ghd", weights, v[b, 0 : t + 1]).reshape((HEADS, WIDTH)))
+    angle = np.arange(size)[:, None, None] * frequencies
+
+    def turn(x: Array) -> Array:
+        one, two = x[..., :half], x[..., half:]
+        return np.concatenate(
+            [one * np.cos(angle) - two * np.sin(angle), two * np.cos(angle) + one * np.sin(angle)], -1
+        )
+
+    expected = np.empty_like(q_data)
+    for b_ in range(2):
+        for head in range(HEADS):
+            group = head // (HEADS // GROUPS)
+            turned_q, turned_k = turn(q_data)[b_, :, head], turn(k_data)[b_, :, group]
+            expected[b_, :, head] = masked(turned_q, turned_k, v_data[b_, :, group])
+    target.agrees(program, {"out": expected}, q=q_data, k=k_data, v=v_data, tolerance=8)
+
+
+def block(h: Any, past: Any, wq: Any, wk: Any, wv: Any) -> Any:
+    """One layer at one position: attention over `past` positions of `h`, then a residual."""
+    k, v = h @ wk, h @ wv
+    return h + tp.tanh(attend(h @ wq, k, v, past))
+
+
+def test_layers_as_a_dim_equal_layers_unrolled(target: Target) -> None:
+    layers, size = 3, 5
+    x_data, wq_data, wk_data, wv_data = arrays((size, WIDTH), *((layers, WIDTH, WIDTH),) * 3)
+    with tp.Program() as program:
+        layer = tp.dim("layer", layers + 1)
+        t = tp.dim("t")
+        x = tp.input("x", (WIDTH,), (t,))
+        wq, wk, wv = (tp.input(name, (layers, WIDTH, WIDTH)) for name in ("wq", "wk", "wv"))
+        h = tp.recurrent("h", (WIDTH,), (layer, t))
+        h[0, t] = x
+        weights = (w.spatial[tp.min(layer, layers - 1)] for w in (wq, wk, wv))
+        h[layer + 1, t] = block(h, (layer, slice(0, t + 1)), *weights)
+        unrolled = x * 1
+        for at in range(layers):
+            unrolled = block(unrolled, slice(0, t + 1), wq.spatial[at], wk.spatial[at], wv.spatial[at])
+        tp.output("as_a_dim", h[layers])
+        tp.output("unrolled", unrolled)
+    state = x_data
+    for at in range(layers):
+        state = state + np.tanh(masked(state @ wq_data[at], state @ wk_data[at], state @ wv_data[at]))
+    expected = {"as_a_dim": state, "unrolled": state}
+    target.agrees(program, expected, x=x_data, wq=wq_data, wk=wk_data, wv=wv_data, tolerance=8)
+
+
+@pytest.mark.parametrize("prompt", [1, 4])
+def test_decoding_equals_the_full_masked_forward(target: Target, prompt: int) -> None:
+    """Each token is the most likely one after all before it, which a cache of keys and values holds."""
+    vocabulary, size = 7, 11
+    table, wq_data, wk_data, wv_data, head = arrays(
+        (vocabulary, WIDTH), (WIDTH, WIDTH), (WIDTH, WIDTH), (WIDTH, WIDTH), (WIDTH, vocabulary)
+    )
+    given = np.array([3, 1, 4, 1][:prompt], np.int32)
+    with tp.Program() as program:
+        t = tp.dim("t")
+        prompted = tp.constant(given, dtype=tp.int32)
+        embedding, wq, wk, wv, out = (tp.constant(each) for each in (table * 4, wq_data, wk_data, wv_data, head))
+        token = tp.recurrent("token", (), (t,), dtype=tp.int32)
+        x = tp.take(embedding, token, axis=0)
+        logits = block(x, slice(0, t + 1), wq, wk, wv) @ out
+        token[t < prompt] = prompted.spatial[t]
+        token[t + 1] = logits.argmax()
+        tp.output("token", token)
+        tp.output("logits", logits)
+    tokens = list(given)
+    while True:
+        h = (table * 4)[tokens]
+        full = (h + np.tanh(masked(h @ wq_data, h @ wk_data, h @ wv_data))) @ head
+        if len(tokens) == size:
+            break
+        tokens.append(np.int32(full[-1].argmax()))
+    target.agrees(program, {"token": tokens, "logits": full}, sizes={"t": size}, tolerance=8)

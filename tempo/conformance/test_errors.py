@@ -1,0 +1,217 @@
+"""Family 12, errors: each class where it belongs, with a message in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Target, numbers
+
+pytestmark = pytest.mark.one_configuration
+HERE = Path(__file__).name
+
+
+def out_of_domain(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    tp.output("y", x[t + 1])
+
+
+def slice_out_of_domain(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    tp.output("y", x[t - 2 : t + 1].sum(axis=0))
+
+
+def uncovered(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    hidden = tp.recurrent("hidden", (2,), (t,))
+    hidden[t >= 1] = x
+    tp.output("y", hidden)
+
+
+def unreachable(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    hidden = tp.recurrent("hidden", (2,), (t,))
+    hidden[t >= 0] = x
+    hidden[t == 3] = x * 2
+    tp.output("y", hidden)
+
+
+def cycle(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    one, two = tp.recurrent("one", (2,), (t,)), tp.recurrent("two", (2,), (t,))
+    one[True] = two + x
+    two[True] = one * 2
+    tp.output("y", one)
+
+
+def shapes(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    tp.output("y", x + tp.ones((3,)))
+
+
+def product_of_dims(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    tp.output("y", x[t * t])  # type: ignore[operator]
+
+
+def float_index(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    tp.output("y", x[t * 0.5])  # type: ignore[index]
+
+
+def dtype_of_bits(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    tp.output("y", x & 1)
+
+
+WRONG_PROGRAMS: dict[str, tuple[Callable[..., None], type[Exception], str]] = {
+    "domain": (out_of_domain, tp.DomainError, "x"),
+    "slice": (slice_out_of_domain, tp.DomainError, "x"),
+    "uncovered": (uncovered, tp.DefinitionError, "hidden"),
+    "unreachable": (unreachable, tp.DefinitionError, "reach"),
+    "cycle": (cycle, tp.CycleError, "one"),
+    "shape": (shapes, tp.ShapeError, "3"),
+    "dim_times_dim": (product_of_dims, tp.IndexExpressionError, "t"),
+    "float_index": (float_index, tp.IndexExpressionError, "0.5"),
+    "dtype": (dtype_of_bits, tp.DTypeError, "float32"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PROGRAMS)
+def test_a_wrong_program_is_refused_at_its_line(target: Target, name: str) -> None:
+    make, error, said = WRONG_PROGRAMS[name]
+
+    def compiled() -> None:
+        with tp.Program() as program:
+            t = tp.dim("t")
+            make(t, tp.input("x", (2,), (t,)))
+        target.compile(program, {"t": 4})
+
+    with pytest.raises(error) as caught:
+        compiled()
+    assert isinstance(caught.value, tp.TempoError)
+    assert said in str(caught.value)
+    assert HERE in str(caught.value)
+
+
+def test_what_fails_at_some_sizes_is_refused_there(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        tp.output("y", x[2])
+    run = target.compile(program)
+    np.testing.assert_array_equal(target.to_numpy(run(x=np.arange(3.0))["y"]), 2)
+    with pytest.raises(tp.DomainError, match="x"):
+        run(x=np.arange(2.0))
+    np.testing.assert_array_equal(target.to_numpy(run(x=np.arange(4.0))["y"]), 2)
+
+
+def scaled() -> tp.Program:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("position", (3,), (t,))
+        tp.output("y", x * 2)
+    return program
+
+
+X = numbers((4, 3))
+WRONG_CALLS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "missing": ({}, tp.InputError, "'position' is missing"),
+    "extra": ({"position": X, "y": X}, tp.InputError, "no input 'y'"),
+    "misspelt": ({"position": X, "positon": X}, tp.InputError, "did you mean 'position'"),
+    "rank": ({"position": X[0]}, tp.InputError, "expected are 2 axes"),
+    "shape": ({"position": X[:, :2]}, tp.InputError, "expected is (4, 3)"),
+    "kind": ({"position": X.astype(int)}, tp.DTypeError, "another kind"),
+    "text": ({"position": "hello"}, tp.InputError, "no array of numbers"),
+    "sizes": ({"position": X, "sizes": {"t": 5}}, tp.SizeError, "'t' is 5"),
+    "zero": ({"position": X, "sizes": {"t": 0}}, tp.SizeError, "at least 1"),
+    "empty": ({"position": X[:0]}, tp.SizeError, "at least 1"),
+    "no_dim": ({"position": X, "sizes": {"tt": 4}}, tp.InputError, "did you mean 't'"),
+    "seed": ({"position": X, "seed": -1}, tp.InputError, "seed"),
+    "state": ({"position": X, "state": {"w": X}}, tp.InputError, "no parameter"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_a_wrong_call_is_refused_and_leaves_the_executable_usable(target: Target, name: str) -> None:
+    arguments, error, said = WRONG_CALLS[name]
+    run = target.compile(scaled())
+    with pytest.raises(error) as caught:
+        run(**arguments)
+    assert isinstance(caught.value, tp.TempoError)
+    assert said in str(caught.value)
+    np.testing.assert_array_equal(target.to_numpy(run(position=X)["y"]), X * 2)
+
+
+def gathering() -> tp.Program:
+    with tp.Program() as program:
+        n, t = tp.dims("n t")
+        x = tp.input("x", (), (n,))
+        v = tp.input("v", (4,))
+        index = tp.input("index", (), (t,), dtype=tp.int32)
+        tp.output("along", x.gather(n, index))
+        tp.output("spatial", v.spatial[index])
+    return program
+
+
+DATA: dict[str, Any] = {"x": np.arange(4.0), "v": np.arange(4.0)}
+
+
+def test_indices_out_of_range_raise_where_they_are_checked(target: Target) -> None:
+    if target.info.capabilities.why_not("checks"):
+        with pytest.raises(tp.UnsupportedError, match="checked mode"):
+            target.compile(gathering(), {"n": 4, "t": 2}, checks=True)(index=np.array([0, 1]), **DATA)
+        return
+    run = target.compile(gathering(), checks=True)
+    for wrong in (-1, 4, 2**31 - 1):
+        with pytest.raises(tp.IndexOutOfRangeError, match=str(wrong)):
+            run(index=np.array([0, wrong], np.int32), **DATA)
+    np.testing.assert_array_equal(target.to_numpy(run(index=np.array([3, 0], np.int32), **DATA)["along"]), [3, 0])
+
+
+def test_indices_out_of_range_are_clamped_where_they_are_not(target: Target) -> None:
+    run = target.compile(gathering(), checks=False)
+    out = target.arrays(run(index=np.array([-5, -1, 2, 4, 2**31 - 1], np.int32), **DATA))
+    np.testing.assert_array_equal(out["along"], [0, 0, 2, 3, 3])
+    np.testing.assert_array_equal(out["spatial"], [0, 0, 2, 3, 3])
+
+
+def test_programs_do_not_mix(target: Target) -> None:
+    with tp.Program("first"):
+        t = tp.dim("t", 3)
+        x = tp.input("x", (), (t,))
+    with tp.Program("second"), pytest.raises(tp.ProgramError, match="first"):
+        tp.output("y", x + 1)
+    with pytest.raises(tp.ProgramError, match="no program is open"):
+        tp.dim("t")
+    with pytest.raises(tp.ProgramError, match="takes a tp.Program"):
+        target.compile(x)  # type: ignore[arg-type]
+
+
+def test_unknown_names(target: Target) -> None:
+    with pytest.raises(tp.UnknownBackendError, match="numpyy"):
+        tp.compile(scaled(), "numpyy")
+    with pytest.raises(tp.UnknownSchedulerError, match="greeedy"):
+        tp.compile(scaled(), "numpy", "greeedy")
+    with pytest.raises(tp.UnsupportedError, match="does not run on 'abacus'"):
+        tp.compile(scaled(), target.backend, device="abacus")
+    with tp.Program() as program:
+        tp.output("t", tp.as_tensor(tp.dim("t")))
+    with pytest.raises(tp.SizeError, match="'t' is unknown"):
+        target.compile(program)()
+
+
+def test_an_unsupported_stream_says_why(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t", 3)
+        x = tp.input("x", (), (t,))
+        tp.output("total", x[0 : t.size].sum())
+    run = target.compile(program)
+    with pytest.raises(tp.UnsupportedError, match="stream"):
+        next(run.stream("t", x=np.ones(3)))
+
+
+def test_out_of_domain_under_a_condition_is_fine(target: Target) -> None:
+    """No false alarm: what no output needs is not checked."""
+    with tp.Program() as program:
+        t = tp.dim("t", 5)
+        x = tp.input("x", (), (t,))
+        never = x[t + 3]
+        tp.output("y", tp.cases((t < 2, never), 0.0))
+    np.testing.assert_array_equal(target.to_numpy(target.compile(program)(x=np.arange(5.0))["y"]), [3, 4, 0, 0, 0])

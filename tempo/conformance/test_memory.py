@@ -1,0 +1,139 @@
+"""Family 9, memory: windows and points keep what they should, and nothing that was never written is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Target, numbers
+
+
+def window_program(width: int) -> tp.Program:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (3,), (t,))
+        b = tp.recurrent("b", (3,), (t,))
+        b[t < width] = x
+        b[t + width] = 0.5 * b + tp.tanh(b[t + width - 1]) + x[t + width]
+        tp.output("last", b[-1])
+        tp.output("largest", b[tp.max(t - width + 1, 0) : t + 1].max(axis=0)[t.size - 1])
+    return program
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_windows_wrap(target: Target, width: int) -> None:
+    """Runs that end at every position of a circular buffer."""
+    for size in (width, width + 1, 2 * width, 2 * width + 1, 4 * width + 3):
+        x = numbers((size, 3))
+        b = x.astype(np.float64)
+        for at in range(width, size):
+            b[at] = 0.5 * b[at - width] + np.tanh(b[at - 1]) + x[at]
+        expected = {"last": b[-1], "largest": b[-width:].max(0)}
+        target.agrees(window_program(width), expected, x=x, tolerance=4)
+
+
+@pytest.mark.planned
+def test_a_recurrence_keeps_as_many_points_as_it_reads(target: Target) -> None:
+    """`b` of 5,000 points of 16 floats, of which 8 are needed at a time; and one of which a single point is."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        a = tp.tanh(t * tp.ones((16,)))
+        b = tp.recurrent("b", (16,), (t,))
+        b[t < 8] = a
+        b[t + 8] = 0.5 * b + a
+        s = tp.recurrent("s", (16,), (t,))
+        s[0] = a
+        s[t + 1] = 0.5 * s + a
+        tp.output("recent", b[tp.max(t - 7, 0) : t + 1].max(axis=0)[t.size - 1])
+        tp.output("s", s[-1])
+    kept = target.compile(program, {"t": 5_000}, lift=False, disable=("lift",)).memory
+    assert kept["b"].storage == "window(8)"
+    assert kept["b"].bytes == 8 * 16 * 4
+    assert kept.peak_bytes < 20_000
+    assert kept.peak_bytes == sum(buffer.bytes for buffer in kept.buffers)
+
+
+@pytest.mark.planned
+def test_memory_grows_only_with_what_is_kept(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        s = tp.recurrent("s", (16,), (t,))
+        s[0] = tp.ones((16,))
+        s[t + 1] = tp.tanh(s * 0.5 + t)
+        tp.output("s", s)
+    short, long = (target.compile(program, {"t": size}).memory.peak_bytes for size in (10, 1010))
+    assert long - short == 1000 * 16 * 4
+
+
+@pytest.mark.parametrize("size", [2, 5, 6])
+def test_what_is_overwritten_has_been_read(target: Target, size: int) -> None:
+    """Tensors that exchange places, that are read by two, and that are read once more a step later."""
+    x_data = numbers((size, 2))
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (2,), (t,))
+        a, b, c = (tp.recurrent(name, (2,), (t,)) for name in "abc")
+        a[0], b[0], c[0] = x, -x, x * 2
+        a[t + 1] = b
+        b[t + 1] = a
+        c[t + 1] = tp.flip(c) + tp.cases((t >= 1, c[t - 1]), 0.0)
+        tp.output("swapped", a[-1] * 3 + b[-1])
+        tp.output("history", tp.cases((t >= 2, c - c[t - 2]), c))
+        tp.output("c", c)
+        tp.output("c_squared", c * c)
+    c_ = [x_data[0] * 2.0]
+    for at in range(1, size):
+        c_.append(c_[-1][::-1] + (c_[-2] if at >= 2 else 0))
+    ends = (1.0 if size % 2 else -1.0) * x_data[0]
+    target.agrees(program, {"swapped": 3 * ends - ends, "c": c_}, x=x_data)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf], ids=["nan", "inf"])
+def test_padding_is_never_looked_at(target: Target, wrong: float) -> None:
+    """The element after a slice of varying length is NaN: what was computed of the slice does not show it."""
+    size = 6
+    x_data = np.abs(numbers((size, 2))) + 1
+    x_data[-1] = wrong  # in no slice before the last point
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (2,), (t,))
+        past = x[0:t]
+        tp.output("sum", past.sum(axis=0))
+        tp.output("product", past.prod(axis=0))
+        tp.output("dot", (past.T @ past).sum())
+        tp.output("softmax", tp.softmax(x[0 : t + 1], axis=0).sum(axis=0)[: t.size - 1])
+        tp.output("largest", x[0 : t + 1].max(axis=0)[: t.size - 1])
+        tp.output("first", x[0 : t + 1].argmin(axis=0)[: t.size - 1])
+        tp.output("any", (past > 1e9).any(axis=0))
+        tp.output("window", x[tp.max(t - 2, 0) : t + 1].mean(axis=0)[: t.size - 1])
+        tp.output("guarded", tp.cases((t < t.size - 1, x * 2), 0.0))
+    out = target.agrees(program, x=x_data, tolerance=8)
+    assert all(np.isfinite(target.to_numpy(array)).all() for array in out.values())
+
+
+def test_results_belong_to_the_caller(target: Target) -> None:
+    """A later run changes nothing of what an earlier one returned, nor does either change what was given."""
+    x_data = numbers((4, 2))
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (2,), (t,))
+        s = tp.recurrent("s", (2,), (t,))
+        s[0] = x
+        s[t + 1] = s + x[t + 1]
+        tp.output("s", s)
+        tp.output("x", x)
+        tp.output("first", x[0])
+        tp.output("fixed", tp.constant([1.0, 2.0]))
+    run = target.compile(program)
+    first = run(x=x_data)
+    kept = {name: array.copy() for name, array in target.arrays(first).items()}
+    run(x=x_data * 5)
+    for name, array in target.arrays(first).items():
+        np.testing.assert_array_equal(array, kept[name], err_msg=name)
+    for array in target.arrays(first).values():
+        if array.flags.writeable:
+            array[...] = -1
+    np.testing.assert_array_equal(x_data, numbers((4, 2)))
+    for name, array in target.arrays(run(x=x_data)).items():
+        np.testing.assert_array_equal(array, kept[name], err_msg=name)

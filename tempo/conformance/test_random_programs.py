@@ -1,0 +1,47 @@
+"""Family 13, random programs: generated over all of the language, shrunk on failure, held to the reference evaluator.
+
+`--tempo-random-programs=3000 --hypothesis-seed=1` runs more, and others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import tempo as tp
+from tempo.conformance.random_programs.agreement import Mode, check
+from tempo.conformance.random_programs.strategies import programs, situations
+from tempo.conformance.target import Target
+
+NORMAL = 100
+
+
+@pytest.mark.one_configuration
+@pytest.mark.planned
+def test_random_programs(target: Target, random_programs: int) -> None:
+    tally: Counter[str] = Counter()
+
+    @settings(
+        max_examples=random_programs,
+        derandomize=random_programs == NORMAL,
+        deadline=None,
+        database=None,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.explicit, Phase.generate, Phase.shrink),
+    )
+    @given(data=st.data())
+    def agree(data: st.DataObject) -> None:
+        program = data.draw(programs())
+        runs = data.draw(situations(program))
+        lift = data.draw(st.booleans())
+        options = tp.Options(lift=lift, poison=True, debug=True)
+        tally["programs"] += 1
+        check(program, runs[:2], [Mode(target.backend, options, target.scheduler)], tally)
+
+    agree()
+    assert tally["unsupported"] < 0.1 * (tally["compared"] + tally["unsupported"])
+    assert tally["runs without meaning"] < 0.2 * (tally["runs with meaning"] + tally["runs without meaning"])
