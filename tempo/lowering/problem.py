@@ -6,15 +6,17 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tempo import dtypes
 from tempo.analysis.demand import Demand
 from tempo.passes.cluster import Cluster
 from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Statement
-from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
-from tempo.symbolic import TRUE, Box, Condition, Symbol, const, var
+from tempo.sdg.call import call_for, static_type
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import TRUE, Box, Condition, Expr, Symbol, const, var
 
 # Operators that live in buffers that are there before anything runs.
 GIVEN = frozenset({"input", "constant"})
-_ITEM_BYTES = 4.0
 
 
 @dataclass(frozen=True)
@@ -40,20 +42,28 @@ def build_problem(program: Clustered, outermost: Symbol | None = None, facts: Co
 
 
 def _statement(program: Clustered, cluster: Cluster) -> Statement:
-    written = sum(_bytes(program.graph.nodes[id]) for id in cluster.nodes)
-    cost = float(len(cluster.nodes))
+    nodes = [program.graph.nodes[id] for id in cluster.nodes]
+    cost = sum(_cost(program.graph, node) for node in nodes)
+    written = float(sum(_bytes(type) for node in nodes for type in node.results))
     return Statement(cluster.name, cluster.domain, program.box(cluster), cost=cost, bytes=written, host=cluster.host)
 
 
-def _bytes(node: Node) -> float:
-    """Bytes per point; a symbolic extent counts as one, for schedulers compare only magnitudes."""
-    total = 0.0
-    for result in node.results:
-        elements = 1.0
-        for extent in result.shape:
-            elements *= extent.as_int() if extent.is_const else 1
-        total += elements * _ITEM_BYTES
-    return total
+def _magnitude(extent: Expr) -> int:
+    """A symbolic extent counts as one, for schedulers compare only magnitudes."""
+    return extent.as_int() if extent.is_const else 1
+
+
+def _cost(graph: Graph, node: Node) -> float:
+    operands = [static_type(graph.seen_type(edge), _magnitude) for edge in node.operands]
+    results = [static_type(type, _magnitude) for type in node.results]
+    if not results:
+        return 0.0
+    return OPERATORS[node.op].cost(call_for(node.op, node.attrs, operands, results[0], _magnitude))
+
+
+def _bytes(type: TensorType) -> int:
+    found = static_type(type, _magnitude)
+    return found.elements * dtypes.itemsize(found.dtype)
 
 
 def intervals(edge: Edge) -> tuple[Interval, ...]:
