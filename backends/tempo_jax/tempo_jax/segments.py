@@ -7,14 +7,13 @@ written outside of it, so that no buffer goes through a conditional.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
-from tempo_jax import access
-from tempo_jax.evaluate import Values, condition, expression, scalar
 
 from tempo import dtypes
 from tempo.backends.base import SegmentRequest
@@ -33,6 +32,8 @@ from tempo.lowering.loop_ir import (
 from tempo.lowering.splitting import split
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol
+from tempo_jax import access
+from tempo_jax.evaluate import Values, condition, expression, scalar
 
 Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
@@ -183,7 +184,7 @@ class SegmentTracer:
         sizes = [state.buffers[id].size for id in plan.whole]
         for id, index in plan.places:
             array = state.buffers[id]
-            sizes.append(int(jnp.prod(jnp.array(array.shape[len(index) :]))) if array.ndim > len(index) else 1)
+            sizes.append(math.prod(array.shape[len(index) :]))
         return sum(sizes) <= _LARGEST_SELECTION
 
 
