@@ -125,9 +125,19 @@ def inferred_shape(old: Shape, new: Sequence[Any], program: Program) -> Shape:
         raise ShapeError(
             f"the -1 in {show(new)} has no one size for a tensor of shape {show(old)}",
             location=user_location(),
-            hint="write that size, or reshape so that each unknown size keeps its own axis",
+            hint=_what_instead(old),
         )
     return (*known[: unknown[0]], rest, *known[unknown[0] :])
+
+
+def _what_instead(old: Shape) -> str:
+    unknown = [str(size) for size in old if not size.is_const]
+    if len(unknown) < 2:
+        return "the other sizes must divide the number of elements"
+    return (
+        f"{' * '.join(unknown)} is no index expression: keep an axis for each, reduce over both with axis=(0, 1), "
+        f'or give all but one of them as numbers, tp.dim("b", 8)'
+    )
 
 
 def _quotient(old: Shape, new: Shape) -> Expr | None:

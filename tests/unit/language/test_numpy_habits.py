@@ -73,3 +73,15 @@ def test_an_initial_value_keeps_the_precision_of_its_parameter(run_program):
         tp.output("n", tp.parameter("n", shape=(), init=np.int64(2**40), dtype=tp.int64))
     out = run_program(program)
     assert (float(out["w"]), int(out["n"])) == (0.1, 2**40)
+
+
+def test_two_unknown_sizes_are_not_multiplied():
+    """`dim * dim` (...) which says what to write instead"""
+    with tp.Program():
+        b, t = tp.dims("b t")
+        x = tp.input("x", shape=(3,), dims=(b, t))
+        for flatten in (lambda: x[:, :].reshape(-1, 3), lambda: x[:, :].argmax(), lambda: x[:, :].flatten()):
+            with pytest.raises(tp.ShapeError, match=r"b.size \* t.size is no index expression(.|\n)*axis=\(0, 1\)"):
+                flatten()
+        with pytest.raises(tp.ShapeError, match="must divide the number of elements"):
+            tp.zeros((3, 4)).reshape(5, -1)
