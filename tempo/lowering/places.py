@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
 from tempo.symbolic import Expr, Symbol, var
+
+Loops = tuple[tuple[int, For], ...]  # outermost first, each with a number of its own
+Block = Callable[[tuple[ScheduleTree, ...], Loops, tuple[int, ...]], None]
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Place:
 
     statement: str
     point: tuple[Expr, ...]
-    loops: tuple[tuple[int, For], ...]
+    loops: Loops
     guards: tuple[int, ...]
     order: int
     segment: int
@@ -98,7 +101,7 @@ class _Walker:
     def host_block(
         self,
         items: tuple[ScheduleTree, ...],
-        loops: tuple[tuple[int, For], ...],
+        loops: Loops,
         guards: tuple[int, ...],
         loops_apart: bool = False,
     ) -> None:
@@ -110,14 +113,14 @@ class _Walker:
             for item in part.items:
                 self.pure(item, loops, guards)
 
-    def pure(self, item: ScheduleTree, loops: tuple[tuple[int, For], ...], guards: tuple[int, ...]) -> None:
-        def block(items: tuple[ScheduleTree, ...], loops: tuple[tuple[int, For], ...], guards: tuple[int, ...]) -> None:
+    def pure(self, item: ScheduleTree, loops: Loops, guards: tuple[int, ...]) -> None:
+        def block(items: tuple[ScheduleTree, ...], loops: Loops, guards: tuple[int, ...]) -> None:
             for inner in items:
                 self.pure(inner, loops, guards)
 
         self.descend(item, loops, guards, block)
 
-    def descend(self, item: ScheduleTree, loops: tuple[tuple[int, For], ...], guards: tuple[int, ...], block) -> None:  # type: ignore[no-untyped-def]
+    def descend(self, item: ScheduleTree, loops: Loops, guards: tuple[int, ...], block: Block) -> None:
         self.numbers += 1
         match item:
             case Run(statement, point):
