@@ -3,7 +3,7 @@
 Components are placed one by one, producers first. A component joins the loop of a producer that it reads the most
 bytes from; else a loop of its kind that it has nothing to do with, for a later reader may want both; else it opens
 one. A loop with host statements is joined by others only for the data that they read there: it cannot be compiled
-as a whole.
+as a whole. The loop over a dim that the caller steps through is joined by all that may.
 """
 
 from __future__ import annotations
@@ -109,8 +109,12 @@ class _Fusion:
         loop = self.preferred[number]
         if loop is None:
             return producers
-        siblings = self.siblings.get(((loop.dim, loop.direction), item.host), [])
+        siblings = self.siblings.get(self._siblings_key((loop.dim, loop.direction), item.host), [])
         return [*producers, *(group for group in siblings[-_SIBLINGS_TRIED:][::-1] if group not in producers)]
+
+    def _siblings_key(self, kind: Kind, host: bool) -> tuple[Kind, bool]:
+        """A dim that the caller steps through has one loop, with what the host does at each step."""
+        return kind, host and kind[0] != self.problem.outermost
 
     def _gain(self, links: Sequence[ActiveLink]) -> float:
         """Bytes per point that are read while they are fresh; at least 1 where any data is read at all."""
@@ -138,7 +142,7 @@ class _Fusion:
         self.groups.append(Group(kind, item.host))
         group = self.order.add()
         if kind is not None:
-            self.siblings.setdefault((kind, item.host), []).append(group)
+            self.siblings.setdefault(self._siblings_key(kind, item.host), []).append(group)
         return group
 
     def _join(self, group: int, number: int, item: Item, delay: int, sources: Mapping[int, list[ActiveLink]]) -> None:

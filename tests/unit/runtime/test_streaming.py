@@ -100,3 +100,26 @@ def test_the_loop_of_the_outputs_is_found_among_loops_over_the_same_dim() -> Non
     data = np.arange(10, dtype=np.float32).reshape(5, 2)
     steps = [step["y"] for step in run.stream("t", x=data)]
     np.testing.assert_allclose(steps, np.exp(data) + np.exp(data[::-1]), rtol=1e-6)
+
+
+def test_effects_keep_step_with_the_stream() -> None:
+    """the outermost ordered dim, point by point or in chunks: log, stop, checkpoint"""
+    log: list[tuple[str, float]] = []
+
+    def call(x: np.ndarray) -> np.ndarray:
+        log.append(("call", float(x)))
+        return np.float32(x)
+
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(), dims=(t,))
+        total = tp.recurrent("total", shape=(), dims=(t,))
+        total[0] = x
+        total[t + 1] = total + x[t + 1]
+        (called,) = tp.host_call(call, x, out=[((), tp.float32)], ordered_by=(t,))
+        tp.sink(lambda value: log.append(("log", float(value))), x * 10, ordered_by=(t,))
+        tp.output("total", total)
+        tp.output("called", called)
+    stream = tp.compile(program).stream("t", x=np.float32([1, 2, 3, 4]))
+    assert [float(next(stream)["total"]) for _ in range(2)] == [1, 3]
+    assert sorted(log) == [("call", 1), ("call", 2), ("log", 10), ("log", 20)]
