@@ -98,7 +98,8 @@ class Node:
     Attributes of nominal nodes:
       input      name; role "input" | "state" | "seed"; layout (see `Output`)
       merge      name; role "recurrent" | "parameter" | "cases"
-      host_call  fn, ordered_by (tuple of Symbols), batched (tuple of Symbols, for messages), resource; results in `results`
+      host_call  fn, ordered_by (Symbols), batched (Symbols, for messages), resource; trims once shapes are static (see
+                 `tempo.passes.static_extents`); results in `results`
       sink       the same, without results
     A `batched` dim of a host call is no dim of its domain: its operands are read with a slice over the whole dim, and
     its results have the batched sizes as leading axes, in canonical order.
@@ -205,9 +206,7 @@ class Graph:
     def is_identity(self, edge: Edge) -> bool:
         """Whether `edge` reads every dim of its producer at itself."""
         domain = self.nodes[edge.node].domain
-        return all(
-            isinstance(index, Point) and index.index == var(symbol) for index, symbol in zip(edge.map, domain)
-        )
+        return all(isinstance(index, Point) and index.index == var(symbol) for index, symbol in zip(edge.map, domain))
 
     def consumers(self) -> dict[int, list[tuple[int, Edge]]]:
         """For each node the reads of it, as (consumer's id, edge)."""

@@ -1,4 +1,4 @@
-"""Sums of extrema that need none: `max(x, y) + min(x + s, y + s) = x + y + s`, and `max(x, y) - max(x + s, y + s) = -s`."""
+"""Sums of extrema that need none: `max(x, y) + min(x + s, y + s) = x + y + s`; `max(x, y) - max(x + s, y + s) = -s`."""
 
 from __future__ import annotations
 
