@@ -115,8 +115,8 @@ class Reader:
         key = (index, dim)
         if key not in self._intervals:
             start, stop = self._ends(index)
-            lo, _, _ = extremes(start, self.box, self.context)
-            _, last, _ = extremes(stop - 1, self.box, self.context)
+            lo, _, _ = extremes(start, self.box, self.context, self.sizes)
+            _, last, _ = extremes(stop - 1, self.box, self.context, self.sizes)
             lo = const(0) if lo is None else most([const(0), lo], self.sizes)
             hi = dim.size if last is None else least([dim.size, last + 1], self.sizes)
             self._intervals[key] = (lo, hi)
@@ -146,7 +146,7 @@ class Reader:
         if _is_shift(index):
             return True
         start, stop = self._ends(index)
-        if not (extremes(start, self.box, self.context)[2] and extremes(stop, self.box, self.context)[2]):
+        if not (extremes(start, self.box, self.context, self.sizes)[2] and extremes(stop, self.box, self.context, self.sizes)[2]):
             return False
         return self._is_contiguous(start, stop)
 
@@ -181,13 +181,16 @@ def disjuncts(condition: Condition) -> tuple[Conjuncts, ...]:
     return product
 
 
-def extremes(expr: Expr, box: Box, context: Context) -> tuple[Expr | None, Expr | None, bool]:
-    """The least and greatest value of `expr` over `box`, in sizes, and whether a non-empty box attains both."""
+def extremes(expr: Expr, box: Box, context: Context, sizes: Context) -> tuple[Expr | None, Expr | None, bool]:
+    """The least and greatest value of `expr` over `box`, in sizes, and whether a non-empty box attains both.
+
+    `context` may know more of the points than the box; `sizes` is what is known of the sizes alone.
+    """
     dims = expr.dims()
     if all(isinstance(atom, Symbol) for atom, _ in expr.terms):
         rising = {symbol: expr.coefficient(symbol) > 0 for symbol in dims}
     elif len(dims) == 1:
-        rising = _monotone(expr, next(iter(dims)), box, context)
+        rising = _monotone(expr, next(iter(dims)), box, sizes)
     else:
         rising = {}
     if len(rising) < len(dims):
@@ -199,8 +202,12 @@ def extremes(expr: Expr, box: Box, context: Context) -> tuple[Expr | None, Expr 
     return lowest, highest, True
 
 
-def _monotone(expr: Expr, symbol: Symbol, box: Box, context: Context) -> dict[Symbol, bool]:
-    inner = context.assume(var(symbol).le(box.hi(symbol) - 2))
+def _monotone(expr: Expr, symbol: Symbol, box: Box, sizes: Context) -> dict[Symbol, bool]:
+    """Whether the expression rises or falls from every point of the box to the next.
+
+    Points that satisfy a condition as well may have gaps between them, over which a step says nothing.
+    """
+    inner = sizes.assume(var(symbol).ge(box.lo(symbol)), var(symbol).le(box.hi(symbol) - 2))
     following = expr.substitute({symbol: var(symbol) + 1})
     if inner.implies(following.ge(expr)):
         return {symbol: True}

@@ -48,14 +48,18 @@ class Hulls:
         self._contexts: dict[tuple[tuple[Symbol, ...], Box, Condition], Context] = {}
 
     def hull(self, expr: Expr, node: Node, condition: Condition = TRUE) -> Expr:
-        """The greatest value of a length where `node` is demanded and `condition` holds, in sizes; at least 0."""
+        """The greatest value of a length where `node` is demanded and `condition` holds, in sizes; at least 0.
+
+        Where it is 0 at all sizes it is 1: what nothing reads may be an extreme, which has no value of nothing.
+        """
         if not expr.dims():
             return expr
         context = self.context(node, condition)
-        _, greatest, _ = extremes(context.simplify(expr), self.demands[node.id].box, context)
+        _, greatest, _ = extremes(context.simplify(expr), self.demands[node.id].box, context, self.sizes)
         if greatest is None:
             raise UnsupportedError(f"{node.op}: no bound is known for the extent {expr}", location=node.location)
-        return self.sizes.simplify(maximum(greatest, const(0)))
+        greatest = self.sizes.simplify(maximum(greatest, const(0)))
+        return const(1) if greatest == const(0) else greatest
 
     def context(self, node: Node, condition: Condition = TRUE) -> Context:
         """What holds at every demanded point of `node` where `condition` does."""
