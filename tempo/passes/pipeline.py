@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from tempo.errors import TempoError
 from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.dce import DeadCodeElimination
+from tempo.passes.decide import Decide
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
 from tempo.passes.rewrite import Rule
@@ -17,6 +18,7 @@ from tempo.passes.static_extents import StaticExtents
 def default_passes() -> tuple[Pass, ...]:
     return (
         Canonicalize(),
+        Decide(),
         Simplify(),
         DeadCodeElimination(),
         Lift(),

@@ -16,6 +16,7 @@ from tempo.analysis.reads import Sizes, reads_of_point
 from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.cluster import cluster
 from tempo.passes.dce import DeadCodeElimination
+from tempo.passes.decide import Decide
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass, PassContext, PassManager
 from tempo.passes.pipeline import default_passes
@@ -31,6 +32,7 @@ from tests.unit.passes.programs import arrays, programs, recorded
 SIZES = st.fixed_dictionaries({"i": st.integers(1, 3), "t": st.integers(1, 4)})
 PIPELINES: tuple[tuple[Pass, ...], ...] = (
     (Canonicalize(),),
+    (Decide(),),
     (Simplify(fold_elements=0),),
     (Simplify(),),
     (DeadCodeElimination(),),
@@ -66,7 +68,7 @@ def test_passes_keep_the_meaning(passes: tuple[Pass, ...], graph: Graph, named: 
 @CHECKED
 @given(programs())
 def test_passes_have_a_fixed_point(graph: Graph) -> None:
-    for chosen in (Canonicalize(), Simplify()):
+    for chosen in (Canonicalize(), Decide(), Simplify()):
         once = chosen.apply(graph, PassContext())
         assert chosen.apply(once, PassContext()) == once
 
@@ -81,7 +83,7 @@ def test_the_text_is_read_back(graph: Graph) -> None:
 @CHECKED
 @given(graph=programs(), named=SIZES)
 def test_clusters_make_no_cycle_between_instances(graph: Graph, named: dict[str, int]) -> None:
-    graph, _ = PassManager(PIPELINES[4]).run(graph, PassContext())
+    graph, _ = PassManager(PIPELINES[5]).run(graph, PassContext())
     found = cluster(graph, demand(graph))
     home = {id: item.nodes[-1] for item in found for id in item.nodes}
     assert len(home) == sum(len(item.nodes) for item in found)

@@ -1,0 +1,61 @@
+"""Reads of one point of a definition go to what defines it there."""
+
+from __future__ import annotations
+
+from tempo.passes.decide import Decide
+from tempo.sdg.graph import Edge, Point
+from tempo.symbolic import size
+from tests.unit.passes.texts import after, assert_becomes
+
+X = '%0: float32[] over (t) = input {layout: ($t,), name: "x", role: "input"} @0 "x"\n'
+H = """
+%1: float32[] over (t) = merge {name: "h", role: "recurrent"} @1 "h"
+  | t == 0 -> %0[t]
+  | True -> %2[t - 1]
+"""
+
+
+def _program(reads: str) -> str:
+    return f'dims t: t.size\n{X}{H.strip()}\n{reads}\noutput "y": float32[] over (t) = %1[t] as ($t)\n'
+
+
+def test_a_read_of_the_first_point_is_one_of_its_case() -> None:
+    assert_becomes(
+        Decide(),
+        _program("%2: float32[] over (t) = add(%1[t], %1[0])"),
+        _program("%2: float32[] over (t) = add(%1[t], %0[0])"),
+    )
+
+
+def test_a_point_whose_case_depends_on_sizes_stays() -> None:
+    text = _program("%2: float32[] over (t) = add(%1[t], %1[t.size - 1])")
+    assert_becomes(Decide(), text, text)
+
+
+def test_a_point_that_varies_stays() -> None:
+    text = _program("%2: float32[] over (t) = add(%1[t], %1[max(t - 3, 0)])")
+    assert_becomes(Decide(), text, text)
+
+
+def test_outputs_are_read_through_several_definitions() -> None:
+    text = f"""dims t: t.size
+{X}%1: float32[] over (t) = merge {{name: "a", role: "recurrent"}} @1 "a"
+  | t == t.size - 1 -> %0[t]
+  | True -> %1[t + 1]
+%2: float32[] over (t) = merge {{name: "b", role: "recurrent"}} @2 "b"
+  | t <= 2 -> %1[t.size - 1]
+output "y": float32[] = %2[1] as ()
+"""
+    (output,) = after(Decide(), text).outputs
+    assert output.edge == Edge(0, (Point(size("t") - 1),))
+
+
+def test_what_would_need_itself_stays_as_it_is() -> None:
+    text = f"""dims t: t.size
+{X}%1: float32[] over (t) = merge {{name: "h", role: "recurrent"}} @1 "h"
+  | t == 0 -> %2[t]
+  | True -> %0[t]
+%2: float32[] over (t) = add(%0[t], %1[0])
+output "y": float32[] over (t) = %2[t] as ($t)
+"""
+    assert_becomes(Decide(), text, text)
