@@ -397,6 +397,19 @@ output "window": float32[min(t.size, 3)] = %1[t.size - 1] as (0)
 """)
 
 
+def test_an_extreme_that_no_point_needs_does_not_stop_the_pass():
+    static("""
+%0: float32[] over (t) = input {layout: ($t,), name: "x", role: "input"} @0
+%1: float32[] over (t) = reduce_max(%0[0 +: t + 1]) {axes: (0,)}
+%2: float32[] over (t) = merge {name: "h", role: "recurrent"} @1
+  | t == 0 -> %1[t]
+%3: float32[] over (t) = merge {name: "g", role: "recurrent"} @2
+  | t >= 1 and t <= 0 -> %2[t]
+  | True -> %0[t]
+output "y": float32[] over (t) = %3[t] as ($t)
+""")
+
+
 def test_empty_slices_sum_to_zero():
     static("""
 %0: float32[] over (t) = input {layout: ($t,), name: "x", role: "input"} @0
