@@ -20,7 +20,7 @@ def arrays(*shapes: tuple[int, ...]) -> list[Array]:
 
 def softmax(scores: Array) -> Array:
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
 
 
 def masked(q: Array, k: Array, v: Array, window: int | None = None) -> Array:
@@ -35,7 +35,7 @@ def masked(q: Array, k: Array, v: Array, window: int | None = None) -> Array:
 
 def attend(q: tp.RecurrentTensor, k: tp.RecurrentTensor, v: tp.RecurrentTensor, past: slice) -> tp.RecurrentTensor:
     """`q` of shape (D,) over the points `past` of `k` and `v`, of shape (D,)."""
-    weights = tp.softmax((k[past] @ q) / WIDTH**0.5, axis=0)
+    weights: tp.RecurrentTensor = tp.softmax((k[past] @ q) / WIDTH**0.5, axis=0)
     return weights @ v[past]
 
 
@@ -70,7 +70,8 @@ def test_grouped_queries_and_rotary_positions(target: Target) -> None:
             angle = tp.constant(frequencies) * t
             one, two = x.spatial[:, :half], x.spatial[:, half:]
             cos, sin = tp.cos(angle), tp.sin(angle)
-            return tp.concatenate([one * cos - two * sin, two * cos + one * sin], axis=-1)
+            joined: tp.RecurrentTensor = tp.concatenate([one * cos - two * sin, two * cos + one * sin], axis=-1)
+            return joined
 
         keys, queries = turned(k)[b, 0 : t + 1], turned(q).reshape((GROUPS, HEADS // GROUPS, WIDTH))
         weights = tp.softmax(tp.einsum("ghd,sgd->ghs", queries, keys) / WIDTH**0.5, axis=-1)

@@ -49,11 +49,11 @@ def shapes(t: tp.Dim, x: tp.RecurrentTensor) -> None:
 
 
 def product_of_dims(t: tp.Dim, x: tp.RecurrentTensor) -> None:
-    tp.output("y", x[t * t])  # type: ignore[operator]
+    tp.output("y", x[t * t])
 
 
 def float_index(t: tp.Dim, x: tp.RecurrentTensor) -> None:
-    tp.output("y", x[t * 0.5])  # type: ignore[index]
+    tp.output("y", x[t * 0.5])
 
 
 def dtype_of_bits(t: tp.Dim, x: tp.RecurrentTensor) -> None:

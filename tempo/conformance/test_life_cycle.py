@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -53,7 +54,7 @@ def read_only() -> np.ndarray[Any, Any]:
     return array
 
 
-FORMS = {
+FORMS: dict[str, Callable[[], Any]] = {
     "array": X.copy,
     "float64": lambda: X.astype(np.float64),
     "float16": lambda: X.astype(np.float16),

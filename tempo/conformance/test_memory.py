@@ -17,7 +17,9 @@ def window_program(width: int) -> tp.Program:
         b[t < width] = x
         b[t + width] = 0.5 * b + tp.tanh(b[t + width - 1]) + x[t + width]
         tp.output("last", b[-1])
-        tp.output("largest", b[tp.max(t - width + 1, 0) : t + 1].max(axis=0)[t.size - 1])
+        window = b[tp.max(t - width + 1, 0) : t + 1]
+        ages = tp.flip(tp.cumsum(tp.ones_like(window), axis=0), axis=0)
+        tp.output("weighted", (window * ages).sum(axis=0)[t.size - 1])
     return program
 
 
@@ -29,7 +31,8 @@ def test_windows_wrap(target: Target, width: int) -> None:
         b = x.astype(np.float64)
         for at in range(width, size):
             b[at] = 0.5 * b[at - width] + np.tanh(b[at - 1]) + x[at]
-        expected = {"last": b[-1], "largest": b[-width:].max(0)}
+        ages = np.arange(width, 0, -1)[:, None]
+        expected = {"last": b[-1], "weighted": (b[-width:] * ages).sum(0)}
         target.agrees(window_program(width), expected, x=x, tolerance=4)
 
 

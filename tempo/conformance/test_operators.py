@@ -187,7 +187,8 @@ def test_promotion(target: Target) -> None:
             tp.output(f"sum {name}", x.sum())
             tp.output(f"mean {name}", x.mean())
             tp.output(f"ratio {name}", x / 2)
-    target.agrees(program, **{name: numbers((2,), name) for name in named})
+    arrays: dict[str, Any] = {name: numbers((2,), name) for name in named}
+    target.agrees(program, **arrays)
 
 
 @pytest.mark.parametrize("size", [0, 1, 17])

@@ -1,0 +1,9 @@
+"""Registers the saboteurs: `pytest -p tests.system.saboteur.plugin -p tempo.conformance.plugin ...`."""
+
+from __future__ import annotations
+
+from tempo.plugins.manager import default_manager
+from tests.system.saboteur.faults import descriptors
+
+for descriptor in descriptors():
+    default_manager().register(descriptor)
