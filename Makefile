@@ -4,9 +4,10 @@ VENV ?= .venv
 JOBS ?= auto
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
-# Local distributions are installed in one call, so that no sibling is taken from an index.
+# Local distributions are installed in one call, so that no sibling is taken from an index. The core stands there
+# without extras too: pip takes only that for what the backends require.
 LOCAL = schedulers/tempo_greedy backends/tempo_jax backends/tempo_torch
-INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %)
+INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %) --editable .
 BACKENDS = numpy jax torch
 SUITE = $(BIN)/python -m pytest -q -n $(JOBS) -p tempo.conformance.plugin --pyargs tempo.conformance
 
