@@ -23,6 +23,7 @@ NORMAL = 100
 @pytest.mark.planned
 def test_random_programs(target: Target, random_programs: int) -> None:
     tally: Counter[str] = Counter()
+    can_check = target.info.capabilities.why_not("checks") is None
 
     @settings(
         max_examples=random_programs,
@@ -38,9 +39,10 @@ def test_random_programs(target: Target, random_programs: int) -> None:
         program = data.draw(programs())
         runs = data.draw(situations(program))
         lift = data.draw(st.booleans())
-        options = tp.Options(lift=lift, poison=True, debug=True)
+        checks = can_check and data.draw(st.integers(0, 4)) < 4
+        options = tp.Options(checks=checks, lift=lift, poison=True, debug=True)
         tally["programs"] += 1
-        check(program, runs[:2], [Mode(target.backend, options, target.scheduler)], tally)
+        check(program, runs[:2], [Mode(target.backend, options, target.scheduler, target.to_numpy)], tally)
 
     agree()
     assert tally["unsupported"] < 0.1 * (tally["compared"] + tally["unsupported"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,14 +30,15 @@ _TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to run a program, as arguments of `tp.compile`."""
+    """A way to run a program, as arguments of `tp.compile`; `to_host` makes NumPy arrays of the backend's own."""
 
-    backend: str
+    backend: Any
     options: Options
     scheduler: str | None = None
+    to_host: Callable[[Any], Array] = np.asarray
 
     def __str__(self) -> str:
-        return f"{self.backend}, {self.options}"
+        return f"{self.backend if isinstance(self.backend, str) else self.backend.info.name}, {self.options}"
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _check_mode(
         _check_refusal(program, mode, error, pairs, counts)
         return
     for situation, expected in pairs:
-        found = _run(built, run, situation)
+        found = _run(built, run, situation, mode.to_host)
         if isinstance(found.error, UnsupportedError):
             counts["unsupported"] += 1
             continue
@@ -166,7 +167,7 @@ class _Meaning:
         return Outcome(None, {**results.outputs, **states}, tuple(self.built.calls.calls))
 
 
-def _run(built: Built, run: Executable, situation: Situation) -> Outcome:
+def _run(built: Built, run: Executable, situation: Situation, to_host: Callable[[Any], Array]) -> Outcome:
     inputs: dict[str, Any] = dict(arrays(built, situation))
     state = None
     try:
@@ -177,13 +178,15 @@ def _run(built: Built, run: Executable, situation: Situation) -> Outcome:
     except TempoError as error:
         return Outcome(error, calls=tuple(built.calls.calls))
     if situation.chunk is not None:
-        outputs = _streamed(built, run, situation, inputs) or outputs
-    found = {name: np.asarray(array) for name, array in outputs.items()}
-    found.update({f"state of {name}": np.asarray(array) for name, array in outputs.state.items()})
+        outputs = _streamed(built, run, situation, inputs, to_host) or outputs
+    found = {name: to_host(array) for name, array in outputs.items()}
+    found.update({f"state of {name}": to_host(array) for name, array in outputs.state.items()})
     return Outcome(None, found, tuple(built.calls.calls))
 
 
-def _streamed(built: Built, run: Executable, situation: Situation, inputs: dict[str, Any]) -> Outputs | None:
+def _streamed(
+    built: Built, run: Executable, situation: Situation, inputs: dict[str, Any], to_host: Callable[[Any], Array]
+) -> Outputs | None:
     """The outputs of the program run chunk by chunk, held to what its steps gave; None where it cannot be."""
     dim = next(iter(built.program.dims), None)
     if dim is None or situation.continued:
@@ -202,8 +205,8 @@ def _streamed(built: Built, run: Executable, situation: Situation, inputs: dict[
         for name, array in step.items():
             output = next(each for each in run.graph.outputs if each.name == name and each.role == "output")
             axis = output.layout.index(dim.symbol)
-            kept = np.take(np.asarray(stream.result[name]), range(step.start, step.stop), axis)
-            if not np.array_equal(np.asarray(array).reshape(kept.shape), kept, equal_nan=kept.dtype.kind == "f"):
+            kept = np.take(to_host(stream.result[name]), range(step.start, step.stop), axis)
+            if not np.array_equal(to_host(array).reshape(kept.shape), kept, equal_nan=kept.dtype.kind == "f"):
                 raise Disagreement(
                     f"{name} at {dim.name} = {step.start}:{step.stop} was streamed too early\n{array}\n\n{situation}"
                 )
