@@ -53,7 +53,7 @@ def _hold_rates(tally: Counter[str]) -> None:
 
 
 def test_random_programs_agree_with_the_reference() -> None:
-    _hold_rates(_run(300))
+    _hold_rates(_run(200))
 
 
 @pytest.mark.sweep
