@@ -6,10 +6,10 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
-from tempo_jax.evaluate import Values, expression
 
 from tempo.lowering.loop_ir import Axis, Buffer, PointIndex, Read, WindowIndex
 from tempo.symbolic import Expr
+from tempo_jax.evaluate import Values, expression
 
 Array = Any
 

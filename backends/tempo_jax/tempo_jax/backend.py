@@ -10,11 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tempo_jax import access
-from tempo_jax.operators import OPERATORS
-from tempo_jax.plugin import PLUGIN
-from tempo_jax.precision import WIDE, x64
-from tempo_jax.segments import SegmentTracer
 
 from tempo import dtypes
 from tempo.backends.base import CompiledSegment, SegmentRequest
@@ -22,6 +17,11 @@ from tempo.errors import UnsupportedError
 from tempo.lowering.loop_ir import Compute, LoopProgram, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
+from tempo_jax import access
+from tempo_jax.operators import OPERATORS
+from tempo_jax.plugin import PLUGIN
+from tempo_jax.precision import WIDE, x64
+from tempo_jax.segments import SegmentTracer
 
 Array = Any
 
