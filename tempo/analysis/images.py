@@ -146,9 +146,8 @@ class Reader:
         if _is_shift(index):
             return True
         start, stop = self._ends(index)
-        if not (extremes(start, self.box, self.context, self.sizes)[2] and extremes(stop, self.box, self.context, self.sizes)[2]):
-            return False
-        return self._is_contiguous(start, stop)
+        attained = (extremes(end, self.box, self.context, self.sizes)[2] for end in (start, stop))
+        return all(attained) and self._is_contiguous(start, stop)
 
     def _is_contiguous(self, start: Expr, stop: Expr) -> bool:
         """Whether the intervals `[start, stop)` at neighbouring points of the box touch."""

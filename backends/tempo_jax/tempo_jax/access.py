@@ -15,7 +15,7 @@ Array = Any
 
 
 def read(buffer: Buffer, array: Array, statement: Read, values: Values, static: Values) -> Array:
-    """What the buffer holds at the index of `statement`; one dynamic slice, then gathers of windows that may leave it."""
+    """What the buffer holds at an index: one dynamic slice, then gathers of the windows that may leave it."""
     if buffer.is_slot or _is_everything(buffer, statement):
         return array
     starts: list[Any] = [0] * array.ndim

@@ -26,7 +26,6 @@ from tempo_jax.segments import SegmentTracer
 Array = Any
 
 
-
 class JaxBackend:
     """Arrays are `jax.Array`s on one device."""
 
