@@ -357,6 +357,16 @@ def test_convolutions(dtype: str, batch: int):
     check(application("conv", x, w, **attrs))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_convolutions_without_spatial_axes(dtype: str, batch: int):
+    random = np.random.default_rng(0)
+    lead = (2, 3)[:batch]
+    x = random.integers(0, 4, (*lead, 2, 3)).astype(dtypes.to_numpy(dtype))
+    w = random.integers(0, 3, (*lead, 4, 3)).astype(dtypes.to_numpy(dtype))
+    check(application("conv", x, w, strides=(), padding=(), dilation=(), batch=batch))
+
+
 @pytest.mark.parametrize("op", ["add", "reduce_sum", "index_value", "gather", "slice", "mask"])
 def test_without_64_bits_nothing_is_widened_or_weak(op: str):
     cases: dict[str, Application] = {

@@ -94,6 +94,8 @@ class _Window:
     out: tuple[int, ...]
 
     def floats(self, x: Value, w: Value) -> Value:
+        if not self.out:  # no spatial axes: XLA of JAX 0.6 pairs the wrong elements where several such are one call
+            return lax.dot_general(x, w, (((1,), (1,)), ((), ())), precision=HIGHEST)
         return lax.conv_general_dilated(x, w, self.strides, self.padding, rhs_dilation=self.dilation, precision=HIGHEST)
 
     def integers(self, x: Value, w: Value) -> Value:
