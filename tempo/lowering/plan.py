@@ -7,11 +7,13 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from tempo.analysis.demand import demand
 from tempo.errors import InternalError, TempoError, UnsupportedError
 from tempo.lowering.build import Decisions, build
+from tempo.lowering.emit import static_sizes
 from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.outputs import materialise_outputs
 from tempo.lowering.places import Place, places
@@ -45,6 +47,16 @@ class Plan:
     loops: LoopProgram
     passes: tuple[PassRecord, ...]
     stages: tuple[tuple[str, float], ...]
+
+    @cached_property
+    def shape_sizes(self) -> tuple[Symbol, ...]:
+        """The sizes that what operators see is made of."""
+        return tuple(sorted(static_sizes(self.loops)))
+
+    @cached_property
+    def buffer_sizes(self) -> tuple[Symbol, ...]:
+        """Those, and the sizes that buffers are made of."""
+        return tuple(sorted(static_sizes(self.loops, buffers=True)))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Stat
 from tempo.sdg.call import call_for, static_type
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import TRUE, Box, Condition, Expr, Symbol, const, var
+from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, const, var
 
 # Operators that live in buffers that are there before anything runs.
 GIVEN = frozenset({"input", "constant"})
@@ -32,6 +32,11 @@ class Clustered:
 
     def box(self, cluster: Cluster) -> Box:
         return self.demands[cluster.nodes[0]].box
+
+    def context(self, cluster: Cluster, *facts: Condition) -> Context:
+        """What holds at the points where the cluster runs, and the facts."""
+        dims = [self.graph.dim(symbol) for symbol in cluster.domain]
+        return Context.of(dims, *facts, box=self.box(cluster))
 
 
 def build_problem(program: Clustered, outermost: Symbol | None = None, facts: Condition = TRUE) -> SchedulingProblem:

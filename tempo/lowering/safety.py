@@ -29,8 +29,7 @@ def _exact(program: Clustered, cluster: Cluster) -> bool:
 def _harmless(program: Clustered, cluster: Cluster, checks: bool) -> bool:
     if cluster.host:
         return False
-    dims = [program.graph.dim(symbol) for symbol in cluster.domain]
-    context = Context.of(dims, box=program.box(cluster))
+    context = program.context(cluster)
     return all(_node_is_harmless(program, program.graph.nodes[id], context, checks) for id in cluster.nodes)
 
 

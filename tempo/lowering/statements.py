@@ -49,7 +49,8 @@ class RunLowering:
         found: list[Statement] = []
         for id in cluster.nodes:
             node = self.graph.nodes[id]
-            found.extend(self._merge(node, here, cluster) if node.op == "merge" else self._node(node, here, cluster))
+            merge = node.op == "merge"
+            found.extend(self._cases(node, node.cases, here, cluster) if merge else self._node(node, here, cluster))
             found.extend(self._stores(node, here))
         return tuple(found)
 
@@ -85,11 +86,8 @@ class RunLowering:
             attrs["checked"] = self.checks
         return attrs
 
-    def _merge(self, node: Node, here: Here, cluster: Cluster) -> list[Statement]:
-        """First match wins. The last case needs no test: every point that runs is covered (checked before)."""
-        return self._cases(node, node.cases, here, cluster)
-
     def _cases(self, node: Node, cases: tuple[Case, ...], here: Here, cluster: Cluster) -> list[Statement]:
+        """First match wins. The last case needs no test: every point that runs is covered (checked before)."""
         if not cases:
             return []
         first, rest = cases[0], cases[1:]
@@ -103,8 +101,7 @@ class RunLowering:
 
     def _context(self, cluster: Cluster) -> Context:
         if cluster.name not in self._contexts:
-            dims = [self.graph.dim(symbol) for symbol in cluster.domain]
-            self._contexts[cluster.name] = Context.of(dims, box=self.program.box(cluster))
+            self._contexts[cluster.name] = self.program.context(cluster)
         return self._contexts[cluster.name]
 
     # -- reads -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tempo.lowering.problem import GIVEN, Clustered, intervals
 from tempo.passes.cluster import Cluster
 from tempo.schedule.problem import Interval
 from tempo.sdg.graph import Edge, Slice
-from tempo.symbolic import Box, Condition, Context, Expr, Symbol, const, var
+from tempo.symbolic import Condition, Context, Expr, Symbol, const, var
 
 Value = tuple[int, int]  # node, result
 
@@ -173,9 +173,7 @@ class StorageAnalysis:
     def _context(self, read: Read) -> Context:
         key = read.cluster.name, read.guard
         if key not in self._contexts:
-            dims = [self.program.graph.dim(symbol) for symbol in read.cluster.domain]
-            box: Box = self.program.box(read.cluster)
-            self._contexts[key] = Context.of(dims, read.guard, box=box)
+            self._contexts[key] = self.program.context(read.cluster, read.guard)
         return self._contexts[key]
 
     def _distance(self, read: Read, write: Place, depth: int, position: int, relation: Interval) -> int | None:

@@ -9,7 +9,6 @@ from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
 from tempo.errors import InternalError, ScheduleError, UnsupportedError
-from tempo.lowering.emit import static_sizes
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
@@ -75,6 +74,7 @@ class CompiledEngine:
         self.native = backend.native
         self._plans: dict[Symbol | None, Plan] = {}
         self._compiled: dict[tuple[Symbol | None, tuple[int, ...]], Compiled] = {}
+        self._tables: dict[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = {}
 
     def __repr__(self) -> str:
         return f'backend="{self.backend.info.name}", scheduler="{self.scheduler_name}"'
@@ -125,7 +125,8 @@ class CompiledEngine:
             raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
 
     def compiled(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Compiled:
-        static = {symbol: sizes[symbol] for symbol in sorted(static_sizes(plan.loops, self.backend.static_buffers))}
+        symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
+        static = {symbol: sizes[symbol] for symbol in symbols}
         key = outermost, tuple(static.values())
         if key not in self._compiled:
             self._compiled[key] = compile_program(plan.loops, self.backend, static, sizes)
@@ -141,11 +142,18 @@ class CompiledEngine:
         compiled = self.compiled(plan, arguments.sizes, outermost)
         arrays = {id: constant.array for id, constant in plan.loops.constants.items()}
         arrays.update({id: arguments.arrays[key] for key, id in plan.loops.inputs.items()})
-        tables = []
-        if plan.loops.tables:
-            masks = demanded(plan.graph, arguments.sizes)
-            tables = [masks[node] for _, node in sorted(plan.loops.tables.items())]
+        tables = self._tables_for(plan, arguments.sizes, outermost)
         return Run(compiled, arguments.sizes, arrays, tables, self.options.poison)
+
+    def _tables_for(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None) -> list[Any]:
+        """The demanded points that guard statements; exact demand may take seconds, so it is found once per sizes."""
+        if not plan.loops.tables:
+            return []
+        key = outermost, tuple(sorted(sizes.items()))
+        if key not in self._tables:
+            masks = demanded(plan.graph, sizes)
+            self._tables[key] = [masks[node] for _, node in sorted(plan.loops.tables.items())]
+        return self._tables[key]
 
     def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
         run = self.start(arguments)
