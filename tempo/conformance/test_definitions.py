@@ -197,3 +197,24 @@ def test_parameters_are_their_init_where_no_case_holds(target: Target) -> None:
     # A run continues from the state of another: at the last point the parameter is what it was there.
     again = target.compile(program)(g=g_data, state=out.state)
     np.testing.assert_allclose(target.to_numpy(again["w"])[0], target.to_numpy(out.state["w"]))
+
+
+@pytest.mark.parametrize("lift", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_cases_that_sizes_exclude(target: Target, size: int, lift: bool) -> None:
+    """What only some sizes reach has shapes that make no sense at the others: it is neither run nor compiled there."""
+    x_data = numbers((size, 3)) / 4
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (3,), (t,))
+        window = x + x[t : tp.min(t + 2, t.size)]  # at the last but one: two rows, of which a single one may exist
+        h = tp.recurrent("h", (2, 3), (t,))
+        h[0] = tp.cases((t.size >= 2, window[t.size - 2]), 0.5)
+        h[t] = tp.tanh(h[t - 1])
+        total = tp.recurrent("total", (), (t,))
+        prefix = x + x[0 : t + 1]
+        total[0] = tp.cases((t.size >= 3, prefix[t.size - 3].sum()), 0.5)
+        total[t] = tp.tanh(total[t - 1])
+        tp.output("h", h)
+        tp.output("total", total)
+    target.agrees(program, options={"lift": lift}, x=x_data)

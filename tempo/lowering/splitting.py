@@ -34,8 +34,8 @@ def split(loop: Loop, sizes: Mapping[Symbol, int]) -> tuple[Stretch, ...]:
     thresholds = _thresholds(loop, sizes, everything=True)
     if len(thresholds) > _MOST_THRESHOLDS:
         thresholds = _thresholds(loop, sizes, everything=False)
-    if not thresholds or len(thresholds) > _MOST_THRESHOLDS:
-        return (Stretch(None, None, loop.body),)
+    if len(thresholds) > _MOST_THRESHOLDS:
+        thresholds = set()
     edges = [None, *sorted(thresholds), None]
     found = tuple(_stretch(loop, first, end, sizes) for first, end in itertools.pairwise(edges))
     return found if loop.direction == "forward" else found[::-1]
@@ -50,6 +50,17 @@ def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symb
     for bound in (loop.hi, *([] if end is None else [const(end)])):
         facts = facts & here.lt(_fixed(bound, sizes))
     return Stretch(first, end, _decided(loop.body, Context.of((), facts), sizes))
+
+
+def is_empty(loop: Loop, sizes: Mapping[Symbol, int]) -> bool:
+    """Whether `sizes` alone say that the loop never runs."""
+    length = _fixed(loop.hi, sizes) - _fixed(loop.lo, sizes)
+    return length.is_const and length.as_int() <= 0
+
+
+def fixed_condition(condition: Condition, sizes: Mapping[Symbol, int]) -> Condition:
+    """The condition at the sizes given; TRUE or FALSE where these decide it."""
+    return condition.map_exprs(lambda expr: _fixed(expr, sizes))
 
 
 def _fixed(expr: Expr, sizes: Mapping[Symbol, int]) -> Expr:
@@ -113,7 +124,7 @@ def _decided_statement(statement: Statement, context: Context, sizes: Mapping[Sy
         return (replace(statement, body=_decided(statement.body, context, sizes)),)
     if not isinstance(statement, Branch):
         return (statement,)
-    condition = statement.condition.map_exprs(lambda expr: _fixed(expr, sizes))
+    condition = fixed_condition(statement.condition, sizes)
     if context.implies(condition):
         return _decided(statement.then, context, sizes)
     if context.excludes(condition):

@@ -101,7 +101,8 @@ class Run:
         backend = self.compiled.backend
         if buffer.role in ("input", "constant"):
             return backend.transpose(backend.from_host(inputs[buffer.id]), to_logical(buffer))
-        extents = [int(extent.evaluate(self.sizes)) for extent in buffer.logical_shape]
+        # An extent below zero belongs to what never runs at these sizes.
+        extents = [max(0, int(extent.evaluate(self.sizes))) for extent in buffer.logical_shape]
         fill = _poison(buffer.dtype) if poison else None
         if backend.allocates_inside and fill is None and buffer.id not in self.compiled.touched_in_host_loops:
             return None

@@ -29,11 +29,12 @@ from tempo.lowering.loop_ir import (
     Write,
     walk,
 )
-from tempo.lowering.splitting import split
+from tempo.lowering.splitting import fixed_condition, is_empty, split
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol
 from tempo_jax import access
 from tempo_jax.evaluate import Values, condition, expression, scalar
+from tempo_jax.possible import possible
 
 Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
@@ -83,7 +84,7 @@ class SegmentTracer:
         if given is not None:
             return given
         buffer = self.buffers[id]
-        shape = tuple(self.resolve(extent) for extent in buffer.logical_shape)
+        shape = tuple(max(0, self.resolve(extent)) for extent in buffer.logical_shape)
         return jnp.zeros(shape, dtypes.to_numpy(buffer.dtype))
 
     # -- statements ------------------------------------------------------------------------------------------------
@@ -105,9 +106,10 @@ class SegmentTracer:
                 place = access.place(index, state.values)
                 state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value])
             case Loop(lo=lo, hi=hi):
-                self.loop(statement, expression(lo, state.values), expression(hi, state.values), state)
+                if not is_empty(statement, self.static) and self.possible(statement.body):
+                    self.loop(statement, expression(lo, state.values), expression(hi, state.values), state)
             case Branch(test, then, otherwise):
-                self.branch(condition(test, state.values), then, otherwise, state)
+                self.branch(condition(fixed_condition(test, self.static), state.values), then, otherwise, state)
             case Guard(table, point, body):
                 marked = access.at(state.tables[table], access.place(point, state.values))
                 self.branch(marked, body, (), state)
@@ -123,13 +125,21 @@ class SegmentTracer:
         operands = [state.names[name] for name in statement.operands]
         return self._functions[id(statement)](*operands, *(scalar(s, state.values) for s in statement.scalars))
 
+    def possible(self, block: tuple[Statement, ...]) -> bool:
+        return possible(block, self.buffers, self.resolve)
+
     def resolve(self, expr: Expr) -> int:
         return int(expression(expr, self.static))
 
     # -- loops -----------------------------------------------------------------------------------------------------
 
     def chunk(self, loop: Loop, start: Any, stop: Any, state: State) -> None:
-        """The outermost loop from `start` to `stop`: a loop for each stretch between which its conditions change."""
+        """The outermost loop from `start` to `stop`: a loop for each stretch between which its conditions change.
+
+        What never runs at the static sizes is never traced: its shapes may make no sense there.
+        """
+        if is_empty(loop, self.static) or not self.possible(loop.body):
+            return
         for stretch in split(loop, self.static):
             lo = start if stretch.first is None else jnp.clip(stretch.first, start, stop)
             hi = stop if stretch.end is None else jnp.clip(stretch.end, start, stop)
@@ -153,6 +163,10 @@ class SegmentTracer:
     # -- branches --------------------------------------------------------------------------------------------------
 
     def branch(self, test: Any, then: tuple[Statement, ...], otherwise: tuple[Statement, ...], state: State) -> None:
+        if not isinstance(test, bool) and not self.possible(then):
+            test = False
+        if not isinstance(test, bool) and not self.possible(otherwise):
+            test = True
         if isinstance(test, bool):
             self.block(then if test else otherwise, state)
             return
