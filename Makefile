@@ -9,12 +9,13 @@ READY = $(VENV)/.ready
 LOCAL = schedulers/tempo_greedy backends/tempo_jax backends/tempo_torch
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %) --editable .
 BACKENDS = numpy jax torch
+MODELS = linear_recurrence wave value_iteration edit_distance kalman
 SUITE = $(BIN)/python -m pytest -q -n $(JOBS) -p tempo.conformance.plugin --pyargs tempo.conformance
 
 .PHONY: help demo test sweep check format benchmarks clean
 
 help:
-	@echo "make demo        run both examples on every backend against their peers; pictures in out/"
+	@echo "make demo        run the examples on every backend against their peers; pictures in out/"
 	@echo "make test        run the tests, and the conformance suite on every backend"
 	@echo "make sweep       run 5,000 random programs against the reference evaluator"
 	@echo "make check       ruff, mypy, import contracts"
@@ -35,6 +36,7 @@ demo-%: $(READY) out/tiny-llama/tokenizer.json
 	@echo "== $*"
 	$(BIN)/python examples/cartpole_rollout.py --backend $* --check --plot out/cartpole-$*.png
 	$(BIN)/python examples/decode.py --backend $* --model out/tiny-llama --check --plot out/decode-$*.png
+	for name in $(MODELS); do $(BIN)/python examples/$$name.py --backend $* --check --plot out/$$name-$*.png || exit 1; done
 
 out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
 	$(BIN)/python examples/make_tiny_llama.py out/tiny-llama

@@ -1,0 +1,33 @@
+"""The models over time in `examples/` at a small size on every backend that is installed, against their peers."""
+
+from __future__ import annotations
+
+from importlib import import_module, util
+from pathlib import Path
+
+import pytest
+
+BACKENDS = ["numpy", "reference", *(name for name in ("jax", "torch") if util.find_spec(f"tempo_{name}"))]
+SMALL = {
+    "linear_recurrence": "--batch 2 --steps 20 --channels 3 --states 2",
+    "wave": "--size 7 --steps 6",
+    "value_iteration": "--size 4 --sweeps 12",
+    "edit_distance": "--batch 3 --length 7",
+    "kalman": "--objects 3 --steps 60",
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SMALL)
+def test_model_equals_its_peer(name: str, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main = import_module(f"examples.{name}").main
+    assert main([*SMALL[name].split(), "--backend", backend, "--check"]) == 0
+    assert "equal to" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_picture(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "pictures" / f"{name}.png"
+    assert import_module(f"examples.{name}").main([*SMALL[name].split(), "--plot", str(picture)]) == 0
+    assert picture.stat().st_size > 0
