@@ -50,17 +50,18 @@ inf = float("inf")
 nan = float("nan")
 newaxis = None
 
-# What runs programs is imported when it is first used, so that declaring one stays quick to start.
+# What runs programs, and libraries, are imported when first used, so that declaring one stays quick to start.
 _RUNTIME = {
     "compile": "tempo.runtime.compile",
     "Options": "tempo.runtime.options",
     "register_backend": "tempo.plugins",
     "register_scheduler": "tempo.plugins",
 }
+_LIBRARIES = ("nn", "optim")
 
 
 __all__ = [
-    *_language.__all__, "compile", "Options", "register_backend", "register_scheduler",  # noqa: F405 - see __getattr__
+    *_language.__all__, "compile", "Options", "register_backend", "register_scheduler", "nn", "optim",  # noqa: F405 - see __getattr__
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32",
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",
@@ -72,6 +73,8 @@ __all__ = [
 def __getattr__(name: str) -> _Any:
     if name in _RUNTIME:
         return getattr(_import_module(_RUNTIME[name]), name)
+    if name in _LIBRARIES:
+        return _import_module(f"tempo.{name}")
     raise AttributeError(f"module 'tempo' has no attribute {name!r}")
 
 

@@ -1,0 +1,90 @@
+"""Attention over the points of a dim: causal, windowed or over all of them, one changed argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tempo as tp
+from tempo.nn.layers import Linear
+from tempo.nn.module import Init, Module
+
+
+def attention(
+    query: tp.RecurrentTensor,
+    key: tp.RecurrentTensor,
+    value: tp.RecurrentTensor,
+    dim: tp.Dim,
+    *,
+    window: int | None = None,
+    causal: bool = True,
+    scale: float | None = None,
+) -> tp.RecurrentTensor:
+    """`softmax(q k^T * scale) v` over the points of `dim` that the query at `dim` may see.
+
+    `query` (heads, width), `key` and `value` (kv_heads, width) with heads a multiple of kv_heads: each key serves a
+    group of queries. Result (heads, width). `causal`: the points up to its own, with `window` the last so many of them;
+    else all. `scale` is 1 / sqrt(width) unless given.
+    Source: Vaswani et al. 2017, section 3.2.1; grouped queries: Ainslie et al. 2023.
+    """
+    heads, width = query.shape
+    kv_heads = key.shape[0]
+    if not all(isinstance(size, int) for size in (heads, width, kv_heads)):
+        raise tp.ShapeError(f"attention needs heads and widths that are numbers, not {query.shape} and {key.shape}")
+    assert isinstance(heads, int) and isinstance(width, int) and isinstance(kv_heads, int)  # noqa: PT018
+    if heads % kv_heads:
+        raise tp.ShapeError(f"{heads} heads of queries are no multiple of {kv_heads} heads of keys")
+    seen = _seen(dim, window, causal)
+    keys, values = key.at(**{dim.name: seen}), value.at(**{dim.name: seen})  # (points, kv_heads, width)
+    grouped = query.reshape(kv_heads, heads // kv_heads, width) * (width**-0.5 if scale is None else scale)
+    scores = tp.einsum("hgd,shd->hgs", grouped, keys)
+    weights = tp.softmax(scores, axis=-1)
+    result: tp.RecurrentTensor = tp.einsum("hgs,shd->hgd", weights, values)
+    return result.reshape(heads, width)
+
+
+def _seen(dim: tp.Dim, window: int | None, causal: bool) -> slice:
+    if not causal:
+        if window is not None:
+            raise ValueError("a window is of causal attention: it counts points back from the query's own")
+        return slice(0, dim.size)
+    return slice(0 if window is None else tp.max(dim + 1 - window, 0), dim + 1)
+
+
+class MultiHeadAttention(Module):
+    """Queries, keys, values from `x` (width,), attention over `dim`, and a map of all heads back to (width,)."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        name: str,
+        kv_heads: int | None = None,
+        head_width: int | None = None,
+        bias: bool = False,
+        dims: Any = (),
+        dtype: Any = tp.float32,
+        weight_init: Init | None = None,
+    ) -> None:
+        super().__init__(name, dims, dtype)
+        self.heads, self.kv_heads = heads, kv_heads or heads
+        self.head_width = head_width or width // heads
+        if head_width is None and width % heads:
+            raise ValueError(f"{heads} heads do not divide the width {width}; say head_width=")
+        inner = {"query": self.heads, "key": self.kv_heads, "value": self.kv_heads}
+        options: dict[str, Any] = {"bias": bias, "dims": dims, "dtype": dtype, "weight_init": weight_init}
+        self.maps = {
+            part: self.submodule(Linear(width, count * self.head_width, name=f"{name}.{part}", **options))
+            for part, count in inner.items()
+        }
+        self.out = self.submodule(Linear(self.heads * self.head_width, width, name=f"{name}.out", **options))
+
+    def __call__(
+        self, x: tp.RecurrentTensor, dim: tp.Dim, *, window: int | None = None, causal: bool = True
+    ) -> tp.RecurrentTensor:
+        """`x` (width,) at every point of `dim`; result (width,)."""
+        query = self.maps["query"](x).reshape(self.heads, self.head_width)
+        key = self.maps["key"](x).reshape(self.kv_heads, self.head_width)
+        value = self.maps["value"](x).reshape(self.kv_heads, self.head_width)
+        seen = attention(query, key, value, dim, window=window, causal=causal)
+        return self.out(seen.reshape(self.heads * self.head_width))  # type: ignore[no-any-return]

@@ -1,0 +1,46 @@
+"""What layers share: named parameters, of their own and of the layers in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tempo as tp
+
+Init = Callable[..., Any]
+
+
+class Module:
+    """Declares parameters as `name.part`, and knows those of its submodules.
+
+    `name` is unique in the program: parameters of the same names hand their values from one program to another
+    (`state=trained.state`). `dims` are those along which the parameters vary, `dtype` is theirs.
+    """
+
+    def __init__(self, name: str, dims: Any = (), dtype: Any = tp.float32) -> None:
+        self.name, self.dims, self.dtype = name, dims, dtype
+        self._parameters: dict[str, tp.RecurrentTensor] = {}
+        self._modules: list[Module] = []
+
+    def parameters(self) -> dict[str, tp.RecurrentTensor]:
+        """All parameters by name, in the order of declaration: what `tp.grad` and optimizers take."""
+        found = dict(self._parameters)
+        for module in self._modules:
+            found.update(module.parameters())
+        return found
+
+    def parameter(self, part: str, shape: tuple[Any, ...], init: Init) -> tp.RecurrentTensor:
+        """Declare the parameter `name.part`; `init` is one of `tp.nn.init`, or any initialiser or array."""
+        name = f"{self.name}.{part}"
+        tensor = tp.parameter(name, shape=shape, init=init, dims=self.dims, dtype=self.dtype)
+        self._parameters[name] = tensor
+        return tensor
+
+    def submodule(self, module: Any) -> Any:
+        """`module`, whose parameters then count as this one's."""
+        self._modules.append(module)
+        return module
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {tensor.shape}" for name, tensor in self.parameters().items())
+        return f"{type(self).__name__}({shapes})"

@@ -1,0 +1,176 @@
+"""Optimizers: what a parameter is at the next iteration, given its gradient at this one.
+
+An optimizer's own state (moments, the count of updates) is in parameters named after the parameter that they serve, so
+it is part of `.state` of a run, and a run that starts from it goes on where the other ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tempo as tp
+from tempo.optim.schedules import Schedule
+
+LearningRate = float | tp.RecurrentTensor | Schedule
+
+
+class Optimizer:
+    """`learning_rate` is a number, a tensor, or a schedule (see `tempo.optim.schedules`).
+
+    `dim` is the dim of iterations; it may be left out where parameters have a single dim.
+    """
+
+    def __init__(self, learning_rate: LearningRate, *, dim: tp.Dim | None = None, name: str = "") -> None:
+        self.learning_rate, self.dim = learning_rate, dim
+        self.name = name or type(self).__name__.lower()
+        self._count: tp.RecurrentTensor | None = None
+
+    def update(self, parameter: tp.RecurrentTensor, gradient: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        """The parameter after one step against `gradient`, of its shape: `w[i + 1] = optimizer.update(w, gradient)`."""
+        raise NotImplementedError
+
+    def minimize(self, loss: tp.RecurrentTensor, parameters: Any) -> None:
+        """Define every parameter's next value by a step against the gradient of `loss`.
+
+        `parameters`: a module, or a dict or list of parameters.
+        """
+        self.apply(parameters, tp.grad(loss, as_dict(parameters)))
+
+    def apply(self, parameters: Any, gradients: Mapping[str, tp.RecurrentTensor]) -> None:
+        """Define every parameter's next value, given the gradients by name (clipped, say)."""
+        for name, parameter in as_dict(parameters).items():
+            self._define_next(parameter, self.update(parameter, gradients[name]))
+
+    # What the rules share.
+
+    def rate(self, parameter: tp.RecurrentTensor) -> tp.RecurrentTensor | float:
+        """The learning rate at this update."""
+        if callable(self.learning_rate):
+            return self.learning_rate(self.count(parameter).astype(tp.float32))
+        return self.learning_rate
+
+    def count(self, parameter: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        """How many updates were made before this one, int32 of shape (); one count for all parameters."""
+        if self._count is None:
+            dim = self.dim_of(parameter)
+            self._count = tp.parameter(f"{self.name}.count", (), init=0, dims=(dim,), dtype=tp.int32)
+            self._count[dim + 1] = self._count + 1
+        return self._count
+
+    def memory(self, parameter: tp.RecurrentTensor, part: str) -> tp.RecurrentTensor:
+        """A parameter of the shape and dims of `parameter`, 0 at the start."""
+        if not parameter.name:
+            raise tp.DefinitionError(f"{parameter!r} is not declared with tp.parameter")
+        name = f"{parameter.name}.{self.name}.{part}"
+        return tp.parameter(name, parameter.shape, init=0, dims=parameter.domain, dtype=parameter.dtype)
+
+    def remember(self, memory: tp.RecurrentTensor, value: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        """`value`, which `memory` holds at the next iteration."""
+        self._define_next(memory, value)
+        return value
+
+    def dim_of(self, parameter: tp.RecurrentTensor) -> tp.Dim:
+        """The dim of iterations."""
+        if self.dim is not None:
+            return self.dim
+        if len(parameter.domain) != 1:
+            names = ", ".join(dim.name for dim in parameter.domain) or "none"
+            raise tp.DefinitionError(
+                f"{parameter.label} has the dims {names}: which one counts iterations is not clear",
+                hint=f"say it: tp.optim.{type(self).__name__}(..., dim=i)",
+            )
+        return parameter.domain[0]
+
+    def _define_next(self, parameter: tp.RecurrentTensor, value: tp.RecurrentTensor) -> None:
+        along = self.dim_of(parameter)
+        place = tuple(dim + 1 if dim.name == along.name else dim for dim in parameter.domain)
+        parameter[place] = value
+
+
+class SGD(Optimizer):
+    """`w - rate * g`, with `momentum` as PyTorch has it: `v = momentum * v + g; w - rate * v`.
+
+    Source: Sutskever et al. 2013; `nesterov` takes `g + momentum * v` for `v`.
+    """
+
+    def __init__(
+        self,
+        learning_rate: LearningRate,
+        *,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        dim: tp.Dim | None = None,
+        name: str = "",
+    ) -> None:
+        super().__init__(learning_rate, dim=dim, name=name)
+        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
+
+    def update(self, parameter: tp.RecurrentTensor, gradient: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        step = gradient + self.weight_decay * parameter if self.weight_decay else gradient
+        if self.momentum:
+            memory = self.memory(parameter, "momentum")
+            velocity = self.remember(memory, self.momentum * memory + step)
+            step = step + self.momentum * velocity if self.nesterov else velocity
+        return parameter - self.rate(parameter) * step
+
+
+class Adam(Optimizer):
+    """Steps scaled by running means of the gradient and of its square. Source: Kingma and Ba 2015, algorithm 1."""
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 1e-3,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        dim: tp.Dim | None = None,
+        name: str = "",
+    ) -> None:
+        super().__init__(learning_rate, dim=dim, name=name)
+        self.betas, self.epsilon = betas, epsilon
+
+    def update(self, parameter: tp.RecurrentTensor, gradient: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        return parameter - self.rate(parameter) * self.direction(parameter, gradient)
+
+    def direction(self, parameter: tp.RecurrentTensor, gradient: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        """The mean over the root of the mean square, both corrected for their start at 0."""
+        beta1, beta2 = self.betas
+        first, second = self.memory(parameter, "mean"), self.memory(parameter, "square")
+        mean = self.remember(first, beta1 * first + (1 - beta1) * gradient)
+        square = self.remember(second, beta2 * second + (1 - beta2) * gradient * gradient)
+        count = (self.count(parameter) + 1).astype(tp.float32)
+        scale: tp.RecurrentTensor = tp.sqrt(square / (1 - beta2**count))
+        return (mean / (1 - beta1**count)) / (scale + self.epsilon)
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the gradient. Source: Loshchilov and Hutter 2019, algorithm 2."""
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 1e-3,
+        *,
+        weight_decay: float = 1e-2,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        dim: tp.Dim | None = None,
+        name: str = "",
+    ) -> None:
+        super().__init__(learning_rate, betas=betas, epsilon=epsilon, dim=dim, name=name)
+        self.weight_decay = weight_decay
+
+    def update(self, parameter: tp.RecurrentTensor, gradient: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        decayed = self.direction(parameter, gradient) + self.weight_decay * parameter
+        return parameter - self.rate(parameter) * decayed
+
+
+def as_dict(parameters: Any) -> dict[str, tp.RecurrentTensor]:
+    """Parameters by name: of a module, or of a dict, a list or a single parameter."""
+    if hasattr(parameters, "parameters"):
+        return dict(parameters.parameters())
+    if isinstance(parameters, Mapping):
+        return dict(parameters)
+    several = [parameters] if isinstance(parameters, tp.RecurrentTensor) else parameters
+    return {each.name: each for each in several}
