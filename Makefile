@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 # Local distributions are installed in one call, so that no sibling is taken from an index. The core stands there
 # without extras too: pip takes only that for what the backends require.
-LOCAL = schedulers/tempo_greedy backends/tempo_jax backends/tempo_torch
+LOCAL = schedulers/tempo_greedy schedulers/tempo_polyhedral backends/tempo_jax backends/tempo_torch
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %) --editable .
 BACKENDS = numpy jax torch
 MODELS = linear_recurrence wave value_iteration edit_distance kalman

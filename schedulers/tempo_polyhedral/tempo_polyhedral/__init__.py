@@ -1,0 +1,1 @@
+"""Tempo's polyhedral scheduler: shifts, interleavings and skewed loops, found by isl."""
