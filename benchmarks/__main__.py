@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-SHARED = {"__init__", "__main__", "measure"}
+SHARED = {"__init__", "__main__", "measure"}  # a benchmark is any other module, or a package with a __main__
 
 
 def main() -> None:
-    names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in SHARED)
+    modules = {path.stem for path in FOLDER.glob("*.py")} - SHARED
+    names = sorted(modules | {path.parent.name for path in FOLDER.glob("*/__main__.py")})
     if len(sys.argv) < 2 or sys.argv[1] not in names:
         raise SystemExit(f"usage: python -m benchmarks NAME [options]\nbenchmarks: {', '.join(names)}")
     name = sys.argv.pop(1)

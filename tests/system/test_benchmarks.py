@@ -23,6 +23,7 @@ def run_benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["import_time", "--repeats", "1"], "tempo beyond numpy"),
         (["numpy_loop", "--steps", "200", "--repeats", "1"], "tempo / plain"),
         (["front_end", "--repeats", "1"], "32 layers"),
+        (["models", "--quick", "--repeats", "1", "--only", "batch 1,"], "tempo / peer"),
     ],
 )
 def test_benchmark(arguments: list[str], printed: str) -> None:
@@ -35,4 +36,4 @@ def test_benchmark(arguments: list[str], printed: str) -> None:
 def test_an_unknown_name_lists_the_benchmarks() -> None:
     done = run_benchmark("nothing")
     assert done.returncode == 1
-    assert "front_end, greedy_scheduling, import_time, numpy_loop" in done.stderr
+    assert "front_end, greedy_scheduling, import_time, models, numpy_loop" in done.stderr

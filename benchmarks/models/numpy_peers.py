@@ -1,0 +1,76 @@
+"""The models as one writes them in NumPy; those of the examples are taken from there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from examples import kalman as filtering
+from examples import value_iteration as planning
+from examples import wave as waves
+
+Array = np.ndarray
+
+
+def rnn(x: Array, wx: Array, wh: Array, bias: Array) -> dict[str, Array]:
+    h, entering = np.zeros((len(x), len(wh)), np.float32), x @ wx + bias
+    states = np.empty((*x.shape[:2], len(wh)), np.float32)
+    for t in range(x.shape[1]):
+        states[:, t] = h = np.tanh(entering[:, t] + h @ wh)
+    return {"h": states}
+
+
+def lstm(x: Array, wx: Array, wh: Array, bias: Array) -> dict[str, Array]:
+    h = c = np.zeros((len(x), len(wh)), np.float32)
+    entering, states = x @ wx + bias, np.empty((*x.shape[:2], len(wh)), np.float32)
+    for t in range(x.shape[1]):
+        enter, forget, new, leave = np.split(entering[:, t] + h @ wh, 4, axis=-1)
+        c = sigmoid(forget) * c + sigmoid(enter) * np.tanh(new)
+        states[:, t] = h = sigmoid(leave) * np.tanh(c)
+    return {"h": states}
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def state_space(u: Array, a: Array, w_in: Array, w_out: Array) -> dict[str, Array]:
+    h, y = np.zeros((len(u), *a.shape), np.float32), np.empty_like(u)
+    for t in range(u.shape[1]):
+        h = a * h + u[:, t, :, None] * w_in
+        y[:, t] = (h * w_out).sum(-1)
+    return {"y": y}
+
+
+def wave(start: Array, t: int) -> dict[str, Array]:
+    return waves.numpy_loop(start, t)
+
+
+def value_iteration(reward: Array, p: Array, k: int) -> dict[str, Array]:
+    found = planning.numpy_loop(reward, p, k)
+    return {"residual": found["residual"], "value": found["value"], "policy": found["q"].argmax(-1)}
+
+
+def edit_distance(first: Array, second: Array) -> dict[str, Array]:
+    """The loops of the example, all pairs at once."""
+    batch, length = second.shape
+    row = list(np.broadcast_to(np.arange(length)[:, None], (length, batch)))
+    differs = first.T[:-1, None] != second.T[None, :-1]
+    for i in range(first.shape[1] - 1):
+        above, row = row, [np.full(batch, i + 1)]
+        for j in range(length - 1):
+            row.append(np.minimum(np.minimum(above[j + 1], row[j]) + 1, above[j] + differs[i, j]))
+    return {"distance": row[-1]}
+
+
+def kalman(z: Array) -> dict[str, Array]:
+    return filtering.numpy_loop(z)
+
+
+PEERS = {each.__name__: each for each in (rnn, lstm, state_space, wave, value_iteration, edit_distance, kalman)}
+
+
+def prepare(name: str, inputs: dict[str, Array], sizes: dict[str, int]) -> Any:
+    """A call without arguments."""
+    return lambda: PEERS[name](**inputs, **sizes)

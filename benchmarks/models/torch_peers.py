@@ -1,0 +1,107 @@
+"""The models as one writes them in PyTorch: cells called in a loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from examples import kalman as constants
+from examples.value_iteration import GAMMA
+from examples.wave import COURANT
+
+Tensor = torch.Tensor
+MOTION, SEEN, DRIFT, NOISE = (
+    torch.from_numpy(array) for array in (constants.MOTION, constants.SEEN, constants.DRIFT, constants.NOISE)
+)
+
+
+def rnn(x: Tensor, wx: Tensor, wh: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    h, entering, states = x.new_zeros(len(x), len(wh)), x @ wx + bias, []
+    for t in range(x.shape[1]):
+        h = torch.tanh(entering[:, t] + h @ wh)
+        states.append(h)
+    return {"h": torch.stack(states, 1)}
+
+
+def lstm(x: Tensor, wx: Tensor, wh: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    h = c = x.new_zeros(len(x), len(wh))
+    entering, states = x @ wx + bias, []
+    for t in range(x.shape[1]):
+        enter, forget, new, leave = (entering[:, t] + h @ wh).chunk(4, -1)
+        c = torch.sigmoid(forget) * c + torch.sigmoid(enter) * torch.tanh(new)
+        h = torch.sigmoid(leave) * torch.tanh(c)
+        states.append(h)
+    return {"h": torch.stack(states, 1)}
+
+
+def state_space(u: Tensor, a: Tensor, w_in: Tensor, w_out: Tensor) -> dict[str, Tensor]:
+    h, y = u.new_zeros(len(u), *a.shape), []
+    for t in range(u.shape[1]):
+        h = a * h + u[:, t, :, None] * w_in
+        y.append((h * w_out).sum(-1))
+    return {"y": torch.stack(y, 1)}
+
+
+def wave(start: Tensor, t: int) -> dict[str, Tensor]:
+    first = torch.zeros_like(start)
+    first[1:-1, 1:-1] = start[1:-1, 1:-1]
+    before, now = first, first
+    energy = [(first**2).sum()] * 2
+    for _ in range(2, t):
+        inner = now[1:-1, 1:-1]
+        around = now[:-2, 1:-1] + now[2:, 1:-1] + now[1:-1, :-2] + now[1:-1, 2:]
+        following = torch.zeros_like(now)
+        following[1:-1, 1:-1] = 2 * inner - before[1:-1, 1:-1] + COURANT**2 * (around - 4 * inner)
+        before, now = now, following
+        energy.append((now**2).sum())
+    return {"first": first, "last": now, "energy": torch.stack(energy)}
+
+
+def value_iteration(reward: Tensor, p: Tensor, k: int) -> dict[str, Tensor]:
+    value, residual = p.new_zeros(len(p)), []
+    for _ in range(k):
+        q = reward + GAMMA * (p @ value)
+        better = q.amax(-1)
+        residual.append((better - value).abs().amax())
+        value = better
+    return {"residual": torch.stack(residual), "value": value, "policy": q.argmax(-1)}
+
+
+def edit_distance(first: Tensor, second: Tensor) -> dict[str, Tensor]:
+    batch, length = second.shape
+    row = list(torch.arange(length, dtype=torch.int32)[:, None].expand(length, batch))
+    differs = first.T[:-1, None] != second.T[None, :-1]
+    for i in range(first.shape[1] - 1):
+        above, row = row, [torch.full((batch,), i + 1, dtype=torch.int32)]
+        for j in range(length - 1):
+            row.append(torch.minimum(torch.minimum(above[j + 1], row[j]) + 1, above[j] + differs[i, j]))
+    return {"distance": row[-1]}
+
+
+def kalman(z: Tensor) -> dict[str, Tensor]:
+    mean, covariance = z.new_zeros(len(z), 4), 10 * torch.eye(4)
+    means, deviations = [], []
+    for t in range(z.shape[1]):
+        gain = covariance @ SEEN.T @ torch.linalg.inv(SEEN @ covariance @ SEEN.T + NOISE)
+        filtered = mean + (z[:, t] - mean @ SEEN.T) @ gain.T
+        remaining = covariance - gain @ SEEN @ covariance
+        means.append(filtered)
+        deviations.append(remaining[0, 0].sqrt())
+        mean, covariance = filtered @ MOTION.T, MOTION @ remaining @ MOTION.T + DRIFT
+    return {"filtered": torch.stack(means, 1), "deviation": torch.stack(deviations)}
+
+
+PEERS = {each.__name__: each for each in (rnn, lstm, state_space, wave, value_iteration, edit_distance, kalman)}
+
+
+def prepare(name: str, inputs: dict[str, np.ndarray], sizes: dict[str, int]) -> Any:
+    """A call without arguments that returns outputs that are ready."""
+    given = {key: torch.from_numpy(value) for key, value in inputs.items()}
+
+    @torch.inference_mode()
+    def run() -> dict[str, Tensor]:
+        return PEERS[name](**given, **sizes)
+
+    return run
