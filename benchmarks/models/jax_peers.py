@@ -1,4 +1,4 @@
-"""The models as one writes them in JAX: one `jit`, `lax.scan` over time, what does not depend on the state outside of it.
+"""The models as one writes them in JAX: one `jit`, `lax.scan` over time, what does not need the state outside of it.
 
 Each takes the program's inputs and sizes, and returns its outputs.
 """
