@@ -57,11 +57,11 @@ _RUNTIME = {
     "register_backend": "tempo.plugins",
     "register_scheduler": "tempo.plugins",
 }
-_LIBRARIES = ("nn", "optim")
+_LIBRARIES = ("nn", "optim", "rl")
 
 
 __all__ = [
-    *_language.__all__, "compile", "Options", "register_backend", "register_scheduler", "nn", "optim",  # noqa: F405 - see __getattr__
+    *_language.__all__, "compile", "Options", "register_backend", "register_scheduler", "nn", "optim", "rl",  # noqa: F405 - see __getattr__
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32",
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",

@@ -12,6 +12,7 @@
 
 from tempo.optim.gradients import clip_by_global_norm, clip_by_value, global_norm
 from tempo.optim.optimizers import SGD, Adam, AdamW, Optimizer
+from tempo.optim.order import define_next
 from tempo.optim.schedules import constant, cosine_decay, exponential_decay, linear, warmup
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "clip_by_value",
     "constant",
     "cosine_decay",
+    "define_next",
     "exponential_decay",
     "global_norm",
     "linear",

@@ -6,22 +6,25 @@ it is part of `.state` of a run, and a run that starts from it goes on where the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tempo as tp
+from tempo.optim.order import define_next
 from tempo.optim.schedules import Schedule
 
 LearningRate = float | tp.RecurrentTensor | Schedule
+Iterations = tp.Dim | Sequence[tp.Dim] | None
 
 
 class Optimizer:
     """`learning_rate` is a number, a tensor, or a schedule (see `tempo.optim.schedules`).
 
-    `dim` is the dim of iterations; it may be left out where parameters have a single dim.
+    `dim` is the dim of iterations, or several, the outermost first (iterations, epochs, minibatches); it may be left
+    out where parameters have a single dim.
     """
 
-    def __init__(self, learning_rate: LearningRate, *, dim: tp.Dim | None = None, name: str = "") -> None:
+    def __init__(self, learning_rate: LearningRate, *, dim: Iterations = None, name: str = "") -> None:
         self.learning_rate, self.dim = learning_rate, dim
         self.name = name or type(self).__name__.lower()
         self._count: tp.RecurrentTensor | None = None
@@ -40,7 +43,7 @@ class Optimizer:
     def apply(self, parameters: Any, gradients: Mapping[str, tp.RecurrentTensor]) -> None:
         """Define every parameter's next value, given the gradients by name (clipped, say)."""
         for name, parameter in as_dict(parameters).items():
-            self._define_next(parameter, self.update(parameter, gradients[name]))
+            define_next(parameter, self.dims_of(parameter), self.update(parameter, gradients[name]))
 
     # What the rules share.
 
@@ -53,9 +56,9 @@ class Optimizer:
     def count(self, parameter: tp.RecurrentTensor) -> tp.RecurrentTensor:
         """How many updates were made before this one, int32 of shape (); one count for all parameters."""
         if self._count is None:
-            dim = self.dim_of(parameter)
-            self._count = tp.parameter(f"{self.name}.count", (), init=0, dims=(dim,), dtype=tp.int32)
-            self._count[dim + 1] = self._count + 1
+            dims = self.dims_of(parameter)
+            self._count = tp.parameter(f"{self.name}.count", (), init=0, dims=dims, dtype=tp.int32)
+            define_next(self._count, dims, self._count + 1)
         return self._count
 
     def memory(self, parameter: tp.RecurrentTensor, part: str) -> tp.RecurrentTensor:
@@ -67,25 +70,20 @@ class Optimizer:
 
     def remember(self, memory: tp.RecurrentTensor, value: tp.RecurrentTensor) -> tp.RecurrentTensor:
         """`value`, which `memory` holds at the next iteration."""
-        self._define_next(memory, value)
+        define_next(memory, self.dims_of(memory), value)
         return value
 
-    def dim_of(self, parameter: tp.RecurrentTensor) -> tp.Dim:
-        """The dim of iterations."""
+    def dims_of(self, parameter: tp.RecurrentTensor) -> tuple[tp.Dim, ...]:
+        """The dims of iterations, the outermost first."""
         if self.dim is not None:
-            return self.dim
+            return (self.dim,) if isinstance(self.dim, tp.Dim) else tuple(self.dim)
         if len(parameter.domain) != 1:
             names = ", ".join(dim.name for dim in parameter.domain) or "none"
             raise tp.DefinitionError(
                 f"{parameter.label} has the dims {names}: which one counts iterations is not clear",
                 hint=f"say it: tp.optim.{type(self).__name__}(..., dim=i)",
             )
-        return parameter.domain[0]
-
-    def _define_next(self, parameter: tp.RecurrentTensor, value: tp.RecurrentTensor) -> None:
-        along = self.dim_of(parameter)
-        place = tuple(dim + 1 if dim.name == along.name else dim for dim in parameter.domain)
-        parameter[place] = value
+        return parameter.domain
 
 
 class SGD(Optimizer):
@@ -101,7 +99,7 @@ class SGD(Optimizer):
         momentum: float = 0.0,
         nesterov: bool = False,
         weight_decay: float = 0.0,
-        dim: tp.Dim | None = None,
+        dim: Iterations = None,
         name: str = "",
     ) -> None:
         super().__init__(learning_rate, dim=dim, name=name)
@@ -125,7 +123,7 @@ class Adam(Optimizer):
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         epsilon: float = 1e-8,
-        dim: tp.Dim | None = None,
+        dim: Iterations = None,
         name: str = "",
     ) -> None:
         super().__init__(learning_rate, dim=dim, name=name)
@@ -155,7 +153,7 @@ class AdamW(Adam):
         weight_decay: float = 1e-2,
         betas: tuple[float, float] = (0.9, 0.999),
         epsilon: float = 1e-8,
-        dim: tp.Dim | None = None,
+        dim: Iterations = None,
         name: str = "",
     ) -> None:
         super().__init__(learning_rate, betas=betas, epsilon=epsilon, dim=dim, name=name)

@@ -117,3 +117,20 @@ def test_what_is_no_parameter_is_refused() -> None:
         w = tp.parameter("w", (), init=1.0, dims=(i,))
         with pytest.raises(tp.DefinitionError, match="declared with tp.parameter"):
             tp.optim.Adam().update(w * 2, w)
+
+
+def test_iterations_may_be_several_dims_in_lexicographic_order() -> None:
+    with tp.Program() as program:
+        i, e = tp.dims("i e")
+        w = tp.parameter("w", (), init=1.0, dims=(i, e))
+        tp.optim.Adam(0.1, dim=(i, e)).apply([w], {"w": 2 * w})
+        tp.output("w", w)
+    with tp.Program() as flat:
+        i = tp.dim("i")
+        w = tp.parameter("w", (), init=1.0, dims=(i,))
+        tp.optim.Adam(0.1).apply([w], {"w": 2 * w})
+        tp.output("w", w)
+    found = tp.compile(program)(sizes={"i": 3, "e": 4})
+    wanted = tp.compile(flat)(sizes={"i": 12})
+    np.testing.assert_allclose(np.ravel(found["w"]), wanted["w"], rtol=1e-6)
+    assert found.state["adam.count"] == 11

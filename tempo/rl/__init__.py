@@ -1,0 +1,27 @@
+"""Reinforcement learning, written in the language: environments, policies' distributions, returns.
+
+Environments that can be traced (`CartPole`, `Pendulum`, `Trivial`) run inside the compiled program; those of Gymnasium
+are called on the host (`GymnasiumEnvs`). Both give a `Trajectory`.
+"""
+
+from tempo.rl.distributions import Categorical, Normal
+from tempo.rl.environments import CartPole, Environment, Pendulum, Trajectory, Trivial, rollout
+from tempo.rl.gymnasium import GymnasiumEnvs
+from tempo.rl.returns import gae, monte_carlo, n_step, td_zero, v_trace
+
+__all__ = [
+    "CartPole",
+    "Categorical",
+    "Environment",
+    "GymnasiumEnvs",
+    "Normal",
+    "Pendulum",
+    "Trajectory",
+    "Trivial",
+    "gae",
+    "monte_carlo",
+    "n_step",
+    "rollout",
+    "td_zero",
+    "v_trace",
+]

@@ -1,0 +1,67 @@
+"""What policies choose actions from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import tempo as tp
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of n actions; `logits` (..., n), actions (...) int32."""
+
+    logits: tp.RecurrentTensor
+
+    def sample(self, dims: Any = None) -> tp.RecurrentTensor:
+        """A draw at every point of `dims`, or of the logits' domain."""
+        return tp.random.categorical(self.logits, dims=dims)
+
+    def mode(self) -> tp.RecurrentTensor:
+        """The likeliest action."""
+        return self.logits.argmax(axis=-1)
+
+    def log_prob(self, action: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        """Log-probability of `action`, shape (...)."""
+        count = self.logits.shape[-1]
+        chosen: tp.RecurrentTensor = tp.one_hot(action, count, dtype=self.logits.dtype)
+        log_p: tp.RecurrentTensor = tp.log_softmax(self.logits, axis=-1)
+        return (chosen * log_p).sum(axis=-1)
+
+    def entropy(self) -> tp.RecurrentTensor:
+        """In nats, shape (...)."""
+        log_p: tp.RecurrentTensor = tp.log_softmax(self.logits, axis=-1)
+        each: tp.RecurrentTensor = tp.exp(log_p) * log_p
+        return -each.sum(axis=-1)
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Independent normals; `mean` (..., n), `log_std` broadcast against it, actions (..., n)."""
+
+    mean: tp.RecurrentTensor
+    log_std: tp.RecurrentTensor
+
+    def sample(self, dims: Any = None) -> tp.RecurrentTensor:
+        """A draw at every point of `dims`, or of the parameters' domain."""
+        domain = (self.mean + self.log_std).domain if dims is None else dims
+        noise = tp.random.normal(self.mean.shape, dims=domain, dtype=self.mean.dtype)
+        drawn: tp.RecurrentTensor = self.mean + tp.exp(self.log_std) * noise
+        return drawn
+
+    def mode(self) -> tp.RecurrentTensor:
+        """The likeliest action."""
+        return self.mean
+
+    def log_prob(self, action: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        """Log-density of `action`, summed over the last axis; shape (...)."""
+        scaled = (action - self.mean) * tp.exp(-self.log_std)
+        density: tp.RecurrentTensor = -0.5 * scaled * scaled - self.log_std - 0.5 * math.log(2 * math.pi)
+        return density.sum(axis=-1)
+
+    def entropy(self) -> tp.RecurrentTensor:
+        """In nats, summed over the last axis; shape (...)."""
+        each = self.log_std + 0.5 * (1 + math.log(2 * math.pi))
+        return (each + 0 * self.mean).sum(axis=-1)

@@ -1,0 +1,164 @@
+"""Environments that can be traced: their dynamics are equations, so that acting is part of the compiled program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import tempo as tp
+
+Tensor = tp.RecurrentTensor
+
+
+class Environment(Protocol):
+    """Dynamics of `shape` environments at once. `actions` is a number of choices, or the shape of continuous ones."""
+
+    observation: tuple[int, ...]
+    actions: int | tuple[int, ...]
+    longest: int
+    """An episode is cut after so many steps."""
+
+    def reset(self, shape: tuple[int, ...], dims: Any) -> Tensor:
+        """States at the start of episodes, drawn at every point of `dims`."""
+
+    def observe(self, state: Tensor) -> Tensor:
+        """What the policy sees: `shape + observation`."""
+
+    def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The next state, the reward, and whether the episode ends there (not because it was cut)."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What acting gave, at every point of the dims; arrays have the batch of environments in front.
+
+    `terminated`: the episode ended; `truncated`: it was cut; a new one starts at the next point after either.
+    `following` is what the step led to, before a new episode replaced it.
+    """
+
+    observation: Tensor
+    action: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    following: Tensor
+    length: Tensor
+    """Steps of the episode so far, this one included; int32."""
+
+    @property
+    def done(self) -> Tensor:
+        return self.terminated | self.truncated
+
+
+def rollout(
+    environment: Environment,
+    policy: Callable[[Tensor], Tensor],
+    dims: Sequence[tp.Dim],
+    batch: int,
+    name: str = "environment",
+) -> Trajectory:
+    """`batch` environments at every point of `dims`, in lexicographic order; episodes go on across all of them.
+
+    `policy` gives an action for an observation.
+    """
+    age = tp.recurrent(f"{name}.age", (batch,), dims, dtype=tp.int32)
+    first = environment.reset((batch,), dims=())
+    state = tp.recurrent(f"{name}.state", first.shape, dims, dtype=first.dtype)
+    observation = environment.observe(state)
+    action = policy(observation)
+    after, reward, terminated = environment.step(state, action)
+    length = age + 1
+    truncated = (length >= environment.longest) & ~terminated
+    done = terminated | truncated
+    start = tuple(0 for _ in dims)
+    fresh = environment.reset((batch,), dims=tuple(dims))
+    ended = done.reshape(batch, *(1 for _ in first.shape[1:]))
+    state[start] = first
+    age[start] = tp.zeros((batch,), dtype=tp.int32)
+    tp.optim.define_next(state, dims, tp.where(ended, fresh, after))
+    tp.optim.define_next(age, dims, tp.where(done, 0, length))
+    following = environment.observe(after)
+    return Trajectory(observation, action, reward, terminated, truncated, following, length)
+
+
+@dataclass(frozen=True)
+class CartPole:
+    """Balance a pole on a cart: 1 for every step. State and observation: position, speed, angle, its speed.
+
+    Source: Barto, Sutton and Anderson 1983; constants and integration as in Gymnasium's `CartPole-v1`.
+    """
+
+    longest: int = 500
+    observation: tuple[int, ...] = (4,)
+    actions: int = 2
+
+    def reset(self, shape: tuple[int, ...], dims: Any) -> Tensor:
+        return tp.random.uniform((*shape, 4), -0.05, 0.05, dims=dims)
+
+    def observe(self, state: Tensor) -> Tensor:
+        return state
+
+    def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        gravity, pole, total, half, force, seconds = 9.8, 0.1, 1.1, 0.5, 10.0, 0.02
+        x, speed, angle, turning = (state.spatial[..., at] for at in range(4))
+        push = tp.where(action == 1, force, -force)
+        cosine, sine = tp.cos(angle), tp.sin(angle)
+        pushed = (push + pole * half * turning * turning * sine) / total
+        turn = (gravity * sine - cosine * pushed) / (half * (4.0 / 3.0 - pole * cosine * cosine / total))
+        gain = pushed - pole * half * turn * cosine / total
+        moved = [x + seconds * speed, speed + seconds * gain, angle + seconds * turning, turning + seconds * turn]
+        fallen = (tp.abs(moved[0]) > 2.4) | (tp.abs(moved[2]) > 12 * 2 * math.pi / 360)
+        return tp.stack(moved, axis=-1), tp.ones_like(x), fallen
+
+
+@dataclass(frozen=True)
+class Pendulum:
+    """Swing a pendulum up with a torque in [-2, 2]: minus the squared distance from standing still upright.
+
+    State: angle and its speed; observation: cosine, sine, speed. As Gymnasium's `Pendulum-v1`.
+    """
+
+    longest: int = 200
+    observation: tuple[int, ...] = (3,)
+    actions: tuple[int, ...] = (1,)
+
+    def reset(self, shape: tuple[int, ...], dims: Any) -> Tensor:
+        unit: Tensor = tp.random.uniform((*shape, 2), -1.0, 1.0, dims=dims)
+        return unit * tp.constant([math.pi, 1.0], dtype=tp.float32)
+
+    def observe(self, state: Tensor) -> Tensor:
+        angle, turning = (state.spatial[..., at] for at in range(2))
+        seen: Tensor = tp.stack([tp.cos(angle), tp.sin(angle), turning], axis=-1)
+        return seen
+
+    def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        angle, turning = (state.spatial[..., at] for at in range(2))
+        torque = tp.clip(action.spatial[..., 0], -2.0, 2.0)
+        upright = (angle + math.pi) % (2 * math.pi) - math.pi
+        cost = upright * upright + 0.1 * turning * turning + 0.001 * torque * torque
+        turned = tp.clip(turning + (15.0 * tp.sin(angle) + 3.0 * torque) * 0.05, -8.0, 8.0)
+        moved = tp.stack([angle + turned * 0.05, turned], axis=-1)
+        return moved, -cost, tp.zeros_like(cost, dtype=tp.bool_)
+
+
+@dataclass(frozen=True)
+class Trivial:
+    """Nothing but shapes: observations of any shape that drift with the action, for measurements of scaling."""
+
+    observation: tuple[int, ...] = (3, 4, 4)
+    actions: int = 2
+    longest: int = 1 << 30
+
+    def reset(self, shape: tuple[int, ...], dims: Any) -> Tensor:
+        return tp.random.uniform((*shape, *self.observation), -1.0, 1.0, dims=dims)
+
+    def observe(self, state: Tensor) -> Tensor:
+        return state
+
+    def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        drift = action.astype(state.dtype).reshape(*action.shape, *(1 for _ in self.observation))
+        moved = 0.9 * state + 0.1 * drift
+        reward = moved.mean(axis=tuple(range(len(action.shape), len(moved.shape))))
+        return moved, reward, tp.zeros_like(reward, dtype=tp.bool_)

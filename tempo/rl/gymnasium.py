@@ -1,0 +1,96 @@
+"""Environments of Gymnasium, called on the host from the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tempo as tp
+from tempo.rl.environments import Trajectory
+
+Tensor = tp.RecurrentTensor
+
+
+class GymnasiumEnvs:
+    """A vector environment of Gymnasium, `gymnasium.make_vec(name, num_envs=batch, **options)` or a ready one.
+
+    Its `AutoresetMode` must be SAME_STEP: an environment whose episode ends starts the next one in the same step, so
+    that every step of a fixed horizon is a real one. `seed` seeds the first reset of a run.
+    """
+
+    def __init__(self, environment: Any, batch: int | None = None, *, seed: int = 0, **options: Any) -> None:
+        import gymnasium
+        from gymnasium.vector import AutoresetMode
+
+        if isinstance(environment, str):
+            options.setdefault("vector_kwargs", {"autoreset_mode": AutoresetMode.SAME_STEP})
+            options.setdefault("vectorization_mode", "sync")
+            environment = gymnasium.make_vec(environment, num_envs=1 if batch is None else batch, **options)
+        mode = environment.metadata.get("autoreset_mode")
+        if mode is not AutoresetMode.SAME_STEP:
+            raise tp.UnsupportedError(
+                f"the environment has AutoresetMode {getattr(mode, 'name', mode)}; a fixed horizon needs SAME_STEP",
+                hint="make it with vector_kwargs={'autoreset_mode': gymnasium.vector.AutoresetMode.SAME_STEP}",
+            )
+        self.envs, self.seed = environment, seed
+        space, actions = environment.single_observation_space, environment.single_action_space
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise tp.UnsupportedError(f"observations of the space {space}: only Box is supported")
+        self.batch: int = environment.num_envs
+        self.observation: tuple[int, ...] = space.shape
+        self.actions: int | tuple[int, ...]
+        if isinstance(actions, gymnasium.spaces.Discrete):
+            self.actions, self._first_action = int(actions.n), int(actions.start)
+        elif isinstance(actions, gymnasium.spaces.Box):
+            self.actions, self._first_action = actions.shape, 0
+        else:
+            raise tp.UnsupportedError(f"actions of the space {actions}: only Discrete and Box are supported")
+
+    def rollout(
+        self, policy: Callable[[Tensor], Tensor], dims: Sequence[tp.Dim], name: str = "environment"
+    ) -> Trajectory:
+        """The environments at every point of `dims`, in lexicographic order; episodes go on across all of them.
+
+        Every run starts with a reset. `policy` gives an action (batch,) int32, or (batch, *actions), for observations
+        (batch, *observation).
+        """
+        shape = (self.batch, *self.observation)
+        (first,) = tp.host_call(self._reset, out=[(shape, tp.float32)], resource=self)
+        observation = tp.recurrent(f"{name}.observation", shape, dims)
+        action = policy(observation)
+        self._check(action)
+        one, flag = ((self.batch,), tp.float32), ((self.batch,), tp.bool_)
+        after, reward, terminated, truncated, following, length = tp.host_call(
+            self._step,
+            action,
+            out=[(shape, tp.float32), one, flag, flag, (shape, tp.float32), ((self.batch,), tp.int32)],
+            ordered_by=tuple(dims),
+            resource=self,
+        )
+        observation[tuple(0 for _ in dims)] = first
+        tp.optim.define_next(observation, dims, after)
+        return Trajectory(observation, action, reward, terminated, truncated, following, length)
+
+    def _check(self, action: Tensor) -> None:
+        wanted = (self.batch,) if isinstance(self.actions, int) else (self.batch, *self.actions)
+        if action.shape != wanted:
+            raise tp.ShapeError(f"the policy gives actions of shape {action.shape}; the environment takes {wanted}")
+
+    def _reset(self) -> np.ndarray[Any, Any]:
+        observation, _ = self.envs.reset(seed=self.seed)
+        self._length = np.zeros(self.batch, np.int32)
+        return np.asarray(observation, np.float32)
+
+    def _step(self, action: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
+        given = action + self._first_action if isinstance(self.actions, int) else action
+        observation, reward, terminated, truncated, info = self.envs.step(given)
+        self._length += 1
+        length = self._length.copy()
+        following = np.array(observation, np.float32)
+        done = terminated | truncated
+        for at in np.flatnonzero(done):
+            following[at] = info["final_obs"][at]
+        self._length[done] = 0
+        return np.asarray(observation, np.float32), reward.astype(np.float32), terminated, truncated, following, length
