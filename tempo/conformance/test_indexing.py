@@ -188,6 +188,29 @@ def test_blocks_of_another_dim(target: Target) -> None:
     target.agrees(program, expected, sizes={"i": 5}, x=x_data)
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_points_and_windows_that_small_sizes_do_not_have(target: Target, size: int) -> None:
+    """What is read `n` points before the end, or in windows of `n`, where a condition on the size allows it."""
+    x_data = numbers((size, 2))
+    with tp.Program() as program:
+        t = tp.dim("t")
+        n = t.size
+        x = tp.input("x", (2,), (t,))
+        ahead = x + x[t : tp.min(t + 2, n)]  # of shape (2, 2), but for the last
+        past = x + x[0 : t + 1]
+        tp.output("second_last", tp.cases((n >= 2, ahead[n - 2]), 0.5))
+        tp.output("third_last", tp.cases((n >= 3, past[n - 3].sum(axis=0)), 0.5))
+        h = tp.recurrent("h", (2,), (t,))
+        h[0] = tp.cases((n >= 3, past[n - 3].max(axis=0)), -1.0)
+        h[t] = h[t - 1] * 0.5 + tp.cases((n >= 4, x[n - 4 : n].sum(axis=0)), 0.0)
+        tp.output("h", h)
+    end = x_data[-2:] + x_data[-2] if size >= 2 else np.full((2, 2), 0.5)
+    expected = {"second_last": end if size >= 2 else np.full_like(end, 0.5)}
+    if size >= 3:
+        expected["third_last"] = x_data[: size - 2].sum(0) + (size - 2) * x_data[size - 3]
+    target.agrees(program, expected, x=x_data)
+
+
 @pytest.mark.parametrize("size", [1, 7])
 def test_spatial_indexing_at_index_expressions(target: Target, size: int) -> None:
     v_data, index = numbers((size, 3)), (numbers((size, 2), "int32") % size).astype(np.int32)

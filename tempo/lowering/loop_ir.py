@@ -62,6 +62,10 @@ class Buffer:
     def logical_shape(self) -> tuple[Expr, ...]:
         return tuple(axis.extent for axis in self.axes) + self.shape
 
+    def extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
+        """The logical shape at these sizes; an extent below zero is of what never runs there."""
+        return tuple(max(0, int(extent.evaluate(sizes))) for extent in self.logical_shape)
+
     @property
     def storage(self) -> str:
         kinds = [f"window({axis.extent})" if axis.kind == "window" else "full" for axis in self.axes]

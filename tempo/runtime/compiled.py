@@ -101,13 +101,12 @@ class Run:
         backend = self.compiled.backend
         if buffer.role in ("input", "constant"):
             return backend.transpose(backend.from_host(inputs[buffer.id]), to_logical(buffer))
-        # An extent below zero belongs to what never runs at these sizes.
-        extents = [max(0, int(extent.evaluate(self.sizes))) for extent in buffer.logical_shape]
+        extents = buffer.extents(self.sizes)
         fill = _poison(buffer.dtype) if poison else None
         if backend.allocates_inside and fill is None and buffer.id not in self.compiled.touched_in_host_loops:
             return None
         if buffer.role != "output":
-            return backend.allocate(tuple(extents), buffer.dtype, fill)
+            return backend.allocate(extents, buffer.dtype, fill)
         axes = to_logical(buffer)
         physical = tuple(extents[axes.index(axis)] for axis in range(len(axes)))
         return backend.transpose(backend.allocate(physical, buffer.dtype, fill), axes)

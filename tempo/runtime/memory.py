@@ -73,7 +73,7 @@ def memory_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> Memory:
 
 
 def _entry(buffer: Buffer, sizes: Mapping[Symbol, int], storage: str) -> BufferMemory:
-    shape = tuple(int(extent.evaluate(sizes)) for extent in buffer.logical_shape)
+    shape = buffer.extents(sizes)
     role = "temporary" if storage == "register" else buffer.role
     return BufferMemory(
         buffer.name, shape, buffer.dtype, math.prod(shape) * dtypes.itemsize(buffer.dtype), storage, role

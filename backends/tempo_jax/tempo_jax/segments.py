@@ -84,8 +84,7 @@ class SegmentTracer:
         if given is not None:
             return given
         buffer = self.buffers[id]
-        shape = tuple(max(0, self.resolve(extent)) for extent in buffer.logical_shape)
-        return jnp.zeros(shape, dtypes.to_numpy(buffer.dtype))
+        return jnp.zeros(buffer.extents(self.static), dtypes.to_numpy(buffer.dtype))
 
     # -- statements ------------------------------------------------------------------------------------------------
 

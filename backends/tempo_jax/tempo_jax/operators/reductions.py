@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.operators import Builder
 from tempo_jax.operators.elementwise import truth
@@ -30,18 +29,22 @@ def _extreme(function: Callable[..., Any]) -> Builder:
     """Maxima and minima; NaN where an element is NaN."""
 
     def builder(call: Call) -> Function:
-        axes, result = tuple(call.attrs["axes"]), call.result
-        _check_not_empty(call, axes)
-        if result.elements == 0:
-            return lambda x: full(result.shape, 0, result.dtype)
-        return lambda x: function(x, axis=axes)
+        axes = tuple(call.attrs["axes"])
+        return _of_nothing(call, axes) or (lambda x: function(x, axis=axes))
 
     return builder
 
 
-def _check_not_empty(call: Call, axes: tuple[int, ...]) -> None:
-    if any(call.operands[0].shape[axis] == 0 for axis in axes):
-        raise ShapeError(f"{call.op} over an empty axis has no value")
+def _of_nothing(call: Call, axes: tuple[int, ...]) -> Function | None:
+    """What an extreme is of nothing, or where there is none to find; None where there are elements.
+
+    Where an extreme over an empty axis is needed, checks raise before anything runs; what is compiled for points that
+    there are none of at these sizes must have some value.
+    """
+    result = call.result
+    if result.elements and all(call.operands[0].shape[axis] for axis in axes):
+        return None
+    return lambda x: full(result.shape, 0, result.dtype)
 
 
 def _quantified(function: Callable[..., Any]) -> Builder:
@@ -56,11 +59,8 @@ def _position(function: Callable[..., Any]) -> Builder:
     """The first position of the extreme, or of NaN."""
 
     def builder(call: Call) -> Function:
-        axis, result = call.attrs["axis"], call.result
-        _check_not_empty(call, (axis,))
-        if result.elements == 0:
-            return lambda x: full(result.shape, 0, result.dtype)
-        return lambda x: function(x, axis, np.int32)
+        axis = call.attrs["axis"]
+        return _of_nothing(call, (axis,)) or (lambda x: function(x, axis, np.int32))
 
     return builder
 
