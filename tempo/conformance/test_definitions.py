@@ -217,4 +217,17 @@ def test_cases_that_sizes_exclude(target: Target, size: int, lift: bool) -> None
         total[t] = tp.tanh(total[t - 1])
         tp.output("h", h)
         tp.output("total", total)
+        before = x[0:t]
+        tp.output("largest", tp.cases((t >= 1, before.max(axis=0)), x))
+        tp.output("late", tp.cases((t >= 2, x.at(t=slice(0, t - 1)).argmax(axis=0)), 0))
     target.agrees(program, options={"lift": lift}, x=x_data)
+
+
+def test_cases_that_sizes_exclude_inside_a_loop_of_the_host(target: Target) -> None:
+    with tp.Program() as program:
+        i = tp.dim("i")
+        seen = tp.host_call(lambda x: x, tp.as_tensor(i), out=[((), tp.int32)], ordered_by=(i,))[0]
+        late = tp.arange(i + 1)[i - 2].argmin(axis=0)
+        tp.output("y", seen + tp.cases((i >= 2, late), 1))
+    for size in (1, 2, 4):
+        target.agrees(program, sizes={"i": size}, options={"lift": False})

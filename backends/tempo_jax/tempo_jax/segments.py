@@ -17,7 +17,7 @@ from jax import lax
 
 from tempo import dtypes
 from tempo.backends.base import SegmentRequest
-from tempo.errors import InternalError
+from tempo.errors import InternalError, ShapeError
 from tempo.lowering.loop_ir import (
     Assign,
     Branch,
@@ -26,6 +26,7 @@ from tempo.lowering.loop_ir import (
     Loop,
     Read,
     Statement,
+    WindowIndex,
     Write,
     walk,
 )
@@ -34,7 +35,6 @@ from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol
 from tempo_jax import access
 from tempo_jax.evaluate import Values, condition, expression, scalar
-from tempo_jax.possible import possible
 
 Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
@@ -116,16 +116,44 @@ class SegmentTracer:
                 raise InternalError(f"a segment holds {type(statement).__name__}, which needs the host")
 
     def compute(self, statement: Compute, state: State) -> Array:
+        operands = [state.names[name] for name in statement.operands]
+        return self.function(statement)(*operands, *(scalar(s, state.values) for s in statement.scalars))
+
+    def function(self, statement: Compute) -> Callable[..., Array]:
+        """The operator for the shapes at the static sizes. Raises ShapeError where it has no value for them."""
         if id(statement) not in self._functions:
             operands = tuple(static_type(type, self.resolve) for type in statement.operand_types)
             result = static_type(statement.type, self.resolve)
             call = call_for(statement.op, statement.attrs, operands, result, self.resolve)
             self._functions[id(statement)] = self.operator(call)
-        operands = [state.names[name] for name in statement.operands]
-        return self._functions[id(statement)](*operands, *(scalar(s, state.values) for s in statement.scalars))
+        return self._functions[id(statement)]
 
     def possible(self, block: tuple[Statement, ...]) -> bool:
-        return possible(block, self.buffers, self.resolve)
+        """Whether what the block runs unconditionally makes sense at the static sizes.
+
+        The checks of a program at its sizes say so of everything that runs; so a block of which it is wrong never
+        does: no extent is below zero, no read leaves its buffer, no maximum is over nothing.
+        """
+        return all(self._possible(statement) for statement in block)
+
+    def _possible(self, statement: Statement) -> bool:
+        if isinstance(statement, Read):
+            axes = self.buffers[statement.buffer].axes
+            windows = [(axis, entry) for axis, entry in zip(axes, statement.index) if isinstance(entry, WindowIndex)]
+            return all(
+                not each.exact or self.resolve(each.extent) <= self.resolve(axis.extent) for axis, each in windows
+            )
+        if not isinstance(statement, Compute):
+            return True
+        types = (statement.type, *statement.operand_types)
+        return all(self.resolve(extent) >= 0 for type in types for extent in type.shape) and self._has_value(statement)
+
+    def _has_value(self, statement: Compute) -> bool:
+        try:
+            self.function(statement)
+        except ShapeError:
+            return False
+        return True
 
     def resolve(self, expr: Expr) -> int:
         return int(expression(expr, self.static))
