@@ -63,6 +63,8 @@ benchmarks: $(READY)
 	$(BIN)/python -m benchmarks numpy_loop
 	$(BIN)/python -m benchmarks front_end
 	$(BIN)/python -m benchmarks greedy_scheduling
+	for backend in $(BACKENDS); do for name in device_loop host_step decode compile_time; do \
+		$(BIN)/python -m benchmarks $$name --backend $$backend --quick || exit 1; done; done
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info schedulers/*/*.egg-info schedulers/*/build

@@ -22,17 +22,20 @@ class Timing:
         return f"{self.median:8.4f} s  ({min(self.seconds):.4f} to {max(self.seconds):.4f}, {len(self.seconds)} runs)"
 
 
-def timed(run: Callable[[], object]) -> float:
+def timed(run: Callable[[], object], calls: int = 1) -> float:
+    """Seconds of one call, as the mean of `calls` of them."""
     start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) / calls
 
 
-def in_turn(runs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, Timing]:
-    """Run each once to warm up, then all of them in turn, `repeats` times."""
+def in_turn(runs: Mapping[str, Callable[[], object]], repeats: int, calls: int = 1) -> dict[str, Timing]:
+    """Run each once to warm up, then all of them in turn, `repeats` times; a sample is the mean of `calls` calls."""
     for run in runs.values():
         run()
-    return timings_in_turn({name: lambda run=run: timed(run) for name, run in runs.items()}, repeats)  # type: ignore[misc]
+    clocks = {name: lambda run=run: timed(run, calls) for name, run in runs.items()}  # type: ignore[misc]
+    return timings_in_turn(clocks, repeats)
 
 
 def timings_in_turn(clocks: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, Timing]:

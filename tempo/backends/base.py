@@ -56,6 +56,9 @@ class Backend(Protocol):
     allocates_inside: bool
     """Whether segments make the buffers that they are the first to touch: they are given None for those."""
 
+    shares_memory: bool
+    """Whether an array may be a view of another one. Where it may, what a run returns is copied if need be."""
+
     def with_device(self, name: str) -> Backend:
         """The same backend on one of its devices."""
 
@@ -93,6 +96,7 @@ class GenericBackend:
 
     static_buffers = False
     allocates_inside = False
+    shares_memory = True
     emitter: type[Emitter] = Emitter
 
     def with_device(self, name: str) -> Self:

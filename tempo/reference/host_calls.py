@@ -22,11 +22,10 @@ def call_host(
     `results` holds shape and dtype of each; values are cast within a kind. Raises `HostCallError` with the point,
     chained to what the function raised.
     """
-    where = f"{_function_name(node)} at {point_text(node.domain, point)}"
     try:
-        returned = node.attr("fn")(*(np.array(array) for array in arrays))
+        returned = node.attr("fn")(*map(np.array, arrays))
     except Exception as error:
-        message = f"the host call {where} failed: {type(error).__name__}: {error}"
+        message = f"the host call {_where(node, point)} failed: {type(error).__name__}: {error}"
         raise HostCallError(message, location=node.location) from error
     if node.op == "sink":
         return ()
@@ -34,33 +33,43 @@ def call_host(
     if len(values) != len(results) or returned is None:
         what = "None" if returned is None else f"{len(values)} result{'s' * (len(values) != 1)}"
         raise HostCallError(
-            f"the host call {where} returned {what}, declared: {len(results)}",
+            f"the host call {_where(node, point)} returned {what}, declared: {len(results)}",
             location=node.location,
             hint="Return one array per entry of out=: an array, or a tuple of arrays.",
         )
-    return tuple(_checked(node, where, position, *pair) for position, pair in enumerate(zip(values, results)))
+    return tuple(_checked(node, point, position, *pair) for position, pair in enumerate(zip(values, results)))
 
 
 def _checked(
-    node: Node, where: str, position: int, value: object, declared: tuple[tuple[int, ...], np.dtype[Any]]
+    node: Node,
+    point: Sequence[int],
+    position: int,
+    value: object,
+    declared: tuple[tuple[int, ...], np.dtype[Any]],
 ) -> Array:
     shape, dtype = declared
     try:
-        array = np.asarray(value)
+        # A copy: fn may go on writing into an array that it returned.
+        array = np.array(value)
     except (TypeError, ValueError) as error:
-        message = f"result {position} of the host call {where} is no array: {error}"
+        message = f"result {position} of the host call {_where(node, point)} is no array: {error}"
         raise HostCallError(message, location=node.location) from error
     if array.shape != shape:
+        where = _where(node, point)
         message = f"result {position} of the host call {where} has shape {array.shape}, declared is {shape}"
         raise HostCallError(message, location=node.location, hint="Correct the shape in out=, or what fn returns.")
+    return array if array.dtype == dtype else _cast(node, point, position, array, dtype)
+
+
+def _cast(node: Node, point: Sequence[int], position: int, array: Array, dtype: np.dtype[Any]) -> Array:
+    what = f"result {position} of the host call {_where(node, point)}"
     if not _castable(array.dtype, dtype):
-        message = f"result {position} of the host call {where} has dtype {array.dtype}, declared is {dtype}"
+        message = f"{what} has dtype {array.dtype}, declared is {dtype}"
         raise HostCallError(message, location=node.location, hint="Cast it in fn, or declare its dtype in out=.")
     with np.errstate(over="ignore"):
-        # A copy: fn may go on writing into an array that it returned.
-        result = np.array(array, dtype=dtype)
-    if dtype.kind in "iu" and array.dtype != dtype and not np.array_equal(result, array):
-        message = f"result {position} of the host call {where} has values that {dtype} cannot hold"
+        result = array.astype(dtype)
+    if dtype.kind in "iu" and not np.array_equal(result, array):
+        message = f"{what} has values that {dtype} cannot hold"
         raise HostCallError(message, location=node.location, hint="Declare a wider dtype in out=.")
     return result
 
@@ -70,6 +79,8 @@ def _castable(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return np.can_cast(source, target, "same_kind") or (source.kind in "iu" and target.kind in "iu")
 
 
-def _function_name(node: Node) -> str:
+def _where(node: Node, point: Sequence[int]) -> str:
+    """The function's name and the point: text for messages, made only for them."""
     fn = node.attr("fn")
-    return str(getattr(fn, "__name__", None) or type(fn).__name__)
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return f"{name} at {point_text(node.domain, point)}"

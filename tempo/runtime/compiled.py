@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +41,28 @@ class Compiled:
     parameters: tuple[Symbol, ...]
     segments: tuple[CompiledSegment, ...]
     driver_source: str
+    seconds: float = field(
+        default=0.0, compare=False
+    )  # that making it took; a backend may compile more at its first run
+    _shapes: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict, compare=False)
+
+    def shapes(self, sizes: Sizes) -> tuple[tuple[int, ...], ...]:
+        """The shape of every buffer, by its number. Worked out once per sizes."""
+        key = tuple(sizes[symbol] for symbol in self.parameters)
+        if key not in self._shapes:
+            self._shapes[key] = tuple(buffer.extents(sizes) for _, buffer in sorted(self.program.buffers.items()))
+        return self._shapes[key]
+
+    @cached_property
+    def axes(self) -> tuple[tuple[int, ...], ...]:
+        """From the axes of the user's array to those of the buffer, by its number."""
+        return tuple(to_logical(buffer) for _, buffer in sorted(self.program.buffers.items()))
+
+    @cached_property
+    def constants(self) -> Mapping[int, Array]:
+        """The program's constants as the backend's arrays. Nothing writes to them, so all runs share them."""
+        found = self.program.constants.items()
+        return {id: self.backend.transpose(self.backend.from_host(each.array), self.axes[id]) for id, each in found}
 
     @cached_property
     def touched_in_host_loops(self) -> frozenset[int]:
@@ -56,6 +79,7 @@ class Compiled:
 
 def compile_program(program: LoopProgram, backend: Backend, static: Sizes, sizes: Sizes) -> Compiled:
     """`static` are the sizes that shapes are made of; `sizes` all, for the shapes of host results."""
+    start = time.perf_counter()
     segments = tuple(backend.compile_segment(SegmentRequest(program, segment, static)) for segment in program.segments)
     emitter = Emitter(program, static, backend.operator)
     namespace: dict[str, Any] = dict(backend.array_functions())
@@ -66,7 +90,8 @@ def compile_program(program: LoopProgram, backend: Backend, static: Sizes, sizes
         Item(define(source, f"item_{number}", namespace), _loop(program, item))
         for number, (source, item) in enumerate(zip(sources, program.items, strict=True))
     )
-    return Compiled(program, backend, items, emitter.item_sizes(), segments, "\n\n".join(sources))
+    source, seconds = "\n\n".join(sources), time.perf_counter() - start
+    return Compiled(program, backend, items, emitter.item_sizes(), segments, source, seconds)
 
 
 def _loop(program: LoopProgram, item: Statement) -> Loop | None:
@@ -94,21 +119,28 @@ class Run:
         self.compiled, self.sizes = compiled, dict(sizes)
         self.tables = tables
         self.arguments = [self.sizes[symbol] for symbol in compiled.parameters]
-        buffers = compiled.program.buffers
-        self.buffers: list[Array] = [self._make(buffers[id], inputs, poison) for id in sorted(buffers)]
+        self.poison = poison
+        shapes = compiled.shapes(sizes)
+        self.buffers: list[Array] = [
+            self._given(id, inputs[id]) if id in inputs else self._made(compiled.program.buffers[id], shape)
+            for id, shape in enumerate(shapes)
+        ]
 
-    def _make(self, buffer: Buffer, inputs: Mapping[int, Any], poison: bool) -> Array:
+    def _given(self, id: int, value: Any) -> Array:
         backend = self.compiled.backend
-        if buffer.role in ("input", "constant"):
-            return backend.transpose(backend.from_host(inputs[buffer.id]), to_logical(buffer))
-        extents = buffer.extents(self.sizes)
-        fill = _poison(buffer.dtype) if poison else None
+        return backend.transpose(backend.from_host(value), self.compiled.axes[id])
+
+    def _made(self, buffer: Buffer, shape: tuple[int, ...]) -> Array:
+        backend = self.compiled.backend
+        if buffer.role == "constant":
+            return self.compiled.constants[buffer.id]
+        fill = _poison(buffer.dtype) if self.poison else None
         if backend.allocates_inside and fill is None and buffer.id not in self.compiled.touched_in_host_loops:
             return None
         if buffer.role != "output":
-            return backend.allocate(extents, buffer.dtype, fill)
-        axes = to_logical(buffer)
-        physical = tuple(extents[axes.index(axis)] for axis in range(len(axes)))
+            return backend.allocate(shape, buffer.dtype, fill)
+        axes = self.compiled.axes[buffer.id]
+        physical = tuple(shape[at] for at in _inverse(axes))
         return backend.transpose(backend.allocate(physical, buffer.dtype, fill), axes)
 
     def bounds(self, item: Item) -> tuple[int, int]:
@@ -135,10 +167,10 @@ class Run:
 
     def output(self, id: int) -> Array:
         """The array of an output, with the user's axes."""
-        buffer = self.compiled.program.buffers[id]
-        axes = to_logical(buffer)
-        array = self.compiled.backend.transpose(self.buffers[id], _inverse(axes))
-        return self.compiled.backend.owned(array) if buffer.is_slot else array
+        backend = self.compiled.backend
+        array = backend.transpose(self.buffers[id], _inverse(self.compiled.axes[id]))
+        is_slot = self.compiled.program.buffers[id].is_slot
+        return backend.owned(array) if is_slot and backend.shares_memory else array
 
 
 def to_logical(buffer: Buffer) -> tuple[int, ...]:

@@ -140,8 +140,7 @@ class CompiledEngine:
     def start(self, arguments: Arguments, outermost: Symbol | None = None) -> Run:
         plan = self.plan_for(arguments.sizes, outermost)
         compiled = self.compiled(plan, arguments.sizes, outermost)
-        arrays = {id: constant.array for id, constant in plan.loops.constants.items()}
-        arrays.update({id: arguments.arrays[key] for key, id in plan.loops.inputs.items()})
+        arrays = {id: arguments.arrays[key] for key, id in plan.loops.inputs.items()}
         tables = self._tables_for(plan, arguments.sizes, outermost)
         return Run(compiled, arguments.sizes, arrays, tables, self.options.poison)
 

@@ -15,6 +15,8 @@ from tempo.symbolic import Symbol
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     plan = engine.plan_for(sizes) if sizes is not None else engine.plan()
+    compiled = engine.compiled(plan, sizes) if sizes is not None else None
+    stages = plan.stages if compiled is None else (*plan.stages, ("code", compiled.seconds))
     hosts = frozenset(cluster.name for cluster in plan.program.clusters if cluster.host)
 
     def note(loop: For) -> str:
@@ -23,14 +25,13 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     parts = [
         f"# backend {engine.backend.info.name}, scheduler {engine.scheduler_name}",
         _section("passes", "\n".join(map(str, plan.passes))),
-        _section("stages", "\n".join(f"{name:<16} {seconds * 1e3:9.2f} ms" for name, seconds in plan.stages)),
+        _section("stages", "\n".join(f"{name:<16} {seconds * 1e3:9.2f} ms" for name, seconds in stages)),
         _section("graph", str(plan.graph)),
         _section("statements", "\n".join(_statements(plan.program))),
         _section("schedule", render(plan.tree, note)),
         _section("buffers", "\n".join(_buffers(plan.loops))),
     ]
-    if sizes is not None:
-        compiled = engine.compiled(plan, sizes)
+    if sizes is not None and compiled is not None:
         parts.append(_section(f"memory at {_sizes(sizes)}", str(memory_of(plan.loops, sizes))))
         code = [segment.source for segment in compiled.segments]
         parts.append(_section("code", "\n\n".join([*code, compiled.driver_source])))

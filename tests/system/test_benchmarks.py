@@ -24,6 +24,9 @@ def run_benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["numpy_loop", "--steps", "200", "--repeats", "1"], "tempo / plain"),
         (["front_end", "--repeats", "1"], "32 layers"),
         (["models", "--quick", "--repeats", "1", "--only", "batch 1,"], "tempo / peer"),
+        (["device_loop", "--backend", "numpy", "--steps", "200", "--repeats", "1"], "tempo / by hand"),
+        (["host_step", "--backend", "numpy", "--steps", "200", "--repeats", "1"], "beyond the function"),
+        (["compile_time", "--backend", "numpy", "--repeats", "1"], "lowering"),
     ],
 )
 def test_benchmark(arguments: list[str], printed: str) -> None:
@@ -36,4 +39,5 @@ def test_benchmark(arguments: list[str], printed: str) -> None:
 def test_an_unknown_name_lists_the_benchmarks() -> None:
     done = run_benchmark("nothing")
     assert done.returncode == 1
-    assert "front_end, greedy_scheduling, import_time, models, numpy_loop" in done.stderr
+    for name in ("compile_time", "decode", "device_loop", "front_end", "host_step", "models", "numpy_loop"):
+        assert name in done.stderr

@@ -30,7 +30,7 @@ def read(buffer: Buffer, array: Array, statement: Read, values: Values, static: 
             starts[at], lengths[at] = expression(entry.start, values), expression(entry.extent, static)
         else:
             gathered.append((at, axis, entry))
-    cut = lax.dynamic_slice(array, _indices(starts), lengths)
+    cut = _slice(array, starts, lengths)
     for at, axis, entry in gathered:
         cut = jnp.take(cut, _positions(axis, entry, array.shape[at], values, static), axis=at, mode="clip")
     return lax.squeeze(cut, dropped)
@@ -59,7 +59,7 @@ def at(array: Array, index: tuple[Any, ...]) -> Array:
     """The element of the leading axes."""
     starts = [*index, *([0] * (array.ndim - len(index)))]
     lengths = [*([1] * len(index)), *array.shape[len(index) :]]
-    return lax.squeeze(lax.dynamic_slice(array, _indices(starts), lengths), range(len(index)))
+    return lax.squeeze(_slice(array, starts, lengths), range(len(index)))
 
 
 def write(array: Array, index: tuple[Any, ...], value: Array) -> Array:
@@ -67,8 +67,15 @@ def write(array: Array, index: tuple[Any, ...], value: Array) -> Array:
     if not index:
         return value
     starts = [*index, *([0] * (array.ndim - len(index)))]
-    return lax.dynamic_update_slice(array, lax.expand_dims(value, range(len(index))), _indices(starts))
+    return lax.dynamic_update_slice(
+        array, lax.expand_dims(value, range(len(index))), _indices(starts), allow_negative_indices=False
+    )
+
+
+def _slice(array: Array, starts: list[Any], lengths: list[int]) -> Array:
+    return lax.dynamic_slice(array, _indices(starts), lengths, allow_negative_indices=False)
 
 
 def _indices(starts: list[Any]) -> list[Array]:
+    """As XLA wants them. None is negative, which NumPy would count from the end: that costs a selection each."""
     return [jnp.asarray(start, jnp.int32) for start in starts]

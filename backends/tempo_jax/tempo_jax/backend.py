@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,9 +21,10 @@ from tempo_jax import access
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import WIDE, x64
-from tempo_jax.segments import SegmentTracer
+from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
 Array = Any
+Scope = Callable[[], AbstractContextManager[Any]]
 
 
 class JaxBackend:
@@ -32,6 +33,7 @@ class JaxBackend:
     info: BackendPlugin = PLUGIN
     static_buffers = True
     allocates_inside = True
+    shares_memory = False
 
     def __init__(self, device: Any = None) -> None:
         self.device = device if device is not None else jax.devices()[0]
@@ -53,42 +55,44 @@ class JaxBackend:
             # A call that returns at once makes the host wait for it with a lock; in a loop that costs more than it
             # gains (measured: 178 against 26 microseconds a step). The switch is for the whole process.
             jax.config.update("jax_cpu_enable_async_dispatch", False)
-        segment = request.segment
-        tracer = SegmentTracer(request, self.operator)
-        first = 2 + len(segment.arguments)
-        donated = tuple(first + at for at, id in enumerate(segment.buffers) if id in segment.results)
-        function = jax.jit(tracer, donate_argnums=donated)
-        scope = x64 if is_wide(request.program) else nullcontext
+        return CompiledSegment(
+            JittedSegment.of(request, self.operator, self._scopes(request.program)),
+            f"# {request.segment.name}: one jax.jit function of the statements above",
+        )
 
-        def call(*arguments: Any) -> tuple[Array, ...]:
-            with scope():
-                return function(*arguments)
-
-        compiled = call if is_wide(request.program) else function
-        return CompiledSegment(compiled, f"# {segment.name}: one jax.jit function of the statements above")
+    def _scopes(self, program: LoopProgram) -> tuple[Scope, ...]:
+        """What every call of a program's segments needs around it."""
+        elsewhere = () if self.device == jax.devices()[0] else (self._here,)
+        return (*elsewhere, *((x64,) if is_wide(program) else ()))
 
     # -- arrays ----------------------------------------------------------------------------------------------------
 
     def _scope(self, dtype: str) -> AbstractContextManager[Any]:
         return x64() if dtype in WIDE else nullcontext()
 
+    def _here(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.device == jax.devices()[0] else jax.default_device(self.device)
+
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
-        with self._scope(dtype), jax.default_device(self.device):
+        with self._scope(dtype), self._here():
             return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype))
 
     def native(self, value: Any) -> str | None:
         return str(value.dtype) if isinstance(value, jax.Array) else None
 
     def from_host(self, array: np.ndarray[Any, Any] | Array) -> Array:
-        with self._scope(dtypes.from_numpy(array.dtype)):
-            return jax.device_put(array, self.device)
+        """Only an array that is elsewhere is tied to the device: jit compiles again where that differs."""
+        if not isinstance(array, jax.Array):
+            with self._scope(dtypes.from_numpy(array.dtype)), self._here():
+                return jax.device_put(array)
+        return array if array.devices() == {self.device} else jax.device_put(array, self.device)
 
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
         return np.asarray(array)
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         if axes == tuple(range(len(axes))):
-            return array
+            return self.from_host(array)  # what a host call wrote last is NumPy's
         with self._scope(str(array.dtype)):
             return jnp.transpose(array, axes)
 
@@ -100,13 +104,46 @@ class JaxBackend:
         return {"to_host": np.asarray, "host_write": self._host_write}
 
     def _host_write(self, array: Array, index: tuple[int, ...], value: np.ndarray[Any, Any]) -> Array:
-        with self._scope(str(array.dtype)):
-            if not index:
-                return jax.device_put(value, self.device)
+        """A slot stays NumPy's: the call that reads it takes it to the device in a tenth of what `device_put` costs."""
+        if not index:
+            return value
+        with self._scope(dtypes.from_numpy(value.dtype)):
             return _update(array, index, value)
 
     def synchronize(self) -> None:
         """Outputs are futures; NumPy waits for them when it reads them."""
+
+
+class JittedSegment:
+    """A segment as a function. XLA makes a better loop where it knows how often it runs, so a loop of known bounds has
+    two executables: one that runs it whole, and one for any part of it. Each is compiled when it is first called.
+    """
+
+    def __init__(self, part: Any, whole: Any, bounds: tuple[int, int] | None, scopes: tuple[Scope, ...]) -> None:
+        self._part, self._whole, self._bounds, self._scopes = part, whole, bounds, scopes
+
+    @staticmethod
+    def of(request: SegmentRequest, operator: Operator, scopes: tuple[Scope, ...]) -> JittedSegment:
+        segment, bounds = request.segment, known_bounds(request)
+        first = 2 + len(segment.arguments)
+        donated = tuple(first + at for at, id in enumerate(segment.buffers) if id in segment.results)
+        part, whole = (
+            jax.jit(SegmentTracer(request, operator, each), donate_argnums=donated) for each in (None, bounds)
+        )
+        return JittedSegment(part, whole, bounds, scopes)
+
+    def chosen(self, start: int, stop: int) -> Any:
+        """The `jax.jit` function for these bounds."""
+        return self._whole if (start, stop) == self._bounds else self._part
+
+    def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
+        function = self._whole if (start, stop) == self._bounds else self._part
+        if not self._scopes:
+            return function(start, stop, *arguments)  # type: ignore[no-any-return]
+        with ExitStack() as stack:
+            for scope in self._scopes:
+                stack.enter_context(scope())
+            return function(start, stop, *arguments)  # type: ignore[no-any-return]
 
 
 @partial(jax.jit, donate_argnums=0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from tempo import dtypes
@@ -56,10 +57,14 @@ class State:
 
 
 class SegmentTracer:
-    """Traces the statements of one segment. `operator` is the backend's table."""
+    """Traces the statements of one segment. `operator` is the backend's table.
 
-    def __init__(self, request: SegmentRequest, operator: Operator) -> None:
-        self.request, self.segment = request, request.segment
+    With `bounds` the outermost loop runs between these numbers, and what the call says of them is ignored.
+    """
+
+    def __init__(self, request: SegmentRequest, operator: Operator, bounds: tuple[int, int] | None = None) -> None:
+        self.request, self.segment, self.bounds = request, request.segment, bounds
+        self.__name__ = request.segment.name  # JAX's name of the executable
         self.buffers = request.program.buffers
         self.static: Values = request.sizes
         self.operator = operator
@@ -69,15 +74,20 @@ class SegmentTracer:
         """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says."""
         segment = self.segment
         given = list(arguments)
-        symbols = {symbol: jnp.asarray(given.pop(0), jnp.int32) for symbol in segment.arguments}
+        symbols = {symbol: self.known(symbol, given.pop(0)) for symbol in segment.arguments}
         arrays = {id: self.array(id, given.pop(0)) for id in segment.buffers}
         tables = dict(zip(segment.tables, given, strict=True))
         state = State({}, dict(arrays), {**symbols}, tables)
-        if segment.loop is not None:
-            self.chunk(segment.loop, jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32), state)
-        else:
+        if segment.loop is None:
             self.block(segment.body, state)
+        else:
+            lo, hi = self.bounds or (jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32))
+            self.chunk(segment.loop, lo, hi, state)
         return _distinct([state.buffers[id] for id in segment.results], arrays, segment.results)
+
+    def known(self, symbol: Symbol, given: Any) -> Any:
+        """A size that the executable is made for is a number, so that XLA knows how often loops over it run."""
+        return self.static[symbol] if symbol in self.static else jnp.asarray(given, jnp.int32)
 
     def array(self, id: int, given: Array | None) -> Array:
         """A buffer; one that nobody has touched yet is made here, so that XLA can give it the place of the result."""
@@ -168,11 +178,14 @@ class SegmentTracer:
         if is_empty(loop, self.static) or not self.possible(loop.body):
             return
         for stretch in split(loop, self.static):
-            lo = start if stretch.first is None else jnp.clip(stretch.first, start, stop)
-            hi = stop if stretch.end is None else jnp.clip(stretch.end, start, stop)
+            lo = start if stretch.first is None else _clipped(stretch.first, start, stop)
+            hi = stop if stretch.end is None else _clipped(stretch.end, start, stop)
             self.loop(replace(loop, body=stretch.body), lo, hi, state)
 
     def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
+        if isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
+            self.few(loop, range(lo, hi), state)
+            return
         carried = sorted({each.buffer for each in walk(loop.body) if isinstance(each, Write)})
         forward = loop.direction == "forward"
 
@@ -183,9 +196,16 @@ class SegmentTracer:
             self.block(loop.body, inner)
             return tuple(inner.buffers[id] for id in carried)
 
-        bounds = jnp.asarray(lo, jnp.int32), jnp.asarray(hi, jnp.int32)
-        arrays = lax.fori_loop(*bounds, body, tuple(state.buffers[id] for id in carried))
+        arrays = lax.fori_loop(_bound(lo), _bound(hi), body, tuple(state.buffers[id] for id in carried))
         state.buffers.update(zip(carried, arrays, strict=True))
+
+    def few(self, loop: Loop, points: range, state: State) -> None:
+        """Iterations without a loop around them, at points that are numbers."""
+        for point in points:
+            inner = state.inner()
+            inner.values[loop.var] = point
+            self.block(loop.body, inner)
+            state.buffers.update(inner.buffers)
 
     # -- branches --------------------------------------------------------------------------------------------------
 
@@ -227,6 +247,25 @@ class SegmentTracer:
             array = state.buffers[id]
             sizes.append(math.prod(array.shape[len(index) :]))
         return sum(sizes) <= _LARGEST_SELECTION
+
+
+def known_bounds(request: SegmentRequest) -> tuple[int, int] | None:
+    """From where to where a segment's loop runs, where the sizes that the executable is made for say so."""
+    loop, sizes = request.segment.loop, request.sizes
+    if loop is None or not (loop.lo.symbols() | loop.hi.symbols()) <= sizes.keys():
+        return None
+    return int(loop.lo.evaluate(sizes)), int(loop.hi.evaluate(sizes))
+
+
+def _clipped(point: int, start: Any, stop: Any) -> Any:
+    if isinstance(start, int) and isinstance(stop, int):
+        return min(max(point, start), stop)
+    return jnp.clip(point, start, stop)
+
+
+def _bound(value: Any) -> Any:
+    """A number stays one: between two of them XLA knows the trip count, and tests nothing per iteration."""
+    return np.int32(value) if isinstance(value, int) else value
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""What a call costs beside its segments: nothing else is compiled, and nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import monitoring
+from tempo_jax.backend import JaxBackend, JittedSegment
+
+import tempo as tp
+from tempo.backends.base import CompiledSegment, SegmentRequest
+
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+class Compilations(list[str]):
+    """Grows by one with each executable that JAX makes; an operator outside of a segment is one too."""
+
+    listens = True
+
+    def __call__(self, event: str, seconds: float, **_: Any) -> None:
+        if self.listens and event == COMPILED:
+            self.append(event)
+
+
+@pytest.fixture
+def compilations() -> Iterator[Compilations]:
+    found = Compilations()
+    monitoring.register_event_duration_secs_listener(found)
+    yield found
+    found.listens = False  # listeners cannot be taken away
+
+
+def recurrence(width: int) -> tp.Program:
+    with tp.Program("recurrence") as program:
+        t = tp.dim("t")
+        w = tp.input("w", shape=(width, width), dims=())
+        start = tp.input("start", shape=(width,), dims=())
+        h = tp.recurrent("h", shape=(width,), dims=(t,))
+        h[0] = start
+        h[t + 1] = tp.tanh(h @ w)
+        tp.output("h", h)
+        tp.output("last", h[t.size - 1])
+        tp.output("total", h[t.size - 1].sum())
+    return program
+
+
+def test_an_eager_operator_counts(compilations: Compilations):
+    jnp.ones((37, 41)) + 1.0
+    assert len(compilations) > 0
+
+
+def test_a_call_compiles_its_segments_and_nothing_else(compilations: Compilations):
+    run = tp.compile(recurrence(17), backend="jax", sizes={"t": 23})
+    w, start = np.eye(17, dtype=np.float32), np.ones(17, np.float32)
+    run(w=w, start=start)
+    assert len(compilations) <= 2  # the loop, and what follows it
+
+
+def test_what_a_run_returns_goes_into_another_without_compiling(compilations: Compilations):
+    run = tp.compile(recurrence(18), backend="jax", sizes={"t": 23})
+    w, start = np.eye(18, dtype=np.float32), np.ones(18, np.float32)
+    out = run(w=w, start=start)
+    matrix = jnp.asarray(w)
+    del compilations[:]
+    out = run(w=w, start=out["last"])
+    again = run(w=matrix, start=out["last"])
+    assert compilations == []
+    np.testing.assert_array_equal(out["last"], np.asarray(out["h"])[-1])
+    assert np.isfinite(np.asarray(again["h"])).all()
+
+
+def test_steps_of_a_host_loop_compile_nothing(compilations: Compilations):
+    def answer(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        counts.append(len(compilations))
+        seen.append(x)
+        return x + np.float32(1), np.float64(len(seen))
+
+    seen: list[np.ndarray] = []
+    counts: list[int] = []
+    with tp.Program("host") as program:
+        t = tp.dim("t")
+        x = tp.recurrent("x", shape=(19,), dims=(t,))
+        following, count = tp.host_call(answer, x * 0.5, out=[((19,), tp.float32), ((), tp.float64)], ordered_by=(t,))
+        x[0] = tp.zeros((19,))
+        x[t + 1] = following
+        tp.output("x", x)
+        tp.output("count", count)
+        tp.output("last", following[t.size - 1])
+    out = tp.compile(program, backend="jax", sizes={"t": 9})()
+    assert len(set(counts[2:])) == 1  # the first steps compile the segments
+    assert all(isinstance(array, jax.Array) for array in out.values())
+    np.testing.assert_array_equal(np.asarray(out["count"]), np.arange(1.0, 10.0))
+    np.testing.assert_array_equal(np.asarray(out["last"]), np.asarray(out["x"])[-1] * np.float32(0.5) + 1)
+
+
+class Kept(JaxBackend):
+    """Remembers the segments that it compiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.segments: list[JittedSegment] = []
+
+    def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
+        made = super().compile_segment(request)
+        assert isinstance(made.function, JittedSegment)
+        self.segments.append(made.function)
+        return made
+
+
+def test_a_loop_that_runs_whole_has_a_known_trip_count():
+    backend = Kept()
+    run = tp.compile(recurrence(16), backend=backend, sizes={"t": 50})
+    inputs = {"w": np.eye(16, dtype=np.float32), "start": np.ones(16, np.float32)}
+    expected = np.asarray(run(**inputs)["h"])
+    loop = backend.segments[0]
+    arguments = (50, inputs["w"], inputs["start"], None, None, None)
+    texts = [loop.chosen(*bounds).lower(*bounds, *arguments).compile().as_text() for bounds in ((0, 50), (0, 20))]
+    assert '"known_trip_count":' in texts[0]
+    assert '"known_trip_count":' not in texts[1]
+    seen: list[tuple[int, int]] = []
+    chunks = run(progress=lambda done, total: seen.append((done, total)), **inputs)
+    assert len(seen) > 1
+    np.testing.assert_array_equal(np.asarray(chunks["h"]), expected)

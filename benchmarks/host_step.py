@@ -1,0 +1,127 @@
+"""What a step of a host loop costs beside its function, against the same loop written by hand.
+
+A policy of one small matrix chooses an action, the host's function answers with an observation, a reward and whether it
+is the end; actions and rewards are outputs. The function does next to nothing, and what it takes is subtracted. By hand
+it is one jitted step on JAX, eager operators on PyTorch and NumPy, and lists of what comes back.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tempo as tp
+from benchmarks.measure import in_turn, ratio, show
+
+GOAL = 50.0  # microseconds
+Step = Callable[[Any], Any]
+
+
+class Environment:
+    """Observations that go round."""
+
+    def __init__(self) -> None:
+        draw = np.random.default_rng(0)
+        self.observations = draw.normal(0, 1, (64, 4)).astype(np.float32)
+        self.count = 0
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, np.float32, np.bool_]:
+        self.count += 1
+        return self.observations[self.count % 64], np.float32(1 + action), np.False_
+
+
+def rollout(world: Environment) -> tp.Program:
+    with tp.Program("rollout") as program:
+        t = tp.dim("t")
+        w = tp.input("w", shape=(4, 2), dims=())
+        seen = tp.recurrent("seen", shape=(4,), dims=(t,))
+        action = tp.tanh(seen @ w).argmax(axis=-1)
+        results = [((4,), tp.float32), ((), tp.float32), ((), tp.bool)]
+        following, reward, _ = tp.host_call(world.step, action, out=results, ordered_by=(t,))
+        seen[0] = tp.zeros((4,))
+        seen[t + 1] = following
+        tp.output("action", action)
+        tp.output("reward", reward)
+    return program
+
+
+def jax_step(w: np.ndarray) -> Step:
+    import jax
+    import jax.numpy as jnp
+
+    matrix, step = jnp.asarray(w), jax.jit(lambda w, seen: jnp.argmax(jnp.tanh(seen @ w)))
+    return lambda seen: np.asarray(step(matrix, seen))
+
+
+def torch_step(w: np.ndarray) -> Step:
+    import torch
+
+    torch.set_num_threads(1)
+    matrix = torch.from_numpy(w)
+    return lambda seen: torch.argmax(torch.tanh(torch.from_numpy(seen) @ matrix)).numpy()
+
+
+def numpy_step(w: np.ndarray) -> Step:
+    return lambda seen: np.argmax(np.tanh(seen @ w))
+
+
+STEPS = {"jax": jax_step, "torch": torch_step, "numpy": numpy_step}
+
+
+def loop_by_hand(world: Environment, step: Step, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    seen = np.zeros(4, np.float32)
+    actions, rewards = [], []
+    for _ in range(steps):
+        action = step(seen)
+        seen, reward, _ = world.step(action)
+        actions.append(action)
+        rewards.append(reward)
+    return np.stack(actions), np.stack(rewards)
+
+
+def function_alone(world: Environment, steps: int) -> None:
+    action = np.asarray(1, np.int32)
+    for _ in range(steps):
+        world.step(action)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", choices=sorted(STEPS), default="jax")
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument("--quick", action="store_true", help="5 repeats of 2,000 steps")
+    options = parser.parse_args()
+    steps = min(2_000, options.steps) if options.quick else options.steps
+    repeats = min(5, options.repeats) if options.quick else options.repeats
+    w = np.random.default_rng(1).normal(0, 1, (4, 2)).astype(np.float32)
+    world = Environment()
+    run = tp.compile(rollout(world), backend=options.backend, sizes={"t": steps})
+    step = STEPS[options.backend](w)
+
+    def tempo() -> tuple[np.ndarray, np.ndarray]:
+        world.count = 0
+        outputs = run(w=w)
+        return np.asarray(outputs["action"]), np.asarray(outputs["reward"])
+
+    def by_hand() -> tuple[np.ndarray, np.ndarray]:
+        world.count = 0
+        return loop_by_hand(world, step, steps)
+
+    for mine, theirs in zip(tempo(), by_hand(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    runs = {"tempo": tempo, "by hand": by_hand, "function alone": lambda: function_alone(world, steps)}
+    timings = in_turn(runs, repeats)
+    show(f"{options.backend}: {steps} steps with a host call", timings)
+    function = timings["function alone"].median
+    for name in ("tempo", "by hand"):
+        beyond = (timings[name].median - function) / steps * 1e6
+        print(f"  {name}: {beyond:.1f} us a step beyond the function" + f" (goal {GOAL:.0f})" * (name == "tempo"))
+    print(f"  {ratio(timings, 'tempo', 'by hand')}")
+
+
+if __name__ == "__main__":
+    main()
