@@ -41,7 +41,7 @@ def _node_is_harmless(program: Clustered, node: Node, context: Context, checks: 
     reads = ((guard, edge) for guard, edge in node.guarded_reads())
     if not all(context.assume(guard).implies(_inside(program, edge)) for guard, edge in reads):
         return False
-    return context.implies(_slices_inside(program, node))
+    return context.implies(_slices_inside(program, node) & _extents_exist(program, node))
 
 
 def _covered(node: Node) -> Condition:
@@ -69,3 +69,13 @@ def _slices_inside(program: Clustered, node: Node) -> Condition:
     for start, length, size in zip(node.attr("starts"), node.attr("lengths"), shape, strict=True):
         inside = inside & start.ge(0) & (start + length).le(size)
     return inside
+
+
+def _extents_exist(program: Clustered, node: Node) -> Condition:
+    """No extent of what the node takes and makes is below zero."""
+    exist: Condition = TRUE
+    seen = (program.graph.seen_type(edge) for _, edge in node.guarded_reads())
+    for type in (*node.results, *seen):
+        for extent in type.shape:
+            exist = exist & extent.ge(0)
+    return exist
