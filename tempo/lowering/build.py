@@ -24,8 +24,9 @@ from tempo.lowering.loop_ir import (
 )
 from tempo.lowering.places import Part, parts, top_items
 from tempo.lowering.problem import GIVEN, Clustered
+from tempo.lowering.reads import Value
 from tempo.lowering.statements import RunLowering
-from tempo.lowering.storage import Storage, Value
+from tempo.lowering.storage import Storage
 from tempo.passes.cluster import Cluster
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence
 from tempo.sdg.graph import Node, Output

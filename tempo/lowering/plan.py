@@ -19,14 +19,15 @@ from tempo.lowering.outputs import materialise_outputs
 from tempo.lowering.places import Place, places
 from tempo.lowering.problem import Clustered, build_problem
 from tempo.lowering.safety import clusters_with_tables
-from tempo.lowering.storage import StorageAnalysis
+from tempo.lowering.scoping import scoped
+from tempo.lowering.storage import decide_storage
 from tempo.passes.cluster import cluster
 from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
 from tempo.passes.static_extents import StaticExtents, varying
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import ScheduleTree
 from tempo.sdg.graph import Graph
-from tempo.symbolic import Symbol
+from tempo.symbolic import Context, Symbol, var
 
 VERIFY_VARIABLE = "TEMPO_VERIFY"
 
@@ -82,12 +83,18 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     problem = build_problem(program, options.outermost)
     tree = _schedule(scheduler, problem, program)
     clock.stage("schedule")
-    found = places(tree, frozenset(each.name for each in program.clusters if each.host))
+    order = scoped(tree)
+    found = places(order, frozenset(each.name for each in program.clusters if each.host), _sizes(optimized))
     tables = clusters_with_tables(program, options.checks)
-    decisions = Decisions(StorageAnalysis(program, found, tables).decide(), tables, options.checks)
-    loops = build(program, tree, decisions)
+    decisions = Decisions(decide_storage(program, found, tables), tables, options.checks)
+    loops = build(program, order, decisions)
     clock.stage("lowering")
     return Plan(optimized, program, problem, tree, found, loops, records, tuple(clock.stages))
+
+
+def _sizes(graph: Graph) -> Context:
+    """What is known of the sizes alone."""
+    return Context.of((), *(var(Symbol(dim.symbol.name, "size")).eq(dim.size) for dim in graph.dims))
 
 
 def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Clustered) -> ScheduleTree:

@@ -18,7 +18,7 @@ from tempo.lowering.loop_ir import (
     Write,
 )
 from tempo.lowering.problem import Clustered
-from tempo.lowering.storage import Value
+from tempo.lowering.reads import Value
 from tempo.passes.cluster import Cluster
 from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS

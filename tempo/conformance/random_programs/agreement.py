@@ -34,7 +34,7 @@ class Mode:
 
     backend: Any
     options: Options
-    scheduler: str | None = None
+    scheduler: Any = None
     to_host: Callable[[Any], Array] = np.asarray
 
     def __str__(self) -> str:
