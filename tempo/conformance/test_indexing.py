@@ -201,7 +201,7 @@ def test_points_and_windows_that_small_sizes_do_not_have(target: Target, size: i
         tp.output("second_last", tp.cases((n >= 2, ahead[n - 2]), 0.5))
         tp.output("third_last", tp.cases((n >= 3, past[n - 3].sum(axis=0)), 0.5))
         tp.output("spread", tp.cases((n >= 3, tp.broadcast_to(x[0], (n - 2, 2)).sum()), 0.5))
-        both = tp.concatenate([x[0 : n - 2], x[2:n]], axis=0).reshape((2, n - 2, 2))
+        both = tp.concatenate([x[0 : n - 2] * 2, x[0 : n - 2]], axis=0).reshape((2, n - 2, 2))
         tp.output("both", tp.cases((n >= 3, both.sum()), 0.5))
         h = tp.recurrent("h", (2,), (t,))
         h[0] = tp.cases((n >= 3, past[n - 3].max(axis=0)), -1.0)
