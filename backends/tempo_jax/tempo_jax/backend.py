@@ -17,7 +17,7 @@ from tempo.errors import UnsupportedError
 from tempo.lowering.loop_ir import Compute, LoopProgram, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
-from tempo_jax import access
+from tempo_jax import access, cache
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import WIDE, x64
@@ -121,6 +121,7 @@ class JittedSegment:
 
     def __init__(self, part: Any, whole: Any, bounds: tuple[int, int] | None, scopes: tuple[Scope, ...]) -> None:
         self._part, self._whole, self._bounds, self._scopes = part, whole, bounds, scopes
+        self._called: set[bool] = set()
 
     @staticmethod
     def of(request: SegmentRequest, operator: Operator, scopes: tuple[Scope, ...]) -> JittedSegment:
@@ -137,13 +138,16 @@ class JittedSegment:
         return self._whole if (start, stop) == self._bounds else self._part
 
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
-        function = self._whole if (start, stop) == self._bounds else self._part
-        if not self._scopes:
+        whole = (start, stop) == self._bounds
+        function = self._whole if whole else self._part
+        if whole in self._called and not self._scopes:
             return function(start, stop, *arguments)  # type: ignore[no-any-return]
         with ExitStack() as stack:
-            for scope in self._scopes:
+            for scope in (*self._scopes, *(() if whole in self._called else (cache.kept,))):
                 stack.enter_context(scope())
-            return function(start, stop, *arguments)  # type: ignore[no-any-return]
+            results: tuple[Array, ...] = function(start, stop, *arguments)
+        self._called.add(whole)
+        return results
 
 
 @partial(jax.jit, donate_argnums=0)
