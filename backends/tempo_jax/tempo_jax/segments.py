@@ -8,7 +8,7 @@ written outside of it, so that no buffer goes through a conditional.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from jax import lax
 from tempo import dtypes
 from tempo.backends.base import SegmentRequest
 from tempo.errors import InternalError, ShapeError
+from tempo.lowering.liveness import Liveness
 from tempo.lowering.loop_ir import (
     Assign,
     Branch,
@@ -69,6 +70,20 @@ class SegmentTracer:
         self.static: Values = request.sizes
         self.operator = operator
         self._functions: dict[int, Callable[..., Array]] = {}
+        self.stretches = tuple(self._stretches())
+        blocks = [(loop,) for _, _, loop in self.stretches] if self.segment.loop else [self.segment.body]
+        self.liveness = Liveness(request.program, self.segment, blocks)
+
+    def _stretches(self) -> Iterator[tuple[int | None, int | None, Loop]]:
+        """The outermost loop in pieces, each with its first point and its end.
+
+        What never runs at the static sizes is never traced: its shapes may make no sense there.
+        """
+        loop = self.segment.loop
+        if loop is None or is_empty(loop, self.static) or not self.possible(loop.body):
+            return
+        for stretch in split(loop, self.static):
+            yield stretch.first, stretch.end, replace(loop, body=stretch.body)
 
     def __call__(self, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
         """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says."""
@@ -82,7 +97,7 @@ class SegmentTracer:
             self.block(segment.body, state)
         else:
             lo, hi = self.bounds or (jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32))
-            self.chunk(segment.loop, lo, hi, state)
+            self.chunk(lo, hi, state)
         return _distinct([state.buffers[id] for id in segment.results], arrays, segment.results)
 
     def known(self, symbol: Symbol, given: Any) -> Any:
@@ -170,23 +185,18 @@ class SegmentTracer:
 
     # -- loops -----------------------------------------------------------------------------------------------------
 
-    def chunk(self, loop: Loop, start: Any, stop: Any, state: State) -> None:
-        """The outermost loop from `start` to `stop`: a loop for each stretch between which its conditions change.
-
-        What never runs at the static sizes is never traced: its shapes may make no sense there.
-        """
-        if is_empty(loop, self.static) or not self.possible(loop.body):
-            return
-        for stretch in split(loop, self.static):
-            lo = start if stretch.first is None else _clipped(stretch.first, start, stop)
-            hi = stop if stretch.end is None else _clipped(stretch.end, start, stop)
-            self.loop(replace(loop, body=stretch.body), lo, hi, state)
+    def chunk(self, start: Any, stop: Any, state: State) -> None:
+        """The outermost loop from `start` to `stop`: a loop for each stretch between which its conditions change."""
+        for first, end, loop in self.stretches:
+            lo = start if first is None else _clipped(first, start, stop)
+            hi = stop if end is None else _clipped(end, start, stop)
+            self.loop(loop, lo, hi, state)
 
     def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
         if isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
             self.few(loop, range(lo, hi), state)
             return
-        carried = sorted({each.buffer for each in walk(loop.body) if isinstance(each, Write)})
+        carried = self.liveness.carried(loop)
         forward = loop.direction == "forward"
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
