@@ -25,7 +25,7 @@ from tempo.passes.cluster import cluster
 from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
 from tempo.passes.static_extents import StaticExtents, varying
 from tempo.schedule.problem import SchedulingProblem
-from tempo.schedule.tree import ScheduleTree
+from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Context, Symbol, var
 
@@ -33,12 +33,15 @@ VERIFY_VARIABLE = "TEMPO_VERIFY"
 
 
 class Scheduler(Protocol):
-    def schedule(self, problem: SchedulingProblem) -> ScheduleTree: ...
+    def schedule(self, problem: SchedulingProblem) -> ScheduleTree | Scheduled: ...
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that was decided for one program, for every size. `stages` are seconds by stage, for `explain()`."""
+    """All that was decided for one program, for every size.
+
+    `stages` are seconds by stage, `notes` what the scheduler says of its tree, for `explain()`.
+    """
 
     graph: Graph
     program: Clustered
@@ -48,6 +51,7 @@ class Plan:
     loops: LoopProgram
     passes: tuple[PassRecord, ...]
     stages: tuple[tuple[str, float], ...]
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def shape_sizes(self) -> tuple[Symbol, ...]:
@@ -62,12 +66,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range."""
+    """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range.
+
+    `schedule_seconds`: how long each attempt of the scheduler may take.
+    """
 
     checks: bool = True
     outermost: Symbol | None = None
     disable: tuple[str, ...] = ()
     debug: bool | None = None
+    schedule_seconds: float | None = None
 
 
 def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, options: PlanOptions) -> Plan:
@@ -80,8 +88,9 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     demands = demand(optimized)
     program = Clustered(optimized, cluster(optimized, demands), demands)
     clock.stage("demand, clusters")
-    problem = build_problem(program, options.outermost)
-    tree = _schedule(scheduler, problem, program)
+    problem = build_problem(program, options.outermost, seconds=options.schedule_seconds)
+    scheduled = _schedule(scheduler, problem, program)
+    tree = scheduled.tree
     clock.stage("schedule")
     order = scoped(tree)
     found = places(order, frozenset(each.name for each in program.clusters if each.host), _sizes(optimized))
@@ -89,7 +98,7 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     decisions = Decisions(decide_storage(program, found, tables), tables, options.checks)
     loops = build(program, order, decisions)
     clock.stage("lowering")
-    return Plan(optimized, program, problem, tree, found, loops, records, tuple(clock.stages))
+    return Plan(optimized, program, problem, tree, found, loops, records, tuple(clock.stages), scheduled.notes)
 
 
 def _sizes(graph: Graph) -> Context:
@@ -97,11 +106,11 @@ def _sizes(graph: Graph) -> Context:
     return Context.of((), *(var(Symbol(dim.symbol.name, "size")).eq(dim.size) for dim in graph.dims))
 
 
-def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Clustered) -> ScheduleTree:
+def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Clustered) -> Scheduled:
     """A scheduler knows no source: where it finds no order, the first statement that it names says the line."""
     who = f"the scheduler {type(scheduler).__name__!r}"
     try:
-        tree = scheduler.schedule(problem)
+        found = scheduler.schedule(problem)
     except UnsupportedError as error:
         words = set(re.findall(r"\w+", error.message))
         named = (each for each in program.clusters if each.name in words)
@@ -114,9 +123,10 @@ def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Cluster
         failure = InternalError(f"{who} failed: {type(error).__name__}: {error}")
         failure.add_note(f"on the problem\n{problem}")
         raise failure from error
-    if not isinstance(tree, ScheduleTree):
-        raise InternalError(f"{who} returned a {type(tree).__name__}, which is no schedule tree")
-    return tree
+    scheduled = found if isinstance(found, Scheduled) else Scheduled(found)
+    if not isinstance(scheduled.tree, ScheduleTree):
+        raise InternalError(f"{who} returned a {type(scheduled.tree).__name__}, which is no schedule tree")
+    return scheduled
 
 
 def _check_static(graph: Graph, records: tuple[PassRecord, ...]) -> None:

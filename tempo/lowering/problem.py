@@ -39,11 +39,13 @@ class Clustered:
         return Context.of(dims, *facts, box=self.box(cluster))
 
 
-def build_problem(program: Clustered, outermost: Symbol | None = None, facts: Condition = TRUE) -> SchedulingProblem:
-    """`outermost` is the dim that the caller wants to step through, if any."""
+def build_problem(
+    program: Clustered, outermost: Symbol | None = None, facts: Condition = TRUE, seconds: float | None = None
+) -> SchedulingProblem:
+    """`outermost` is the dim that the caller wants to step through, if any, `seconds` how long scheduling may take."""
     statements = tuple(_statement(program, cluster) for cluster in program.clusters)
     dependences = (*_data(program), *_order(program))
-    return SchedulingProblem(program.graph.dims, statements, dependences, facts, outermost)
+    return SchedulingProblem(program.graph.dims, statements, dependences, facts, outermost, seconds)
 
 
 def _statement(program: Clustered, cluster: Cluster) -> Statement:

@@ -82,7 +82,7 @@ class CompiledEngine:
     def plan(self, outermost: Symbol | None = None) -> Plan:
         if outermost not in self._plans:
             disable = self.options.disable if self.options.lift else (*self.options.disable, "lift")
-            options = PlanOptions(self._checks(), outermost, disable, self.options.debug)
+            options = PlanOptions(self._checks(), outermost, disable, self.options.debug, self.options.schedule_seconds)
             plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
             check_supported(plan.graph, self.backend.info)
             self._plans[outermost] = plan

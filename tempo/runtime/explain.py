@@ -28,7 +28,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         _section("stages", "\n".join(f"{name:<16} {seconds * 1e3:9.2f} ms" for name, seconds in stages)),
         _section("graph", str(plan.graph)),
         _section("statements", "\n".join(_statements(plan.program))),
-        _section("schedule", render(plan.tree, note)),
+        _section("schedule", "\n".join([*(f"# {line}" for line in plan.notes), render(plan.tree, note)])),
         _section("buffers", "\n".join(_buffers(plan.loops))),
     ]
     if sizes is not None and compiled is not None:

@@ -19,6 +19,8 @@ class Options:
     debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
     poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written
              shows
+    schedule_seconds  how long each attempt of the scheduler may take before it tries something simpler, for schedulers
+             that have limits (polyhedral). None: the variable TEMPO_SCHEDULE_SECONDS, else what the scheduler sees fit
     """
 
     checks: bool | None = None
@@ -26,6 +28,7 @@ class Options:
     disable: tuple[str, ...] = ()
     debug: bool | None = None
     poison: bool = False
+    schedule_seconds: float | None = None
 
     def __post_init__(self) -> None:
         names: Any = self.disable
@@ -33,3 +36,6 @@ class Options:
             raise InputError(
                 f"disable={names!r} is no tuple of names", location=user_location(), hint='write ("lift",)'
             )
+        seconds: Any = self.schedule_seconds
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+            raise InputError(f"schedule_seconds={seconds!r} is no positive number", location=user_location())

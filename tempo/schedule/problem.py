@@ -72,7 +72,8 @@ class SchedulingProblem:
     """Statements in a stable order, their dependences, and what is known of the sizes (`facts`).
 
     `dims` is in canonical order. `outermost` is the dim that results are streamed along: it should be the outermost
-    loop of every statement that has it.
+    loop of every statement that has it. `seconds` is how long the caller is willing to wait for each attempt, for
+    schedulers that may take long; None: as long as the scheduler itself thinks fit.
     """
 
     dims: tuple[Dim, ...]
@@ -80,10 +81,22 @@ class SchedulingProblem:
     dependences: tuple[Dependence, ...]
     facts: Condition = TRUE
     outermost: Symbol | None = None
+    seconds: float | None = None
 
     @cached_property
     def by_name(self) -> Mapping[str, Statement]:
         return {statement.name: statement for statement in self.statements}
+
+    @cached_property
+    def sizes(self) -> frozenset[Symbol]:
+        """Every size that the problem speaks of."""
+        found = {*self.facts.sizes(), *(symbol for dim in self.dims for symbol in dim.size.sizes())}
+        for statement in self.statements:
+            found |= statement.condition.sizes() | statement.box.condition().sizes()
+        for dependence in self.dependences:
+            found |= dependence.condition.sizes()
+            found.update(*(interval.lo.sizes() | interval.hi.sizes() for interval in dependence.relation))
+        return frozenset(found)
 
     def dim(self, symbol: Symbol) -> Dim:
         return next(dim for dim in self.dims if dim.symbol == symbol)

@@ -63,6 +63,14 @@ class Run:
 ScheduleTree: TypeAlias = Sequence | For | If | Run
 
 
+@dataclass(frozen=True)
+class Scheduled:
+    """A tree, and lines for `explain()` on how it was found: what a scheduler returns that has something to tell."""
+
+    tree: ScheduleTree
+    notes: tuple[str, ...] = ()
+
+
 def sequence(items: Iterable[ScheduleTree]) -> ScheduleTree:
     """A `Sequence` without sequences in it, or the item itself where there is one."""
     flat: list[ScheduleTree] = []

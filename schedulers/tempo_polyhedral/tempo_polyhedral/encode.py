@@ -1,7 +1,6 @@
 """From a `SchedulingProblem` to what isl schedules: domains and relations over dims and parameters.
 
-The sizes are parameters, so neither their values nor the number of points changes what isl is given. Statements are
-called by their position.
+The sizes are parameters, so neither their values nor the number of points changes what isl is given.
 """
 
 from __future__ import annotations
@@ -34,40 +33,23 @@ class Encoded:
 
 
 def encode(problem: SchedulingProblem) -> Encoded:
-    parameters = Parameters(tuple(sorted(_sizes(problem))))
+    parameters = Parameters(tuple(sorted(problem.sizes)))
     context = conjunction((problem.facts, *(var(symbol).ge(1) for symbol in parameters.symbols)))
-    names = {statement.name: f"s{place}" for place, statement in enumerate(problem.statements)}
-    domains = {each.name: _domain(parameters, names, each) for each in problem.statements}
-    links = tuple(_links(problem, parameters, names, domains))
+    domains = {each.name: _domain(parameters, each) for each in problem.statements}
+    links = tuple(_links(problem, parameters, domains))
     return Encoded(parameters, context, tuple(domains.values()), links)
 
 
-def _sizes(problem: SchedulingProblem) -> set[Symbol]:
-    found = set(problem.facts.sizes())
-    for dim in problem.dims:
-        found |= dim.size.sizes()
-    for statement in problem.statements:
-        found |= statement.condition.sizes() | statement.box.condition().sizes()
-    for dependence in problem.dependences:
-        found |= dependence.condition.sizes()
-        for interval in dependence.relation:
-            found |= interval.lo.sizes() | interval.hi.sizes()
-    return found
+def _domain(parameters: Parameters, statement: Statement) -> Domain:
+    return parameters.domain(statement.name, statement.dims, statement.box.condition() & statement.condition)
 
 
-def _domain(parameters: Parameters, names: Mapping[str, str], statement: Statement) -> Domain:
-    here = statement.box.condition() & statement.condition
-    return parameters.domain(names[statement.name], statement.dims, here)
-
-
-def _links(
-    problem: SchedulingProblem, parameters: Parameters, names: Mapping[str, str], domains: Mapping[str, Domain]
-) -> Iterator[Link]:
+def _links(problem: SchedulingProblem, parameters: Parameters, domains: Mapping[str, Domain]) -> Iterator[Link]:
     """One link for each pair of statements and whether closeness matters."""
     found: dict[tuple[str, str, bool], Relation] = {}
     for dependence in dict.fromkeys(problem.dependences):
         source, target = domains[dependence.source], domains[dependence.target]
-        relation = _relation(problem, parameters, names, dependence).within(source, target)
+        relation = _relation(problem, parameters, dependence).within(source, target)
         key = dependence.source, dependence.target, dependence.kind == "data" and not dependence.reduction
         found[key] = found[key].union(relation) if key in found else relation
     for (name, _, close), relation in found.items():
@@ -75,9 +57,7 @@ def _links(
             yield Link(relation, max(problem.by_name[name].bytes, 1.0) if close else 0.0)
 
 
-def _relation(
-    problem: SchedulingProblem, parameters: Parameters, names: Mapping[str, str], dependence: Dependence
-) -> Relation:
+def _relation(problem: SchedulingProblem, parameters: Parameters, dependence: Dependence) -> Relation:
     source, target = problem.by_name[dependence.source], problem.by_name[dependence.target]
     read = tuple(Symbol(f"{symbol.name}'", "dim") for symbol in source.dims)
     bounds = [
@@ -86,4 +66,4 @@ def _relation(
         for bound in (var(symbol).ge(interval.lo), var(symbol).le(interval.hi))
     ]
     condition = conjunction((*bounds, dependence.condition))
-    return parameters.relation((names[source.name], read), (names[target.name], target.dims), condition)
+    return parameters.relation((source.name, read), (target.name, target.dims), condition)

@@ -1,45 +1,142 @@
-"""The scheduler: a problem to isl, and isl's order back as a tree."""
+"""The scheduler: a ladder of attempts, from the one that finds the best orders to the one that always ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tempo_greedy.scheduler import GreedyScheduler
+from tempo.errors import InputError, ScheduleError, UnsupportedError
+from tempo.schedule import Scheduled, ScheduleTree, SchedulingProblem
+from tempo_polyhedral.cache import Cache, Entry, default_cache
+from tempo_polyhedral.client import Worker, WorkerError, default_worker
+from tempo_polyhedral.estimate import estimate
+from tempo_polyhedral.messages import Request
+from tempo_polyhedral.numbered import Numbered
+from tempo_polyhedral.settings import COMPARED, LAST, Rung
+from tempo_polyhedral.trial import try_out, verifies
 
-from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence
-from tempo_polyhedral.encode import encode
-from tempo_polyhedral.isl import IslError, Settings, loops, schedule
-from tempo_polyhedral.tidy import tidy
+SECONDS_VARIABLE = "TEMPO_SCHEDULE_SECONDS"
+_SECONDS = 10.0
 
-FUSING = Settings(whole_component=True, max_coefficient=1, max_constant=64)
+
+GREEDY = "greedy"
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A rung that gave nothing. `lasting`: it never will."""
+
+    rung: str
+    why: str
+    lasting: bool
+
+    def __str__(self) -> str:
+        return f"{self.rung}: {self.why}"
 
 
 class PolyhedralScheduler:
-    """`schedule(problem)` returns the tree; where isl finds none, what the greedy scheduler says."""
+    """`schedule(problem)` returns the tree and which rung found it, with a warning where the first found none.
 
-    def schedule(self, problem: SchedulingProblem) -> ScheduleTree:
+    The first two rungs are compared by what their trees keep in memory, the others are asked where both fail. Each
+    attempt of isl has `problem.seconds`, else TEMPO_SCHEDULE_SECONDS, else 10 s. Where none of them gives an order, the
+    greedy scheduler's answer counts, or its `UnsupportedError`.
+    """
+
+    def __init__(self, worker: Worker | None = None, cache: Cache | None = None) -> None:
+        self._worker = worker or default_worker()
+        self._cache = cache or default_cache()
+
+    def schedule(self, problem: SchedulingProblem) -> Scheduled:
+        start = time.perf_counter()
+        numbered = Numbered.of(problem)
+        key = numbered.digest()
+        known = self._cache.find(key)
+        if known is not None and not _is_wrong(numbered.problem, known.tree):
+            return Scheduled(numbered.named(known.tree), (_note(known.rung, start, "found before"),))
+        return self._climbed(numbered, key, start)
+
+    def _climbed(self, numbered: Numbered, key: str, start: float) -> Scheduled:
+        failures: list[_Failure] = []
+        found = self._attempts(COMPARED, numbered.problem, failures) or self._attempts(
+            (LAST,), numbered.problem, failures
+        )
+        if not found:
+            tree = _greedy(numbered, failures)
+            return Scheduled(tree, tuple(_told(GREEDY, start, failures)))
+        best = min(found, key=lambda entry: estimate(numbered.problem, entry.tree))
+        self._cache.keep(key, best, all(failure.lasting for failure in failures))
+        return Scheduled(numbered.named(best.tree), tuple(_told(best.rung, start, failures)))
+
+    def _attempts(self, rungs: tuple[Rung, ...], problem: SchedulingProblem, failures: list[_Failure]) -> list[Entry]:
+        """What the rungs find; `failures` grows by those that find nothing."""
+        seconds, found = _limit(problem), []
+        for rung in rungs:
+            tree = self._attempt(rung, problem, seconds)
+            if isinstance(tree, _Failure):
+                failures.append(tree)
+            else:
+                found.append(Entry(tree, rung.name))
+        return found
+
+    def _attempt(self, rung: Rung, problem: SchedulingProblem, seconds: float) -> ScheduleTree | _Failure:
         try:
-            return solve(problem, FUSING)
-        except IslError:
-            return GreedyScheduler().schedule(problem)
+            answer = self._worker.ask(Request(problem, rung.settings), seconds)
+        except WorkerError as error:
+            return _Failure(rung.name, str(error), lasting=False)
+        if answer.tree is None:
+            return _Failure(rung.name, answer.failure, lasting=True)
+        wrong = _is_wrong(problem, answer.tree)
+        return _Failure(rung.name, f"a wrong order: {wrong}", lasting=True) if wrong else answer.tree
 
 
-def solve(problem: SchedulingProblem, settings: Settings, separate: bool = False) -> ScheduleTree:
-    if not problem.statements:
-        return Sequence()
-    given = encode(problem)
-    before = [link.relation for link in given.links]
-    near = [link.relation for link in given.links if link.closeness]
-    order = schedule(given.parameters, given.context, given.domains, before, near, settings)
-    names = {f"s{place}": statement.name for place, statement in enumerate(problem.statements)}
-    return tidy(problem, _named(loops(order, separate), names))
+def _is_wrong(problem: SchedulingProblem, tree: ScheduleTree) -> str | None:
+    """Why the tree is wrong, as far as it is to be tried."""
+    if not verifies():
+        return None
+    try:
+        try_out(problem, tree)
+    except ScheduleError as error:
+        return error.message
+    return None
 
 
-def _named(tree: ScheduleTree, names: Mapping[str, str]) -> ScheduleTree:
-    if isinstance(tree, Sequence):
-        return Sequence(tuple(_named(item, names) for item in tree.items))
-    if isinstance(tree, If):
-        return If(tree.condition, _named(tree.body, names))
-    if isinstance(tree, For):
-        return For(tree.var, tree.lo, tree.hi, tree.direction, _named(tree.body, names))
-    return Run(names[tree.statement], tree.point)
+def _limit(problem: SchedulingProblem) -> float:
+    if problem.seconds is not None:
+        return problem.seconds
+    given = os.environ.get(SECONDS_VARIABLE) or str(_SECONDS)
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise InputError(f"{SECONDS_VARIABLE}={given} is no positive number of seconds")
+    return seconds
+
+
+def _greedy(numbered: Numbered, failures: list[_Failure]) -> ScheduleTree:
+    """What the greedy scheduler finds, or its refusal, which says what isl's was."""
+    told = "; ".join(map(str, failures))
+    try:
+        from tempo_greedy.scheduler import GreedyScheduler
+    except ImportError as error:
+        raise UnsupportedError(f"the scheduler 'polyhedral' finds no order: {told}") from error
+    try:
+        return GreedyScheduler().schedule(numbered.original)
+    except UnsupportedError as error:
+        error.hint = f"The scheduler 'polyhedral' asked isl before it asked 'greedy': {told}"
+        raise
+
+
+def _note(rung: str, start: float, remark: str = "") -> str:
+    return f"polyhedral: {rung}, {time.perf_counter() - start:.3f} s" + (f" ({remark})" if remark else "")
+
+
+def _told(rung: str, start: float, failures: list[_Failure]) -> Iterator[str]:
+    yield _note(rung, start)
+    yield from map(str, failures)
+    if failures and failures[0].rung == COMPARED[0].name:
+        what = "; ".join(map(str, failures))
+        warnings.warn(f"the scheduler 'polyhedral' took the order of {rung!r}: {what}", RuntimeWarning, stacklevel=2)

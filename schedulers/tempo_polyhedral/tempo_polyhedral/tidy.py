@@ -47,11 +47,11 @@ class _Tidier:
         return self._loop(tree, around, context)
 
     def _loop(self, loop: For, around: tuple[Symbol, ...], context: Context) -> ScheduleTree:
-        uses = list(self._uses(loop))
+        uses = list(self._uses(loop, around))
         backward = bool(uses) and all(use.sign < 0 for use in uses)
         sign = -1 if backward else 1
         offset = _earliest([use.offset for use in uses if use.sign == sign], sign)
-        name = self._name([use.dim for use in uses], around)
+        name = self._name([use.dim for use in uses if use.sign == sign], around)
         body = _replaced(loop.body, {loop.var: (var(name) - offset) * sign})
         lo, hi = loop.lo * sign + offset, (loop.hi - 1) * sign + offset
         lo, hi = (hi, lo + 1) if backward else (lo, hi + 1)
@@ -59,12 +59,12 @@ class _Tidier:
         inner = context.assume(var(name).ge(lo), var(name).lt(hi))
         return For(name, lo, hi, "backward" if backward else "forward", self.tree(body, (*around, name), inner))
 
-    def _uses(self, loop: For) -> Iterator[_Use]:
+    def _uses(self, loop: For, around: tuple[Symbol, ...]) -> Iterator[_Use]:
         for run in runs(loop.body):
             for dim, index in zip(self.problem.by_name[run.statement].dims, run.point, strict=True):
                 sign = index.coefficient(loop.var)
                 offset = index - var(loop.var) * sign
-                if sign in (1, -1) and not offset.dims():
+                if sign in (1, -1) and offset.dims() <= set(around):
                     yield _Use(dim, sign, offset)
 
     def _name(self, dims: list[Symbol], around: tuple[Symbol, ...]) -> Symbol:

@@ -7,7 +7,9 @@ from textwrap import dedent
 
 import pytest
 from tempo_polyhedral.isl import IslError
-from tempo_polyhedral.scheduler import FUSING, solve
+from tempo_polyhedral.numbered import Numbered
+from tempo_polyhedral.settings import FUSING
+from tempo_polyhedral.solve import solve
 
 from tempo.schedule import SchedulingProblem, verify
 from tempo.symbolic import Symbol
@@ -18,7 +20,8 @@ IT = ({"i": 1, "t": 1}, {"i": 3, "t": 5}, {"i": 2, "t": 1}, {"i": 1, "t": 6}, {"
 
 
 def expect(problem: SchedulingProblem, sizes: Iterable[Mapping[str, int]], text: str, separate: bool = False) -> None:
-    tree = solve(problem, FUSING, separate)
+    numbered = Numbered.of(problem)
+    tree = numbered.named(solve(numbered.problem, FUSING, separate))
     for given in sizes:
         verify(problem, tree, {Symbol(name, "size"): value for name, value in given.items()})
     assert str(tree) == dedent(text).strip()
@@ -145,6 +148,11 @@ def test_a_reversal_is_split_in_the_middle() -> None:
     tree = solve(problem, FUSING)
     for size in (1, 2, 5, 8):
         verify(problem, tree, {Symbol("t", "size"): size})
+
+
+def test_an_inner_loop_that_is_skewed_alone_is_a_loop_over_its_dim() -> None:
+    problem = make("t i", {"a": "t i"}, ["a < a(t - 1, i - 1..i + 1), a(t, i - 1)"])
+    expect(problem, IT, "for t in 0..t.size:\n  for i in 0..i.size:\n    a(t, i)")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, event, given, note, settings
 from tempo_polyhedral.isl import IslError
-from tempo_polyhedral.scheduler import FUSING, solve
+from tempo_polyhedral.settings import FUSING
+from tempo_polyhedral.solve import solve
 
 from tempo.schedule import SchedulingProblem, verify
 from tests.unit.schedule.random_problems import SIZES, problems

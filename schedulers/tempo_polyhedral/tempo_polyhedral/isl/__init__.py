@@ -7,7 +7,7 @@ inside isl is an `IslError`.
 
 from tempo_polyhedral.isl.errors import IslError
 from tempo_polyhedral.isl.loops import loops
-from tempo_polyhedral.isl.orders import Order, Settings, schedule
+from tempo_polyhedral.isl.orders import Order, schedule
 from tempo_polyhedral.isl.sets import Domain, Parameters, Relation
 
-__all__ = ["Domain", "IslError", "Order", "Parameters", "Relation", "Settings", "loops", "schedule"]
+__all__ = ["Domain", "IslError", "Order", "Parameters", "Relation", "loops", "schedule"]

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import islpy as isl
 
 from tempo.symbolic import Condition
 from tempo_polyhedral.isl.errors import IslError, told
 from tempo_polyhedral.isl.sets import Domain, Parameters, Relation
-
-_UNBOUNDED = -1
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How isl searches. `whole_component`: one band for all statements that are connected, else as isl merges them.
-
-    `max_coefficient` and `max_constant` bound what stands before a dim and how far a statement is shifted.
-    """
-
-    whole_component: bool = False
-    max_coefficient: int = _UNBOUNDED
-    max_constant: int = _UNBOUNDED
-    algorithm: Literal["isl", "feautrier"] = "isl"
+from tempo_polyhedral.settings import Settings
 
 
 @dataclass(frozen=True)
