@@ -143,10 +143,11 @@ class ChosenCase:
 def written_cases(graph: Graph) -> Iterator[ChosenCase]:
     """Every case that a user wrote, reachable from an output or not.
 
-    A parameter's initial value and the default of `tp.cases` are not written as cases: they may be out of reach.
+    A parameter's initial value and the default of `tp.cases` are not written as cases: they may be out of reach. Nor
+    are those of gradients, which the user never sees.
     """
     for node in graph.nodes.values():
-        if node.op != "merge":
+        if node.op != "merge" or node.attr("role") == "gradient":
             continue
         chosen = [ChosenCase(node, case, guard) for case, (guard, _) in zip(node.cases, node.guarded_reads())]
         is_default = node.attr("role") in {"parameter", "cases"} and chosen and chosen[-1].case.condition == TRUE

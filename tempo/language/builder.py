@@ -120,6 +120,17 @@ class GraphBuilder:
         )
         return self._add(node)
 
+    def placeholder(
+        self, op: str, domain: tuple[Symbol, ...], type: TensorType, attrs: Mapping[str, Any], name: str = ""
+    ) -> int:
+        """A node that stands for another until the program is compiled; equal ones are one node."""
+        items: Attributes = tuple(sorted(attrs.items()))
+        key = (op, domain, type, items)
+        if key not in self._interned:
+            node = Node(self.new_id(), op, domain, (type,), attrs=items, name=name, location=user_location())
+            self._interned[key] = self._add(node)
+        return self._interned[key]
+
     def cases(self, cases: tuple[Case, ...], type: TensorType) -> int:
         """A merge that is an expression: equal cases are one node."""
         key = ("merge", cases, type)

@@ -69,19 +69,23 @@ class Program:
         return self._finish()[1]
 
     def graph(self) -> Graph:
-        """The symbolic dependence graph of everything declared so far; made anew only after a change."""
+        """The symbolic dependence graph of everything declared so far, with gradients expanded.
+
+        It is made anew only after a change. Raises what a gradient cannot be made of, at the line of `tp.grad`.
+        """
         return self._finish()[0]
 
     def _finish(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
         if self._finished is None or self._finished[0] != self.builder.changes:
+            from tempo.autodiff import expand_gradients  # needed only where a program is compiled
             from tempo.language.parameters import finish_parameters  # it makes tensors, so it imports this module
 
             with self:
                 finished = finish_parameters(self)
             nodes = {**self.builder.nodes, **finished.nodes}
             outputs = (*self.builder.outputs, *finished.outputs)
-            graph = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
-            self._finished = (self.builder.changes, graph, finished.specs)
+            declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
+            self._finished = (self.builder.changes, expand_gradients(declared), finished.specs)
         return self._finished[1], MappingProxyType(dict(self._finished[2]))
 
     def dim_of(self, symbol: Symbol) -> Dim:

@@ -60,12 +60,15 @@ class Rewriter:
         key = (op, tuple(operands), items)
         if key not in self._interned:
             inferred = OPERATORS[op].infer(attrs, tuple(self.seen(edge) for edge in operands))
-            node = Node(self._next, op, (), (inferred,), tuple(operands), items, location=location)
+            node = Node(self.new_id(), op, (), (inferred,), tuple(operands), items, location=location)
             node = replace(node, domain=self.graph.canonical(varying_dims(self.graph, node)))
             self.nodes[node.id] = node
             self._interned[key] = node.id
-            self._next += 1
         return self.identity(self._interned[key])
+
+    def new_id(self) -> int:
+        self._next += 1
+        return self._next - 1
 
     def identity(self, id: int) -> Edge:
         return Edge(id, identity_map(self.nodes[id].domain))

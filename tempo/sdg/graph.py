@@ -97,7 +97,7 @@ class Node:
 
     Attributes of nominal nodes:
       input      name; role "input" | "state" | "seed"; layout (see `Output`)
-      merge      name; role "recurrent" | "parameter" | "cases"
+      merge      name; role "recurrent" | "parameter" | "cases" | "gradient"
       host_call  fn, ordered_by (Symbols), batched (Symbols, for messages), resource; trims once shapes are static (see
                  `tempo.passes.static_extents`); results in `results`
       sink       the same, without results

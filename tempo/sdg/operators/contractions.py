@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,7 +12,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.gradients import Reverse
 from tempo.sdg.operators.matmul import contraction
 from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
 from tempo.sdg.operators.shapes import (
@@ -25,9 +27,11 @@ from tempo.sdg.operators.shapes import (
     without,
 )
 from tempo.sdg.operators.special import HALF
-from tempo.symbolic import Expr, as_expr
+from tempo.symbolic import Expr, as_expr, const, maximum
 
 NUMBER = ("float", "int", "uint")
+
+_Pair = tuple[tuple[int, ...], tuple[int, ...]]  # axes of lhs and of rhs
 
 
 def _accumulating(function: Function, call: Call) -> Function:
@@ -98,6 +102,42 @@ def _numpy_dot(call: Call) -> Function:
     axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
     lhs, rhs = (operand.shape for operand in call.operands)
     return _accumulating(contraction(lhs, rhs, *axes), call)
+
+
+def _dot_gradient(r: Reverse) -> tuple[Edge, Edge]:
+    """Of each operand: the cotangent contracted with the other one along the other one's free axes."""
+    return _dot_operand(r, 0), _dot_operand(r, 1)
+
+
+def _dot_operand(r: Reverse, mine: int) -> Edge:
+    """That of lhs is g . rhs, that of rhs is lhs . g; the order of the operands keeps axes near where they belong."""
+    sides = ("lhs", "rhs")
+    batch, contract = (tuple(r.attrs[f"{sides[mine]}_{kind}"]) for kind in ("batch", "contract"))
+    other_batch, other_contract = (tuple(r.attrs[f"{sides[1 - mine]}_{kind}"]) for kind in ("batch", "contract"))
+    other = r.operands[1 - mine]
+    free = without(range(r.rank(r.operands[mine])), (*batch, *contract))
+    other_free = tuple(without(range(r.rank(other)), (*other_batch, *other_contract)))
+    start = len(batch) + (len(free) if mine == 0 else 0)  # of the other's free axes in g
+    in_g, batch_of_g = tuple(range(start, start + len(other_free))), tuple(range(len(batch)))
+    paired = [contract[other_contract.index(axis)] for axis in sorted(other_contract)]
+    if mine == 0:
+        found, order = _dot(r, r.g, other, (in_g, other_free), (batch_of_g, other_batch)), (*batch, *free, *paired)
+    else:
+        found, order = _dot(r, other, r.g, (other_free, in_g), (other_batch, batch_of_g)), (*batch, *paired, *free)
+    return r.transpose(found, [order.index(axis) for axis in range(len(order))])
+
+
+def _dot(r: Reverse, lhs: Edge, rhs: Edge, contract: _Pair, batch: _Pair) -> Edge:
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = contract, batch
+    return r.apply(
+        "dot",
+        lhs,
+        rhs,
+        lhs_contract=lhs_contract,
+        rhs_contract=rhs_contract,
+        lhs_batch=lhs_batch,
+        rhs_batch=rhs_batch,
+    )
 
 
 # conv {strides, padding, dilation, batch}: x is batch + (N..., C, *spatial), w is batch + (O, C, *kernel), the result
@@ -189,6 +229,114 @@ def _windows(attrs: Attrs, channel: int, kernel: tuple[int, ...]) -> Function:
     return windows
 
 
+# The gradient of conv. For operands x of (N, C, ...), w of (O, C, ...), with N exactly one axis.
+
+
+def _conv_gradient(r: Reverse) -> tuple[Edge, Edge]:
+    batch = r.attrs.get("batch", 0)
+    channel, spatial = _conv_split(r.attrs, r.rank(r.x), r.rank(r.y))
+    shape, cotangent = r.shape(r.x), r.shape(r.g)
+    x, g = r.x, r.g
+    if channel - batch != 1:
+        samples = shape_product(shape[batch:channel])
+        x = r.reshape(x, (*shape[:batch], samples, *shape[channel:]))
+        g = r.reshape(g, (*shape[:batch], samples, *cotangent[channel:]))
+    axes = [_ConvAxis.of(r, x, g, batch, number) for number in range(spatial)]
+    return r.reshape(_conv_data(r, g, batch, axes), shape), _conv_weights(r, x, g, batch, axes)
+
+
+def shape_product(sizes: Sequence[Expr]) -> Expr:
+    """The product of sizes of which at most one is no number."""
+    product = const(1)
+    for size in sizes:
+        product = size * product.as_int() if product.is_const else product * size.as_int()
+    return product
+
+
+@dataclass(frozen=True)
+class _ConvAxis:
+    """One spatial axis: sizes of x, of the kernel (and how far it reaches) and of the result."""
+
+    size: Expr
+    kernel: Expr
+    out: Expr
+    stride: int
+    dilation: int
+    padding: tuple[int, int]
+
+    @staticmethod
+    def of(r: Reverse, x: Edge, g: Edge, batch: int, number: int) -> _ConvAxis:
+        place = batch + 2 + number
+        sizes = (r.shape(x)[place], r.shape(r.y)[place], r.shape(g)[place])
+        low, high = r.attrs["padding"][number]
+        return _ConvAxis(*sizes, r.attrs["strides"][number], r.attrs["dilation"][number], (low, high))
+
+    @property
+    def reach(self) -> Expr:
+        return (self.kernel - 1) * self.dilation
+
+
+def _conv_data(r: Reverse, g: Edge, batch: int, axes: Sequence[_ConvAxis]) -> Edge:
+    """The cotangent, with its strides undone, convolved with the flipped kernel."""
+    for number, axis in enumerate(axes):
+        place = batch + 2 + number
+        g = _dilated(r, g, place, axis.stride)
+        low = axis.reach - axis.padding[0]
+        g = _shifted(r, g, place, low, axis.size + axis.reach)
+    kernel = r.apply("flip", r.y, axes=tuple(range(batch + 2, batch + 2 + len(axes))))
+    return r.apply("conv", g, _swapped(r, kernel, batch), **_plain(axes, batch, [axis.dilation for axis in axes]))
+
+
+def _conv_weights(r: Reverse, x: Edge, g: Edge, batch: int, axes: Sequence[_ConvAxis]) -> Edge:
+    """x convolved with the cotangent: samples are channels, strides and dilation change places."""
+    for number, axis in enumerate(axes):
+        place = batch + 2 + number
+        x = _shifted(r, x, place, const(axis.padding[0]), (axis.out - 1) * axis.stride + axis.reach + 1)
+    attrs = _plain(axes, batch, [axis.stride for axis in axes])
+    attrs["strides"] = tuple(axis.dilation for axis in axes)
+    found = r.apply("conv", _swapped(r, x, batch), _swapped(r, g, batch), **attrs)
+    return r.reshape(_swapped(r, found, batch), r.shape(r.y))
+
+
+def _plain(axes: Sequence[_ConvAxis], batch: int, dilation: Sequence[int]) -> dict[str, Any]:
+    attrs: dict[str, Any] = {"strides": (1,) * len(axes), "padding": ((0, 0),) * len(axes), "dilation": tuple(dilation)}
+    return {**attrs, "batch": batch} if batch else attrs
+
+
+def _swapped(r: Reverse, edge: Edge, batch: int) -> Edge:
+    """With the two axes behind the batch exchanged."""
+    rank = r.rank(edge)
+    return r.transpose(edge, (*range(batch), batch + 1, batch, *range(batch + 2, rank)))
+
+
+def _dilated(r: Reverse, edge: Edge, axis: int, by: int) -> Edge:
+    """`by - 1` zeros between neighbours."""
+    if by == 1:
+        return edge
+    shape = r.shape(edge)
+    apart = r.reshape(edge, (*shape[: axis + 1], const(1), *shape[axis + 1 :]))
+    high = tuple(const(by - 1 if place == axis + 1 else 0) for place in range(len(shape) + 1))
+    spaced = r.apply("pad", apart, low=(const(0),) * (len(shape) + 1), high=high, value=0)
+    joined = r.reshape(spaced, (*shape[:axis], shape[axis] * by, *shape[axis + 1 :]))
+    return _cut(r, joined, axis, const(0), (shape[axis] - 1) * by + 1)
+
+
+def _shifted(r: Reverse, edge: Edge, axis: int, low: Expr, size: Expr) -> Edge:
+    """`low` zeros in front (positions dropped where it is negative), then as many after as make `size`."""
+    shape = r.shape(edge)
+    front, high = maximum(low, 0), maximum(size - low - shape[axis], 0)
+    rank = len(shape)
+    pads = [tuple(amount if place == axis else const(0) for place in range(rank)) for amount in (front, high)]
+    return _cut(r, r.apply("pad", edge, low=pads[0], high=pads[1], value=0), axis, front - low, size)
+
+
+def _cut(r: Reverse, edge: Edge, axis: int, start: Expr, length: Expr) -> Edge:
+    shape = r.shape(edge)
+    starts = tuple(start if place == axis else const(0) for place in range(len(shape)))
+    lengths = (*shape[:axis], length, *shape[axis + 1 :])
+    return r.apply("slice", edge, starts=starts, lengths=lengths, steps=(1,) * len(shape))
+
+
 DOT = Operator(
     name="dot",
     kind="contraction",
@@ -198,6 +346,7 @@ DOT = Operator(
     numpy=_numpy_dot,
     lift=_lift_dot,
     neutral=lambda dtype: 0,
+    gradient=_dot_gradient,
 )
 
 CONV = Operator(
@@ -209,6 +358,7 @@ CONV = Operator(
     numpy=_numpy_conv,
     lift=_lift_conv,
     neutral=lambda dtype: 0,
+    gradient=_conv_gradient,
 )
 
 CONTRACTIONS = (DOT, CONV)

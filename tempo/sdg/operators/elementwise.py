@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.sdg.call import Call
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators import special
+from tempo.sdg.operators.gradients import Partial, Reverse, constant, elementwise, none
 from tempo.sdg.operators.operator import Attrs, Builder, Function, Lifted, Operator
 from tempo.sdg.operators.shapes import (
     all_parallel,
@@ -70,7 +72,13 @@ def _power(call: Call) -> Function:
 
 
 def _elementwise(
-    name: str, count: int, kinds: tuple[str, ...], numpy: Builder, weight: float = 1.0, result: str | None = None
+    name: str,
+    count: int,
+    kinds: tuple[str, ...],
+    numpy: Builder,
+    weight: float = 1.0,
+    result: str | None = None,
+    partials: tuple[Partial, ...] = (),
 ) -> Operator:
     return Operator(
         name=name,
@@ -80,15 +88,16 @@ def _elementwise(
         cost=per_element(weight),
         numpy=numpy,
         lift=_lift,
+        gradient=elementwise(*partials) if partials else constant,
     )
 
 
-def _unary(name: str, kinds: tuple[str, ...], function: Function, weight: float = 1.0, **other: Any) -> Operator:
-    return _elementwise(name, 1, kinds, _always(function), weight, **other)
+def _unary(name: str, kinds: tuple[str, ...], function: Function, *partials: Partial, **other: Any) -> Operator:
+    return _elementwise(name, 1, kinds, _always(function), partials=partials, **other)
 
 
-def _binary(name: str, kinds: tuple[str, ...], function: Function, weight: float = 1.0, **other: Any) -> Operator:
-    return _elementwise(name, 2, kinds, _always(function), weight, **other)
+def _binary(name: str, kinds: tuple[str, ...], function: Function, *partials: Partial, **other: Any) -> Operator:
+    return _elementwise(name, 2, kinds, _always(function), partials=partials, **other)
 
 
 def _infer_cast(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
@@ -112,30 +121,87 @@ def _numpy_cast(call: Call) -> Function:
     return lambda x: x.astype(dtype)
 
 
+# Partial cotangents: g is that of the result, x and y are the operands, r.result the value. Where the derivative jumps,
+# and at the ties of maximum and minimum, they are what JAX takes.
+
+
+def _power_x(r: Reverse) -> Edge:
+    """g * y * x**(y - 1), and 0 where y is 0, also at x = 0."""
+    return r.mul(r.g, r.where(r.compare("eq", r.y, 0), 0, r.mul(r.y, r.apply("pow", r.x, r.sub(r.y, 1)))))
+
+
+def _power_y(r: Reverse) -> Edge:
+    """g * x**y * log(x), and 0 at x = 0."""
+    is_zero = r.compare("eq", r.x, 0)
+    return r.mul(r.g, r.where(is_zero, 0, r.mul(r.apply("log", r.where(is_zero, 1, r.x)), r.result)))
+
+
+def _chosen(wins: str, mine: int) -> Partial:
+    """The cotangent where operand `mine` is the extreme, half of it where both are."""
+
+    def partial(r: Reverse) -> Edge:
+        own, other = r.operands[mine], r.operands[1 - mine]
+        half = r.where(r.compare("eq", own, other), 0.5, 0.0)
+        return r.mul(r.g, r.where(r.compare(wins, own, other), 1.0, half))
+
+    return partial
+
+
+def _over(numerator: Callable[[Reverse], Edge]) -> Partial:
+    """g * numerator / (x**2 + y**2)"""
+    return lambda r: r.mul(r.g, r.div(numerator(r), r.add(r.square(r.x), r.square(r.y))))
+
+
+def _times(op: str, negative: bool = False) -> Partial:
+    """g * op(x), or minus that"""
+
+    def partial(r: Reverse) -> Edge:
+        factor = r.apply(op, r.x)
+        return r.mul(r.g, r.neg(factor) if negative else factor)
+
+    return partial
+
+
 UNARY = (
-    _unary("neg", NUMBER, np.negative),
-    _unary("abs", NUMBER, np.absolute),
+    _unary("neg", NUMBER, np.negative, lambda r: r.neg(r.g)),
+    _unary("abs", NUMBER, np.absolute, _times("sign")),
     _unary("sign", NUMBER, np.sign),
-    _unary("exp", FLOAT, np.exp, TRANSCENDENTAL),
-    _unary("expm1", FLOAT, np.expm1, TRANSCENDENTAL),
-    _unary("log", FLOAT, np.log, TRANSCENDENTAL),
-    _unary("log1p", FLOAT, np.log1p, TRANSCENDENTAL),
-    _unary("sqrt", FLOAT, np.sqrt),
-    _elementwise("rsqrt", 1, FLOAT, _by_dtype(special.rsqrt), 2.0),
-    _unary("sin", FLOAT, np.sin, TRANSCENDENTAL),
-    _unary("cos", FLOAT, np.cos, TRANSCENDENTAL),
-    _unary("tan", FLOAT, np.tan, TRANSCENDENTAL),
-    _unary("asin", FLOAT, np.arcsin, TRANSCENDENTAL),
-    _unary("acos", FLOAT, np.arccos, TRANSCENDENTAL),
-    _unary("atan", FLOAT, np.arctan, TRANSCENDENTAL),
-    _unary("sinh", FLOAT, np.sinh, TRANSCENDENTAL),
-    _unary("cosh", FLOAT, np.cosh, TRANSCENDENTAL),
-    _unary("tanh", FLOAT, np.tanh, TRANSCENDENTAL),
-    _unary("asinh", FLOAT, np.arcsinh, TRANSCENDENTAL),
-    _unary("acosh", FLOAT, np.arccosh, TRANSCENDENTAL),
-    _unary("atanh", FLOAT, np.arctanh, TRANSCENDENTAL),
-    _elementwise("erf", 1, FLOAT, _by_dtype(special.erf), TRANSCENDENTAL),
-    _elementwise("logistic", 1, FLOAT, _by_dtype(special.logistic), TRANSCENDENTAL),
+    _unary("exp", FLOAT, np.exp, lambda r: r.mul(r.g, r.result), weight=TRANSCENDENTAL),
+    _unary("expm1", FLOAT, np.expm1, lambda r: r.mul(r.g, r.add(r.result, 1)), weight=TRANSCENDENTAL),
+    _unary("log", FLOAT, np.log, lambda r: r.div(r.g, r.x), weight=TRANSCENDENTAL),
+    _unary("log1p", FLOAT, np.log1p, lambda r: r.div(r.g, r.add(r.x, 1)), weight=TRANSCENDENTAL),
+    _unary("sqrt", FLOAT, np.sqrt, lambda r: r.div(r.mul(r.g, 0.5), r.result)),
+    _elementwise(
+        "rsqrt", 1, FLOAT, _by_dtype(special.rsqrt), 2.0,
+        partials=(lambda r: r.mul(r.g, r.mul(-0.5, r.div(r.result, r.x))),),
+    ),
+    _unary("sin", FLOAT, np.sin, _times("cos"), weight=TRANSCENDENTAL),
+    _unary("cos", FLOAT, np.cos, _times("sin", negative=True), weight=TRANSCENDENTAL),
+    _unary("tan", FLOAT, np.tan, lambda r: r.mul(r.g, r.add(r.square(r.result), 1)), weight=TRANSCENDENTAL),
+    _unary("asin", FLOAT, np.arcsin, lambda r: r.mul(r.g, r.apply("rsqrt", r.sub(1, r.square(r.x)))),
+           weight=TRANSCENDENTAL),
+    _unary("acos", FLOAT, np.arccos, lambda r: r.mul(r.g, r.neg(r.apply("rsqrt", r.sub(1, r.square(r.x))))),
+           weight=TRANSCENDENTAL),
+    _unary("atan", FLOAT, np.arctan, lambda r: r.div(r.g, r.add(r.square(r.x), 1)), weight=TRANSCENDENTAL),
+    _unary("sinh", FLOAT, np.sinh, _times("cosh"), weight=TRANSCENDENTAL),
+    _unary("cosh", FLOAT, np.cosh, _times("sinh"), weight=TRANSCENDENTAL),
+    _unary("tanh", FLOAT, np.tanh, lambda r: r.mul(r.g, r.sub(1, r.square(r.result))), weight=TRANSCENDENTAL),
+    _unary("asinh", FLOAT, np.arcsinh, lambda r: r.mul(r.g, r.apply("rsqrt", r.add(r.square(r.x), 1))),
+           weight=TRANSCENDENTAL),
+    _unary(
+        "acosh", FLOAT, np.arccosh,
+        lambda r: r.mul(r.g, r.mul(r.apply("rsqrt", r.sub(r.x, 1)), r.apply("rsqrt", r.add(r.x, 1)))),
+        weight=TRANSCENDENTAL,
+    ),
+    _unary("atanh", FLOAT, np.arctanh, lambda r: r.div(r.g, r.sub(1, r.square(r.x))), weight=TRANSCENDENTAL),
+    _elementwise(
+        "erf", 1, FLOAT, _by_dtype(special.erf), TRANSCENDENTAL,
+        partials=(lambda r: r.mul(r.g, r.mul(2 / math.sqrt(math.pi), r.apply("exp", r.neg(r.square(r.x))))),),
+    ),
+    _elementwise(
+        "logistic", 1, FLOAT, _by_dtype(special.logistic), TRANSCENDENTAL,
+        partials=(lambda r: r.mul(r.g, r.mul(r.result, r.sub(1, r.result))),),
+    ),
     _unary("floor", FLOAT, np.floor),
     _unary("ceil", FLOAT, np.ceil),
     _unary("round", FLOAT, np.rint),
@@ -144,19 +210,25 @@ UNARY = (
     _unary("isnan", FLOAT, np.isnan, result="bool"),
     _unary("isinf", FLOAT, np.isinf, result="bool"),
     _unary("isfinite", FLOAT, np.isfinite, result="bool"),
-)
+)  # fmt: skip
 
 BINARY = (
-    _binary("add", ANY, np.add),
-    _binary("sub", NUMBER, np.subtract),
-    _binary("mul", ANY, np.multiply),
-    _binary("div", FLOAT, np.true_divide),
+    _binary("add", ANY, np.add, lambda r: r.g, lambda r: r.g),
+    _binary("sub", NUMBER, np.subtract, lambda r: r.g, lambda r: r.neg(r.g)),
+    _binary("mul", ANY, np.multiply, lambda r: r.mul(r.g, r.y), lambda r: r.mul(r.g, r.x)),
+    _binary(
+        "div", FLOAT, np.true_divide,
+        lambda r: r.div(r.g, r.y), lambda r: r.neg(r.mul(r.div(r.g, r.y), r.result)),
+    ),
     _elementwise("floordiv", 2, NUMBER, _without_warning(np.floor_divide)),
-    _elementwise("mod", 2, NUMBER, _without_warning(np.remainder)),
-    _elementwise("pow", 2, NUMBER, _power, TRANSCENDENTAL),
-    _binary("maximum", ANY, np.maximum),
-    _binary("minimum", ANY, np.minimum),
-    _binary("atan2", FLOAT, np.arctan2, TRANSCENDENTAL),
+    _elementwise(
+        "mod", 2, NUMBER, _without_warning(np.remainder),
+        partials=(lambda r: r.g, lambda r: r.neg(r.mul(r.g, r.apply("floordiv", r.x, r.y)))),
+    ),
+    _elementwise("pow", 2, NUMBER, _power, TRANSCENDENTAL, partials=(_power_x, _power_y)),
+    _binary("maximum", ANY, np.maximum, _chosen("gt", 0), _chosen("gt", 1)),
+    _binary("minimum", ANY, np.minimum, _chosen("lt", 0), _chosen("lt", 1)),
+    _binary("atan2", FLOAT, np.arctan2, _over(lambda r: r.y), _over(lambda r: r.neg(r.x)), weight=TRANSCENDENTAL),
     _binary("bitwise_and", BITS, np.bitwise_and),
     _binary("bitwise_or", BITS, np.bitwise_or),
     _binary("bitwise_xor", BITS, np.bitwise_xor),
@@ -171,7 +243,14 @@ BINARY = (
     _binary("le", ANY, np.less_equal, result="bool"),
     _binary("gt", ANY, np.greater, result="bool"),
     _binary("ge", ANY, np.greater_equal, result="bool"),
-)
+)  # fmt: skip
+
+
+def _cast_back(r: Reverse) -> tuple[Edge | None]:
+    """Between floating dtypes a cast is the identity, rounded; others are constant."""
+    source = r.dtype(r.x)
+    return (r.apply("cast", r.g, dtype=source) if dtypes.is_float(source) else None,)
+
 
 CAST = Operator(
     name="cast",
@@ -181,6 +260,7 @@ CAST = Operator(
     cost=per_element(),
     numpy=_numpy_cast,
     lift=_lift,
+    gradient=_cast_back,
 )
 
 WHERE = Operator(
@@ -191,6 +271,7 @@ WHERE = Operator(
     cost=per_element(),
     numpy=_always(cast(Function, np.where)),
     lift=_lift,
+    gradient=elementwise(none, lambda r: r.where(r.x, r.g, 0), lambda r: r.where(r.x, 0, r.g)),
 )
 
 ELEMENTWISE = (*UNARY, *BINARY, CAST, WHERE)

@@ -9,7 +9,8 @@ import numpy as np
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.gradients import Reverse
 from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
 from tempo.sdg.operators.shapes import (
     all_parallel,
@@ -58,6 +59,11 @@ def _numpy_pad(call: Call) -> Function:
         return result
 
     return pad
+
+
+def _pad_gradient(r: Reverse) -> tuple[Edge]:
+    shape = r.shape(r.x)
+    return (r.apply("slice", r.g, starts=shape_of(r.attrs["low"]), lengths=shape, steps=(1,) * len(shape)),)
 
 
 # slice {starts, lengths, steps}: positions start, start + step, ... along every axis
@@ -165,6 +171,41 @@ def _clamped(start: int, size: int, length: int, step: int) -> Any:
     return np.clip(start + step * np.arange(length), 0, size - 1)
 
 
+def _slice_gradient(r: Reverse) -> tuple[Edge]:
+    """The positions that were not taken get 0: padding where the rest is one block at a place that does not move."""
+    shape, found = r.shape(r.x), r.g
+    low, high = [as_expr(0)] * len(shape), [as_expr(0)] * len(shape)
+    for axis, size in enumerate(shape):
+        start, length, step = as_expr(r.attrs["starts"][axis]), r.shape(r.g)[axis], r.attrs["steps"][axis]
+        if step == 1 and not start.dims():
+            low[axis], high[axis] = start, size - start - length
+        elif is_number(length, 1):
+            found = _at_one(r, found, axis, start, size)
+        else:
+            found = _scattered(r, found, axis, start, step, size)
+    if any(not is_number(extra, 0) for extra in (*low, *high)):
+        found = r.apply("pad", found, low=tuple(low), high=tuple(high), value=0)
+    return (found,)
+
+
+def _at_one(r: Reverse, edge: Edge, axis: int, start: Expr, size: Expr) -> Edge:
+    """An axis of one position, put at `start` of one of `size`."""
+    shape = r.shape(edge)
+    positions = r.apply("iota", shape=(size, *(as_expr(1),) * (len(shape) - axis - 1)), axis=0, dtype="int32")
+    chosen = r.apply("eq", positions, r.apply("index_value", expr=start))
+    return r.where(chosen, r.broadcast(edge, (*shape[:axis], size, *shape[axis + 1 :])), 0)
+
+
+def _scattered(r: Reverse, edge: Edge, axis: int, start: Expr, step: int, size: Expr) -> Edge:
+    """The positions of an axis, put at `start`, `start + step`, ... of one of `size`."""
+    shape = r.shape(edge)
+    base = r.broadcast(r.number(0), (*shape[:axis], size, *shape[axis + 1 :]))
+    positions = r.apply("iota", shape=(shape[axis],), axis=0, dtype="int32")
+    stepped = r.apply("mul", positions, r.apply("index_value", expr=as_expr(step)))
+    indices = r.apply("add", stepped, r.apply("index_value", expr=start))
+    return r.apply("scatter_add", base, indices, edge, axis=axis, batch=0, checked=False)
+
+
 # mask {axis, fill, length}: positions at or after `length` along `axis` become `fill`; made by static tiling
 
 
@@ -192,6 +233,10 @@ def _numpy_mask(call: Call) -> Function:
     return mask
 
 
+def _mask_gradient(r: Reverse) -> tuple[Edge]:
+    return (r.apply("mask", r.g, **{**r.attrs, "fill": 0}),)
+
+
 PAD = Operator(
     name="pad",
     kind="movement",
@@ -201,6 +246,7 @@ PAD = Operator(
     numpy=_numpy_pad,
     lift=_lift_pad,
     static_attrs=("low", "high"),
+    gradient=_pad_gradient,
 )
 
 SLICE = Operator(
@@ -214,6 +260,7 @@ SLICE = Operator(
     scalar_attrs=("starts",),
     static_attrs=("lengths",),
     views=True,
+    gradient=_slice_gradient,
 )
 
 MASK = Operator(
@@ -226,6 +273,7 @@ MASK = Operator(
     lift=_lift_mask,
     scalar_attrs=("length",),
     views=True,
+    gradient=_mask_gradient,
 )
 
 EXTENTS = (PAD, SLICE, MASK)

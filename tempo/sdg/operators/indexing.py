@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tempo.errors import IndexOutOfRangeError, ShapeError
+from tempo.errors import IndexOutOfRangeError, ShapeError, UnsupportedError
 from tempo.sdg.call import Call, StaticType
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.gradients import Gradient, Reverse
 from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
 from tempo.sdg.operators.shapes import Shape, check_axes, check_count, check_kind, check_same_dtype, roles_at, show
 from tempo.sdg.operators.special import HALF
-from tempo.symbolic import Expr
+from tempo.symbolic import Expr, const
 
 INTEGER = ("int", "uint")
 NUMBER = ("float", "int", "uint")
@@ -165,6 +166,37 @@ def _take_one(attrs: Attrs, data: StaticType) -> Function:
     return take
 
 
+def _gather_gradient(r: Reverse) -> tuple[Edge, None]:
+    """What was read is added where it was read."""
+    return r.apply(
+        "scatter_add", r.zeros(r.x), r.y, r.g, axis=r.attrs["axis"], batch=_batch(r.attrs), checked=False
+    ), None
+
+
+def _pairs_gradient(r: Reverse) -> tuple[Edge | None, ...]:
+    """The same with the indexed axes as one, at i0 * n1 * n2 + i1 * n2 + i2."""
+    shape, axes = r.shape(r.x), _axes(r.attrs)
+    joined, flat = const(1), None
+    for axis, index in zip(reversed(axes), reversed(r.operands[1:])):
+        place = r.apply("cast", index, dtype="int32")
+        last = r.apply("index_value", expr=shape[axis] - 1)
+        place = r.apply("minimum", r.apply("maximum", place, r.apply("index_value", expr=const(0))), last)
+        place = r.apply("mul", place, r.apply("index_value", expr=joined))
+        flat = place if flat is None else r.apply("add", place, flat)
+        joined = joined * shape[axis] if shape[axis].is_const or joined.is_const else _unknown_product(shape)
+    assert flat is not None
+    base = r.broadcast(r.number(0), (*shape[: axes.start], joined, *shape[axes.stop :]))
+    added = r.apply("scatter_add", base, flat, r.g, axis=axes.start, batch=_batch(r.attrs), checked=False)
+    return (r.reshape(added, shape), *(None for _ in axes))
+
+
+def _unknown_product(shape: Shape) -> Expr:
+    raise UnsupportedError(
+        f"the gradient of a read of {show(shape)} at several indices multiplies two sizes that are no numbers",
+        hint="give one of the sizes as a number",
+    )
+
+
 # scatter_add {axis, batch, checked}
 
 
@@ -210,7 +242,12 @@ def _numpy_scatter(call: Call) -> Function:
     return scatter
 
 
-def _gather(name: str) -> Operator:
+def _scatter_gradient(r: Reverse) -> tuple[Edge, None, Edge]:
+    axis, batch = r.attrs["axis"], _batch(r.attrs)
+    return r.g, None, r.apply("gather", r.g, r.y, axis=axis, batch=batch, checked=False)
+
+
+def _gather(name: str, gradient: Gradient) -> Operator:
     return Operator(
         name=name,
         kind="indexing",
@@ -219,11 +256,12 @@ def _gather(name: str) -> Operator:
         cost=_cost,
         numpy=_numpy_gather,
         lift=_lift_gather,
+        gradient=gradient,
     )
 
 
-GATHER = _gather("gather")
-GATHER_PAIRS = _gather("gather_pairs")
+GATHER = _gather("gather", _gather_gradient)
+GATHER_PAIRS = _gather("gather_pairs", _pairs_gradient)
 
 SCATTER_ADD = Operator(
     name="scatter_add",
@@ -233,6 +271,7 @@ SCATTER_ADD = Operator(
     cost=_cost,
     numpy=_numpy_scatter,
     lift=_lift_scatter,
+    gradient=_scatter_gradient,
     neutral=lambda dtype: 0,
 )
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.gradients import Reverse
 from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
 from tempo.sdg.operators.shapes import (
     Shape,
@@ -27,7 +28,7 @@ from tempo.sdg.operators.shapes import (
     shifted,
     show,
 )
-from tempo.symbolic import Expr, as_expr
+from tempo.symbolic import Expr, as_expr, const
 
 _FILLED = 4096  # elements below which a filled array is cheaper to make than a broadcast view
 
@@ -87,6 +88,10 @@ def _numpy_reshape(call: Call) -> Function:
     return lambda x: x.reshape(shape)
 
 
+def _reshape_gradient(r: Reverse) -> tuple[Edge]:
+    return (r.reshape(r.g, r.shape(r.x)),)
+
+
 # transpose {axes}: axis i of the result is axis axes[i] of the operand
 
 
@@ -106,6 +111,11 @@ def _lift_transpose(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ..
 def _numpy_transpose(call: Call) -> Function:
     axes = tuple(call.attrs["axes"])
     return identity(call) if axes == tuple(range(len(axes))) else lambda x: x.transpose(axes)
+
+
+def _transpose_gradient(r: Reverse) -> tuple[Edge]:
+    axes = r.attrs["axes"]
+    return (r.transpose(r.g, [axes.index(axis) for axis in range(len(axes))]),)
 
 
 # broadcast {shape, batch}: as np.broadcast_to, after the first `batch` axes (0 unless given), which correspond
@@ -150,6 +160,16 @@ def _numpy_broadcast(call: Call) -> Function:
     return fill
 
 
+def _broadcast_gradient(r: Reverse) -> tuple[Edge]:
+    """Summed along the axes that are new, and those that had one position."""
+    given, batch = r.shape(r.x), r.attrs.get("batch", 0)
+    shape = r.shape(r.result)
+    new = range(batch, batch + len(shape) - len(given))
+    old = [axis for axis in range(len(shape)) if axis not in new]
+    repeated = [axis for axis, size in zip(old, given) if size == const(1) and shape[axis] != const(1)]
+    return (r.reshape(r.sum(r.g, (*new, *repeated)), given),)
+
+
 # concat {axis}
 
 
@@ -179,6 +199,17 @@ def _lift_concat(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...],
 def _numpy_concat(call: Call) -> Function:
     axis, concatenate = call.attrs["axis"], np.concatenate
     return lambda *parts: concatenate(parts, axis)
+
+
+def _concat_gradient(r: Reverse) -> list[Edge]:
+    """The part that came from each operand."""
+    axis, found, start = r.attrs["axis"], [], as_expr(0)
+    for operand in r.operands:
+        shape = r.shape(operand)
+        starts = tuple(start if place == axis else as_expr(0) for place in range(len(shape)))
+        found.append(r.apply("slice", r.g, starts=starts, lengths=shape, steps=(1,) * len(shape)))
+        start = start + shape[axis]
+    return found
 
 
 # flip {axes}
@@ -226,6 +257,7 @@ RESHAPE = Operator(
     lift=_lift_reshape,
     static_attrs=("shape",),
     views=True,
+    gradient=_reshape_gradient,
 )
 
 TRANSPOSE = Operator(
@@ -237,6 +269,7 @@ TRANSPOSE = Operator(
     numpy=_numpy_transpose,
     lift=_lift_transpose,
     views=True,
+    gradient=_transpose_gradient,
 )
 
 BROADCAST = Operator(
@@ -249,6 +282,7 @@ BROADCAST = Operator(
     lift=_lift_broadcast,
     static_attrs=("shape",),
     views=True,
+    gradient=_broadcast_gradient,
 )
 
 CONCAT = Operator(
@@ -259,6 +293,7 @@ CONCAT = Operator(
     cost=no_cost,
     numpy=_numpy_concat,
     lift=_lift_concat,
+    gradient=_concat_gradient,
 )
 
 FLIP = Operator(
@@ -270,6 +305,7 @@ FLIP = Operator(
     numpy=_numpy_flip,
     lift=_lift_flip,
     views=True,
+    gradient=lambda r: (r.apply("flip", r.g, axes=r.attrs["axes"]),),
 )
 
 COPY = Operator(
@@ -281,6 +317,7 @@ COPY = Operator(
     numpy=identity,
     lift=_lift_copy,
     views=True,
+    gradient=lambda r: (r.g,),
 )
 
 MOVEMENT = (RESHAPE, TRANSPOSE, BROADCAST, CONCAT, FLIP, COPY)

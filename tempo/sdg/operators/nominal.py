@@ -24,8 +24,42 @@ def _nominal(name: str, made_by: str) -> Operator:
         cost=no_cost,
         numpy=numpy,
         lift_note=f"{made_by}; what lifting does to it is a matter of its layout or its cases",
+        gradient_note="what derivatives go through are the cases of a merge; the others are constants",
     )
 
+
+def _placeholder(name: str, stands_for: str) -> Operator:
+    """Of a gradient; none is left when gradients are expanded (`tempo.autodiff`), before anything runs."""
+
+    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+        if not operands:
+            raise InternalError(f"the type of {name} is declared with it, not inferred")
+        return operands[0]
+
+    def numpy(call: Call) -> Function:
+        raise InternalError(f"{name} is no function on arrays: gradients are expanded first")
+
+    return Operator(
+        name=name,
+        kind="nominal",
+        infer=infer,
+        roles=all_opaque,
+        cost=no_cost,
+        numpy=numpy,
+        lift_note=stands_for,
+        gradient_note=stands_for,
+    )
+
+
+# gradient {loss: an edge, over: its dims, wrt: (node, result)}; stop_gradient (x); custom_gradient {cotangent: a node,
+# gradients: an edge, or None, per further operand} (value, *operands); cotangent: what such gradients are functions of
+
+PLACEHOLDERS = (
+    _placeholder("gradient", "it stands for the gradient of a loss"),
+    _placeholder("stop_gradient", "it is its operand, through which no derivative goes"),
+    _placeholder("custom_gradient", "it is its first operand, and its own rule says what the others get"),
+    _placeholder("cotangent", "it stands for the cotangent of a value with a gradient of its own"),
+)
 
 NOMINAL = (
     _nominal("input", "the caller gives its values"),

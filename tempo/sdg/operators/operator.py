@@ -68,7 +68,7 @@ class Operator:
     scalar_attrs  the attributes whose expressions are passed at run time, in this order
     static_attrs  the attributes whose expressions must be numbers in a `Call`
     views         whether the result of the NumPy function may share memory with an operand
-    gradient      the rule of reverse mode
+    gradient      the rule of reverse mode, see `tempo.sdg.operators.gradients`; None where `gradient_note` says why
     """
 
     name: str
@@ -84,6 +84,7 @@ class Operator:
     static_attrs: tuple[str, ...] = ()
     views: bool = False
     gradient: Callable[..., Any] | None = None
+    gradient_note: str = ""
     typed_roles: Callable[[Attrs, tuple[TensorType, ...]], Roles] | None = None
 
     def roles_for(self, attrs: Attrs, operands: tuple[TensorType, ...]) -> Roles:

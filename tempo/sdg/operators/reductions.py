@@ -10,7 +10,8 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.gradients import Gradient, Reverse, constant
 from tempo.sdg.operators.operator import Attrs, Builder, Function, Lifted, Operator, Role, Roles
 from tempo.sdg.operators.shapes import (
     check_axes,
@@ -99,6 +100,29 @@ def _quantified(function: np.ufunc) -> Builder:
     return builder
 
 
+def _sum_gradient(r: Reverse) -> tuple[Edge]:
+    return (r.spread(r.g, r.attrs["axes"], r.shape(r.x)),)
+
+
+def _prod_gradient(r: Reverse) -> tuple[Edge]:
+    """g * (the product of the others): of what is not 0, divided by x; at a single 0 not divided; else 0."""
+    axes, shape = r.attrs["axes"], r.shape(r.x)
+    is_zero = r.compare("eq", r.x, 0)
+    others = r.apply("reduce_prod", r.where(is_zero, 1, r.x), axes=axes)
+    zeros = r.spread(r.sum(r.where(is_zero, r.number(1), 0), axes), axes, shape)
+    full = r.spread(others, axes, shape)
+    at_zero = r.where(r.compare("eq", zeros, 1), full, 0)
+    beside = r.where(r.compare("eq", zeros, 0), r.div(full, r.where(is_zero, 1, r.x)), 0)
+    return (r.mul(r.spread(r.g, axes, shape), r.where(is_zero, at_zero, beside)),)
+
+
+def _extreme_gradient(r: Reverse) -> tuple[Edge]:
+    """To the elements that are the extreme, in equal parts, as JAX does."""
+    axes, shape = r.attrs["axes"], r.shape(r.x)
+    share = r.where(r.compare("eq", r.x, r.spread(r.result, axes, shape)), r.number(1), 0)
+    return (r.mul(share, r.spread(r.div(r.g, r.sum(share, axes)), axes, shape)),)
+
+
 def _reduction(
     name: str,
     kinds: tuple[str, ...],
@@ -106,6 +130,7 @@ def _reduction(
     neutral: Callable[[str], bool | int | float],
     result: str | None = None,
     empty: bool = True,
+    gradient: Gradient = constant,
 ) -> Operator:
     return Operator(
         name=name,
@@ -116,14 +141,19 @@ def _reduction(
         numpy=numpy,
         lift=_lift_axes,
         neutral=neutral,
+        gradient=gradient,
     )
 
 
 REDUCTIONS = (
-    _reduction("reduce_sum", NUMBER, _accumulate(np.add), lambda dtype: 0),
-    _reduction("reduce_prod", NUMBER, _accumulate(np.multiply), lambda dtype: 1),
-    _reduction("reduce_max", ANY, _extreme(np.maximum, dtypes.lowest), dtypes.lowest, empty=False),
-    _reduction("reduce_min", ANY, _extreme(np.minimum, dtypes.highest), dtypes.highest, empty=False),
+    _reduction("reduce_sum", NUMBER, _accumulate(np.add), lambda dtype: 0, gradient=_sum_gradient),
+    _reduction("reduce_prod", NUMBER, _accumulate(np.multiply), lambda dtype: 1, gradient=_prod_gradient),
+    _reduction(
+        "reduce_max", ANY, _extreme(np.maximum, dtypes.lowest), dtypes.lowest, empty=False, gradient=_extreme_gradient
+    ),
+    _reduction(
+        "reduce_min", ANY, _extreme(np.minimum, dtypes.highest), dtypes.highest, empty=False, gradient=_extreme_gradient
+    ),
     _reduction("reduce_any", ANY, _quantified(np.logical_or), lambda dtype: False, result="bool"),
     _reduction("reduce_all", ANY, _quantified(np.logical_and), lambda dtype: True, result="bool"),
 )
@@ -169,6 +199,7 @@ def _arg(name: str, function: Callable[[Any, int], Any], neutral: Callable[[str]
         numpy=_position(function),
         lift=_lift_axis,
         neutral=neutral,
+        gradient=constant,
     )
 
 
@@ -217,6 +248,23 @@ def _sort_cost(call: Call) -> float:
     return operand.elements * float(np.log2(max(2, operand.shape[call.attrs["axis"]])))
 
 
+def _cumsum_gradient(r: Reverse) -> tuple[Edge]:
+    """The sum from each position to the end."""
+    axis = r.attrs["axis"]
+    reversed_sum = r.apply("cumsum", r.apply("flip", r.g, axes=(axis,)), axis=axis)
+    return (r.apply("flip", reversed_sum, axes=(axis,)),)
+
+
+def _sort_gradient(r: Reverse) -> tuple[Edge]:
+    """Back to where each element came from: argsort of the order is its inverse."""
+    axis, rank = r.attrs["axis"], r.rank(r.x)
+    last = (*(other for other in range(rank) if other != axis), axis)
+    order = r.apply("argsort", r.transpose(r.x, last), axis=rank - 1)
+    inverse = r.apply("argsort", order, axis=rank - 1)
+    found = r.apply("gather", r.transpose(r.g, last), inverse, axis=rank - 1, batch=rank - 1, checked=False)
+    return (r.transpose(found, [last.index(place) for place in range(rank)]),)
+
+
 CUMSUM = Operator(
     name="cumsum",
     kind="scan",
@@ -225,6 +273,7 @@ CUMSUM = Operator(
     cost=per_operand_element,
     numpy=_numpy_cumsum,
     lift=_lift_axis,
+    gradient=_cumsum_gradient,
 )
 
 SORT = Operator(
@@ -235,6 +284,7 @@ SORT = Operator(
     cost=_sort_cost,
     numpy=_numpy_sort,
     lift=_lift_axis,
+    gradient=_sort_gradient,
 )
 
 ARGSORT = Operator(
@@ -245,6 +295,7 @@ ARGSORT = Operator(
     cost=_sort_cost,
     numpy=_numpy_argsort,
     lift=_lift_axis,
+    gradient=constant,
 )
 
 SCANS = (CUMSUM, SORT, ARGSORT)

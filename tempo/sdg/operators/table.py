@@ -11,7 +11,7 @@ from tempo.sdg.operators.elementwise import ELEMENTWISE
 from tempo.sdg.operators.extents import EXTENTS
 from tempo.sdg.operators.indexing import INDEXING
 from tempo.sdg.operators.movement import MOVEMENT
-from tempo.sdg.operators.nominal import NOMINAL
+from tempo.sdg.operators.nominal import NOMINAL, PLACEHOLDERS
 from tempo.sdg.operators.operator import Builder, Lifted, Operator, Role
 from tempo.sdg.operators.random import RANDOM
 from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
@@ -28,6 +28,7 @@ _ALL = (
     *CREATION,
     *RANDOM,
     *NOMINAL,
+    *PLACEHOLDERS,
 )
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType({operator.name: operator for operator in _ALL})

@@ -1,0 +1,170 @@
+"""The adjoints of everything between a loss and what it is differentiated with respect to.
+
+The adjoint of a node is a tensor over the node's domain: the derivative of the sum of the loss, over its domain, with
+respect to each value. Nodes are visited consumers first; each sends contributions through its reads. A cycle of the
+graph runs through a merge, and its adjoint runs through the adjoint of that merge, which is a merge itself: of a
+recurrence forward in time, one backward in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tempo.analysis.components import strongly_connected
+from tempo.analysis.demand import demand
+from tempo.autodiff.adjoints import Alternatives, choice, collected
+from tempo.autodiff.nodes import Guarded, Nodes
+from tempo.autodiff.preimage import Region
+from tempo.autodiff.pullback import pulled_back
+from tempo.autodiff.reach import differentiable_reads, differentiated, leading_to, reached
+from tempo.autodiff.transpose import contributions
+from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType
+from tempo.symbolic import TRUE, Box, Condition, Context, Symbol
+
+Value = tuple[int, int]
+"""A node and the number of one of its results."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is differentiated: `edge`, of shape (), read at every point of `domain`."""
+
+    edge: Edge
+    domain: tuple[Symbol, ...]
+
+
+class Backward:
+    """The adjoints for one loss; `wanted` are the values that it is differentiated with respect to."""
+
+    def __init__(self, nodes: Nodes, loss: Loss, wanted: set[Value]) -> None:
+        self.nodes = nodes
+        self.graph = nodes.graph
+        self.loss = loss
+        reads = {
+            id: [edge.node for edge in differentiable_reads(self.graph, node)] for id, node in self.graph.nodes.items()
+        }
+        below = reached(reads, loss.edge.node)
+        self.active = leading_to(reads, below, {node for node, _ in wanted})
+        self.reads = {id: [other for other in reads[id] if other in self.active] for id in self.active}
+        self.boxes = self._boxes()
+        self.received: dict[Value, list[Guarded]] = {}
+        self.declared: dict[int, int] = {}  # merges on a cycle, and the merges that are their adjoints
+        self._run()
+
+    def _boxes(self) -> dict[int, Box]:
+        """The points that the loss needs; elsewhere adjoints are zero."""
+        layout = tuple(self.loss.domain)
+        type = self.graph.seen_type(self.loss.edge)
+        root = Output("loss", self.loss.edge, self.loss.domain, type, layout)
+        cut = differentiated(self.graph)
+        demands = demand(Graph(cut.dims, cut.nodes, (root,)))
+        return {id: found.box for id, found in demands.items()}
+
+    def region(self, id: int, condition: Condition = TRUE) -> Region:
+        return Region(self.graph.domain_dims(self.graph.nodes[id]), self.boxes[id], condition)
+
+    def type_of(self, value: Value) -> TensorType:
+        return self.graph.nodes[value[0]].results[value[1]]
+
+    # Sending.
+
+    def _run(self) -> None:
+        if self.loss.edge.node not in self.active:
+            return
+        order, cyclic = self._order()
+        for id in cyclic:
+            node = self.graph.nodes[id]
+            adjoint = self.nodes.declare(node.domain, node.type, f"grad_{node.name}")
+            self.declared[id] = adjoint.id
+        self._seed()
+        for id in cyclic:
+            self._visit(self.graph.nodes[id], (TRUE, self.nodes.identity(self.declared[id])))
+        for id in order:
+            if id in self.declared:
+                continue
+            found = self.adjoint((id, 0))
+            if found:
+                node = self.graph.nodes[id]
+                self._visit(node, choice(self.nodes, found, node.type, self.context(id)))
+        for id, adjoint_id in self.declared.items():
+            self.nodes.define(adjoint_id, self._covering(id, self.adjoint((id, 0))))
+
+    def context(self, id: int) -> Context:
+        return self.region(id).context()
+
+    def _order(self) -> tuple[list[int], list[int]]:
+        """Consumers first, and the merges on cycles. These send before anything else, whatever they will receive."""
+        components = strongly_connected([self.loss.edge.node], self.reads)
+        looped = {id for each in components for id in each if len(each) > 1 or id in self.reads[id]}
+        cyclic = [id for id in sorted(looped) if self.graph.nodes[id].op == "merge"]
+        opened = {id: [] if id in cyclic else self.reads[id] for id in self.reads}
+        ordered = [id for each in strongly_connected(sorted(self.reads), opened) for id in each]
+        return ordered[::-1], cyclic
+
+    def _seed(self) -> None:
+        one = self.nodes.constant(1, self.graph.seen_type(self.loss.edge).dtype)
+        dims = tuple(self.graph.dim(symbol) for symbol in self.loss.domain)
+        self._send(one, self.loss.edge, Region(dims, Box.full(dims)))
+
+    def _visit(self, node: Node, adjoint: Guarded) -> None:
+        condition, cotangent = adjoint
+        for guard, edge, part in self._parts(node, cotangent):
+            region = self.region(node.id)
+            where = region.context().simplify_condition(guard & condition)
+            self._send(part, edge, Region(region.dims, region.box, where))
+
+    def _parts(self, node: Node, cotangent: Edge) -> Iterator[tuple[Condition, Edge, Edge]]:
+        """For every active read: under which condition, through which edge, and the cotangent of what it sees."""
+        if not self.reads[node.id]:
+            return
+        if node.op == "merge":
+            yield from ((guard, edge, cotangent) for guard, edge in node.guarded_reads() if edge.node in self.active)
+            return
+        result = self.nodes.identity(node.id)
+        for edge, part in zip(node.operands, pulled_back(self.nodes, node, result, cotangent), strict=True):
+            if part is not None and edge.node in self.active:
+                yield TRUE, edge, part
+
+    def _send(self, cotangent: Edge, edge: Edge, reader: Region) -> None:
+        producer = self.region(edge.node)
+        found = contributions(self.nodes, cotangent, edge.map, reader, producer)
+        self.received.setdefault((edge.node, edge.result), []).extend(found)
+
+    # Results.
+
+    def adjoint(self, value: Value) -> Alternatives:
+        received = self.received.get(value, [])
+        return collected(self.nodes, received, self.type_of(value), self.context(value[0])) if received else ()
+
+    def _covering(self, id: int, found: Alternatives) -> Alternatives:
+        """The cases of the adjoint of a merge on a cycle: with zeros where nothing comes from."""
+        context = self.context(id)
+        left = context
+        for condition, _ in found:
+            left = left.assume(~condition)
+        if found and left.infeasible():
+            return (*found[:-1], (TRUE, found[-1][1]))
+        return (*found, (TRUE, self.nodes.zeros(self.graph.nodes[id].type)))
+
+    def gradient(self, value: Value) -> Alternatives:
+        """The adjoint everywhere, with zeros where the loss does not reach: the cases of a merge."""
+        id, type = value[0], self.type_of(value)
+        zero = (TRUE, self.nodes.zeros(type))
+        if id in self.declared:
+            found: Alternatives = ((TRUE, self.nodes.identity(self.declared[id])),)
+        else:
+            found = self.adjoint(value)
+        if not found:
+            return (zero,)
+        dims = self.graph.domain_dims(self.graph.nodes[id])
+        everywhere, inside = Context.of(dims), self.boxes[id].condition()
+        cases: list[Guarded] = []
+        left = everywhere
+        for condition, edge in found:
+            where = left.simplify_condition(condition & inside)
+            if left.excludes(where):
+                continue
+            cases.append((where, edge))
+            left = left.assume(~where)
+        return tuple(cases) if left.infeasible() else (*cases, zero)

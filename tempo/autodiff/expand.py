@@ -1,0 +1,100 @@
+"""Placeholders of gradients become what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tempo.analysis.components import strongly_connected
+from tempo.autodiff.backward import Backward, Loss
+from tempo.autodiff.nodes import Nodes
+from tempo.autodiff.reach import differentiable_reads, reached
+from tempo.errors import UnsupportedError
+from tempo.sdg.graph import Graph, Node
+
+PLACEHOLDERS = frozenset({"gradient", "stop_gradient", "custom_gradient", "cotangent"})
+
+
+def expand_gradients(graph: Graph) -> Graph:
+    """The graph without placeholders: gradients of inner losses first, since outer ones differentiate through them.
+
+    Raises `UnsupportedError` at the line of `tp.grad` where a gradient is part of what it differentiates.
+    """
+    if not any(node.op in PLACEHOLDERS for node in graph.nodes.values()):
+        return graph
+    for loss, ids in _losses(graph):
+        graph = _expanded(graph, loss, ids)
+    return _without_markers(graph)
+
+
+def _losses(graph: Graph) -> list[tuple[Loss, list[int]]]:
+    """The placeholders by loss, those that a loss goes through before those of that loss."""
+    groups: dict[Loss, list[int]] = {}
+    for node in graph.nodes.values():
+        if node.op == "gradient":
+            groups.setdefault(_loss(node), []).append(node.id)
+    reads = {id: [edge.node for edge in differentiable_reads(graph, node)] for id, node in graph.nodes.items()}
+    for loss, ids in groups.items():
+        for id in ids:
+            reads[id] = [loss.edge.node]
+    for component in strongly_connected([id for ids in groups.values() for id in ids], reads):
+        inside = [id for id in component if graph.nodes[id].op == "gradient"]
+        if len(component) > 1 and inside:
+            raise _within_itself(graph.nodes[inside[0]])
+    depth = _depths(groups, reads)
+    return sorted(groups.items(), key=lambda item: depth[item[0]])
+
+
+def _loss(node: Node) -> Loss:
+    return Loss(node.attr("loss"), node.attr("over"))
+
+
+def _depths(groups: Mapping[Loss, list[int]], reads: Mapping[int, list[int]]) -> dict[Loss, int]:
+    """How many gradients each loss goes through, one in another."""
+    owner = {id: loss for loss, ids in groups.items() for id in ids}
+    within = {loss: {owner[id] for id in reached(reads, loss.edge.node) if id in owner} for loss in groups}
+    return {loss: len(inner) for loss, inner in within.items()}
+
+
+def _within_itself(node: Node) -> UnsupportedError:
+    return UnsupportedError(
+        "a gradient is part of the loss that it differentiates",
+        location=node.location,
+        hint="Declare what is updated with it as a tp.parameter, which is a leaf, or stop it with tp.stop_gradient.",
+    )
+
+
+def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:
+    nodes = Nodes(graph, graph.nodes[ids[0]].location)
+    wanted = {graph.nodes[id].attr("wrt") for id in ids}
+    backward = Backward(nodes, loss, wanted)
+    for id in ids:
+        placeholder = graph.nodes[id]
+        value = placeholder.attr("wrt")
+        merge = nodes.declare(placeholder.domain, placeholder.type, placeholder.name)
+        nodes.define(merge.id, backward.gradient(value))
+        nodes.nodes[id] = replace(nodes.nodes.pop(merge.id), id=id, location=placeholder.location)
+    return nodes.finished()
+
+
+def _without_markers(graph: Graph) -> Graph:
+    """`stop_gradient` and `custom_gradient` are their first operand; what reads a cotangent was only a pattern."""
+    patterns = _reading_cotangents(graph)
+    nodes = {
+        id: replace(node, op="copy", operands=node.operands[:1], attrs=()) if node.op in PLACEHOLDERS else node
+        for id, node in graph.nodes.items()
+        if id not in patterns
+    }
+    return replace(graph, nodes=nodes)
+
+
+def _reading_cotangents(graph: Graph) -> set[int]:
+    readers = graph.consumers()
+    pending = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
+    seen = set(pending)
+    while pending:
+        for reader, _ in readers[pending.pop()]:
+            if reader not in seen:
+                seen.add(reader)
+                pending.append(reader)
+    return seen

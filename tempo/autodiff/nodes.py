@@ -1,0 +1,110 @@
+"""Making the nodes of a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.errors import Location, TempoError
+from tempo.passes.composition import compose
+from tempo.passes.rewriting import Rewriter, Tensors
+from tempo.sdg.call import ArrayValue
+from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType, identity_map
+from tempo.sdg.validate import varying_dims
+from tempo.symbolic import TRUE, Condition, Expr, Symbol, const
+
+ROLE = "gradient"
+Guarded = tuple[Condition, Edge]
+"""A value, and where there is one."""
+
+
+class Nodes(Tensors):
+    """The nodes of `graph` and those that a gradient adds, which stand at `location`."""
+
+    def __init__(self, graph: Graph, location: Location | None) -> None:
+        super().__init__(Rewriter(graph), location)
+        self.graph = graph
+        self._declaration = 1 + max((n.declaration or 0 for n in graph.nodes.values()), default=0)
+        self._choices: dict[tuple[Guarded, ...], Edge] = {}
+
+    @property
+    def nodes(self) -> dict[int, Node]:
+        return self.rewriter.nodes
+
+    def finished(self) -> Graph:
+        return replace(self.graph, nodes=self.nodes)
+
+    def seen(self, edge: Edge) -> TensorType:
+        return self.rewriter.seen(edge)
+
+    def identity(self, id: int) -> Edge:
+        return self.rewriter.identity(id)
+
+    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
+        try:
+            return super().apply(op, *operands, **attrs)
+        except TempoError as error:
+            error.location = error.location or self.location
+            raise
+
+    def constant(self, value: float, dtype: str) -> Edge:
+        return self.apply("constant", value=ArrayValue(np.asarray(value, dtypes.to_numpy(dtype))))
+
+    def zeros(self, type: TensorType) -> Edge:
+        return self.broadcast(self.constant(0, type.dtype), type.shape)
+
+    def cast(self, edge: Edge, dtype: str) -> Edge:
+        return edge if self.seen(edge).dtype == dtype else self.apply("cast", edge, dtype=dtype)
+
+    def summed(self, edge: Edge, axes: Sequence[int]) -> Edge:
+        return self.apply("reduce_sum", edge, axes=tuple(axes)) if axes else edge
+
+    def is_identity(self, edge: Edge) -> bool:
+        return edge.map == identity_map(self.nodes[edge.node].domain)
+
+    def through(self, edge: Edge, outer: Mapping[Symbol, Point | Slice]) -> Edge:
+        """What `edge` shows with every dim that it varies in replaced; axes of slices in front, in canonical order."""
+        domain = self.graph.canonical(edge.dims())
+        map = tuple(outer[symbol] for symbol in domain)
+        return compose(edge, domain, map) or replace(self.apply("copy", edge), map=map)
+
+    # Merges.
+
+    def choice(self, alternatives: Sequence[Guarded], type: TensorType) -> Edge:
+        """The first alternative that holds. Equal choices are one node."""
+        key = tuple(alternatives)
+        if key not in self._choices:
+            cases = tuple(Case(condition, edge) for condition, edge in key)
+            draft = Node(-1, "merge", (), (type,), cases=cases)
+            domain = self.graph.canonical(varying_dims(self.graph, draft))
+            self._choices[key] = self.identity(self.declare(domain, type, "", cases).id)
+        return self._choices[key]
+
+    def declare(self, domain: tuple[Symbol, ...], type: TensorType, name: str, cases: tuple[Case, ...] = ()) -> Node:
+        """A new merge; its cases may come later."""
+        attrs = (("name", name), ("role", ROLE))
+        node = Node(self._new_id(), "merge", domain, (type,), (), attrs, cases, self._declaration, name, self.location)
+        self._declaration += 1
+        self.nodes[node.id] = node
+        return node
+
+    def define(self, id: int, alternatives: Sequence[Guarded]) -> None:
+        cases = tuple(Case(condition, edge) for condition, edge in alternatives)
+        self.nodes[id] = replace(self.nodes[id], cases=cases)
+
+    def total(self, value: Guarded, type: TensorType) -> Edge:
+        """The value where there is one, else zeros."""
+        condition, edge = value
+        return edge if condition == TRUE else self.choice((value, (TRUE, self.zeros(type))), type)
+
+    def _new_id(self) -> int:
+        return self.rewriter.new_id()
+
+    def positions(self, start: Expr, length: Expr) -> Edge:
+        """`start, start + 1, ...`, int32."""
+        found = self.iota((length,), 0)
+        return found if start == const(0) else self.add(found, self.number(start))

@@ -1,0 +1,288 @@
+"""Inverting index maps: the points p of a consumer that read the point q of a producer.
+
+Consumer and producer share dims, so while the equations `e(p) = q` are solved, the consumer's dims are *primed*
+symbols (`t'`), and plain ones are the producer's. What is solved is expressed in q; dims of p that q leaves free are
+ranges to sum over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tempo.sdg.graph import IndexMap, Point
+from tempo.symbolic import (
+    TRUE,
+    And,
+    Box,
+    Condition,
+    Context,
+    Dim,
+    Eq,
+    Expr,
+    FloorDiv,
+    Ge,
+    Max,
+    Min,
+    Symbol,
+    conjunction,
+    const,
+    maximum,
+    minimum,
+    var,
+)
+
+
+@dataclass(frozen=True)
+class Region:
+    """The points of a node at which something is known: the condition holds, inside the box."""
+
+    dims: tuple[Dim, ...]
+    box: Box
+    condition: Condition = TRUE
+
+    def context(self) -> Context:
+        return Context.of(self.dims, self.condition, box=self.box)
+
+
+@dataclass(frozen=True)
+class Range:
+    """`start <= p_dim < start + length`, summed over; the bounds are over q."""
+
+    dim: Symbol
+    start: Expr
+    length: Expr
+
+
+@dataclass(frozen=True)
+class Preimage:
+    """Some of the consumers of q: where `condition` (over q) holds, those with the solved coordinates and in ranges.
+
+    `own` (over p, unprimed) must hold of them too: the part of the consumer's condition that no range says. `mask`
+    relates q to the primed dims of the ranges.
+    """
+
+    condition: Condition
+    solved: Mapping[Symbol, Expr]
+    ranges: tuple[Range, ...]
+    own: Condition
+    mask: Condition
+
+    @property
+    def substitution(self) -> dict[Symbol, Expr]:
+        """Primed dims to what q determines."""
+        return {primed(symbol): value for symbol, value in self.solved.items()}
+
+
+def primed(symbol: Symbol) -> Symbol:
+    return Symbol(f"{symbol.name}'", symbol.kind)
+
+
+def preimages(reader: Region, map: IndexMap, producer: Region) -> list[Preimage]:
+    """The consumers in `reader` that read q in `producer`, in disjoint parts."""
+    prime = {dim.symbol: var(primed(dim.symbol)) for dim in reader.dims}
+    equations: list[Expr] = []
+    conditions: list[_Fact] = []
+    for dim, index in zip(producer.dims, map, strict=True):
+        q = var(dim.symbol)
+        if isinstance(index, Point):
+            equations.append(index.index.substitute(prime) - q)
+            continue
+        start, length = index.start.substitute(prime), index.length.substitute(prime)
+        conditions += [_Fact(part) for part in _parts(q.ge(start) & q.lt(start + length))]
+    for part in _parts(reader.condition):
+        primed_part = part.substitute(prime)
+        if isinstance(primed_part, Eq):
+            equations.append(primed_part.expr)
+        else:
+            conditions.append(_Fact(primed_part, part))
+    found = []
+    for chosen, extra in _pieces(equations):
+        solver = _Solver(reader, producer, [*conditions, *(_Fact(part) for part in extra)])
+        preimage = solver.solve(chosen)
+        if preimage is not None:
+            found.append(preimage)
+    return found
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """A condition over q and primed p; `own` is what the consumer's own condition said, over p."""
+
+    condition: Condition
+    own: Condition | None = None
+
+
+def _parts(condition: Condition) -> tuple[Condition, ...]:
+    if condition == TRUE:
+        return ()
+    return condition.args if isinstance(condition, And) else (condition,)
+
+
+def _pieces(equations: Sequence[Expr]) -> list[tuple[list[Expr], list[Condition]]]:
+    """Equations without a lone minimum or maximum: `min(a, b) == 0` is `a == 0 <= b`, or `b == 0 < a`."""
+    pieces: list[tuple[list[Expr], list[Condition]]] = [([], [])]
+    for equation in equations:
+        choices = _choices(equation)
+        pieces = [([*chosen, e], [*extra, *more]) for chosen, extra in pieces for e, more in choices]
+    return pieces
+
+
+def _choices(equation: Expr) -> list[tuple[Expr, list[Condition]]]:
+    if len(equation.terms) != 1 or equation.const != 0:
+        return [(equation, [])]
+    atom, factor = equation.terms[0]
+    if not isinstance(atom, Min | Max) or abs(factor) != 1:
+        return [(equation, [])]
+    sign = 1 if isinstance(atom, Min) else -1
+    found = []
+    for place, arg in enumerate(atom.args):
+        earlier = [(sign * other).gt(0) for other in atom.args[:place]]
+        later = [(sign * other).ge(0) for other in atom.args[place + 1 :]]
+        found += [(e, [*earlier, *later, *more]) for e, more in _choices(arg)]
+    return found
+
+
+@dataclass
+class _Solver:
+    reader: Region
+    producer: Region
+    facts: list[_Fact]
+    solved: dict[Symbol, Expr] = field(default_factory=dict)  # primed
+    mask: list[Condition] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.unknown = {primed(dim.symbol) for dim in self.reader.dims}
+
+    def solve(self, equations: Sequence[Expr]) -> Preimage | None:
+        for equation in self._eliminate(list(equations)):
+            self._leave(equation)
+        own, bounds, over_q = self._sort()
+        over_q += [part for symbol, value in self.solved.items() for part in self._inside(symbol, value)]
+        region = Region(self.producer.dims, self.producer.box)
+        base = region.context()
+        condition = base.simplify_condition(conjunction(over_q))
+        if base.excludes(condition):
+            return None
+        ranges: list[Range] = []
+        for dim in self.reader.dims:
+            if primed(dim.symbol) not in self.unknown:
+                continue
+            found, condition = self._range(dim, bounds, base, condition)
+            if base.excludes(condition):
+                return None
+            ranges.append(found)
+        ones = {each.dim: each.start for each in ranges if each.length == const(1)}
+        symbols = {primed(dim.symbol): dim.symbol for dim in self.reader.dims}
+        solved = {symbols[symbol]: value for symbol, value in self.solved.items()} | ones
+        mask = conjunction(self.mask).substitute({primed(symbol): value for symbol, value in ones.items()})
+        wider = tuple(each for each in ranges if each.dim not in ones)
+        if not any(symbol.name.endswith("'") for symbol in mask.symbols()):
+            condition, mask = base.simplify_condition(condition & mask), TRUE
+        return Preimage(condition, solved, wider, conjunction(own), mask)
+
+    def _eliminate(self, equations: list[Expr]) -> list[Expr]:
+        """Solves one equation after another for the one unknown that it has; returns those that it cannot solve."""
+        progress = True
+        while progress:
+            progress = False
+            for equation in list(equations):
+                if self._use(equation.substitute(self.solved)):
+                    equations.remove(equation)
+                    progress = True
+        return [equation.substitute(self.solved) for equation in equations]
+
+    def _use(self, equation: Expr) -> bool:
+        unknown = equation.symbols() & self.unknown
+        if not unknown:
+            self.facts.append(_Fact(equation.eq(0)))
+            return True
+        if len(unknown) > 1:
+            return False
+        (symbol,) = unknown
+        factor = equation.coefficient(symbol)
+        rest = equation - factor * var(symbol)
+        if symbol in rest.symbols():
+            return self._divided(equation, symbol)
+        if abs(factor) != 1:
+            self.facts.append(_Fact((rest % abs(factor)).eq(0)))
+        value = -rest if factor > 0 else rest
+        self.solved[symbol] = value // abs(factor)
+        self.unknown.remove(symbol)
+        return True
+
+    def _divided(self, equation: Expr, symbol: Symbol) -> bool:
+        """`inner // k == v` is `k * v <= inner < k * v + k`."""
+        atoms = [(atom, factor) for atom, factor in equation.terms if symbol in atom.symbols()]
+        if len(atoms) != 1 or abs(atoms[0][1]) != 1:
+            return False
+        atom, factor = atoms[0]
+        if not isinstance(atom, FloorDiv):
+            return False
+        rest = equation - factor * (atom.expr // atom.divisor)
+        start = (-rest if factor > 0 else rest) * atom.divisor
+        self.facts += [_Fact(atom.expr.ge(start)), _Fact(atom.expr.lt(start + atom.divisor))]
+        return True
+
+    def _leave(self, equation: Expr) -> None:
+        self.mask.append(equation.eq(0))
+
+    def _inside(self, symbol: Symbol, value: Expr) -> tuple[Condition, Condition]:
+        dim = next(dim.symbol for dim in self.reader.dims if primed(dim.symbol) == symbol)
+        return value.ge(self.reader.box.lo(dim)), value.lt(self.reader.box.hi(dim))
+
+    def _sort(self) -> tuple[list[Condition], dict[Symbol, list[Expr]], list[Condition]]:
+        """The consumer's own conditions that stay, bounds `e >= 0` by the one unknown in them, conditions over q."""
+        own: list[Condition] = []
+        bounds: dict[Symbol, list[Expr]] = {symbol: [] for symbol in self.unknown}
+        over_q: list[Condition] = []
+        for fact in self.facts:
+            for part in _parts(self._decided(fact.condition.substitute(self.solved))):
+                unknown = part.symbols() & self.unknown
+                if not unknown:
+                    over_q.append(part)
+                elif len(unknown) == 1 and isinstance(part, Ge) and _is_bound(part.expr, next(iter(unknown))):
+                    bounds[next(iter(unknown))].append(part.expr)
+                elif fact.own is not None:
+                    own.append(fact.own)
+                else:
+                    self.mask.append(part)
+        return own, bounds, over_q
+
+    def _decided(self, condition: Condition) -> Condition:
+        """Without the alternatives that cannot be, where that makes it simpler."""
+        if isinstance(condition, Ge | Eq) or condition == TRUE:
+            return condition
+        dims = [*self.producer.dims, *(Dim(primed(dim.symbol), dim.size) for dim in self.reader.dims)]
+        bounds = (
+            *self.producer.box.bounds,
+            *((primed(symbol), lo, hi) for symbol, lo, hi in self.reader.box.bounds),
+        )
+        others = (fact.condition.substitute(self.solved) for fact in self.facts)
+        known = [other for other in others if isinstance(other, Ge | Eq)]
+        return Context.of(dims, *known, box=Box(bounds)).simplify_condition(condition)
+
+    def _range(
+        self, dim: Dim, bounds: Mapping[Symbol, Iterable[Expr]], base: Context, condition: Condition
+    ) -> tuple[Range, Condition]:
+        symbol = primed(dim.symbol)
+        lows, highs = [self.reader.box.lo(dim.symbol)], [self.reader.box.hi(dim.symbol)]
+        for bound in bounds[symbol]:
+            factor = bound.coefficient(symbol)
+            rest = bound - factor * var(symbol)
+            if factor > 0:  # p >= -rest / factor, rounded up
+                lows.append(-(rest // factor))
+            else:  # p <= rest / -factor, rounded down
+                highs.append(rest // -factor + 1)
+        context = base.assume(condition)
+        start, stop = context.simplify(maximum(*lows)), context.simplify(minimum(*highs))
+        if not context.implies(stop.ge(start)):
+            condition = base.simplify_condition(condition & stop.gt(start))
+            context = base.assume(condition)
+            start, stop = context.simplify(start), context.simplify(stop)
+        return Range(dim.symbol, start, context.simplify(stop - start)), condition
+
+
+def _is_bound(expr: Expr, symbol: Symbol) -> bool:
+    factor = expr.coefficient(symbol)
+    return factor != 0 and symbol not in (expr - factor * var(symbol)).symbols()

@@ -1,0 +1,68 @@
+"""Which reads derivatives go through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tempo import dtypes
+from tempo.sdg.graph import Edge, Graph, Node
+from tempo.sdg.operators import OPERATORS
+
+LEAVES = frozenset({"input", "host_call", "random_bits", "stop_gradient", "gradient", "cotangent"})
+
+
+def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
+    """The reads of floating values on which the value of `node` depends smoothly. A parameter is a leaf."""
+    if node.op in LEAVES or not _is_float(node.dtype) or (node.op == "merge" and node.attr("role") == "parameter"):
+        return
+    edges = [edge for _, edge in node.reads()]
+    if node.op == "custom_gradient":
+        edges = edges[1:]  # the first is the value; its rule says what the others get
+    elif node.op != "merge" and OPERATORS[node.op].gradient is None:
+        return
+    yield from (edge for edge in edges if _is_float(graph.nodes[edge.node].results[edge.result].dtype))
+
+
+def _is_float(dtype: str) -> bool:
+    return dtypes.is_float(dtype)
+
+
+def reached(reads: Mapping[int, list[int]], start: int) -> set[int]:
+    """What `start` reaches along `reads`, itself included."""
+    seen, pending = {start}, [start]
+    while pending:
+        for following in reads[pending.pop()]:
+            if following not in seen:
+                seen.add(following)
+                pending.append(following)
+    return seen
+
+
+def leading_to(reads: Mapping[int, list[int]], within: set[int], goals: set[int]) -> set[int]:
+    """The nodes of `within` from which a goal is reached."""
+    readers: dict[int, list[int]] = {id: [] for id in within}
+    for id in within:
+        for producer in reads[id]:
+            if producer in within:
+                readers[producer].append(id)
+    seen = goals & within
+    pending = list(seen)
+    while pending:
+        for reader in readers[pending.pop()]:
+            if reader not in seen:
+                seen.add(reader)
+                pending.append(reader)
+    return seen
+
+
+def differentiated(graph: Graph) -> Graph:
+    """The graph with leaves that read nothing, so that a demand follows what a derivative does."""
+    nodes = {id: _cut(node) for id, node in graph.nodes.items()}
+    return replace(graph, nodes=nodes)
+
+
+def _cut(node: Node) -> Node:
+    if node.op == "merge":
+        return replace(node, cases=()) if node.attr("role") == "parameter" else node
+    return replace(node, operands=()) if node.op in LEAVES else node

@@ -1,0 +1,241 @@
+"""The transpose of a read: from the cotangent of what a consumer sees to contributions to what it reads from.
+
+    contribution(q) = sum over p with q in e(p) of cotangent(p)[q - start(p)]
+
+The sum is over ranges of consumers (`tempo.autodiff.preimage`), read as slices. Where the cotangent is a contraction,
+the sum joins it: `sum over t of outer(x[t], g[t])` is one contraction of x and g, and no outer product is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tempo.autodiff.nodes import Guarded, Nodes
+from tempo.autodiff.preimage import Preimage, Range, Region, preimages, primed
+from tempo.errors import UnsupportedError
+from tempo.sdg.graph import Edge, IndexMap, Point, Slice
+from tempo.symbolic import TRUE, Expr, Symbol, const, maximum, var
+
+Positions = dict[int, Expr]
+"""For axes of what the consumer sees that are slices: the position on them, over q and primed dims of p."""
+
+
+def contributions(nodes: Nodes, cotangent: Edge, map: IndexMap, reader: Region, producer: Region) -> list[Guarded]:
+    """What the producer's adjoint gets from one read through `map`, at points where `reader` says."""
+    found = []
+    for preimage in preimages(reader, map, producer):
+        found.append((preimage.condition, _Transposed(nodes, map, reader, producer, preimage).of(cotangent)))
+    return found
+
+
+@dataclass(frozen=True)
+class _Read:
+    """`edge` over q; its first axes are those of `ranges`, then the axes of the original that are left."""
+
+    edge: Edge
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    nodes: Nodes
+    map: IndexMap
+    reader: Region
+    producer: Region
+    preimage: Preimage
+
+    def of(self, cotangent: Edge) -> Edge:
+        positions = self.positions()
+        for factor, order in self.contraction(cotangent):
+            found = self.contracted(factor, {order.index(axis): at for axis, at in positions.items()})
+            if found is not None:
+                kept = [axis for axis in range(len(order)) if axis not in positions]
+                left = [axis for axis in order if axis in kept]
+                return self.nodes.transpose(found, [left.index(axis) for axis in kept])
+        return self.summed(self.total(cotangent), positions)
+
+    def positions(self) -> Positions:
+        """Slices come first in what the consumer sees, in the order of the producer's dims."""
+        found: Positions = {}
+        prime = {dim.symbol: var(primed(dim.symbol)) for dim in self.reader.dims}
+        for dim, index in zip(self.producer.dims, self.map, strict=True):
+            if isinstance(index, Slice):
+                start = index.start.substitute(prime).substitute(self.preimage.substitution)
+                found[len(found)] = var(dim.symbol) - start
+        return found
+
+    def total(self, cotangent: Edge) -> Edge:
+        """With zeros where the consumer's own condition does not hold."""
+        own = self.preimage.own
+        if own == TRUE:
+            return cotangent
+        return self.nodes.total((own, cotangent), self.nodes.seen(cotangent))
+
+    # A plain sum.
+
+    def summed(self, cotangent: Edge, positions: Positions) -> Edge:
+        nodes, mask = self.nodes, self.preimage.mask
+        masked = tuple(each for each in self.preimage.ranges if primed(each.dim) in mask.symbols())
+        read = self.read(cotangent, positions, masked)
+        edge, ranges = read.edge, read.ranges
+        if masked:
+            edge = nodes.apply("where", self.masks(ranges, nodes.rank(edge)), edge, self.zero(edge))
+        edge = nodes.summed(edge, range(len(ranges)))
+        return self.times_lengths(edge, [each for each in self.preimage.ranges if each not in ranges])
+
+    def zero(self, like: Edge) -> Edge:
+        return self.nodes.constant(0, self.nodes.seen(like).dtype)
+
+    def masks(self, ranges: Sequence[Range], rank: int) -> Edge:
+        """Whether the mask holds, along the axes of the ranges."""
+        nodes = self.nodes
+        along = {}
+        for place, each in enumerate(ranges):
+            line = nodes.positions(each.start, each.length)
+            along[primed(each.dim)] = nodes.reshape(line, (each.length, *(const(1),) * (rank - place - 1)))
+        return nodes.holds(self.preimage.mask, along)
+
+    def times_lengths(self, edge: Edge, ranges: Sequence[Range]) -> Edge:
+        """As often as there are consumers along dims in which the cotangent does not vary."""
+        nodes = self.nodes
+        for each in ranges:
+            number = nodes.cast(nodes.number(each.length), nodes.seen(edge).dtype)
+            edge = nodes.apply("mul", edge, number)
+        return edge
+
+    # Reading one factor over the ranges.
+
+    def read(self, edge: Edge, positions: Positions, wanted: Sequence[Range] = ()) -> _Read:
+        """The factor over q: along the ranges in which it varies and those `wanted`, at its positions."""
+        nodes = self.nodes
+        moving = {symbol for at in positions.values() for symbol in at.symbols()}
+        ranges = tuple(
+            each
+            for each in self.preimage.ranges
+            if each.dim in edge.dims() or each in wanted or primed(each.dim) in moving
+        )
+        varying = tuple(each for each in ranges if each.dim in edge.dims())
+        edge = self.evened(edge, positions, varying)
+        points: dict[Symbol, Point | Slice] = {symbol: Point(at) for symbol, at in self.preimage.solved.items()}
+        slices = {each.dim: Slice(each.start, each.length) for each in varying}
+        edge = nodes.through(edge, {**points, **slices})
+        edge = self.spread(edge, varying, ranges)
+        for axis in sorted(positions, reverse=True):
+            edge = self.at(edge, ranges, len(ranges) + axis, positions[axis])
+        return _Read(edge, ranges)
+
+    def evened(self, edge: Edge, positions: Positions, varying: Sequence[Range]) -> Edge:
+        """Axes whose length varies along a range are padded to one length."""
+        nodes, shape = self.nodes, self.nodes.shape(edge)
+        dims = {each.dim for each in varying}
+        if not any(dims & size.dims() for size in shape):
+            return edge
+        context = self.reader.context()
+        high = []
+        for size in shape:
+            if not dims & size.dims():
+                high.append(const(0))
+                continue
+            greatest = context.range_of(size)[1]
+            if greatest is None:
+                raise UnsupportedError(f"no bound is known for the extent {size}", location=nodes.location)
+            high.append(maximum(greatest, 0) - size)
+        return nodes.apply("pad", edge, low=(const(0),) * len(shape), high=tuple(high), value=0)
+
+    def spread(self, edge: Edge, varying: Sequence[Range], ranges: Sequence[Range]) -> Edge:
+        """With an axis for every range, also those along which the factor does not vary."""
+        if len(varying) == len(ranges):
+            return edge
+        nodes, shape = self.nodes, self.nodes.shape(edge)
+        rest = shape[len(varying) :]
+        ones = tuple(each.length if each in varying else const(1) for each in ranges)
+        return nodes.broadcast(nodes.reshape(edge, (*ones, *rest)), (*(each.length for each in ranges), *rest))
+
+    def at(self, edge: Edge, ranges: Sequence[Range], axis: int, position: Expr) -> Edge:
+        """One position of an axis; where it moves along ranges, a gather whose batch they are."""
+        moving = [each for each in ranges if primed(each.dim) in position.symbols()]
+        if not moving:
+            return self.nodes.at(edge, axis, position)
+        nodes, rank = self.nodes, self.nodes.rank(edge)
+        front = [ranges.index(each) for each in moving]
+        order = (*front, *(place for place in range(rank) if place not in front))
+        lines = {
+            primed(each.dim): nodes.reshape(
+                nodes.positions(each.start, each.length),
+                (each.length, *(const(1),) * (len(moving) - place - 1)),
+            )
+            for place, each in enumerate(moving)
+        }
+        index = nodes.broadcast(nodes.values(position, lines), (each.length for each in moving))
+        found = nodes.gather(nodes.transpose(edge, order), index, order.index(axis), batch=len(moving))
+        left = [place for place in order if place != axis]
+        return nodes.transpose(found, [left.index(place) for place in range(rank) if place != axis])
+
+    # A sum of contractions is a contraction.
+
+    def contraction(self, cotangent: Edge) -> list[tuple[Edge, tuple[int, ...]]]:
+        """The contraction that the cotangent is, up to an order of its axes; empty where it is none, or nothing is
+        summed. Axis i of the contraction is axis `order[i]` of the cotangent."""
+        nodes = self.nodes
+        if not self.preimage.ranges or self.preimage.mask != TRUE:
+            return []
+        order = tuple(range(nodes.rank(cotangent)))
+        edge = cotangent
+        while nodes.nodes[edge.node].op == "transpose" and nodes.is_identity(edge):
+            axes = nodes.nodes[edge.node].attr("axes")
+            inverse = [axes.index(place) for place in range(len(axes))]
+            order = tuple(order[place] for place in inverse)
+            edge = nodes.nodes[edge.node].operands[0]
+        is_dot = nodes.nodes[edge.node].op == "dot" and nodes.is_identity(edge)
+        return [(edge, order)] if is_dot else []
+
+    def contracted(self, dot: Edge, positions: Positions) -> Edge | None:
+        """The sum of `dot` over the ranges, at the positions of its axes; None where it must be summed as it is."""
+        node = self.nodes.nodes[dot.node]
+        sides = _sides(node.attributes, [self.nodes.rank(edge) for edge in node.operands])
+        reads = []
+        for edge, axes in zip(node.operands, sides, strict=True):
+            mine = {place: positions[axis] for place, axis in axes.items() if axis in positions}
+            if not self.is_even(edge, mine):
+                return None
+            reads.append(self.read(self.total(edge), mine))
+        common = tuple(each for each in reads[0].ranges if each in reads[1].ranges)
+        edges = [self.folded(read, common) for read in reads]
+        alone = [each for each in self.preimage.ranges if not any(each in read.ranges for read in reads)]
+        attrs = {}
+        for name, axes in zip(("lhs", "rhs"), sides):
+            gone = [place for place, axis in axes.items() if axis in positions]
+            for kind in ("contract", "batch"):
+                kept = [place for place in node.attr(f"{name}_{kind}") if place not in gone]
+                attrs[f"{name}_{kind}"] = tuple(
+                    place - sum(other < place for other in gone) + len(common) for place in kept
+                )
+            attrs[f"{name}_contract"] = (*range(len(common)), *attrs[f"{name}_contract"])
+        return self.times_lengths(self.nodes.apply("dot", *edges, **attrs), alone)
+
+    def is_even(self, edge: Edge, positions: Mapping[int, Expr]) -> bool:
+        """Whether only axes that are read at one position vary in length along the ranges, and it can be sliced."""
+        dims = {each.dim for each in self.preimage.ranges}
+        shape = self.nodes.shape(edge)
+        ragged = [axis for axis, size in enumerate(shape) if dims & size.dims()]
+        return all(axis in positions for axis in ragged)
+
+    def folded(self, read: _Read, common: Sequence[Range]) -> Edge:
+        """Summed over the ranges that the other factor does not vary in."""
+        return self.nodes.summed(read.edge, [place for place, each in enumerate(read.ranges) if each not in common])
+
+
+def _sides(attrs: Mapping[str, tuple[int, ...]], ranks: Sequence[int]) -> list[dict[int, int]]:
+    """For each operand of a dot: which axis of the result each of its axes is, for those that are one."""
+    batch = len(attrs["lhs_batch"])
+    found, start = [], batch
+    for name, rank in zip(("lhs", "rhs"), ranks):
+        axes = {place: number for number, place in enumerate(attrs[f"{name}_batch"])}
+        taken = (*attrs[f"{name}_batch"], *attrs[f"{name}_contract"])
+        for place in range(rank):
+            if place not in taken:
+                axes[place] = start
+                start += 1
+        found.append(axes)
+    return found

@@ -1,0 +1,160 @@
+"""What the rules of reverse mode are made of. The rules themselves stand beside their operators.
+
+A rule is given one application of its operator and the *cotangent* of the result: the derivative of the loss with
+respect to it. It gives for every operand that operand's cotangent, in the shape that the operator sees; None where the
+operator is constant in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.sdg.call import ArrayValue
+from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.operator import Attrs
+from tempo.symbolic import Expr, as_expr, const
+
+
+class Maker(Protocol):
+    """Makes nodes."""
+
+    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge: ...
+
+    def seen(self, edge: Edge) -> TensorType: ...
+
+
+@dataclass(frozen=True)
+class Reverse:
+    """One application of an operator, and what rules make of it."""
+
+    attrs: Attrs
+    operands: tuple[Edge, ...]
+    result: Edge
+    cotangent: Edge
+    maker: Maker
+
+    @property
+    def x(self) -> Edge:
+        return self.operands[0]
+
+    @property
+    def y(self) -> Edge:
+        return self.operands[1]
+
+    @property
+    def g(self) -> Edge:
+        return self.cotangent
+
+    def shape(self, edge: Edge) -> tuple[Expr, ...]:
+        return self.maker.seen(edge).shape
+
+    def dtype(self, edge: Edge) -> str:
+        return self.maker.seen(edge).dtype
+
+    def rank(self, edge: Edge) -> int:
+        return len(self.shape(edge))
+
+    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
+        return self.maker.apply(op, *operands, **attrs)
+
+    # Arithmetic; numbers take the dtype of the tensor that they meet.
+
+    def number(self, value: float, like: Edge | None = None) -> Edge:
+        dtype = dtypes.to_numpy(self.dtype(self.g if like is None else like))
+        return self.apply("constant", value=ArrayValue(np.asarray(value, dtype)))
+
+    def _two(self, op: str, a: Edge | float, b: Edge | float) -> Edge:
+        left = a if isinstance(a, Edge) else self.number(a, b if isinstance(b, Edge) else None)
+        return self.apply(op, left, b if isinstance(b, Edge) else self.number(b, left))
+
+    def add(self, a: Edge | float, b: Edge | float) -> Edge:
+        return self._two("add", a, b)
+
+    def sub(self, a: Edge | float, b: Edge | float) -> Edge:
+        return self._two("sub", a, b)
+
+    def mul(self, a: Edge | float, b: Edge | float) -> Edge:
+        return self._two("mul", a, b)
+
+    def div(self, a: Edge | float, b: Edge | float) -> Edge:
+        return self._two("div", a, b)
+
+    def square(self, a: Edge) -> Edge:
+        return self.mul(a, a)
+
+    def neg(self, a: Edge) -> Edge:
+        return self.apply("neg", a)
+
+    def compare(self, op: str, a: Edge | float, b: Edge | float) -> Edge:
+        return self._two(op, a, b)
+
+    def where(self, mask: Edge, a: Edge | float, b: Edge | float) -> Edge:
+        left = a if isinstance(a, Edge) else self.number(a, b if isinstance(b, Edge) else None)
+        return self.apply("where", mask, left, b if isinstance(b, Edge) else self.number(b, left))
+
+    # Shapes.
+
+    def reshape(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
+        wanted = tuple(as_expr(size) for size in shape)
+        return edge if wanted == self.shape(edge) else self.apply("reshape", edge, shape=wanted)
+
+    def broadcast(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
+        wanted = tuple(as_expr(size) for size in shape)
+        return edge if wanted == self.shape(edge) else self.apply("broadcast", edge, shape=wanted)
+
+    def transpose(self, edge: Edge, axes: Sequence[int]) -> Edge:
+        return edge if tuple(axes) == tuple(range(len(axes))) else self.apply("transpose", edge, axes=tuple(axes))
+
+    def sum(self, edge: Edge, axes: Iterable[int]) -> Edge:
+        chosen = tuple(axes)
+        return self.apply("reduce_sum", edge, axes=chosen) if chosen else edge
+
+    def zeros(self, like: Edge) -> Edge:
+        return self.broadcast(self.number(0, like), self.shape(like))
+
+    def spread(self, edge: Edge, axes: Sequence[int], shape: Sequence[Expr]) -> Edge:
+        """A value that has lost `axes` of `shape`, repeated along them."""
+        kept = tuple(const(1) if axis in axes else size for axis, size in enumerate(shape))
+        return self.broadcast(self.reshape(edge, kept), shape)
+
+    def summed_to(self, edge: Edge, shape: tuple[Expr, ...]) -> Edge:
+        """The transpose of broadcasting `shape` to that of `edge`: sums along the axes that were repeated."""
+        given = self.shape(edge)
+        if given == shape:
+            return edge
+        new = len(given) - len(shape)
+        repeated = [new + axis for axis, size in enumerate(shape) if size != given[new + axis]]
+        return self.reshape(self.sum(edge, (*range(new), *repeated)), shape)
+
+
+Gradient = Callable[[Reverse], Sequence[Edge | None]]
+Partial = Callable[[Reverse], Edge | None]
+
+
+def elementwise(*partials: Partial) -> Gradient:
+    """One partial cotangent per operand, in the shape of the result; summed where the operand was broadcast."""
+
+    def gradient(r: Reverse) -> list[Edge | None]:
+        found = [partial(r) for partial in partials]
+        return [None if edge is None else _fitted(r, edge, x) for edge, x in zip(found, r.operands)]
+
+    return gradient
+
+
+def _fitted(r: Reverse, edge: Edge, operand: Edge) -> Edge:
+    return r.summed_to(r.broadcast(edge, r.shape(r.result)), r.shape(operand))
+
+
+def constant(r: Reverse) -> tuple[None, ...]:
+    """The result does not change with the operands, or only in jumps."""
+    return (None,) * len(r.operands)
+
+
+def none(r: Reverse) -> None:
+    """The partial of an operand that makes no difference."""
+    return
