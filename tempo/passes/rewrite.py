@@ -6,7 +6,8 @@
 
 The left side is a pattern. A lower-case name is a variable: any read; twice the same name, the same read. A number is
 a constant that has this value in every element. `p:op(...)` names a node, so that its attributes can be asked for.
-A right side that is a variable of another shape is broadcast to the shape of the result.
+A right side that is a variable of another shape is broadcast to the shape of the result. A number on the right side
+is a constant of the dtype of the result; as the whole right side it is broadcast, too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tempo import dtypes
 from tempo.passes.sweep import Draft, Sweep, Term
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, TensorType
@@ -60,8 +62,16 @@ class Match:
     def attr(self, node: str, name: str) -> Any:
         return self.nodes[node].attr(name)
 
+    def may_drop(self, variable: str) -> bool:
+        """Whether nobody sees it when what the variable stands for is no longer read."""
+        return self.sweep.may_be_dropped(self.reads[variable])
+
     def term(self, op: str, *variables: str, **attrs: Any) -> Term:
         return Term(op, tuple(self.reads[variable] for variable in variables), attrs)
+
+
+When: TypeAlias = Callable[[Match], bool]
+"""The condition of a rule."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ class Rule:
     """`equation` is "left = right", or "left" alone where `replace` makes the right side. `when` is the condition."""
 
     equation: str
-    when: Callable[[Match], bool] = lambda match: True
+    when: When = lambda match: True
     replace: Callable[[Match], Term | Edge | None] | None = None
 
     @cached_property
@@ -89,7 +99,10 @@ class Rule:
         right = self.sides[1]
         if right is None:
             return self.replace(match) if self.replace else None
-        return _fitted(_instance(right, match), match)
+        found = _instance(right, match)
+        if isinstance(right, float) and match.type.shape:
+            return Term("broadcast", (found,), {"shape": match.type.shape})
+        return _fitted(found, match)
 
 
 @dataclass(frozen=True)
@@ -150,7 +163,7 @@ def _instance(pattern: Pattern, match: Match) -> Term | Edge:
         return match.reads[pattern]
     if isinstance(pattern, Apply):
         return Term(pattern.op, tuple(_instance(part, match) for part in pattern.operands))
-    raise ValueError(f"a number on the right side: {pattern}")
+    return Term("constant", attrs={"value": ArrayValue(np.asarray(pattern, dtypes.to_numpy(match.type.dtype)))})
 
 
 def _fitted(found: Term | Edge, match: Match) -> Term | Edge | None:

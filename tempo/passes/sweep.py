@@ -114,9 +114,32 @@ class Sweep:
             self._old |= {n.id: merges(n, self._over(n.domain)) for n in graph.nodes.values() if n.op == "merge"}
 
     @cached_property
-    def calls_host(self) -> bool:
-        """Whether leaving out a read could leave out a call of the host, which users see."""
-        return any(node.op == "host_call" for node in self.graph.nodes.values())
+    def _effects(self) -> set[int]:
+        """Nodes that need a call of the host, or a check of an index: leaving out a read of one could be seen."""
+        found = {id for id, node in self.graph.nodes.items() if node.op == "host_call" or node.attr("checked")}
+        readers, pending = self.graph.consumers() if found else {}, list(found)
+        while pending:
+            new = {reader for reader, _ in readers[pending.pop()]} - found
+            found |= new
+            pending.extend(new)
+        return found
+
+    def may_be_dropped(self, edge: Edge) -> bool:
+        """Whether nobody sees it when what the edge reads is no longer needed."""
+        pending, seen = [edge.node], {edge.node}
+        while self._effects and pending:
+            id = pending.pop()
+            if id in self._effects:
+                return False
+            # A node that this sweep has made is known by what it reads; merges keep their numbers.
+            new = {read.node for _, read in self.nodes[id].reads()} - seen if id not in self.graph.nodes else set()
+            seen |= new
+            pending.extend(new)
+        return True
+
+    def holds(self, condition: Condition) -> bool:
+        """Whether a condition holds at every point of the dims that it mentions."""
+        return self._over(self.graph.canonical(condition.dims())).implies(condition)
 
     def run(self) -> Graph:
         order, copies = self._order()
