@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tempo.errors import TempoError
 from tempo.passes.canonicalize import Canonicalize
+from tempo.passes.cse import CommonSubexpressions
 from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.decide import Decide
 from tempo.passes.lift import Lift
@@ -20,6 +21,7 @@ def default_passes() -> tuple[Pass, ...]:
         Canonicalize(),
         Decide(),
         Simplify(),
+        CommonSubexpressions(),
         DeadCodeElimination(),
         Lift(),
         Simplify(),  # what lifting inserts: transpositions, reshapes, broadcasts

@@ -327,7 +327,7 @@ class Sweep:
         """The read of the pure node that is this, an equal one if there is one. It varies in no more than it must."""
         draft = Node(origin.id, op, (), (type,), operands, attrs, name=origin.name, location=origin.location)
         node = replace(draft, domain=self.graph.canonical(varying_dims(self.graph, draft)))
-        key = (op, operands, tuple((name, _exact(value)) for name, value in attrs))
+        key = (op, operands, tuple((name, exact(value)) for name, value in attrs))
         if key not in self._interned:
             self._interned[key] = self._number(node)
         return Edge(self._interned[key], identity_map(node.domain))
@@ -356,8 +356,8 @@ def _simplified_index(index: Point | Slice, context: Context) -> Point | Slice:
     return replace(index, start=simplified(index.start, context))
 
 
-def _exact(value: Any) -> Any:
+def exact(value: Any) -> Any:
     """Tells apart what Python holds equal: 0.0 from -0.0, and 1 from 1.0 and True."""
     if isinstance(value, tuple):
-        return tuple(map(_exact, value))
+        return tuple(map(exact, value))
     return (type(value), repr(value)) if isinstance(value, (bool, int, float)) else value

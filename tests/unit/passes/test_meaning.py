@@ -15,6 +15,7 @@ from tempo.analysis.instances import demanded
 from tempo.analysis.reads import Sizes, reads_of_point
 from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.cluster import cluster
+from tempo.passes.cse import CommonSubexpressions
 from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.decide import Decide
 from tempo.passes.lift import Lift
@@ -35,6 +36,7 @@ PIPELINES: tuple[tuple[Pass, ...], ...] = (
     (Decide(),),
     (Simplify(fold_elements=0),),
     (Simplify(),),
+    (CommonSubexpressions(),),
     (DeadCodeElimination(),),
     (Canonicalize(), Simplify(), DeadCodeElimination()),
     (Lift(), Simplify()),
@@ -71,7 +73,7 @@ def test_passes_keep_the_meaning(passes: tuple[Pass, ...], graph: Graph, named: 
 @CHECKED
 @given(programs())
 def test_passes_have_a_fixed_point(graph: Graph) -> None:
-    for chosen in (Canonicalize(), Decide(), Simplify()):
+    for chosen in (Canonicalize(), Decide(), Simplify(), CommonSubexpressions()):
         once = chosen.apply(graph, PassContext())
         assert chosen.apply(once, PassContext()) == once
 
@@ -86,7 +88,7 @@ def test_the_text_is_read_back(graph: Graph) -> None:
 @CHECKED
 @given(graph=programs(), named=SIZES)
 def test_clusters_make_no_cycle_between_instances(graph: Graph, named: dict[str, int]) -> None:
-    graph, _ = PassManager(PIPELINES[5]).run(graph, PassContext())
+    graph, _ = PassManager(PIPELINES[6]).run(graph, PassContext())
     found = cluster(graph, demand(graph))
     home = {id: item.nodes[-1] for item in found for id in item.nodes}
     assert len(home) == sum(len(item.nodes) for item in found)
