@@ -17,7 +17,8 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from tempo.errors import ProgramError, SizeError, TempoError
-from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_schedulers
+from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_hooks, list_schedulers
+from tempo.plugins.support import exclusions, markdown
 
 REQUIRED = ("tempo-sdg", "tempo-sdg-greedy", "numpy", "ml_dtypes", "pluggy")
 OPTIONAL = ("rich", "tqdm", "safetensors", "tokenizers", "gymnasium", "matplotlib")
@@ -42,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     backends = commands.add_parser("backends", help="the backends that are installed")
-    backends.add_argument("--json", action="store_true", help="print JSON")
+    form = backends.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--markdown", action="store_true", help="print what each supports, as docs/backends.md has it")
     backends.set_defaults(run=_backends)
 
     explain = commands.add_parser("explain", help="passes, schedule, buffers and code of a program")
@@ -59,21 +62,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _doctor(_: argparse.Namespace) -> int:
-    listings = [*list_backends(), *list_schedulers()]
+    listings = [*list_backends(), *list_schedulers(), *list_hooks()]
     _table("Python", ("", ""), [("version", platform.python_version()), ("platform", platform.platform())])
     _table("Distributions", ("name", "version"), [(name, _version(name)) for name in (*REQUIRED, *OPTIONAL)])
     _table(
         f"Plugins (API {API_VERSION})",
         ("kind", "name", "distribution", "state", "devices"),
-        [(each.kind, each.name, each.distribution, _state(each), _devices(each)) for each in listings],
+        [(each.kind, each.name, each.distribution, each.state, _devices(each)) for each in listings],
     )
+    if excluded := exclusions(_usable(listings)):
+        _table("Not supported", ("backend", "feature", "reason"), excluded)
     variables = [(name, value) for name, value in sorted(os.environ.items()) if name.startswith("TEMPO_")]
     if variables:
         _table("Environment", ("variable", "value"), variables)
     absent = [name for name in REQUIRED if not _installed_version(name)]
     for name in absent:
         print(f"\nmissing: {name}; install it with: python -m pip install {name}")
-    broken = [each for each in listings if each.error and _state(each) != "switched off"]
+    broken = [each for each in listings if each.state == "broken"]
     for each in broken:
         print(f"\nbroken: {each.kind} {each.name!r} of {each.distribution}")
         print("".join(traceback.format_exception(each.error)).rstrip())
@@ -85,7 +90,10 @@ def _backends(parsed: argparse.Namespace) -> int:
     if parsed.json:
         print(json.dumps([_as_json(each) for each in listings], indent=2))
         return 0
-    rows = [(each.name, each.distribution, _state(each), _devices(each), _summary(each)) for each in listings]
+    if parsed.markdown:
+        sys.stdout.write(markdown(_usable(listings)))
+        return 0
+    rows = [(each.name, each.distribution, each.state, _devices(each), _summary(each)) for each in listings]
     _table("Backends", ("name", "distribution", "state", "devices", "summary"), rows)
     return 0
 
@@ -103,7 +111,7 @@ def _as_json(listing: Listing) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": listing.name,
         "distribution": listing.distribution,
-        "state": _state(listing),
+        "state": listing.state,
         "error": str(listing.error) if listing.error else None,
     }
     if isinstance(listing.descriptor, BackendPlugin):
@@ -115,10 +123,8 @@ def _as_json(listing: Listing) -> dict[str, Any]:
     return found
 
 
-def _state(listing: Listing) -> str:
-    if listing.error is None:
-        return "ok"
-    return "switched off" if "is switched off" in listing.error.message else "broken"
+def _usable(listings: Sequence[Listing]) -> list[BackendPlugin]:
+    return [each.descriptor for each in listings if isinstance(each.descriptor, BackendPlugin)]
 
 
 def _devices(listing: Listing) -> str:

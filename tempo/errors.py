@@ -115,7 +115,16 @@ class HostCallError(TempoError, RuntimeError):
 
 
 class UnsupportedError(TempoError, NotImplementedError):
-    """The backend or scheduler cannot run this; says what could."""
+    """The backend or scheduler cannot run this; says what could.
+
+    `feature` is what the backend's descriptor excludes ("sort", "sort:int8", "bfloat16"), where that is the reason.
+    """
+
+    def __init__(
+        self, message: str, *, location: Location | None = None, hint: str | None = None, feature: str | None = None
+    ) -> None:
+        super().__init__(message, location=location, hint=hint)
+        self.feature = feature
 
 
 class MemoryLimitError(TempoError, MemoryError):

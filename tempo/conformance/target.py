@@ -88,7 +88,7 @@ class Target:
         return {name: self.to_numpy(array) for name, array in outputs.items()}
 
     def supports(self, operator: str, dtype: str) -> bool:
-        return dtype in self.info.dtypes and self.info.capabilities.why_not(operator, dtype) is None
+        return self.info.why_not(operator, dtype) is None
 
     def agrees(
         self,

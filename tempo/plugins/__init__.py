@@ -1,6 +1,6 @@
 """Backends, schedulers and hooks that other distributions provide: how they describe themselves and are found."""
 
-from tempo.plugins.descriptors import API_VERSION, BackendPlugin, Capabilities, SchedulerPlugin
+from tempo.plugins.descriptors import API_VERSION, BackendPlugin, Capabilities, Exclusion, SchedulerPlugin
 from tempo.plugins.hookspecs import hookimpl
 from tempo.plugins.manager import (
     Listing,
@@ -9,6 +9,7 @@ from tempo.plugins.manager import (
     get_backend,
     get_scheduler,
     list_backends,
+    list_hooks,
     list_schedulers,
     register_backend,
     register_scheduler,
@@ -18,6 +19,7 @@ __all__ = [
     "API_VERSION",
     "BackendPlugin",
     "Capabilities",
+    "Exclusion",
     "Listing",
     "PluginManager",
     "SchedulerPlugin",
@@ -26,6 +28,7 @@ __all__ = [
     "get_scheduler",
     "hookimpl",
     "list_backends",
+    "list_hooks",
     "list_schedulers",
     "register_backend",
     "register_scheduler",

@@ -34,7 +34,22 @@ class Capabilities:
 
     def why_not(self, operator: str, dtype: str | None = None) -> str | None:
         """Why the operator is not supported for the dtype, or None when it is."""
-        return self.unsupported.get(operator) or self.unsupported.get(f"{operator}:{dtype}")
+        feature = self.excluded(operator, dtype)
+        return None if feature is None else self.unsupported[feature]
+
+    def excluded(self, operator: str, dtype: str | None = None) -> str | None:
+        """The declared feature that the operator with the dtype falls under, or None."""
+        return next((each for each in (operator, f"{operator}:{dtype}") if each in self.unsupported), None)
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """An operator on a dtype that a backend does not run, the declared feature that says so, and its reason."""
+
+    operator: str
+    dtype: str
+    feature: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,16 @@ class BackendPlugin:
     capabilities: Capabilities = Capabilities()
     dtypes: tuple[str, ...] = DTYPES
     kind: ClassVar[str] = "backend"
+
+    def why_not(self, operator: str, *dtypes: str) -> Exclusion | None:
+        """What of the declaration excludes the operator on operands and results of these dtypes, or None."""
+        for dtype in dtypes:
+            feature = self.capabilities.excluded(operator, dtype)
+            if feature is not None:
+                return Exclusion(operator, dtype, feature, self.capabilities.unsupported[feature])
+            if dtype in DTYPES and dtype not in self.dtypes:
+                return Exclusion(operator, dtype, dtype, f"it has no {dtype}")
+        return None
 
 
 @dataclass(frozen=True)

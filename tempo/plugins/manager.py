@@ -12,13 +12,13 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
-from typing import Any
+from typing import Any, Literal
 
 import pluggy
 
-from tempo.errors import TempoError
+from tempo.errors import BrokenPluginError, TempoError
 from tempo.plugins import hookspecs, messages
 from tempo.plugins.descriptors import API_VERSION, EMBEDDED_BACKENDS, BackendPlugin, SchedulerPlugin
 
@@ -26,17 +26,19 @@ Descriptor = BackendPlugin | SchedulerPlugin
 
 GROUPS = {"backend": "tempo.backends", "scheduler": "tempo.schedulers", "hook": "tempo.plugins"}
 CORE_DISTRIBUTION = "tempo-sdg"
+State = Literal["ok", "switched off", "broken"]
 DISABLED_VARIABLE = "TEMPO_DISABLED_PLUGINS"
 DEBUG_VARIABLE = "TEMPO_PLUGIN_DEBUG"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """One plugin as `doctor` shows it: `descriptor` when it can be used, else `error`."""
+    """One plugin as `doctor` shows it: `descriptor` where a backend or scheduler can be used, `error` where not."""
 
     kind: str
     name: str
     distribution: str
+    state: State
     descriptor: Descriptor | None = None
     error: TempoError | None = field(default=None, compare=False)
 
@@ -92,6 +94,8 @@ class PluginManager:
 
     def listings(self, kind: str) -> list[Listing]:
         """Every plugin of a kind, usable or not; imports no more than their light modules."""
+        if kind == "hook":
+            return [self._hook_listing(point) for point in self._entry_points("hook")]
         return [self._listing(kind, name) for name in self._all_names(kind)]
 
     def hooks(self) -> pluggy.HookRelay:
@@ -112,10 +116,22 @@ class PluginManager:
         return embedded + registered + [_distribution(point) for point in self._points_named(kind, name)]
 
     def _listing(self, kind: str, name: str) -> Listing:
+        origin = self._origin(kind, name)
         try:
-            return Listing(kind, name, self._origin(kind, name), self.descriptor(kind, name))
+            return Listing(kind, name, origin, "ok", self.descriptor(kind, name))
         except TempoError as error:
-            return Listing(kind, name, self._origin(kind, name), error=error)
+            state: State = "switched off" if _is_disabled(GROUPS[kind], name) else "broken"
+            return Listing(kind, name, origin, state, error=error)
+
+    def _hook_listing(self, point: EntryPoint) -> Listing:
+        listing = Listing("hook", point.name, _distribution(point), "ok")
+        if _is_disabled(GROUPS["hook"], point.name):
+            return replace(listing, state="switched off")
+        try:
+            self._load_module("hook", point)
+        except BrokenPluginError as error:
+            return replace(listing, state="broken", error=error)
+        return listing
 
     def _entry_points(self, kind: str) -> tuple[EntryPoint, ...]:
         """Reading them costs milliseconds, so it happens once, and only when a name is first looked up."""
@@ -149,6 +165,8 @@ class PluginManager:
 
     def _load_module(self, kind: str, point: EntryPoint) -> Any:
         key = f"{GROUPS[kind]}:{point.name}"
+        if kind == "hook":  # many may answer, so two distributions may use one name
+            key = f"{key} of {_distribution(point)}"
         loaded = self._pluggy.get_plugin(key)
         if loaded is not None:
             return loaded
@@ -239,6 +257,11 @@ def list_backends() -> list[Listing]:
 def list_schedulers() -> list[Listing]:
     """Every scheduler, usable or not. Imports no scheduler."""
     return default_manager().listings("scheduler")
+
+
+def list_hooks() -> list[Listing]:
+    """Every distribution that answers hooks, usable or not. Imports their modules."""
+    return default_manager().listings("hook")
 
 
 def register_backend(plugin: BackendPlugin) -> None:

@@ -13,6 +13,7 @@ from tempo.errors import (
     UnknownSchedulerError,
     UnsupportedError,
 )
+from tempo.plugins.descriptors import Exclusion
 
 UNKNOWN: dict[str, type[TempoError]] = {"backend": UnknownBackendError, "scheduler": UnknownSchedulerError}
 
@@ -54,9 +55,10 @@ def disabled(kind: str, name: str, variable: str) -> TempoError:
 
 
 def broken(kind: str, name: str, distribution: str, cause: BaseException) -> BrokenPluginError:
+    without = f"; TEMPO_DISABLED_PLUGINS={name} goes on without it" if kind == "hook" else ""
     return BrokenPluginError(
         f"the {kind} {name!r} of {distribution} cannot be loaded: {type(cause).__name__}: {cause}",
-        hint="the cause is chained above; `python -m tempo doctor` shows it too",
+        hint=f"the cause is chained above; `python -m tempo doctor` shows it too{without}",
     )
 
 
@@ -85,13 +87,14 @@ def duplicate(kind: str, name: str, distributions: Iterable[str]) -> BrokenPlugi
 
 
 def unsupported_operator(
-    backend: str, operator: str, dtype: str, why: str, able: Sequence[str], location: Location | None = None
+    backend: str, exclusion: Exclusion, able: Sequence[str], location: Location | None = None
 ) -> UnsupportedError:
     """An operator that a backend cannot lower; `able` are the installed backends that can."""
     return UnsupportedError(
-        f"the backend {backend!r} cannot run {operator!r} for {dtype}: {why}",
+        f"the backend {backend!r} cannot run {exclusion.operator!r} for {exclusion.dtype}: {exclusion.why}",
         location=location,
         hint=f"backends that can: {', '.join(able)}" if able else "no installed backend can",
+        feature=exclusion.feature,
     )
 
 

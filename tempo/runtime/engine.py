@@ -72,6 +72,7 @@ class CompiledEngine:
         self.graph, self.backend = graph, backend
         self.scheduler, self.scheduler_name, self.options = scheduler, scheduler_name, options
         self.native = backend.native
+        check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
         self._plans: dict[Symbol | None, Plan] = {}
         self._compiled: dict[tuple[Symbol | None, tuple[int, ...]], Compiled] = {}
         self._tables: dict[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = {}

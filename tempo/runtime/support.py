@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from tempo.errors import UnsupportedError
-from tempo.plugins.descriptors import DTYPES, BackendPlugin
+from tempo.plugins.descriptors import BackendPlugin, Exclusion
 from tempo.plugins.manager import list_backends
 from tempo.plugins.messages import unsupported_operator
 from tempo.sdg.graph import Graph, Node
 
 
 def check_supported(graph: Graph, backend: BackendPlugin) -> None:
-    """Raises `UnsupportedError` at the user's line for the first operator or dtype that the backend lacks."""
+    """Raises `UnsupportedError` at the user's line for the first operator or dtype that the backend lacks.
+
+    What no output needs is never run, so it may be anything.
+    """
+    needed = graph.reachable()
     for node in graph.nodes.values():
-        for dtype in _dtypes(graph, node):
-            why = _why_not(backend, node.op, dtype)
-            if why is not None:
-                raise _refusal(backend, node, dtype, why)
+        exclusion = backend.why_not(node.op, *_dtypes(graph, node)) if node.id in needed else None
+        if exclusion is not None:
+            raise _refusal(backend, node, exclusion)
 
 
 def _dtypes(graph: Graph, node: Node) -> dict[str, None]:
@@ -24,13 +27,7 @@ def _dtypes(graph: Graph, node: Node) -> dict[str, None]:
     return dict.fromkeys(type.dtype for type in (*node.results, *read))
 
 
-def _why_not(backend: BackendPlugin, operator: str, dtype: str) -> str | None:
-    if dtype in DTYPES and dtype not in backend.dtypes:
-        return f"it has no {dtype}"
-    return backend.capabilities.why_not(operator, dtype)
-
-
-def _refusal(backend: BackendPlugin, node: Node, dtype: str, why: str) -> UnsupportedError:
+def _refusal(backend: BackendPlugin, node: Node, exclusion: Exclusion) -> UnsupportedError:
     usable = [listing.descriptor for listing in list_backends() if isinstance(listing.descriptor, BackendPlugin)]
-    able = [each.name for each in usable if _why_not(each, node.op, dtype) is None]
-    return unsupported_operator(backend.name, node.op, dtype, why, able, node.location)
+    able = [each.name for each in usable if each.why_not(node.op, exclusion.dtype) is None]
+    return unsupported_operator(backend.name, exclusion, able, node.location)

@@ -11,6 +11,18 @@ from pathlib import Path
 import pytest
 
 from tempo import cli
+from tempo.plugins import BackendPlugin, list_backends
+from tempo.plugins.descriptors import DTYPES
+from tempo.plugins.support import markdown
+
+THING = """
+from tempo.plugins import BackendPlugin, Capabilities, hookimpl
+
+@hookimpl
+def tempo_backend():
+    capabilities = Capabilities(unsupported={"sort": "no kernel"})
+    return BackendPlugin("thing", "nowhere:Thing", capabilities=capabilities, dtypes=("bool", "float32"))
+"""
 
 PROGRAM = """
 import tempo as tp
@@ -79,6 +91,42 @@ def test_backends_as_json() -> None:
     assert found["numpy"]["state"] == "ok"
     assert "float32" in found["numpy"]["dtypes"]
     assert "cpu" in found["reference"]["devices"]
+
+
+def test_doctor_shows_broken_hooks_and_what_backends_exclude(tmp_path: Path) -> None:
+    info = tmp_path / "things-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: things\nVersion: 1.0\n")
+    points = "[tempo.backends]\nthing = thing\n\n[tempo.plugins]\nobserver = broken_observer\n"
+    (info / "entry_points.txt").write_text(points)
+    (tmp_path / "thing.py").write_text(THING)
+    (tmp_path / "broken_observer.py").write_text("raise RuntimeError('the lens is dirty')\n")
+    done = tempo("doctor", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "broken: hook 'observer' of things 1.0" in done.stdout
+    assert "RuntimeError: the lens is dirty" in done.stdout
+    excluded = [
+        line for line in done.stdout.splitlines() if "thing" in line and ("no kernel" in line or "has no" in line)
+    ]
+    assert len(excluded) == 1 + len(DTYPES) - 2
+    page = tempo("backends", "--markdown", PYTHONPATH=str(tmp_path)).stdout
+    assert "| thing | sort | no kernel |" in page
+    (found,) = [
+        each
+        for each in json.loads(tempo("backends", "--json", PYTHONPATH=str(tmp_path)).stdout)
+        if each["name"] == "thing"
+    ]
+    assert (found["dtypes"], found["unsupported"]) == (["bool", "float32"], {"sort": "no kernel"})
+
+
+def test_the_page_of_backends_is_current() -> None:
+    """`python -m tempo backends --markdown > docs/backends.md` makes it."""
+    ours = [each.descriptor for each in list_backends() if each.distribution.startswith("tempo-sdg")]
+    backends = [each for each in ours if isinstance(each, BackendPlugin)]
+    if {each.name for each in backends} != {"jax", "numpy", "reference", "torch"}:
+        pytest.skip("not all backends of the project are installed")
+    page = Path(__file__).resolve().parents[2] / "docs" / "backends.md"
+    assert page.read_text() == markdown(backends)
 
 
 def test_backends_as_a_table_without_rich(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

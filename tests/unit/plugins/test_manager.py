@@ -11,9 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tempo_greedy.scheduler import GreedyScheduler
 
+import tempo as tp
+from tempo.backends.numpy.backend import NumpyBackend
 from tempo.errors import BrokenPluginError, TempoError, UnknownBackendError, UnknownSchedulerError
-from tempo.plugins import API_VERSION, BackendPlugin, Capabilities, PluginManager, SchedulerPlugin
+from tempo.plugins import API_VERSION, BackendPlugin, Capabilities, Exclusion, PluginManager, SchedulerPlugin
 from tempo.plugins import manager as manager_module
 from tempo.plugins.messages import unsupported_operator
 
@@ -240,7 +243,15 @@ def test_a_broken_plugin_is_listed_with_its_error(site: Site) -> None:
     listing = next(listing for listing in PluginManager().listings("backend") if listing.name == "bad")
     assert listing.descriptor is None
     assert isinstance(listing.error, BrokenPluginError)
-    assert listing.distribution == "tempo-bad 0.3.0"
+    assert (listing.state, listing.distribution) == ("broken", "tempo-bad 0.3.0")
+
+
+def test_a_plugin_that_is_switched_off_is_listed_as_that(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add_backend("bad", "raise RuntimeError('at import')")
+    monkeypatch.setenv("TEMPO_DISABLED_PLUGINS", "bad")
+    states = {listing.name: listing.state for listing in PluginManager().listings("backend")}
+    assert states["bad"] == "switched off"
+    assert states["numpy"] == "ok"
 
 
 def test_register_in_process(site: Site) -> None:
@@ -278,12 +289,67 @@ def test_hooks_of_the_plugin_group_are_called(site: Site) -> None:
     assert sys.modules["fake_observer"].seen == [("p", "numpy")]
 
 
+HOOK = """
+from tempo.plugins import hookimpl
+seen = []
+
+@hookimpl
+def tempo_compile_started(program, backend, scheduler): seen.append(("started", backend, scheduler))
+
+@hookimpl
+def tempo_compile_finished(program, executable): seen.append(("finished", executable))
+
+@hookimpl
+def tempo_register_passes(registry): seen.append([each.name for each in registry.passes])
+"""
+
+
+def test_compiling_calls_the_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add("observer", "1.0", "tempo.plugins", "observer", "fake_observer", HOOK)
+    manager = PluginManager()
+    for module in ("compile", "engine"):
+        monkeypatch.setattr(importlib.import_module(f"tempo.runtime.{module}"), "default_manager", lambda: manager)
+    with tp.Program() as program:
+        tp.output("one", tp.ones((2,)))
+    run = tp.compile(program, NumpyBackend(), GreedyScheduler())
+    run()
+    seen = sys.modules["fake_observer"].seen
+    assert ("started", "numpy", "GreedyScheduler") in seen
+    assert ("finished", run) in seen
+    assert [each[0] for each in seen if isinstance(each, list)] == ["canonicalize"]
+
+
+def test_two_distributions_may_answer_hooks_under_one_name(site: Site) -> None:
+    for number in (1, 2):
+        site.add(f"observer{number}", "1.0", "tempo.plugins", "observer", f"fake_observer{number}", HOOK)
+    PluginManager().hooks().tempo_compile_started(program="p", backend="numpy", scheduler="greedy")
+    for number in (1, 2):
+        assert sys.modules[f"fake_observer{number}"].seen == [("started", "numpy", "greedy")]
+
+
+def test_a_broken_hook_says_how_to_go_on_without_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add("observer", "1.0", "tempo.plugins", "observer", "fake_observer", "1 / 0")
+    with pytest.raises(BrokenPluginError) as caught:
+        PluginManager().hooks()
+    assert str(caught.value) == (
+        "the hook 'observer' of observer 1.0 cannot be loaded: ZeroDivisionError: division by zero\n"
+        "  the cause is chained above; `python -m tempo doctor` shows it too; "
+        "TEMPO_DISABLED_PLUGINS=observer goes on without it"
+    )
+    assert [(each.name, each.state) for each in PluginManager().listings("hook")] == [("observer", "broken")]
+    monkeypatch.setenv("TEMPO_DISABLED_PLUGINS", "observer")
+    PluginManager().hooks()
+    assert [(each.name, each.state) for each in PluginManager().listings("hook")] == [("observer", "switched off")]
+
+
 def test_unsupported_operator_says_who_can() -> None:
-    error = unsupported_operator("fpga", "sort", "bfloat16", "no kernel", ["numpy", "reference"])
+    exclusion = Exclusion("sort", "bfloat16", "sort:bfloat16", "no kernel")
+    error = unsupported_operator("fpga", exclusion, ["numpy", "reference"])
+    assert error.feature == "sort:bfloat16"
     assert str(error) == (
         "the backend 'fpga' cannot run 'sort' for bfloat16: no kernel\n  backends that can: numpy, reference"
     )
-    assert "no installed backend can" in str(unsupported_operator("fpga", "sort", "bool", "no kernel", []))
+    assert "no installed backend can" in str(unsupported_operator("fpga", exclusion, []))
 
 
 def test_capabilities_by_operator_and_by_dtype() -> None:
@@ -291,6 +357,15 @@ def test_capabilities_by_operator_and_by_dtype() -> None:
     assert capabilities.why_not("conv", "float32") == "no kernel"
     assert capabilities.why_not("sort", "bool") == "no order"
     assert capabilities.why_not("sort", "int32") is None
+
+
+def test_what_a_descriptor_excludes() -> None:
+    plugin = BackendPlugin(
+        "fpga", dict, capabilities=Capabilities(unsupported={"sort:bool": "no order"}), dtypes=("bool", "int32")
+    )
+    assert plugin.why_not("sort", "int32") is None
+    assert plugin.why_not("sort", "int32", "bool") == Exclusion("sort", "bool", "sort:bool", "no order")
+    assert plugin.why_not("neg", "float32") == Exclusion("neg", "float32", "float32", "it has no float32")
 
 
 def test_import_and_listing_load_no_framework() -> None:
