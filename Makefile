@@ -9,7 +9,7 @@ READY = $(VENV)/.ready
 LOCAL = schedulers/tempo_greedy schedulers/tempo_polyhedral backends/tempo_jax backends/tempo_torch
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %) --editable .
 BACKENDS = numpy jax torch
-MODELS = linear_recurrence wave value_iteration edit_distance kalman
+MODELS = rnn lstm linear_recurrence wave value_iteration edit_distance kalman
 SUITE = $(BIN)/python -m pytest -q -n $(JOBS) -p tempo.conformance.plugin --pyargs tempo.conformance
 
 .PHONY: help demo test sweep check format benchmarks clean

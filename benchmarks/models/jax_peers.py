@@ -45,6 +45,14 @@ def lstm(x: Array, wx: Array, wh: Array, bias: Array) -> dict[str, Array]:
     return {"h": time_first(h)}
 
 
+def lstm_bptt(x: Array, target: Array, wx: Array, wh: Array, bias: Array) -> dict[str, Array]:
+    def loss(weights: dict[str, Array]) -> Array:
+        return ((lstm(x, **weights)["h"] - target) ** 2).mean(-1).sum()
+
+    found, gradients = jax.value_and_grad(loss)({"wx": wx, "wh": wh, "bias": bias})
+    return {"loss": found, **gradients}
+
+
 def state_space(u: Array, a: Array, w_in: Array, w_out: Array) -> dict[str, Array]:
     def step(h: Array, entering: Array) -> tuple[Array, Array]:
         h = a * h + entering[..., None] * w_in
@@ -114,7 +122,9 @@ def kalman(z: Array) -> dict[str, Array]:
     return {"filtered": time_first(filtered), "deviation": deviation}
 
 
-PEERS = {each.__name__: each for each in (rnn, lstm, state_space, wave, value_iteration, edit_distance, kalman)}
+PEERS = {
+    each.__name__: each for each in (rnn, lstm, lstm_bptt, state_space, wave, value_iteration, edit_distance, kalman)
+}
 
 
 def prepare(name: str, inputs: dict[str, np.ndarray], sizes: dict[str, int]) -> Any:

@@ -31,6 +31,41 @@ def lstm(x: Array, wx: Array, wh: Array, bias: Array) -> dict[str, Array]:
     return {"h": states}
 
 
+def lstm_bptt(x: Array, target: Array, wx: Array, wh: Array, bias: Array) -> dict[str, Array]:
+    """Backward by hand, with what the way back needs kept on the way forth."""
+    batch, steps, width = target.shape
+    h = c = np.zeros((batch, width), np.float32)
+    entering, loss, kept = x @ wx + bias, 0.0, []
+    for t in range(steps):
+        enter, forget, new, leave = np.split(entering[:, t] + h @ wh, 4, axis=-1)
+        enter, forget, new, leave = sigmoid(enter), sigmoid(forget), np.tanh(new), sigmoid(leave)
+        before, c_before = h, c
+        c = forget * c + enter * new
+        h = leave * np.tanh(c)
+        loss += ((h - target[:, t]) ** 2).mean(-1).sum()
+        kept.append((enter, forget, new, leave, np.tanh(c), before, c_before, h))
+    d_gates, befores = np.empty((steps, batch, 4 * width), np.float32), np.stack([each[5] for each in kept])
+    dh = dc = np.zeros((batch, width), np.float32)
+    for t in reversed(range(steps)):
+        enter, forget, new, leave, shown, _, c_before, h = kept[t]
+        dh = dh + 2 / width * (h - target[:, t])
+        dc = dc + dh * leave * (1 - shown**2)
+        parts = (
+            dc * new * enter * (1 - enter),
+            dc * c_before * forget * (1 - forget),
+            dc * enter * (1 - new**2),
+            dh * shown * leave * (1 - leave),
+        )
+        d_gates[t] = np.concatenate(parts, axis=-1)
+        dh, dc = d_gates[t] @ wh.T, dc * forget
+    return {
+        "loss": np.float32(loss),
+        "wx": np.einsum("bti,tbg->ig", x, d_gates, optimize=True),
+        "wh": np.einsum("tbh,tbg->hg", befores, d_gates, optimize=True),
+        "bias": d_gates.sum((0, 1)),
+    }
+
+
 def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
@@ -68,7 +103,9 @@ def kalman(z: Array) -> dict[str, Array]:
     return filtering.numpy_loop(z)
 
 
-PEERS = {each.__name__: each for each in (rnn, lstm, state_space, wave, value_iteration, edit_distance, kalman)}
+PEERS = {
+    each.__name__: each for each in (rnn, lstm, lstm_bptt, state_space, wave, value_iteration, edit_distance, kalman)
+}
 
 
 def prepare(name: str, inputs: dict[str, Array], sizes: dict[str, int]) -> Any:

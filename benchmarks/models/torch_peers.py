@@ -36,6 +36,12 @@ def lstm(x: Tensor, wx: Tensor, wh: Tensor, bias: Tensor) -> dict[str, Tensor]:
     return {"h": torch.stack(states, 1)}
 
 
+def lstm_bptt(x: Tensor, target: Tensor, wx: Tensor, wh: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    weights = [each.detach().requires_grad_() for each in (wx, wh, bias)]
+    loss = ((lstm(x, *weights)["h"] - target) ** 2).mean(-1).sum()
+    return {"loss": loss.detach(), **dict(zip(("wx", "wh", "bias"), torch.autograd.grad(loss, weights)))}
+
+
 def state_space(u: Tensor, a: Tensor, w_in: Tensor, w_out: Tensor) -> dict[str, Tensor]:
     h, y = u.new_zeros(len(u), *a.shape), []
     for t in range(u.shape[1]):
@@ -93,15 +99,17 @@ def kalman(z: Tensor) -> dict[str, Tensor]:
     return {"filtered": torch.stack(means, 1), "deviation": torch.stack(deviations)}
 
 
-PEERS = {each.__name__: each for each in (rnn, lstm, state_space, wave, value_iteration, edit_distance, kalman)}
+PEERS = {
+    each.__name__: each for each in (rnn, lstm, lstm_bptt, state_space, wave, value_iteration, edit_distance, kalman)
+}
 
 
 def prepare(name: str, inputs: dict[str, np.ndarray], sizes: dict[str, int]) -> Any:
     """A call without arguments that returns outputs that are ready."""
     given = {key: torch.from_numpy(value) for key, value in inputs.items()}
 
-    @torch.inference_mode()
     def run() -> dict[str, Tensor]:
-        return PEERS[name](**given, **sizes)
+        with torch.inference_mode(name != "lstm_bptt"):
+            return PEERS[name](**given, **sizes)
 
     return run

@@ -54,6 +54,27 @@ def of_cell(kind: Callable[..., tp.RecurrentTensor], gates: int, batch: int, ste
     return Workload(kind.__name__, cell(kind, width, width, gates), given, tolerance=1e-3)
 
 
+def bptt(inputs: int, hidden: int) -> tp.Program:
+    """The gradients of an LSTM's squared error, averaged over its outputs and summed over sequences and steps."""
+    with tp.Program("lstm_bptt") as program:
+        dims = tp.dims("b t")
+        x = tp.input("x", shape=(inputs,), dims=dims)
+        target = tp.input("target", shape=(hidden,), dims=dims)
+        shapes = {"wx": (inputs, 4 * hidden), "wh": (hidden, 4 * hidden), "bias": (4 * hidden,)}
+        w = {name: tp.input(name, shape=shape, dims=()) for name, shape in shapes.items()}
+        error = ((lstm(x, **w, dims=dims) - target) ** 2).mean()
+        tp.output("loss", error[:, :].sum())
+        for name, gradient in tp.grad(error, w).items():
+            tp.output(name, gradient)
+    return program
+
+
+def of_bptt(batch: int, steps: int, width: int) -> Workload:
+    target = np.random.default_rng(1).normal(0, 0.5, (batch, steps, width)).astype(np.float32)
+    given = {**cell_inputs(batch, steps, width, width, 4), "target": target}
+    return Workload("lstm_bptt", bptt(width, width), given, tolerance=1e-3)
+
+
 def workloads(quick: bool) -> Mapping[str, Callable[[], Workload]]:
     """By what they are called in the table; made when asked for."""
     steps = 128 if quick else 512
@@ -62,6 +83,8 @@ def workloads(quick: bool) -> Mapping[str, Callable[[], Workload]]:
         "rnn, batch 32, width 128": lambda: of_cell(rnn, 1, 32, steps, 128),
         "lstm, batch 1, width 32": lambda: of_cell(lstm, 4, 1, steps, 32),
         "lstm, batch 32, width 128": lambda: of_cell(lstm, 4, 32, steps, 128),
+        "lstm_bptt, batch 4, width 32": lambda: of_bptt(4, steps, 32),
+        "lstm_bptt, batch 32, width 128": lambda: of_bptt(32, steps, 128),
         "linear recurrence": lambda: of_linear_recurrence(8, 2 * steps),
         "wave": lambda: of_wave(96, steps),
         "value iteration": lambda: of_value_iteration(12, steps),

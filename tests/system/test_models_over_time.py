@@ -9,6 +9,8 @@ import pytest
 
 BACKENDS = ["numpy", "reference", *(name for name in ("jax", "torch") if util.find_spec(f"tempo_{name}"))]
 SMALL = {
+    "rnn": "--iterations 20 --batch 3 --steps 7 --hidden 4",
+    "lstm": "--iterations 20 --batch 3 --steps 6 --hidden 4",
     "linear_recurrence": "--batch 2 --steps 20 --channels 3 --states 2",
     "wave": "--size 7 --steps 6",
     "value_iteration": "--size 4 --sweeps 12",
@@ -20,6 +22,8 @@ SMALL = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", SMALL)
 def test_model_equals_its_peer(name: str, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if name in ("rnn", "lstm"):
+        pytest.importorskip("torch")
     main = import_module(f"examples.{name}").main
     assert main([*SMALL[name].split(), "--backend", backend, "--check"]) == 0
     assert "equal to" in capsys.readouterr().out
