@@ -8,6 +8,7 @@ each level at which it may be decided, and Fourier-Motzkin elimination bounds th
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -99,9 +100,16 @@ class _Conflicts:
         return _Conflicts(cases, len(cluster.domain))
 
     def widths(self) -> list[int]:
-        """Dim by dim, those with the smallest bounds first; one without a bound is kept in full."""
+        """Those that keep least. Where some dim is full anyway, taking it first may leave no conflicts for others."""
+        found = self._one_by_one(())
+        if FULL not in found or max(found) <= 1:
+            return found
+        return min((found, *(self._one_by_one((first,)) for first in range(self.dims))), key=_kept)
+
+    def _one_by_one(self, full: Sequence[int]) -> list[int]:
+        """Dim by dim after those of `full`, the smallest bounds first; one without a bound is kept in full."""
         found = [FULL] * self.dims
-        left, zero = list(range(self.dims)), list[int]()
+        left, zero = [at for at in range(self.dims) if at not in full], list(full)
         while left and self.questions < _MOST_QUESTIONS:
             cases = [case.within(zero) for case in self.cases]
             cases = [case for case in cases if not case.context.infeasible()]
@@ -124,6 +132,10 @@ class _Conflicts:
                 return None
             largest = max(largest, -low, high)
         return largest
+
+
+def _kept(widths: Sequence[int]) -> tuple[int, int]:
+    return widths.count(FULL), math.prod(width for width in widths if width != FULL)
 
 
 def _cases(read: Read, made: _Instance, later: _Instance, known: Reads) -> Iterator[_Case]:

@@ -108,12 +108,21 @@ def _apart(places: Sequence[Place], tracks: Sequence[tuple[Track, ...]], one: in
 
 
 def widths(writer: Writer, reads: Sequence[Read], known: Reads) -> list[int]:
-    """The window along every dim of the value, FULL where there is no bound."""
-    found = [1] * len(writer.domain)
-    for track in writer.tracks[0][writer.apart :]:
-        found[track.position] = FULL
+    """The window along every dim of the value, FULL where there is no bound.
+
+    Dims without a bound are best taken first, for then fewer conflicts are left for the others.
+    """
+    apart = {track.position for track in writer.tracks[0][writer.apart :]}
+    found = _widths(writer, reads, known, frozenset(apart))
+    full = frozenset(at for at, width in enumerate(found) if width == FULL)
+    return _widths(writer, reads, known, full) if full and max(found) > 1 else found
+
+
+def _widths(writer: Writer, reads: Sequence[Read], known: Reads, full: frozenset[int]) -> list[int]:
+    """The same, where the dims of `full` tell all their points apart already."""
+    found = [FULL if at in full else 1 for at in range(len(writer.domain))]
     for read in reads:
-        reuse = _Reuse(writer, read, known.context(read))
+        reuse = _Reuse(writer, read, known.context(read), full)
         for place, tracks in zip(writer.places, writer.tracks):
             for position, width in reuse.widths(place, tracks).items():
                 found[position] = FULL if FULL in (width, found[position]) else max(width, found[position])
@@ -127,6 +136,7 @@ class _Reuse:
     writer: Writer
     read: Read
     context: Context
+    full: frozenset[int]
 
     def widths(self, place: Place, tracks: tuple[Track, ...]) -> dict[int, int]:
         shared = self.read.place.shared_levels(place)
@@ -138,7 +148,7 @@ class _Reuse:
             if not carried and depth < shared:
                 distance = self._distance(track, self.read.place.levels[depth])
                 same_piece = self.read.place.levels[depth].piece == track.level.piece
-                strict = not same_piece or (depth == shared - 1 and earlier)
+                strict = not same_piece or self._is_first(tracks[depth + 1 : shared], earlier, depth + 1)
                 carried = distance is None or distance > 0
                 ahead = None if distance is None else distance - strict
             elif not carried and earlier:
@@ -147,6 +157,19 @@ class _Reuse:
                 carried = True
             found[track.position] = self._width(track, ahead)
         return found
+
+    def _is_first(self, inner: Sequence[Track], earlier: bool, depth: int) -> bool:
+        """Whether, within one iteration of a loop, the read precedes the write to where the point read was.
+
+        `inner` are the shared loops inside. A write differs from that point along no dim that is full.
+        """
+        for level, track in zip(self.read.place.levels[depth:], inner):
+            distance = self._distance(track, level) if track.position in self.full else None
+            if distance is None or distance > 0:
+                return False
+            if distance < 0:
+                return True
+        return earlier
 
     def _distance(self, track: Track, level: Level) -> int | None:
         """How many iterations of a shared loop the read is behind the write, at most."""
