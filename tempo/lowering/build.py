@@ -151,7 +151,7 @@ class _Builder:
         self.functions: list[Node] = []
 
     def build(self, tree: ScheduleTree) -> LoopProgram:
-        items = self.host_block(top_items(tree), (), loops_apart=True)
+        items = self.host_block(top_items(tree), loops_apart=True)
         buffers = self.buffers
         return LoopProgram(
             items,
@@ -167,24 +167,23 @@ class _Builder:
 
     # -- the driver ------------------------------------------------------------------------------------------------
 
-    def host_block(
-        self, items: tuple[ScheduleTree, ...], around: tuple[Symbol, ...], loops_apart: bool = False
-    ) -> tuple[Statement, ...]:
+    def host_block(self, items: tuple[ScheduleTree, ...], loops_apart: bool = False) -> tuple[Statement, ...]:
         found: list[Statement] = []
         for part in parts(items, self.hosts, loops_apart):
-            found.extend(self.host_item(part.items[0], around) if part.host else (self.segment(part, around),))
+            alone = self.host_item(part.items[0]) if part.host else (self.segment(part, loops_apart),)
+            found.extend(alone)
         return tuple(found)
 
-    def host_item(self, item: ScheduleTree, around: tuple[Symbol, ...]) -> tuple[Statement, ...]:
+    def host_item(self, item: ScheduleTree) -> tuple[Statement, ...]:
         match item:
             case Run():
                 return self.guarded(item, (self.call_host(item),))
             case For(var, lo, hi, direction, body):
-                return (Loop(var, lo, hi, direction, self.host_block(top_items(body), (*around, var))),)
+                return (Loop(var, lo, hi, direction, self.host_block(top_items(body))),)
             case If(condition, body):
-                return (Branch(condition, self.host_block(top_items(body), around)),)
+                return (Branch(condition, self.host_block(top_items(body))),)
             case Sequence(items):
-                return self.host_block(items, around)
+                return self.host_block(items)
 
     def call_host(self, run: Run) -> CallHost:
         cluster = self.clusters[run.statement]
@@ -203,9 +202,10 @@ class _Builder:
 
     # -- segments --------------------------------------------------------------------------------------------------
 
-    def segment(self, part: Part, around: tuple[Symbol, ...]) -> CallSegment:
+    def segment(self, part: Part, top: bool) -> CallSegment:
+        """At the top a loop alone is run in chunks; elsewhere nobody gives it a start and a stop."""
         body = tuple(statement for item in part.items for statement in self.lower(item))
-        loop = body[0] if len(body) == 1 and isinstance(body[0], Loop) and not around else None
+        loop = body[0] if top and len(body) == 1 and isinstance(body[0], Loop) else None
         touched, written = _touched(body)
         segment = Segment(
             id=len(self.segments),
