@@ -248,6 +248,22 @@ def test_several_dims(build: Build, storage: str) -> None:
     assert kept(done)["f"] == storage
 
 
+def test_a_loop_under_a_guard_beside_host_work_runs_as_a_whole() -> None:
+    """The driver gives a start and a stop to the loops at the top alone."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        (got,) = tp.host_call(lambda: np.float32(2.0), out=[((), tp.float32)])
+        a = tp.recurrent("a", (), (t,))
+        a[t] = got * tp.as_tensor(t, dtype=tp.float32)
+        tp.output("a", a)
+
+    def build(names: dict[str, str]) -> ScheduleTree:
+        (host,) = [name for key, name in names.items() if key not in ("a", "index_value")]
+        return If(T.ge(1), Sequence((Run(host), loop("t", 0, T, run(names, "a", dim("t"))))))
+
+    agrees(compiled(program, build), program, {"t": 1}, {"t": 4})
+
+
 def test_a_loop_that_hides_the_variable_of_another() -> None:
     """Both loops are over c; after the inner one, c is that of the outer one again."""
     with tp.Program() as program:
