@@ -10,9 +10,11 @@ import pytest
 
 import tempo as tp
 from tempo.lowering.plan import Plan
+from tempo.passes.pipeline import default_passes
 from tempo.runtime.executable import Executable
 from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence, verify
 from tempo.symbolic import Expr, Symbol, const, dim, maximum, minimum, size
+from tests.unit.lowering.planned import random_arguments, symbols
 
 T = size("t")
 Build = Callable[[dict[str, str]], ScheduleTree]
@@ -29,7 +31,8 @@ class Fixed:
 
 
 def compiled(program: tp.Program, build: Build) -> Executable:
-    options = tp.Options(poison=True, lift=False, debug=True)
+    passes = {each.name for each in default_passes()} - {"static_extents"}  # the statements are those of the program
+    options = tp.Options(poison=True, debug=True, disable=tuple(passes))
     run: Executable = tp.compile(program, scheduler=Fixed(build), options=options)
     return run
 
@@ -48,9 +51,11 @@ def kept(run: Executable) -> dict[str, str]:
 def agrees(run: Executable, program: tp.Program, *sizes: dict[str, int]) -> None:
     for each in sizes:
         plan = plan_of(run)
-        verify(plan.problem, plan.tree, {Symbol(name, "size"): value for name, value in each.items()})
-        wanted = tp.compile(program, "reference")(sizes=each)
-        found = run(sizes=each)
+        verify(plan.problem, plan.tree, symbols(**each))
+        arrays = random_arguments(program.graph(), symbols(**each)).arrays
+        inputs = {name: array for name, array in arrays.items() if name != "seed"}
+        wanted = tp.compile(program, "reference")(sizes=each, **inputs)
+        found = run(sizes=each, **inputs)
         for name, array in wanted.items():
             np.testing.assert_allclose(found[name], array, rtol=1e-5, err_msg=f"{name} at {each}")
 
@@ -74,14 +79,15 @@ def trailing() -> tp.Program:
     """`late` at t needs `act` at t, ..., t + 4; `acc` sums it up."""
     with tp.Program() as program:
         t = tp.dim("t")
+        x = tp.input("x", (2,), (t,))
         act = tp.recurrent("act", (2,), (t,))
-        act[0] = tp.ones((2,))
-        act[t + 1] = tp.tanh(act + tp.as_tensor(t, dtype=tp.float32))
+        act[0] = x
+        act[t + 1] = tp.tanh(act + x)
         late = tp.recurrent("late", (2,), (t,))
         late[t] = act[t : tp.min(t + LAG + 1, t.size)].sum(axis=0)
         acc = tp.recurrent("acc", (2,), (t,))
         acc[0] = late
-        acc[t + 1] = acc * 0.5 + late[t + 1]
+        acc[t + 1] = acc + late[t + 1]
         tp.output("end", acc[-1])
     return program
 
@@ -135,13 +141,13 @@ def test_a_loop_in_pieces_keeps_what_the_whole_one_keeps(build: Build) -> None:
     done = compiled(program, build)
     agrees(done, program, *SIZES)
     assert kept(done)["act"] == f"window({LAG + 1})"
-    assert kept(done)["acc"] == kept(done)["tanh_6"] == "point"
+    assert kept(done)["acc"] == kept(done)["tanh_3"] == "point"
 
 
 def test_what_is_read_in_the_block_that_makes_it_is_no_buffer_in_several_pieces_either() -> None:
     done = compiled(trailing(), peeled)
     assert kept(done) == kept(compiled(trailing(), in_one_loop))
-    assert kept(done)["add_5"] == kept(done)["mask_18"] == "register"
+    assert kept(done)["add_2"] == "register"
 
 
 def test_two_points_of_one_tensor_in_one_block_do_not_share_a_name() -> None:
@@ -149,10 +155,10 @@ def test_two_points_of_one_tensor_in_one_block_do_not_share_a_name() -> None:
     with tp.Program() as program:
         t = tp.dim("t")
         a = tp.recurrent("a", (2,), (t,))
-        a[t] = tp.tanh(tp.as_tensor(t, dtype=tp.float32) + tp.ones((2,)))
+        a[t] = tp.tanh(tp.input("x", (2,), (t,)))
         total = tp.recurrent("total", (2,), (t,))
         total[0] = a
-        total[t + 1] = total * 0.5 + a[t + 1]
+        total[t + 1] = total + a[t + 1]
         tp.output("end", total[-1])
 
     def build(names: dict[str, str]) -> ScheduleTree:
@@ -174,13 +180,11 @@ def grid() -> tp.Program:
     """Each point needs its left and its upper neighbour."""
     with tp.Program() as program:
         i, t = tp.dims("i t")
-        top, left = tp.recurrent("top", (2,), (t,)), tp.recurrent("left", (2,), (i,))
-        top[t] = tp.ones((2,)) * tp.as_tensor(t, dtype=tp.float32)
-        left[i] = tp.ones((2,)) * tp.as_tensor(i, dtype=tp.float32)
+        top, left = tp.input("top", (2,), (t,)), tp.input("left", (2,), (i,))
         f = tp.recurrent("f", (2,), (i, t))
         f[0, t] = top
         f[i, 0] = left
-        f[i, t] = tp.tanh(f[i - 1, t] + f[i, t - 1] * 0.5)
+        f[i, t] = tp.tanh(f[i - 1, t] - f[i, t - 1])
         tp.output("end", f[-1, -1])
     return program
 
@@ -193,28 +197,23 @@ def step(names: dict[str, str], i: Expr, t: Expr) -> ScheduleTree:
     return Sequence((If(i.ge(1) & t.ge(1), run(names, "tanh", i, t)), run(names, "f", i, t)))
 
 
-def edges(names: dict[str, str]) -> tuple[ScheduleTree, ...]:
-    """What has one dim, before all else, in loops that are none of the dims'."""
-    return loop("a", 1, I, run(names, "left", dim("a"))), loop("b", 0, T, run(names, "top", dim("b")))
-
-
 def rows_first(names: dict[str, str]) -> ScheduleTree:
     nest = loop("i", 0, I, loop("t", 0, T, step(names, dim("i"), dim("t"))))
-    return Sequence((*edges(names), nest, run(names, "end")))
+    return Sequence((nest, run(names, "end")))
 
 
 def columns_first_and_negated(names: dict[str, str]) -> ScheduleTree:
     """Loops over -t and -i, from their ends."""
     a, b = dim("a"), dim("b")
     nest = loop("a", 1 - T, 1, loop("b", 1 - I, 1, step(names, -b, -a), backward=True), backward=True)
-    return Sequence((*edges(names), nest, run(names, "end")))
+    return Sequence((nest, run(names, "end")))
 
 
 def skewed(names: dict[str, str]) -> ScheduleTree:
     """Along the diagonals i + t, with the bounds that a polyhedral code generator writes."""
     c, i = dim("c"), dim("i")
     nest = loop("c", 0, I + T - 1, loop("i", maximum(0, c - T + 1), minimum(I, c + 1), step(names, i, c - i)))
-    return Sequence((*edges(names), nest, run(names, "end")))
+    return Sequence((nest, run(names, "end")))
 
 
 def skewed_steeply(names: dict[str, str]) -> ScheduleTree:
@@ -222,13 +221,13 @@ def skewed_steeply(names: dict[str, str]) -> ScheduleTree:
     c, d = dim("c"), dim("d")
     inside = (c - 2 * d).ge(0) & (c - 2 * d).lt(I)
     nest = loop("c", 0, I + 2 * T - 2, loop("d", 0, T, If(inside, step(names, c - 2 * d, d))))
-    return Sequence((*edges(names), nest, run(names, "end")))
+    return Sequence((nest, run(names, "end")))
 
 
 def in_strips(names: dict[str, str]) -> ScheduleTree:
     c, t = dim("c"), dim("t")
     strip = loop("t", 2 * c, minimum(T, 2 * c + 2), step(names, dim("i"), t))
-    return Sequence((*edges(names), loop("i", 0, I, loop("c", 0, (T + 1) // 2, strip)), run(names, "end")))
+    return Sequence((loop("i", 0, I, loop("c", 0, (T + 1) // 2, strip)), run(names, "end")))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +253,7 @@ def test_a_loop_under_a_guard_beside_host_work_runs_as_a_whole() -> None:
         t = tp.dim("t")
         (got,) = tp.host_call(lambda: np.float32(2.0), out=[((), tp.float32)])
         a = tp.recurrent("a", (), (t,))
-        a[t] = got * tp.as_tensor(t, dtype=tp.float32)
+        a[t] = got * tp.input("x", (), (t,))
         tp.output("a", a)
 
     def build(names: dict[str, str]) -> ScheduleTree:
@@ -269,9 +268,9 @@ def test_a_loop_that_hides_the_variable_of_another() -> None:
     with tp.Program() as program:
         i, t = tp.dims("i t")
         f = tp.recurrent("f", (2,), (i, t))
-        f[i, t] = tp.ones((2,)) * tp.as_tensor(i + 2 * t, dtype=tp.float32)
+        f[i, t] = tp.tanh(tp.input("x", (2,), (i, t)))
         g = tp.recurrent("g", (2,), (i,))
-        g[i] = f[i, 0 : t.size].sum(axis=0) * tp.as_tensor(i, dtype=tp.float32)
+        g[i] = f[i, 0 : t.size].sum(axis=0)
         tp.output("g", g)
 
     def build(names: dict[str, str]) -> ScheduleTree:
