@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import tempo as tp
 
@@ -41,6 +42,23 @@ class Module:
         self._modules.append(module)
         return module
 
+    def at(self, **index: Any) -> Self:
+        """The same layers with every parameter read at other points: `net.at(e=0)` acts with the first epoch's."""
+        moved = copy.copy(self)
+        for name, value in vars(self).items():
+            setattr(moved, name, _at(value, index))
+        return moved
+
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {tensor.shape}" for name, tensor in self.parameters().items())
         return f"{type(self).__name__}({shapes})"
+
+
+def _at(value: Any, index: dict[str, Any]) -> Any:
+    if isinstance(value, tp.RecurrentTensor | Module):
+        return value.at(**index)
+    if isinstance(value, list):
+        return [_at(each, index) for each in value]
+    if isinstance(value, dict):
+        return {key: _at(each, index) for key, each in value.items()}
+    return value

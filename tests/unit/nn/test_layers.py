@@ -138,3 +138,18 @@ def test_what_does_not_fit_is_refused() -> None:
             tp.nn.attention(x, x, x, t, window=3, causal=False)
         with pytest.raises(ValueError, match="input and its output"):
             tp.nn.MLP((4,), name="net")
+
+
+def test_a_module_read_at_other_points() -> None:
+    with tp.Program() as program:
+        i = tp.dim("i")
+        net = tp.nn.MLP((2, 3, 1), name="net", dims=(i,))
+        for tensor in net.parameters().values():
+            tensor[i + 1] = tensor * 0.5
+        x = tp.ones((2,))
+        tp.output("now", net(x))
+        tp.output("first", net.at(i=0)(x))
+        tp.output("previous", tp.cases((i == 0, net(x)), net.at(i=i - 1)(x)))
+    out = tp.compile(program)(sizes={"i": 4})
+    np.testing.assert_allclose(out["first"], out["now"][0], rtol=1e-6)
+    np.testing.assert_allclose(out["previous"][1:], out["now"][:-1], rtol=1e-6)
