@@ -1,19 +1,21 @@
-"""Reads of a definition at one point, where sizes alone say which case holds there: they read what the case reads.
+"""Reads of a definition at one point, where sizes alone say which cases can hold there: they read what the case reads.
 
 `h[0] = a; h[t + 1] = f(h, h[0])` reads `a` at 0 instead of h. So h needs h only at the step before, and no schedule has
-to split off the point 0 first.
+to split off the point 0 first. Where several cases are left, as of `w[i, 0]` for a `w` that goes on from
+`w[i - 1, -1]`, they become a definition of their own over the dims that are left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.analysis.components import strongly_connected
 from tempo.passes.manager import PassContext
 from tempo.passes.sweep import rewrite_graph
-from tempo.sdg.graph import Case, Edge, Graph, Node, Point
-from tempo.symbolic import Context
+from tempo.sdg.graph import Case, Edge, Graph, Node, Point, identity_map
+from tempo.symbolic import FALSE, TRUE, Condition, Context, Expr, Symbol
 
 _LIMIT = 100  # a definition that reads itself at one point is a cycle, which is reported where it is demanded
 
@@ -26,59 +28,102 @@ class Decide:
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         for _ in range(_LIMIT):
-            decided = _decide(graph, context.over(graph, ()))
+            decided = _Decision(graph, context.over(graph, ())).graph()
             if decided == graph:
                 break
             graph = rewrite_graph(decided, context)  # what reads less may vary along fewer dims
         return graph
 
 
-def _decide(graph: Graph, sizes: Context) -> Graph:
-    changed = {id: _through(graph, node, sizes) for id, node in graph.nodes.items()}
-    for id in _on_cycles(graph, changed):
-        changed[id] = graph.nodes[id]
-    outputs = tuple(replace(output, edge=_resolved(graph, output.edge, sizes)) for output in graph.outputs)
-    return replace(graph, nodes=changed, outputs=outputs)
+class _Decision:
+    def __init__(self, graph: Graph, sizes: Context) -> None:
+        self.old, self.sizes = graph, sizes
+        self.nodes = dict(graph.nodes)
+        self._parts: dict[tuple[Case, ...], Edge] = {}
+        self._declaration = 1 + max((node.declaration or 0 for node in graph.nodes.values()), default=0)
 
+    def graph(self) -> Graph:
+        outputs = tuple(replace(output, edge=self.resolved(output.edge)) for output in self.old.outputs)
+        self.nodes.update({id: self.through(node) for id, node in self.old.nodes.items()})
+        for id in _on_cycles(self.old, self.nodes):
+            self.nodes[id] = self.old.nodes[id]
+        read = {edge.node for node in self.nodes.values() for _, edge in node.reads()}
+        read.update(output.edge.node for output in outputs)
+        kept = {id: node for id, node in self.nodes.items() if id in self.old.nodes or id in read}
+        return replace(self.old, nodes=kept, outputs=outputs)
 
-def _through(graph: Graph, node: Node, sizes: Context) -> Node:
-    operands = tuple(_resolved(graph, edge, sizes) for edge in node.operands)
-    cases = tuple(_case(graph, case, sizes) for case in node.cases)
-    return node if operands == node.operands and cases == node.cases else replace(node, operands=operands, cases=cases)
+    def through(self, node: Node) -> Node:
+        operands = tuple(self.resolved(edge) for edge in node.operands)
+        cases = tuple(self.case(case) for case in node.cases)
+        if operands == node.operands and cases == node.cases:
+            return node
+        return replace(node, operands=operands, cases=cases)
 
+    def case(self, case: Case) -> Case:
+        edge = self.resolved(case.edge)
+        return case if edge == case.edge else replace(case, edge=edge)
 
-def _case(graph: Graph, case: Case, sizes: Context) -> Case:
-    edge = _resolved(graph, case.edge, sizes)
-    return case if edge == case.edge else replace(case, edge=edge)
+    def resolved(self, edge: Edge) -> Edge:
+        for _ in range(_LIMIT):
+            found = self.decided(edge)
+            if found is None:
+                return edge
+            edge = found
+        return edge
 
+    def decided(self, edge: Edge) -> Edge | None:
+        """What is read instead: by the only case that can hold at the point read, or a definition of those that can."""
+        node = self.nodes[edge.node]
+        if node.op != "merge":
+            return None
+        point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
+        if len(point) < len(node.domain):
+            return None
+        cases = self.possible(node, point)
+        if cases and cases[0].condition == TRUE:
+            return self.like(edge, cases[0].edge)
+        fixed = any(not index.dims() for index in point.values())
+        if not fixed or len(cases) in (0, len(node.cases)):
+            return None
+        return self.like(edge, self.part(node, edge, cases))
 
-def _resolved(graph: Graph, edge: Edge, sizes: Context) -> Edge:
-    for _ in range(_LIMIT):
-        found = _decided(graph, edge, sizes)
-        if found is None:
-            return edge
-        edge = found
-    return edge
+    def possible(self, node: Node, point: Mapping[Symbol, Expr]) -> tuple[Case, ...]:
+        """The cases that sizes alone do not exclude at the point; the one that always holds is the last."""
+        found = []
+        for case in node.cases:
+            condition = self.simplified(case.condition.substitute(point))
+            if condition != FALSE:
+                found.append(replace(case, condition=condition, edge=case.edge.substitute(point)))
+            if condition == TRUE:
+                break
+        return tuple(found)
 
-
-def _decided(graph: Graph, edge: Edge, sizes: Context) -> Edge | None:
-    """What the case reads that is the first to hold at the point read."""
-    node = graph.nodes[edge.node]
-    if node.op != "merge":
-        return None
-    point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
-    if len(point) < len(node.domain):
-        return None
-    for case in node.cases:
-        condition = case.condition.substitute(point)
+    def simplified(self, condition: Condition) -> Condition:
         if any(symbol.kind == "dim" for symbol in condition.symbols()):
-            return None
-        if sizes.implies(condition):
-            found = case.edge.substitute(point)
-            return found if graph.seen_type(found) == graph.seen_type(edge) else None
-        if not sizes.excludes(condition):
-            return None
-    return None
+            return condition
+        if self.sizes.implies(condition):
+            return TRUE
+        return FALSE if self.sizes.excludes(condition) else condition
+
+    def like(self, edge: Edge, found: Edge) -> Edge | None:
+        """`found`, where it shows what `edge` does: a case may be of fewer axes at one point."""
+        graph = replace(self.old, nodes=self.nodes)
+        return found if graph.seen_type(found) == graph.seen_type(edge) else None
+
+    def part(self, node: Node, edge: Edge, cases: tuple[Case, ...]) -> Edge:
+        """A definition by `cases` alone, over the dims that vary in them."""
+        if cases not in self._parts:
+            varying = {symbol for case in cases for symbol in (*case.edge.dims(), *case.condition.dims())}
+            domain = self.old.canonical(varying)
+            id = max(self.nodes) + 1
+            type = replace(self.old, nodes=self.nodes).seen_type(edge)
+            attrs = (("name", node.name), ("role", "cases"))
+            self.nodes[id] = Node(
+                id, "merge", domain, (type,), (), attrs, cases, self._declaration, node.name, node.location
+            )
+            self._declaration += 1
+            self._parts[cases] = Edge(id, identity_map(domain))
+        return self._parts[cases]
 
 
 def _on_cycles(graph: Graph, changed: dict[int, Node]) -> list[int]:
@@ -86,4 +131,4 @@ def _on_cycles(graph: Graph, changed: dict[int, Node]) -> list[int]:
     reads = {id: [] if node.op == "merge" else [edge.node for edge in node.operands] for id, node in changed.items()}
     components = strongly_connected(list(changed), reads)
     cyclic = (id for component in components for id in component if len(component) > 1 or id in reads[id])
-    return [id for id in cyclic if changed[id] is not graph.nodes[id]]
+    return [id for id in cyclic if id in graph.nodes and changed[id] is not graph.nodes[id]]

@@ -59,3 +59,22 @@ def test_what_would_need_itself_stays_as_it_is() -> None:
 output "y": float32[] over (t) = %2[t] as ($t)
 """
     assert_becomes(Decide(), text, text)
+
+
+W = """
+%1: float32[] over (i, e) = merge {name: "w", role: "parameter"} @1 "w"
+  | e >= 1 -> %2[i, e - 1]
+  | e == 0 and i >= 1 -> %2[i - 1, e.size - 1]
+  | True -> %0
+%2: float32[] over (i, e) = mul(%1[i, e], %1[i, e])
+"""
+
+
+def test_the_cases_that_are_left_at_a_point_become_a_definition_of_their_own() -> None:
+    head = 'dims i: i.size, e: e.size\n%0: float32[] = input {layout: (), name: "x", role: "input"} @0 "x"' + W
+    read, end = "%3: float32[] over (i) = neg(%1[i, 0])\n", 'output "y": float32[] over (i) = %3[i] as ($i)\n'
+    part = """%4: float32[] over (i) = merge {name: "w", role: "cases"} @2 "w"
+  | i >= 1 -> %2[i - 1, e.size - 1]
+  | True -> %0
+"""
+    assert_becomes(Decide(), head + read + end, head + read.replace("%1[i, 0]", "%4[i]") + part + end)
