@@ -185,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
         total = settings.iterations * settings.steps * settings.environments
         print(f"seed {seed}: {total} environment steps in {seconds:.1f} s, compilation included; mean return {reached}")
     play = tp.compile(player(tp.rl.CartPole(), settings, 1000), options.backend)
-    played = play(state={name: trained.state[name] for name in play.parameters}, seed=1)
+    played = play(state=trained.state, seed=1)
     lengths = np.asarray(played["length"])[np.asarray(played["done"])]
     print(f"the trained policy plays {len(lengths)} episodes: mean return {lengths.mean():.0f}")
     if options.plot:
