@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence
+from tempo.schedule import ScheduleTree, SchedulingProblem
+from tempo_polyhedral.trees import renamed
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Numbered:
 
     def named(self, tree: ScheduleTree) -> ScheduleTree:
         """A tree of the numbered problem as one of the problem that was given."""
-        return _renamed(tree, {f"s{place}": each.name for place, each in enumerate(self.original.statements)})
+        return renamed(tree, {f"s{place}": each.name for place, each in enumerate(self.original.statements)})
 
     def digest(self) -> str:
         """The same for problems of the same structure: dims, domains, dependences, bytes, what is known and asked."""
@@ -37,13 +37,3 @@ class Numbered:
         lines += [f"{statement.bytes:g}" for statement in problem.statements]
         lines += [str(dependence.reduction) for dependence in problem.dependences]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _renamed(tree: ScheduleTree, names: Mapping[str, str]) -> ScheduleTree:
-    if isinstance(tree, Sequence):
-        return Sequence(tuple(_renamed(item, names) for item in tree.items))
-    if isinstance(tree, If):
-        return If(tree.condition, _renamed(tree.body, names))
-    if isinstance(tree, For):
-        return For(tree.var, tree.lo, tree.hi, tree.direction, _renamed(tree.body, names))
-    return Run(names[tree.statement], tree.point)

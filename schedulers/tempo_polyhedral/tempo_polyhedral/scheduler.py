@@ -13,6 +13,7 @@ from tempo.schedule import Scheduled, ScheduleTree, SchedulingProblem
 from tempo_polyhedral.cache import Cache, Entry, default_cache
 from tempo_polyhedral.client import Worker, WorkerError, default_worker
 from tempo_polyhedral.estimate import estimate
+from tempo_polyhedral.general import General
 from tempo_polyhedral.messages import Request
 from tempo_polyhedral.numbered import Numbered
 from tempo_polyhedral.settings import COMPARED, LAST, Rung
@@ -51,24 +52,29 @@ class PolyhedralScheduler:
 
     def schedule(self, problem: SchedulingProblem) -> Scheduled:
         start = time.perf_counter()
-        numbered = Numbered.of(problem)
-        key = numbered.digest()
-        known = self._cache.find(key)
-        if known is not None and not _is_wrong(numbered.problem, known.tree):
-            return Scheduled(numbered.named(known.tree), (_note(known.rung, start, "found before"),))
-        return self._climbed(numbered, key, start)
-
-    def _climbed(self, numbered: Numbered, key: str, start: float) -> Scheduled:
         failures: list[_Failure] = []
-        found = self._attempts(COMPARED, numbered.problem, failures) or self._attempts(
-            (LAST,), numbered.problem, failures
-        )
+        for form in General.forms(problem):
+            numbered = Numbered.of(form.problem)
+            known = self._cache.find(numbered.digest())
+            if known is not None and not _is_wrong(numbered.problem, known.tree):
+                tree = form.at_numbers(numbered.named(known.tree))
+                return Scheduled(tree, (_note(known.rung, start, "found before"),))
+            best = self._climbed(numbered, failures)
+            if best is not None:
+                tree = form.at_numbers(numbered.named(best.tree))
+                return Scheduled(tree, tuple(_told(best.rung, start, failures)))
+        tree = _greedy(problem, failures)
+        return Scheduled(tree, tuple(_told(GREEDY, start, failures)))
+
+    def _climbed(self, numbered: Numbered, failures: list[_Failure]) -> Entry | None:
+        """The best that isl finds, which is kept."""
+        problem = numbered.problem
+        found = self._attempts(COMPARED, problem, failures) or self._attempts((LAST,), problem, failures)
         if not found:
-            tree = _greedy(numbered, failures)
-            return Scheduled(tree, tuple(_told(GREEDY, start, failures)))
-        best = min(found, key=lambda entry: estimate(numbered.problem, entry.tree))
-        self._cache.keep(key, best, all(failure.lasting for failure in failures))
-        return Scheduled(numbered.named(best.tree), tuple(_told(best.rung, start, failures)))
+            return None
+        best = min(found, key=lambda entry: estimate(problem, entry.tree))
+        self._cache.keep(numbered.digest(), best, all(failure.lasting for failure in failures))
+        return best
 
     def _attempts(self, rungs: tuple[Rung, ...], problem: SchedulingProblem, failures: list[_Failure]) -> list[Entry]:
         """What the rungs find; `failures` grows by those that find nothing."""
@@ -116,15 +122,15 @@ def _limit(problem: SchedulingProblem) -> float:
     return seconds
 
 
-def _greedy(numbered: Numbered, failures: list[_Failure]) -> ScheduleTree:
+def _greedy(problem: SchedulingProblem, failures: list[_Failure]) -> ScheduleTree:
     """What the greedy scheduler finds, or its refusal, which says what isl's was."""
-    told = "; ".join(map(str, failures))
+    told = "; ".join(dict.fromkeys(map(str, failures)))
     try:
         from tempo_greedy.scheduler import GreedyScheduler
     except ImportError as error:
         raise UnsupportedError(f"the scheduler 'polyhedral' finds no order: {told}") from error
     try:
-        return GreedyScheduler().schedule(numbered.original)
+        return GreedyScheduler().schedule(problem)
     except UnsupportedError as error:
         error.hint = f"The scheduler 'polyhedral' asked isl before it asked 'greedy': {told}"
         raise
@@ -136,7 +142,7 @@ def _note(rung: str, start: float, remark: str = "") -> str:
 
 def _told(rung: str, start: float, failures: list[_Failure]) -> Iterator[str]:
     yield _note(rung, start)
-    yield from map(str, failures)
+    yield from dict.fromkeys(map(str, failures))
     if failures and failures[0].rung == COMPARED[0].name:
-        what = "; ".join(map(str, failures))
+        what = "; ".join(dict.fromkeys(map(str, failures)))
         warnings.warn(f"the scheduler 'polyhedral' took the order of {rung!r}: {what}", RuntimeWarning, stacklevel=2)

@@ -8,11 +8,12 @@ becomes a loop over that coordinate's dim; a skewed one keeps a variable of its 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence, runs, sequence
 from tempo.symbolic import TRUE, Context, Expr, Symbol, const, var
+from tempo_polyhedral.trees import substituted
 
 _WAVE = "wave"
 
@@ -52,7 +53,7 @@ class _Tidier:
         sign = -1 if backward else 1
         offset = _earliest([use.offset for use in uses if use.sign == sign], sign)
         name = self._name([use.dim for use in uses if use.sign == sign], around)
-        body = _replaced(loop.body, {loop.var: (var(name) - offset) * sign})
+        body = substituted(loop.body, {loop.var: (var(name) - offset) * sign})
         lo, hi = loop.lo * sign + offset, (loop.hi - 1) * sign + offset
         lo, hi = (hi, lo + 1) if backward else (lo, hi + 1)
         lo, hi = context.simplify(lo), context.simplify(hi)
@@ -85,15 +86,3 @@ def _earliest(offsets: list[Expr], sign: int) -> Expr:
         if ahead.is_const and ahead.as_int() > 0:
             best = offset
     return best
-
-
-def _replaced(tree: ScheduleTree, names: Mapping[Symbol, Expr]) -> ScheduleTree:
-    """The tree over other variables."""
-    if isinstance(tree, Sequence):
-        return Sequence(tuple(_replaced(item, names) for item in tree.items))
-    if isinstance(tree, If):
-        return If(tree.condition.substitute(names), _replaced(tree.body, names))
-    if isinstance(tree, Run):
-        return Run(tree.statement, tuple(index.substitute(names) for index in tree.point))
-    body = _replaced(tree.body, names)
-    return For(tree.var, tree.lo.substitute(names), tree.hi.substitute(names), tree.direction, body)
