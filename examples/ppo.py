@@ -174,16 +174,19 @@ def main(arguments: list[str] | None = None) -> int:
         environment: Any = tp.rl.CartPole()
         if options.gymnasium:
             environment = tp.rl.GymnasiumEnvs("CartPole-v1", settings.environments, seed=seed)
+        start = time.perf_counter()
         run = tp.compile(trainer(environment, settings), options.backend, sizes=sizes(settings))
+        compiled = time.perf_counter() - start
         start = time.perf_counter()
         trained = run(seed=seed)
+        length = np.asarray(trained["length"])
         seconds = time.perf_counter() - start
-        curve = learning_curve(np.asarray(trained["length"]), np.asarray(trained["done"]))
+        curve = learning_curve(length, np.asarray(trained["done"]))
         curves[f"seed {seed}"] = curve
         solved = np.flatnonzero(curve[1] >= 475)
         reached = f"475 after {curve[0][solved[0]]} steps" if len(solved) else f"{curve[1].max():.0f} at most"
         total = settings.iterations * settings.steps * settings.environments
-        print(f"seed {seed}: {total} environment steps in {seconds:.1f} s, compilation included; mean return {reached}")
+        print(f"seed {seed}: {total} steps in {seconds:.1f} s, compiled in {compiled:.1f} s; mean return {reached}")
     play = tp.compile(player(tp.rl.CartPole(), settings, 1000), options.backend)
     played = play(state=trained.state, seed=1)
     lengths = np.asarray(played["length"])[np.asarray(played["done"])]

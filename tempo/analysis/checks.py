@@ -6,7 +6,7 @@ what was left open, exactly: it raises if and only if a demanded point is at fau
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,11 @@ class Verdict:
         return not self.unproven and not self.stuck
 
 
-def check_symbolic(graph: Graph, facts: Condition = TRUE) -> Verdict:
+def check_symbolic(graph: Graph, facts: Condition = TRUE, finds_order: Callable[[], bool] | None = None) -> Verdict:
     """Proves what it can for all sizes that satisfy `facts`.
+
+    `finds_order` says whether a scheduler finds an order of all that is demanded: then nothing needs itself. It is
+    asked only where that is not plain.
 
     Raises what fails for every such size: `DomainError`, `DefinitionError`, `ShapeError`, `CycleError`, with the
     tensor, the line and a point in sizes.
@@ -58,6 +61,8 @@ def check_symbolic(graph: Graph, facts: Condition = TRUE) -> Verdict:
     certain = _certain(graph, stuck, demands, facts)
     for obligation in unproven:
         _check_possible(graph, obligation, certain, facts)
+    if stuck and finds_order is not None and finds_order():
+        return Verdict(unproven)
     for needs in stuck:
         cycle = definite_cycle(needs, certain, facts)
         if cycle:

@@ -33,6 +33,9 @@ class Engine(Protocol):
     def native(self, value: Any) -> str | None:
         """The dtype's name where `value` is an array that needs no conversion."""
 
+    def finds_order(self) -> bool:
+        """Whether there is an order of everything that the program demands, at all sizes."""
+
     def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
         """(outputs, state), by name."""
 
@@ -59,6 +62,9 @@ class ReferenceEngine:
     def native(self, value: Any) -> str | None:
         del value
         return None
+
+    def finds_order(self) -> bool:
+        return False  # it follows the demand, whatever there is
 
     def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
         results = self.evaluator(arguments).run()
@@ -105,6 +111,13 @@ class CompiledEngine:
         default_manager().hooks().tempo_register_passes(registry=registry)
         kept = frozenset() if outermost is None else frozenset({outermost})
         return tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in registry.passes)
+
+    def finds_order(self) -> bool:
+        try:
+            self.plan()
+        except UnsupportedError:
+            return False
+        return True
 
     def plan_for(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
         """The plan; where no order was found, a real cycle at these sizes is the user's error."""

@@ -36,7 +36,7 @@ class Executable:
         self.program = program
         self.graph = program.graph()
         self._engine = engine
-        self._verdict = check_symbolic(self.graph)
+        self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
         self._checked: set[tuple[tuple[Symbol, int], ...]] = set()
         self._sizes = self._calls.known_sizes()
