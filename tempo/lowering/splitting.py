@@ -7,7 +7,7 @@ loops: a conditional in a compiled loop costs more than the code of another one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tempo.lowering.loop_ir import Branch, Compute, Guard, Loop, Statement, nested, walk
@@ -25,15 +25,20 @@ class Stretch:
     body: tuple[Statement, ...]
 
 
-def split(loop: Loop, sizes: Mapping[Symbol, int]) -> tuple[Stretch, ...]:
+def split(
+    loop: Loop, sizes: Mapping[Symbol, int], stays: Callable[[Branch], bool] = lambda branch: False
+) -> tuple[Stretch, ...]:
     """Stretches that together are the loop, in its direction; a single one where nothing is gained.
 
     Only conditions that change at points known from `sizes` (those that are fixed) count. Beyond three such points,
-    only those of branches that compute something.
+    only those of branches that compute something. `stays` says of which branches a conditional costs less than the code
+    of another body.
     """
-    thresholds = _thresholds(loop, sizes, everything=True)
+    branches = [each for each in _branches(loop.body) if not stays(each)]
+    thresholds = _thresholds(loop, sizes, branches)
     if len(thresholds) > _MOST_THRESHOLDS:
-        thresholds = _thresholds(loop, sizes, everything=False)
+        computing = [each for each in branches if any(isinstance(inner, Compute) for inner in walk((each,)))]
+        thresholds = _thresholds(loop, sizes, computing)
     if len(thresholds) > _MOST_THRESHOLDS:
         thresholds = set()
     edges = [None, *sorted(thresholds), None]
@@ -70,12 +75,8 @@ def _fixed(expr: Expr, sizes: Mapping[Symbol, int]) -> Expr:
 # -- where conditions change ---------------------------------------------------------------------------------------
 
 
-def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], everything: bool) -> set[int]:
-    found: set[int] = set()
-    for branch in _branches(loop.body):
-        computes = any(isinstance(each, Compute) for each in walk((branch,)))
-        if everything or computes:
-            found.update(_changes(branch.condition, loop.var, sizes))
+def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], branches: Iterable[Branch]) -> set[int]:
+    found = {at for branch in branches for at in _changes(branch.condition, loop.var, sizes)}
     lo, hi = _fixed(loop.lo, sizes), _fixed(loop.hi, sizes)
     return {at for at in found if not (lo.is_const and at <= lo.as_int()) and not (hi.is_const and at >= hi.as_int())}
 

@@ -10,29 +10,38 @@ from jax import lax
 from tempo.lowering.loop_ir import Axis, Buffer, PointIndex, Read, WindowIndex
 from tempo.symbolic import Expr
 from tempo_jax.evaluate import Values, expression
+from tempo_jax.operators.indexing import take
 
 Array = Any
 
 
 def read(buffer: Buffer, array: Array, statement: Read, values: Values, static: Values) -> Array:
-    """What the buffer holds at an index: one dynamic slice, then gathers of the windows that may leave it."""
+    """What the buffer holds at an index: one dynamic slice, then gathers of the windows that may leave it.
+
+    A window is sliced where it fits and clamped within itself: a gather from the whole buffer is slower.
+    """
     if buffer.is_slot or _is_everything(buffer, statement):
         return array
     starts: list[Any] = [0] * array.ndim
     lengths = list(array.shape)
     dropped: list[int] = []
-    gathered: list[tuple[int, Axis, WindowIndex]] = []
+    gathered: list[tuple[int, Array]] = []
     for at, (axis, entry) in enumerate(zip(buffer.axes, statement.index, strict=True)):
         if isinstance(entry, PointIndex):
             starts[at], lengths[at] = expression(entry.index, values), 1
             dropped.append(at)
-        elif entry.exact:
-            starts[at], lengths[at] = expression(entry.start, values), expression(entry.extent, static)
+            continue
+        start, extent = expression(entry.start, values), expression(entry.extent, static)
+        if entry.exact:
+            starts[at], lengths[at] = start, extent
+        elif axis.kind == "full" and extent <= array.shape[at]:
+            starts[at], lengths[at] = jnp.clip(start, 0, array.shape[at] - extent), extent
+            gathered.append((at, jnp.clip(start - starts[at] + _counted(extent), 0, extent - 1)))
         else:
-            gathered.append((at, axis, entry))
+            gathered.append((at, _positions(axis, start, extent, array.shape[at])))
     cut = _slice(array, starts, lengths)
-    for at, axis, entry in gathered:
-        cut = jnp.take(cut, _positions(axis, entry, array.shape[at], values, static), axis=at, mode="clip")
+    for at, positions in gathered:
+        cut = take(cut, positions, at)
     return lax.squeeze(cut, dropped)
 
 
@@ -46,9 +55,13 @@ def _is_everything(buffer: Buffer, statement: Read) -> bool:
     )
 
 
-def _positions(axis: Axis, entry: WindowIndex, size: int, values: Values, static: Values) -> Array:
-    positions = expression(entry.start, values) + jnp.arange(expression(entry.extent, static), dtype=jnp.int32)
+def _positions(axis: Axis, start: Any, extent: int, size: int) -> Array:
+    positions = start + _counted(extent)
     return positions % size if axis.kind == "window" else jnp.clip(positions, 0, size - 1)
+
+
+def _counted(extent: int) -> Array:
+    return jnp.arange(extent, dtype=jnp.int32)
 
 
 def place(index: tuple[Expr, ...], values: Values) -> tuple[Any, ...]:

@@ -42,6 +42,8 @@ Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
 # A selection evaluates both sides; beyond this many elements a conditional is cheaper.
 _LARGEST_SELECTION = 1 << 14
+# A body of so many operators is long; a branch with at most this share of them does little in it.
+_LONG, _SHARE = 32, 16
 
 
 @dataclass
@@ -82,7 +84,7 @@ class SegmentTracer:
         loop = self.segment.loop
         if loop is None or is_empty(loop, self.static) or not self.possible(loop.body):
             return
-        for stretch in split(loop, self.static):
+        for stretch in split(loop, self.static, self._stays(loop)):
             yield stretch.first, stretch.end, replace(loop, body=stretch.body)
 
     def __call__(self, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
@@ -192,6 +194,29 @@ class SegmentTracer:
             hi = stop if end is None else _clipped(end, start, stop)
             self.loop(loop, lo, hi, state)
 
+    def _stays(self, loop: Loop) -> Callable[[Branch], bool]:
+        """In a long body a branch that does little stays one: XLA would compile the whole body again without it."""
+        operators = _operators(loop.body)
+
+        def stays(branch: Branch) -> bool:
+            inner = tuple(walk((branch,)))
+            does_little = _operators((branch,)) * _SHARE <= operators and not any(
+                isinstance(each, Loop) for each in inner
+            )
+            return operators >= _LONG and does_little and self._moves(inner) <= _LARGEST_SELECTION
+
+        return stays
+
+    def _moves(self, statements: tuple[Statement, ...]) -> int:
+        """How many elements are read and written."""
+        total = 0
+        for each in statements:
+            if isinstance(each, Read | Write):
+                buffer = self.buffers[each.buffer]
+                windows = [entry.extent for entry in each.index if isinstance(entry, WindowIndex)]
+                total += math.prod(self.resolve(extent) for extent in (*windows, *buffer.shape))
+        return total
+
     def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
         if isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
             self.few(loop, range(lo, hi), state)
@@ -257,6 +282,10 @@ class SegmentTracer:
             array = state.buffers[id]
             sizes.append(math.prod(array.shape[len(index) :]))
         return sum(sizes) <= _LARGEST_SELECTION
+
+
+def _operators(statements: tuple[Statement, ...]) -> int:
+    return sum(isinstance(each, Compute) for each in walk(statements))
 
 
 def known_bounds(request: SegmentRequest) -> tuple[int, int] | None:

@@ -58,6 +58,13 @@ def test_too_many_changes_are_left_alone() -> None:
     assert [part.body for part in split(whole, {SIZE: 20})] == [whole.body]
 
 
+def test_a_branch_that_stays_makes_no_stretch() -> None:
+    whole = loop("t == 0", "t < t.size - 1")
+    parts = split(whole, {SIZE: 10}, stays=lambda branch: branch.condition == parse_condition("t == 0"))
+    assert [(part.first, part.end) for part in parts] == [(None, 9), (9, None)]
+    assert parts[0].body == (whole.body[0], Assign("v", "then1"))
+
+
 CONDITIONS = st.sampled_from(
     ["t == 0", "t >= 2", "t < t.size - 1", "t == t.size - 1", "t % 2 == 0", "t >= 1 and t < 3", "t < 1 or t >= 3"]
 )
