@@ -11,6 +11,7 @@ from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.decide import Decide
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
+from tempo.passes.recurrences import Recurrences
 from tempo.passes.rewrite import Rule
 from tempo.passes.simplify import Simplify
 from tempo.passes.static_extents import StaticExtents
@@ -23,6 +24,8 @@ def default_passes() -> tuple[Pass, ...]:
         Simplify(),
         CommonSubexpressions(),
         DeadCodeElimination(),
+        Recurrences(),
+        Simplify(),  # what single steps are made of
         Lift(),
         Simplify(),  # what lifting inserts: transpositions, reshapes, broadcasts
         StaticExtents(),

@@ -70,6 +70,12 @@ class Rewriter:
         self._next += 1
         return self._next - 1
 
+    def reserve(self, node: Node) -> int:
+        """A node as it is, under a new number."""
+        self.nodes[self._next] = replace(node, id=self._next)
+        self._next += 1
+        return self._next - 1
+
     def identity(self, id: int) -> Edge:
         return Edge(id, identity_map(self.nodes[id].domain))
 

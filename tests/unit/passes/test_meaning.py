@@ -21,6 +21,7 @@ from tempo.passes.decide import Decide
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass, PassContext, PassManager
 from tempo.passes.pipeline import default_passes
+from tempo.passes.recurrences import Recurrences
 from tempo.passes.simplify import Simplify
 from tempo.reference.evaluator import Evaluator
 from tempo.sdg.graph import Graph
@@ -37,6 +38,7 @@ PIPELINES: tuple[tuple[Pass, ...], ...] = (
     (Simplify(fold_elements=0),),
     (Simplify(),),
     (CommonSubexpressions(),),
+    (Recurrences(),),
     (DeadCodeElimination(),),
     (Canonicalize(), Simplify(), DeadCodeElimination()),
     (Lift(), Simplify()),
@@ -73,7 +75,7 @@ def test_passes_keep_the_meaning(passes: tuple[Pass, ...], graph: Graph, named: 
 @CHECKED
 @given(programs())
 def test_passes_have_a_fixed_point(graph: Graph) -> None:
-    for chosen in (Canonicalize(), Decide(), Simplify(), CommonSubexpressions()):
+    for chosen in (Canonicalize(), Decide(), Simplify(), CommonSubexpressions(), Recurrences()):
         once = chosen.apply(graph, PassContext())
         assert chosen.apply(once, PassContext()) == once
 
@@ -88,7 +90,7 @@ def test_the_text_is_read_back(graph: Graph) -> None:
 @CHECKED
 @given(graph=programs(), named=SIZES)
 def test_clusters_make_no_cycle_between_instances(graph: Graph, named: dict[str, int]) -> None:
-    graph, _ = PassManager(PIPELINES[6]).run(graph, PassContext())
+    graph, _ = PassManager(PIPELINES[7]).run(graph, PassContext())
     found = cluster(graph, demand(graph))
     home = {id: item.nodes[-1] for item in found for id in item.nodes}
     assert len(home) == sum(len(item.nodes) for item in found)
