@@ -63,7 +63,10 @@ class Backend(Protocol):
         """The same backend on one of its devices."""
 
     def operator(self, call: Call) -> Callable[..., Array]:
-        """The function of one primitive on this backend's arrays; `UnsupportedError` where there is none."""
+        """The function of one primitive on this backend's arrays.
+
+        Raises `UnsupportedError` for what the descriptor excludes (`info.why_not`), and for nothing else.
+        """
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment: ...
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence, Set
+from collections.abc import Generator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ import tempo as tp
 from tempo.conformance.known_failures import KnownFailure, declared_by, unmatched
 from tempo.conformance.target import Configuration, Target
 from tempo.errors import TempoError
+from tempo.plugins.descriptors import EMBEDDED_BACKENDS
 from tempo.plugins.manager import default_manager
 
 SUITE = Path(__file__).parent
@@ -30,18 +31,19 @@ SUITE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the command line asks for."""
+    """What the command line asks for. `passes` is one of `PASSES`."""
 
     backend: str
     scheduler: str
     device: str | None
+    passes: str
 
     @cached_property
     def target(self) -> Target:
         backend = default_manager().create("backend", self.backend)
         if self.device is not None:
             backend = self._on_device(backend)
-        return Target(backend, self.scheduler)
+        return Target(backend, self.scheduler, thorough=self.passes == "each")
 
     def _on_device(self, backend: object) -> object:
         devices = backend.info.capabilities.devices  # type: ignore[attr-defined]
@@ -56,14 +58,16 @@ class Chosen:
         return tuple(entry for each in descriptors for entry in declared_by(each, self.device))
 
     def configurations(self, marks: Set[str]) -> tuple[Configuration, ...]:
-        """Those of a test with these marks: each pass alone where compiling is quick, one where nothing is compiled."""
-        if self.target.interprets or "one_configuration" in marks:
+        """Those of a test with these marks: at most the ones asked for, and one where nothing is compiled."""
+        if self.target.interprets or self.passes == "all" or "one_configuration" in marks:
             return (Configuration("all"),)
-        few = self.backend != "numpy" or "few_configurations" in marks
+        few = self.passes == "few" or "few_configurations" in marks
         return Configuration.few() if few else Configuration.every()
 
 
 CHOSEN = pytest.StashKey[Chosen]()
+PASSES = ("each", "few", "all")
+"""All passes, none, and each alone; all and none; all. Passes are the core's, so its own backend has each alone."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,6 +75,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tempo-backend", metavar="NAME", help="the backend to test (TEMPO_BACKEND, else numpy)")
     group.addoption("--tempo-scheduler", metavar="NAME", help="the scheduler (TEMPO_SCHEDULER, else greedy)")
     group.addoption("--tempo-device", metavar="NAME", help="one of the backend's devices, such as cuda")
+    group.addoption(
+        "--tempo-passes", choices=PASSES, help="each: all, none, each alone (the core's backends); few: all, none; all"
+    )
     group.addoption("--tempo-random-programs", metavar="N", type=int, default=100, help="how many (100)")
 
 
@@ -80,10 +87,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "few_configurations: runs with all passes and with none, nowhere with each alone"
     )
+    backend = config.getoption("--tempo-backend") or os.environ.get("TEMPO_BACKEND") or "numpy"
     chosen = Chosen(
-        config.getoption("--tempo-backend") or os.environ.get("TEMPO_BACKEND") or "numpy",
+        backend,
         config.getoption("--tempo-scheduler") or os.environ.get("TEMPO_SCHEDULER") or "greedy",
         config.getoption("--tempo-device"),
+        config.getoption("--tempo-passes")
+        or ("each" if backend in {each.name for each in EMBEDDED_BACKENDS} else "few"),
     )
     try:
         _ = chosen.target, chosen.known_failures
@@ -134,6 +144,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         () if any("::" in argument for argument in config.args) else {name.partition("::")[0] for name in ours.values()}
     )
     _refuse(unmatched(chosen.known_failures, ours.values(), whole))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """A test that needs what the descriptor excludes is left out: the core refused it, for that reason and no other."""
+    try:
+        return (yield)
+    except tp.UnsupportedError as error:
+        if error.feature is None or _suite_name(pyfuncitem) is None:
+            raise
+        return pytest.skip(f"declared unsupported: {error.message}")
 
 
 def _suite_name(item: pytest.Item) -> str | None:

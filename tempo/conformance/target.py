@@ -60,6 +60,7 @@ class Target:
     backend: Any
     scheduler: str | None = None
     configuration: Configuration = field(default_factory=lambda: Configuration("all"))
+    thorough: bool = True  # else a test may leave out combinations that take long to compile
 
     @property
     def info(self) -> BackendPlugin:

@@ -28,10 +28,11 @@ class PlainBackend(GenericBackend):
     info: BackendPlugin = PLUGIN
 
     def operator(self, call: Call) -> Callable[..., Array]:
-        build = TABLE.get(call.op)
-        if build is None:
-            raise UnsupportedError(f"the backend {self.info.name!r} has no operator {call.op!r}")
-        return build(call)
+        types = (call.result, *call.operands)
+        excluded = self.info.why_not(call.op, *(each.dtype for each in types))
+        if excluded is not None or call.op not in TABLE:
+            raise UnsupportedError(f"the backend {self.info.name!r} does not run {call.op!r} for {call.result.dtype}")
+        return TABLE[call.op](call)
 
     # -- arrays ----------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from tempo_greedy.scheduler import GreedyScheduler
 
 from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.backends.numpy.backend import NumpyBackend, clamped, host_write, wrapped
+from tempo.errors import TempoError
 from tempo.lowering.loop_ir import Branch, Guard, Loop, Statement
 from tempo.plugins.descriptors import BackendPlugin, SchedulerPlugin
-from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence
+from tempo.schedule import ScheduleTree, SchedulingProblem
 from tempo.sdg.call import Call
 
 Array = Any
@@ -155,30 +156,27 @@ class LostWrites(NumpyBackend):
         return {**super().array_functions(), "host_write": first}
 
 
-class ReversedHost:
-    """Loops around host calls run backward."""
+class OwnErrors(NumpyBackend):
+    """What goes wrong in an operator is told in the words of the library beneath."""
+
+    def operator(self, call: Call) -> Callable[..., Array]:
+        function = super().operator(call)
+
+        def told_otherwise(*operands: Any) -> Array:
+            try:
+                return function(*operands)
+            except TempoError as error:
+                raise RuntimeError("the kernel returned status 7") from error
+
+        return told_otherwise
+
+
+class DroppedOrder:
+    """The order among host calls is no matter of the scheduler's."""
 
     def schedule(self, problem: SchedulingProblem) -> ScheduleTree:
-        hosts = {statement.name for statement in problem.statements if statement.host}
-        return _reversed(GreedyScheduler().schedule(problem), hosts)
-
-
-def _reversed(tree: ScheduleTree, hosts: set[str]) -> ScheduleTree:
-    if isinstance(tree, Run):
-        return tree
-    if isinstance(tree, Sequence):
-        return Sequence(tuple(_reversed(item, hosts) for item in tree.items))
-    if isinstance(tree, If):
-        return If(tree.condition, _reversed(tree.body, hosts))
-    direction = "backward" if hosts & _statements(tree.body) else tree.direction
-    return For(tree.var, tree.lo, tree.hi, direction, _reversed(tree.body, hosts))
-
-
-def _statements(tree: ScheduleTree) -> set[str]:
-    if isinstance(tree, Run):
-        return {tree.statement}
-    inner = tree.items if isinstance(tree, Sequence) else (tree.body,)
-    return set().union(*(_statements(item) for item in inner))
+        kept = tuple(each for each in problem.dependences if each.kind != "order")
+        return GreedyScheduler().schedule(replace(problem, dependences=kept))
 
 
 BACKENDS: Mapping[str, type[NumpyBackend]] = {
@@ -193,11 +191,12 @@ BACKENDS: Mapping[str, type[NumpyBackend]] = {
     "wrong-maximum": WrongMaximum,
     "shared-results": SharedResults,
     "lost-writes": LostWrites,
+    "own-errors": OwnErrors,
 }
 
 
 def descriptors() -> list[BackendPlugin | SchedulerPlugin]:
-    made: list[BackendPlugin | SchedulerPlugin] = [SchedulerPlugin("reversed-host", ReversedHost)]
+    made: list[BackendPlugin | SchedulerPlugin] = [SchedulerPlugin("dropped-order", DroppedOrder)]
     for name, factory in BACKENDS.items():
         info = BackendPlugin(name, factory)
         factory.info = info

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tempo.plugins.manager import default_manager
-from tests.system.saboteur.faults import descriptors
+from tests.system.saboteur import declarations, faults
 
-for descriptor in descriptors():
+for descriptor in (*faults.descriptors(), *declarations.descriptors()):
     default_manager().register(descriptor)

@@ -1,71 +1,101 @@
-"""What a backend declares unsupported is refused at the user's line, and nothing else is."""
+"""What a backend's descriptor excludes is refused by `compile`, at the user's line, with who could run it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tempo as tp
 from tempo.backends.numpy.backend import NumpyBackend
-from tempo.plugins import Capabilities
-from tempo.plugins.descriptors import DTYPES
+from tempo.plugins import BackendPlugin, Capabilities
+from tempo.plugins.manager import default_manager
+
+UNSUPPORTED = {"sort": "it has no kernel", "exp:float64": "it is too slow", "checks": "it cannot raise"}
+MODEST = BackendPlugin(
+    "modest",
+    NumpyBackend,
+    capabilities=Capabilities(unsupported=UNSUPPORTED),
+    dtypes=("bool", "int32", "float32", "float64"),
+)
 
 
-class Limited(NumpyBackend):
-    """NumPy without sorting, without sines of float64, without bfloat16."""
-
-    info = replace(
-        NumpyBackend.info,
-        name="limited",
-        capabilities=Capabilities(unsupported={"sort": "no network", "sin:float64": "a table of float32"}),
-        dtypes=tuple(name for name in DTYPES if name != "bfloat16"),
-    )
+class Modest(NumpyBackend):
+    info = MODEST
 
 
-def program_of(function: object, dtype: str = "float32") -> tp.Program:
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    tp.register_backend(replace(MODEST, factory=Modest))
+    yield
+    default_manager().unregister("backend", "modest")
+
+
+def refusal(make: object, **arguments: object) -> tp.UnsupportedError:
     with tp.Program() as program:
-        x = tp.input("x", (3,), dtype=dtype)
-        tp.output("y", function(x))  # type: ignore[operator]
-    return program
-
-
-def test_an_operator_is_refused_at_its_line_with_who_can() -> None:
+        t = tp.dim("t")
+        x = tp.input("x", (3,), (t,))
+        tp.output("y", make(x))  # type: ignore[operator]
     with pytest.raises(tp.UnsupportedError) as caught:
-        tp.compile(program_of(tp.sort), Limited())(x=np.zeros(3))
-    message = str(caught.value)
-    assert "the backend 'limited' cannot run 'sort' for float32: no network" in message
-    assert "test_support.py" in message
-    assert "backends that can: " in message
-    assert "numpy" in message
+        tp.compile(program, "modest", **arguments)  # type: ignore[arg-type]
+    return caught.value
 
 
-def test_an_operator_for_one_dtype_is_refused_for_that_alone() -> None:
-    tp.compile(program_of(tp.sin), Limited())(x=np.zeros(3))
-    with pytest.raises(tp.UnsupportedError, match="cannot run 'sin' for float64: a table of float32"):
-        tp.compile(program_of(tp.sin, "float64"), Limited())(x=np.zeros(3))
+def test_an_operator_is_refused_with_its_reason_and_who_runs_it() -> None:
+    error = refusal(tp.sort)
+    assert error.message == "the backend 'modest' cannot run 'sort' for float32: it has no kernel"
+    assert error.feature == "sort"
+    assert error.hint is not None
+    assert error.hint.startswith("backends that can: ")
+    assert {"numpy", "reference"} <= set(error.hint.removeprefix("backends that can: ").split(", "))
+    assert "modest" not in error.hint
+    assert error.location is not None
+    assert Path(error.location.path) == Path(__file__)
 
 
-def test_a_dtype_that_a_backend_does_not_have_is_refused_wherever_it_occurs() -> None:
-    for program in (
-        program_of(lambda x: x, "bfloat16"),
-        program_of(lambda x: (x.astype("bfloat16") + 1).astype("float32")),
-    ):
-        with pytest.raises(tp.UnsupportedError, match="it has no bfloat16"):
-            tp.compile(program, Limited())(x=np.zeros(3, np.float32).astype("float32"))
-
-
-def test_what_nothing_needs_is_not_refused() -> None:
-    def unused(x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        tp.sort(x)
-        return x + 1
-
-    assert tp.compile(program_of(unused), Limited())(x=np.zeros(3))["y"].tolist() == [1, 1, 1]
-
-
-def test_draws_need_no_declared_dtype() -> None:
-    """The words of 64 bits that draws are made of are no dtype of the language."""
+def test_an_operator_is_refused_for_one_dtype_only() -> None:
+    error = refusal(lambda x: tp.exp(x.astype(tp.float64)))
+    assert error.message == "the backend 'modest' cannot run 'exp' for float64: it is too slow"
+    assert error.feature == "exp:float64"
     with tp.Program() as program:
-        tp.output("y", tp.random.uniform((3,), dtype="float64"))
-    tp.compile(program, Limited())()
+        tp.output("y", tp.exp(tp.input("x", (3,))))
+    found = tp.compile(program, "modest")(x=np.zeros(3))["y"]
+    np.testing.assert_array_equal(found, [1, 1, 1])
+
+
+def test_a_dtype_is_refused_where_it_is_read_too() -> None:
+    error = refusal(lambda x: x.astype("bfloat16"))
+    assert error.message == "the backend 'modest' cannot run 'cast' for bfloat16: it has no bfloat16"
+    assert error.feature == "bfloat16"
+    with tp.Program() as program:
+        tp.output("y", tp.input("x", (3,), dtype=tp.int8).astype("float32"))
+    with pytest.raises(tp.UnsupportedError, match="it has no int8"):
+        tp.compile(program, "modest")
+
+
+def test_what_no_output_needs_is_not_refused() -> None:
+    with tp.Program() as program:
+        x = tp.input("x", (3,))
+        tp.sort(x)
+        tp.output("y", x * 2)
+    np.testing.assert_array_equal(tp.compile(program, "modest")(x=np.arange(3.0))["y"], [0, 2, 4])
+
+
+def test_passes_change_nothing_of_what_is_refused() -> None:
+    messages = [
+        refusal(tp.sort, options=tp.Options(disable=disable)).message for disable in ((), ("simplify", "lift", "dce"))
+    ]
+    assert messages[0] == messages[1]
+
+
+def test_checks_are_refused_when_they_are_asked_for() -> None:
+    with tp.Program() as program:
+        x, index = tp.input("x", (3,)), tp.input("index", (2,), dtype=tp.int32)
+        tp.output("y", tp.take(x, index, axis=0))
+    with pytest.raises(tp.UnsupportedError, match="the backend 'modest' has no checked mode: it cannot raise"):
+        tp.compile(program, "modest", options=tp.Options(checks=True))(x=np.arange(3.0), index=np.array([0, 2]))
+    found = tp.compile(program, "modest")(x=np.arange(3.0), index=np.array([0, 2]))["y"]
+    np.testing.assert_array_equal(found, [0, 2])

@@ -1,0 +1,129 @@
+"""The conformance suite holds backends to what they declare: left out, refused, known to fail, and nothing beside."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.system.saboteur.runs import SUITE, failed, ran, sabotaged, suite
+
+OPERATORS = "test_operators.py"
+
+
+def skipped(backend: str, family: str) -> set[str]:
+    done = sabotaged(family, f"--tempo-backend={backend}", "-vv")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return set(re.findall(r"::(\S+) SKIPPED", done.stdout))
+
+
+SORTING = {
+    OPERATORS: {"test_sizes_of_nothing_of_one_and_of_primes"},
+    "test_functions.py": {"test_reductions"},
+    "test_indexing.py": {"test_reading_every_dtype"},
+    "test_definitions.py": set(),
+    "test_errors.py": set(),
+}
+"""Tests that sort, which hold no test of a single operator: that leaves out what is not there."""
+
+
+@pytest.mark.parametrize("family", SORTING)
+def test_what_is_declared_is_left_out_and_nothing_else(family: str) -> None:
+    """Without sort, halves and checks: the tests that need one of them, beside those that NumPy leaves out."""
+    beside = skipped("honest", family) - skipped("numpy", family)
+    assert {name.partition("[")[0] for name in beside if "float16" not in name} == SORTING[family]
+
+
+def test_random_programs_hold_nothing_against_what_is_declared() -> None:
+    done = sabotaged("test_random_programs.py", "--tempo-backend=honest", "--tempo-random-programs=40")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("backend", "family", "tests"),
+    [
+        ("too-modest-operator", OPERATORS, {"test_what_is_declared_unsupported_is_not_made"}),
+        ("too-modest-dtype", OPERATORS, {"test_what_is_declared_unsupported_is_not_made"}),
+        ("too-modest-checks", "test_errors.py", {"test_indices_out_of_range_raise_where_they_are_checked"}),
+        ("unchecked-indices", "test_errors.py", {"test_indices_out_of_range_raise_where_they_are_checked"}),
+        ("boastful", "test_functions.py", {"test_reductions"}),
+    ],
+)
+def test_a_declaration_that_is_not_true_fails(backend: str, family: str, tests: set[str]) -> None:
+    """What is declared unsupported and works all the same, and what is not declared and does not work."""
+    done = sabotaged(family, f"--tempo-backend={backend}", "-k", "declared or range or reductions")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed(done) == tests
+
+
+# -- known failures ----------------------------------------------------------------------------------------------------
+
+BACKEND = """
+from tempo.backends.numpy.backend import NumpyBackend
+from tempo.errors import UnsupportedError
+from tempo.plugins.descriptors import BackendPlugin, Capabilities
+import tempo as tp
+
+CANNOT = Capabilities(unsupported={"sort": "no kernel"})
+
+
+class Declared(NumpyBackend):
+    def operator(self, call):
+        if call.op == "sort":
+            raise UnsupportedError("the backend 'declared' does not sort: it has no kernel")
+        made = super().operator(call)
+        return made if call.op != "argmin" else lambda x: made(x) + 1  # wrong, which its known failure says
+
+
+PLUGIN = BackendPlugin("declared", "declared.backend:Declared", capabilities=CANNOT)
+Declared.info = PLUGIN
+tp.register_backend(PLUGIN)
+"""
+
+
+def declaring(folder: Path, failures: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The suite on a backend whose package holds these known failures."""
+    package = folder / "declared"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "backend.py").write_text(BACKEND)
+    (package / "known_failures.toml").write_text(failures)
+    plugins = ("-p", "declared.backend", "-p", "tempo.conformance.plugin", "--tempo-backend=declared")
+    return suite(*plugins, *arguments, cwd=folder)
+
+
+def entry(test: str) -> str:
+    return f'[[failure]]\ntest = "{test}"\nreason = "for this test"\n'
+
+
+def test_what_is_declared_and_what_is_known_to_fail_is_fine(tmp_path: Path) -> None:
+    known = entry("test_operators.py::test_order_with_ties_and_nan")
+    done = declaring(tmp_path, known, str(SUITE / OPERATORS), "-k", "declared or order", "-v")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "unsupported: sort: no kernel; known failures: 1" in done.stdout.partition("collected")[0]
+    assert ran(done, "xfailed") > 5
+
+
+def test_what_fails_and_is_not_known_to_fails(tmp_path: Path) -> None:
+    done = declaring(tmp_path, "", str(SUITE / OPERATORS), "-k", "order")
+    assert failed(done) == {"test_order_with_ties_and_nan"}
+
+
+def test_an_unexpected_pass_fails(tmp_path: Path) -> None:
+    done = declaring(tmp_path, entry("test_operators.py::test_promotion"), str(SUITE / OPERATORS), "-k", "promotion")
+    assert done.returncode == 1
+    assert "XPASS(strict)" in done.stdout
+
+
+def test_an_entry_that_matches_no_test_is_an_error(tmp_path: Path) -> None:
+    done = declaring(tmp_path, entry("test_operators.py::test_promotio"), str(SUITE / OPERATORS), "-k", "promotion")
+    assert done.returncode == 4
+    assert "no test is called 'test_operators.py::test_promotio'" in done.stderr
+
+
+def test_a_file_that_is_no_such_list_is_an_error(tmp_path: Path) -> None:
+    done = declaring(tmp_path, '[[failure]]\ntest = "test_operators.py::test_promotion"', str(SUITE / OPERATORS))
+    assert done.returncode == 4
+    assert "declared/known_failures.toml, entry 1: reason is missing" in done.stderr
