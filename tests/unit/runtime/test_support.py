@@ -99,3 +99,10 @@ def test_checks_are_refused_when_they_are_asked_for() -> None:
         tp.compile(program, "modest", options=tp.Options(checks=True))(x=np.arange(3.0), index=np.array([0, 2]))
     found = tp.compile(program, "modest")(x=np.arange(3.0), index=np.array([0, 2]))["y"]
     np.testing.assert_array_equal(found, [0, 2])
+
+
+def test_draws_need_no_declared_dtype() -> None:
+    """The words of 64 bits that draws are made of are no dtype of the language."""
+    with tp.Program() as program:
+        tp.output("y", tp.random.uniform((3,), dtype="float64"))
+    tp.compile(program, "modest")()
