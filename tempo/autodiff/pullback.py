@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tempo.autodiff.nodes import Nodes
 from tempo.errors import UnsupportedError
-from tempo.sdg.graph import Edge, Node
+from tempo.sdg.graph import Case, Edge, Node
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.gradients import Reverse
+from tempo.symbolic import TRUE
 
 
 def pulled_back(nodes: Nodes, node: Node, result: Edge, cotangent: Edge) -> Sequence[Edge | None]:
-    """One cotangent per operand, None where it is constant in it. By the operator's rule."""
+    """One cotangent per operand, None where it is constant in it: by the operator's rule, or the user's."""
+    if node.op == "custom_gradient":
+        return [None, *_by_pattern(nodes, node, cotangent)]
     operator = OPERATORS[node.op]
     if operator.gradient is None:
         raise UnsupportedError(
@@ -21,3 +25,62 @@ def pulled_back(nodes: Nodes, node: Node, result: Edge, cotangent: Edge) -> Sequ
     reverse = Reverse(node.attributes, node.operands, result, cotangent, nodes)
     found: Sequence[Edge | None] = operator.gradient(reverse)
     return found
+
+
+def _by_pattern(nodes: Nodes, node: Node, cotangent: Edge) -> list[Edge | None]:
+    """What the user wrote as functions of a cotangent that had no value, with the one that there is."""
+    placeholder = nodes.nodes[node.attr("cotangent")]
+    given = nodes.declare(placeholder.domain, placeholder.type, "cotangent", (Case(TRUE, cotangent),))
+    copied = {placeholder.id: given.id}
+    gradients: tuple[Edge | None, ...] = node.attr("gradients")
+    pattern = sorted(_reading(nodes, placeholder.id) & _read_by(nodes, gradients) - {placeholder.id})
+    originals = [nodes.nodes[id] for id in pattern]
+    merges = [each for each in originals if each.op == "merge"]
+    for each in merges:
+        copied[each.id] = nodes.declare(each.domain, each.type, each.name).id
+    for each in originals:
+        if each.op != "merge":
+            copied[each.id] = _copy(nodes, each, copied)
+    for each in merges:
+        cases = [(case.condition, _moved(case.edge, copied)) for case in each.cases]
+        nodes.define(copied[each.id], cases)
+    return [None if edge is None else _moved(edge, copied) for edge in gradients]
+
+
+def _copy(nodes: Nodes, node: Node, copied: dict[int, int]) -> int:
+    if node.declaration is not None or node.op == "gradient":
+        raise UnsupportedError(
+            f"a gradient of one's own may not go through {node.op}",
+            location=node.location,
+            hint="compute it from the operands, outside of the function that is given the cotangent",
+        )
+    operands = (_moved(edge, copied) for edge in node.operands)
+    return nodes.apply(node.op, *operands, **node.attributes).node
+
+
+def _moved(edge: Edge, copied: dict[int, int]) -> Edge:
+    return replace(edge, node=copied.get(edge.node, edge.node))
+
+
+def _reading(nodes: Nodes, start: int) -> set[int]:
+    """All that depends on `start`."""
+    readers: dict[int, list[int]] = {}
+    for node in nodes.nodes.values():
+        for _, edge in node.reads():
+            readers.setdefault(edge.node, []).append(node.id)
+    return _closure([start], readers)
+
+
+def _read_by(nodes: Nodes, edges: Sequence[Edge | None]) -> set[int]:
+    reads = {node.id: [edge.node for _, edge in node.reads()] for node in nodes.nodes.values()}
+    return _closure([edge.node for edge in edges if edge is not None], reads)
+
+
+def _closure(start: Sequence[int], following: dict[int, list[int]]) -> set[int]:
+    seen, pending = set(start), list(start)
+    while pending:
+        for other in following.get(pending.pop(), ()):
+            if other not in seen:
+                seen.add(other)
+                pending.append(other)
+    return seen

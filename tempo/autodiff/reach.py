@@ -65,4 +65,6 @@ def differentiated(graph: Graph) -> Graph:
 def _cut(node: Node) -> Node:
     if node.op == "merge":
         return replace(node, cases=()) if node.attr("role") == "parameter" else node
+    if node.op == "custom_gradient":
+        return replace(node, operands=node.operands[1:])
     return replace(node, operands=()) if node.op in LEAVES else node

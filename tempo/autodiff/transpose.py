@@ -140,7 +140,7 @@ class _Transposed:
             greatest = context.range_of(size)[1]
             if greatest is None:
                 raise UnsupportedError(f"no bound is known for the extent {size}", location=nodes.location)
-            high.append(maximum(greatest, 0) - size)
+            high.append(context.simplify(maximum(greatest, 0)) - size)
         return nodes.apply("pad", edge, low=(const(0),) * len(shape), high=tuple(high), value=0)
 
     def spread(self, edge: Edge, varying: Sequence[Range], ranges: Sequence[Range]) -> Edge:

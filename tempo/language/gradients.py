@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tempo import dtypes
-from tempo.errors import DTypeError, IndexExpressionError, ShapeError, user_location
+from tempo.errors import DefinitionError, DTypeError, IndexExpressionError, ShapeError, user_location
 from tempo.language.apply import apply, open_program, view
-from tempo.language.conversion import TensorLike, as_tensor
+from tempo.language.conversion import TensorLike, as_tensor, assignable
 from tempo.language.index_expression import show
+from tempo.language.shapes import fit
 from tempo.language.shapes import show as show_shape
 from tempo.language.tensor import RecurrentTensor
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Edge, TensorType
 
 
 def grad(loss: RecurrentTensor, wrt: Any) -> Any:
     """The gradient of the sum of `loss` over its domain, with respect to `wrt`.
 
-    `loss` has shape () and a floating dtype. `wrt` is a tensor, or a list, tuple or dict of such, nested as you like;
-    the result is built alike, of tensors with the domains, shapes and dtypes of those in `wrt`. A parameter is a leaf:
+    `loss` has shape () and a floating dtype. `wrt` is a tensor, or a list, tuple or dict of such, nested as you like
+    (a module stands for the dict of its `parameters()`); the result is built alike, of tensors with the domains, shapes
+    and dtypes of those in `wrt`. A parameter is a leaf:
     nothing is differentiated through its definition. A recurrent tensor is differentiated through its cases, so through
     time, and with respect to one the result counts every way in which its values reach the loss. What the loss does not
     reach has gradient zero. Host calls, random draws, integers and conditions are constants.
@@ -49,6 +52,8 @@ def grad(loss: RecurrentTensor, wrt: Any) -> Any:
 
 
 def _mapped(loss: RecurrentTensor, wrt: Any) -> Any:
+    if callable(getattr(wrt, "parameters", None)):
+        wrt = wrt.parameters()
     if isinstance(wrt, Mapping):
         return {key: _mapped(loss, item) for key, item in wrt.items()}
     if isinstance(wrt, tuple) and hasattr(wrt, "_fields"):
@@ -99,3 +104,82 @@ def stop_gradient(x: TensorLike) -> RecurrentTensor:
     """
     tensor = as_tensor(x)
     return apply("stop_gradient", tensor, weak=tensor.weak)
+
+
+Pullback = Callable[[RecurrentTensor], Any]
+
+
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., RecurrentTensor]:
+    """A function of tensors with a gradient of its own.
+
+    `function(*operands)` returns the value, a tensor, and a function from the cotangent of the value (the derivative of
+    the loss with respect to it, at the same points, of its shape and dtype) to that of each operand: one, or a tuple
+    with None for operands that it is constant in. Nothing is differentiated through the value itself, nor with respect
+    to tensors that the function uses and is not given. Gradients of higher order go through what it returns.
+
+    Raises `DefinitionError`, and what an assignment to the shape of an operand raises.
+
+    >>> import tempo as tp
+    >>> @tp.custom_gradient
+    ... def clipped(x):
+    ...     return x, lambda g: tp.clip(g, -1.0, 1.0)
+    >>> with tp.Program("clipped"):
+    ...     x = tp.input("x", shape=(3,), dims=())
+    ...     slope = tp.grad((clipped(x) * 5).sum(), x)
+    """
+
+    @functools.wraps(function)
+    def applied(*operands: TensorLike) -> RecurrentTensor:
+        tensors = [as_tensor(operand) for operand in operands]
+        returned = function(*tensors)
+        if not (isinstance(returned, tuple) and len(returned) == 2 and callable(returned[1])):
+            raise DefinitionError(
+                f"{function.__name__} has a gradient of its own and returned {show(returned)}",
+                location=user_location(),
+                hint="return the value and a function from its cotangent to those of the operands",
+            )
+        value = as_tensor(returned[0])
+        _check_float(value, f"the value of {function.__name__}")
+        return _with_gradient(function.__name__, value, tensors, returned[1])
+
+    return applied
+
+
+def _with_gradient(
+    name: str, value: RecurrentTensor, operands: list[RecurrentTensor], pullback: Pullback
+) -> RecurrentTensor:
+    program = open_program(value, *operands)
+    builder = program.builder
+    edges = (value.edge, *(operand.edge for operand in operands))
+    domain = builder.canonical({symbol for edge in edges for symbol in edge.dims()})
+    type = TensorType(value.type.shape, value.dtype)
+    cotangent = builder.placeholder("cotangent", domain, type, {"of": edges}, name=f"cotangent of {name}")
+    found = pullback(view(program, builder.identity(cotangent)))
+    given = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    if len(given) != len(operands):
+        raise DefinitionError(
+            f"the gradient of {name} gives {len(given)} cotangents for {len(operands)} operands",
+            location=user_location(),
+            hint="one for each, in a tuple; None for those that it is constant in",
+        )
+    gradients = tuple(
+        None if g is None else _operand_cotangent(name, g, operand, value) for g, operand in zip(given, operands)
+    )
+    id = builder.pure("custom_gradient", edges, {"cotangent": cotangent, "gradients": gradients})
+    return view(program, builder.identity(id), value.weak)
+
+
+def _operand_cotangent(name: str, given: TensorLike, operand: RecurrentTensor, value: RecurrentTensor) -> Edge | None:
+    what = f"the cotangent that the gradient of {name} gives for {operand.label}"
+    if not dtypes.is_float(operand.dtype):
+        return None
+    tensor = assignable(given, operand.dtype, what)
+    outside = set(tensor.symbols) - {*operand.symbols, *value.symbols}
+    if outside:
+        names = ", ".join(sorted(symbol.name for symbol in outside))
+        raise DefinitionError(
+            f"{what} varies with {names}, along which neither the operands nor the value vary",
+            location=user_location(),
+            hint=f"sum it over {names}",
+        )
+    return fit(tensor, operand.type.shape, what, operand.program.builder.context).edge

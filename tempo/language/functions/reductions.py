@@ -194,18 +194,23 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Recur
     """`log(sum(exp(x)))` without overflow."""
     (tensor,) = promoted(x, to_float=True)
     axes = normalize_axes(axis, tensor.ndim)
-    greatest = amax(tensor, axes, keepdims=True)
+    greatest = _greatest(tensor, axes)
     shift = where(is_finite(greatest), greatest, 0.0)
     result = log(sum(exp(tensor - shift), axes, keepdims=True)) + shift
     kept = tuple(size for position, size in enumerate(result.type.shape) if position not in axes)
     return result if keepdims else reshaped(result, kept)
 
 
+def _greatest(x: RecurrentTensor, axes: tuple[int, ...]) -> RecurrentTensor:
+    """What keeps exponentials finite. It cancels, so no derivative goes through it."""
+    return apply("stop_gradient", amax(x, axes, keepdims=True))
+
+
 def softmax(x: TensorLike, axis: Axes = -1) -> RecurrentTensor:
     """`exp(x) / sum(exp(x))` along the axes, without overflow."""
     (tensor,) = promoted(x, to_float=True)
     axes = normalize_axes(axis, tensor.ndim)
-    weights = exp(tensor - amax(tensor, axes, keepdims=True))
+    weights = exp(tensor - _greatest(tensor, axes))
     return weights / sum(weights, axes, keepdims=True)
 
 
@@ -213,5 +218,5 @@ def log_softmax(x: TensorLike, axis: Axes = -1) -> RecurrentTensor:
     """`log(softmax(x))` without overflow."""
     (tensor,) = promoted(x, to_float=True)
     axes = normalize_axes(axis, tensor.ndim)
-    shifted = tensor - amax(tensor, axes, keepdims=True)
+    shifted = tensor - _greatest(tensor, axes)
     return shifted - log(sum(exp(shifted), axes, keepdims=True))

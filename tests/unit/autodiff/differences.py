@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-
-STEP = 1e-6
+from tempo.conformance.gradient_programs import differences
 
 Declare = Callable[[], tuple[tp.RecurrentTensor, dict[str, tp.RecurrentTensor]]]
 """Inside a program: a loss, and by name of an input what it is differentiated with respect to."""
@@ -41,20 +40,6 @@ def check(
         for key in ("loss", *(f"grad_{name}" for name in wrt)):
             np.testing.assert_allclose(np.asarray(compiled[key]), found[key], rtol=1e-9, atol=1e-9, err_msg=key)
     return {name: found[f"grad_{name}"] for name in wrt}
-
-
-def differences(loss: Callable[..., float], arrays: Mapping[str, Any], name: str) -> np.ndarray:
-    """Of every element of one array: how much the loss changes with it."""
-    array = np.asarray(arrays[name])
-    found = np.zeros_like(array)
-    for place in np.ndindex(array.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = array.copy()
-            moved[place] += sign * STEP
-            ends.append(loss(**{**arrays, name: moved}))
-        found[place] = (ends[0] - ends[1]) / (2 * STEP)
-    return found
 
 
 def numbers(*shape: int, seed: int = 0, low: float = -1.5, high: float = 1.5) -> np.ndarray:
