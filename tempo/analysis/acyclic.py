@@ -41,6 +41,9 @@ class Need:
         if dim not in self.intervals or dim not in self.graph.nodes[self.target].domain:
             return None
         lo, hi = self.intervals[dim]
+        step = var(dim) - lo
+        if step.is_const and hi - lo == as_expr(1):
+            return Distance(step.as_int(), step.as_int())
         nearest, _ = self.context.constant_bounds(var(dim) - (hi - 1))
         _, farthest = self.context.constant_bounds(var(dim) - lo)
         return Distance(nearest, farthest)
@@ -57,7 +60,7 @@ class Need:
 
 def stuck_needs(graph: Graph, demands: Mapping[int, Demand], facts: Condition = TRUE) -> list[tuple[Need, ...]]:
     """Components that may hold a cycle: no dim was found along which their needs go one way. Empty: no cycle at all."""
-    needs = list(_needs(graph, demands, facts))
+    needs = list(needs_of(graph, demands, facts))
     names = {id: graph.nodes[id].domain for id in demands}
     found = (level for outer in levels(names, needs) for level in outer.walk())
     return [_as_needs(level) for level in found if level.stuck]
@@ -67,7 +70,7 @@ def _as_needs(level: Level[int]) -> tuple[Need, ...]:
     return tuple(link for link in level.stuck if isinstance(link, Need))
 
 
-def _needs(graph: Graph, demands: Mapping[int, Demand], facts: Condition) -> Iterator[Need]:
+def needs_of(graph: Graph, demands: Mapping[int, Demand], facts: Condition) -> Iterator[Need]:
     for id, demand in demands.items():
         node = graph.nodes[id]
         for guard, edge in node.guarded_reads():

@@ -50,6 +50,7 @@ class Plan:
     places: Mapping[str, tuple[Place, ...]]
     loops: LoopProgram
     passes: tuple[PassRecord, ...]
+    decisions: tuple[object, ...]
     stages: tuple[tuple[str, float], ...]
     notes: tuple[str, ...] = ()
 
@@ -69,6 +70,7 @@ class PlanOptions:
     """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range.
 
     `schedule_seconds`: how long each attempt of the scheduler may take.
+    `mapping` forces what `tempo.passes.mapping` decides otherwise.
     """
 
     checks: bool = True
@@ -76,12 +78,14 @@ class PlanOptions:
     disable: tuple[str, ...] = ()
     debug: bool | None = None
     schedule_seconds: float | None = None
+    mapping: str | Mapping[str, str] | None = None
 
 
 def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, options: PlanOptions) -> Plan:
     clock = _Clock()
     manager = PassManager.configured(passes, options.disable, options.debug)
-    optimized, records = manager.run(graph, PassContext())
+    context = PassContext({"mapping": options.mapping})
+    optimized, records = manager.run(graph, context)
     _check_static(optimized, records)
     optimized = materialise_outputs(optimized)
     clock.stage("passes")
@@ -98,7 +102,8 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     decisions = Decisions(decide_storage(program, found, tables), tables, options.checks)
     loops = build(program, order, decisions)
     clock.stage("lowering")
-    return Plan(optimized, program, problem, tree, found, loops, records, tuple(clock.stages), scheduled.notes)
+    decided = tuple(context.decisions)
+    return Plan(optimized, program, problem, tree, found, loops, records, decided, tuple(clock.stages), scheduled.notes)
 
 
 def _sizes(graph: Graph) -> Context:

@@ -17,11 +17,15 @@ from tempo.symbolic import TRUE, Condition, Context, Symbol
 
 @dataclass(frozen=True)
 class PassContext:
-    """What passes may rely on beyond the graph: options of the compile, sizes known, relations between sizes."""
+    """What passes may rely on beyond the graph: options of the compile, sizes known, relations between sizes.
+
+    `decisions` is where a pass that chooses between ways to run a program says what it chose, for `explain()`.
+    """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     sizes: Mapping[Symbol, int] = field(default_factory=dict)
     facts: Condition = TRUE
+    decisions: list[object] = field(default_factory=list, compare=False, repr=False)
     _contexts: dict[object, Context] = field(default_factory=dict, compare=False, repr=False)
 
     def over(self, graph: Graph, domain: tuple[Symbol, ...]) -> Context:

@@ -89,7 +89,15 @@ class CompiledEngine:
     def plan(self, outermost: Symbol | None = None) -> Plan:
         if outermost not in self._plans:
             disable = self.options.disable if self.options.lift else (*self.options.disable, "lift")
-            options = PlanOptions(self._checks(), outermost, disable, self.options.debug, self.options.schedule_seconds)
+            how = self.options
+            options = PlanOptions(
+                self._checks(),
+                outermost,
+                disable,
+                how.debug,
+                schedule_seconds=how.schedule_seconds,
+                mapping=how.mapping,
+            )
             plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
             check_supported(plan.graph, self.backend.info)
             self._plans[outermost] = plan

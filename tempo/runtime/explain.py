@@ -26,6 +26,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         f"# backend {engine.backend.info.name}, scheduler {engine.scheduler_name}",
         _section("passes", "\n".join(map(str, plan.passes))),
         _section("stages", "\n".join(f"{name:<16} {seconds * 1e3:9.2f} ms" for name, seconds in stages)),
+        _section("mapping", "\n".join(map(str, plan.decisions)) or "nothing to decide"),
         _section("graph", str(plan.graph)),
         _section("statements", "\n".join(_statements(plan.program))),
         _section("schedule", "\n".join([*(f"# {line}" for line in plan.notes), render(plan.tree, note)])),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tempo.errors import InputError, user_location
+from tempo.passes.mapping import KINDS
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,8 @@ class Options:
     checks   data-dependent indices out of range raise `tp.IndexOutOfRangeError` (True), or are clamped (False).
              None: the backend's default, which is True on NumPy and on the reference
     lift     dims that are parallel at every level become batch axes instead of loops
+    mapping  forces what is otherwise searched for: "full" lifts along every dim whatever can be lifted, "sequential"
+             nothing; a mapping from names of dims to these does so for those dims. None: by cost
     disable  names of passes to leave out
     debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
     poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written
@@ -25,6 +29,7 @@ class Options:
 
     checks: bool | None = None
     lift: bool = True
+    mapping: str | Mapping[str, str] | None = None
     disable: tuple[str, ...] = ()
     debug: bool | None = None
     poison: bool = False
@@ -39,3 +44,11 @@ class Options:
         seconds: Any = self.schedule_seconds
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
             raise InputError(f"schedule_seconds={seconds!r} is no positive number", location=user_location())
+        forced: Any = self.mapping
+        kinds = forced.values() if isinstance(forced, Mapping) else () if forced is None else (forced,)
+        if any(kind not in KINDS for kind in kinds):
+            raise InputError(
+                f"mapping={forced!r} names no way to run a dim",
+                location=user_location(),
+                hint=f"ways: {', '.join(KINDS)}; for one dim write mapping={{'t': 'full'}}",
+            )

@@ -73,8 +73,9 @@ class Disagreement(AssertionError):
 
 
 def numpy_modes(checks: bool = True) -> tuple[Mode, ...]:
-    """The default backend with and without lifting; new buffers and padding are full of NaN."""
-    return tuple(Mode("numpy", Options(checks=checks, lift=lift, poison=True, debug=True)) for lift in (True, False))
+    """The default backend, lifting by cost, all that can be or nothing; new buffers and padding are full of NaN."""
+    mappings = None, "full", "sequential"
+    return tuple(Mode("numpy", Options(checks=checks, mapping=each, poison=True, debug=True)) for each in mappings)
 
 
 def check(

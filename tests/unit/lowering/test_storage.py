@@ -88,12 +88,12 @@ def test_a_sum_of_which_only_the_end_is_read_keeps_one_point() -> None:
 
 def test_a_read_three_steps_back_keeps_a_window() -> None:
     # b(t) reads b(t - 3) before it is written itself, so three points are enough; a is read at t, t - 1 and t - 2.
-    assert storage(plan_of(LATE)) == {"a": "window(3)", "b": "window(3)", "h": "register"}
+    assert storage(plan_of(LATE, mapping="sequential")) == {"a": "window(3)", "b": "window(3)", "h": "register"}
 
 
 @pytest.mark.parametrize("text", [TRAILING_WINDOW, LEADING_WINDOW])
 def test_a_sliding_window_keeps_its_width(text: str) -> None:
-    assert storage(plan_of(text))["a"] == "window(4)"
+    assert storage(plan_of(text, mapping="sequential"))["a"] == "window(4)"
 
 
 def test_the_recurrence_backward_in_time_keeps_what_the_next_step_reads() -> None:
@@ -106,7 +106,7 @@ def test_a_read_of_the_whole_history_keeps_it() -> None:
 
 
 def test_what_an_outer_loop_carries_is_full_in_the_loops_inside() -> None:
-    kept = storage(plan_of(LAYERS))
+    kept = storage(plan_of(LAYERS, mapping="sequential"))
     assert "full" in kept["h"] and "full x full" not in kept["h"]
 
 

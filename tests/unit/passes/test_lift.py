@@ -277,7 +277,7 @@ output "y": float32[3] over (b, t) = %10[b, t] as ($b, $t, 0)
     )
 
 
-def test_a_dim_of_a_host_call_is_not_lifted():
+def test_what_a_sink_is_given_point_by_point_is_lifted_where_the_sink_is_not():
     graph = parse(f"""
 dims b: b.size, t: t.size
 {X}
@@ -285,19 +285,25 @@ dims b: b.size, t: t.size
 %11: nothing over (b, t) = sink(%10[b, t]) {{batched: (), fn: !f, ordered_by: ($t,), resource: None}} @5
 sinks %11
 """)
-    assert Lift(frozenset({Symbol("t", "dim")})).apply(graph, PassContext()) == graph
+    after = Lift(frozenset({Symbol("t", "dim")})).apply(graph, PassContext())
+    assert after.nodes[11].domain == graph.nodes[11].domain
+    assert [symbol.name for symbol in after.nodes[10].domain] == ["t"]
+    assert Lift(frozenset({Symbol("t", "dim")})).apply(after, PassContext()) == after
 
 
-def test_a_dim_of_which_only_a_part_is_needed_is_not_lifted():
-    lift(
+@pytest.mark.parametrize(("point", "size"), [("0", "1"), ("0 +: b.size - b.size // 2", "b.size - b.size//2")])
+def test_the_axis_has_the_part_of_a_dim_that_is_needed(point, size):
+    shape = f"{size}, 3" if "+:" in point else "3"
+    axes = "0, 1" if "+:" in point else "0"
+    after = lift(
         f"""
 {X}
 %10: float32[3] over (b, t) = neg(%0[b, t])
-output "y": float32[3] over (t) = %10[0, t] as ($t, 0)
+output "y": float32[{shape}] over (t) = %10[{point}, t] as ($t, {axes})
 """,
-        lifts="",
         exclude="t",
     )
+    assert [str(extent) for extent in after.nodes[10].shape] == [size, "3"]
 
 
 def test_a_batched_sink_gets_the_same_axes():

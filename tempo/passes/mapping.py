@@ -1,0 +1,119 @@
+"""The mapping: which nodes are lifted along which dim, and why.
+
+For each block (what stands side by side inside the same loops) and each dim, the candidates that hang together are one
+group, and a group has one decision. What it costs is memory: a lifted node reads everything along the dim at once, and
+is kept for all of it. So a group is lifted where that needs no buffer over the whole dim, or where such buffers are
+there anyway: where what it reads is made by an earlier loop, or what it makes is wanted by a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tempo.analysis.acyclic import Need, needs_of
+from tempo.analysis.blocks import Block, blocks
+from tempo.analysis.demand import demand
+from tempo.passes.liftable import Candidates, Span
+from tempo.passes.loop_stages import Stages
+from tempo.passes.manager import PassContext
+from tempo.passes.mapping_costs import Sizes
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Context, Dim, Symbol
+
+Kind = Literal["sequential", "full"]
+KINDS: tuple[Kind, ...] = ("sequential", "full")
+MOST_NEW_BYTES = 4
+"""A group is lifted when it needs at most so many times the bytes along the dim that are there anyway."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided for the nodes of one group along one dim. Bytes are those of one point along the dim."""
+
+    dim: Symbol
+    kind: Kind
+    nodes: tuple[int, ...]
+    new_bytes: int
+    kept_bytes: int
+    why: str
+
+    def __str__(self) -> str:
+        count = f"{len(self.nodes)} nodes" if len(self.nodes) > 1 else f"%{self.nodes[0]}"
+        bytes = f"{self.new_bytes} bytes more a point, {self.kept_bytes} kept anyway"
+        return f"{self.dim.name}: {self.kind:<10} {count} from %{min(self.nodes)} on: {self.why} ({bytes})"
+
+
+class MappingSearch:
+    """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around."""
+
+    def __init__(self, context: PassContext) -> None:
+        self.context = context
+        self.forced: Kind | Mapping[str, Kind] | None = context.options.get("mapping")
+        self.hoisted: set[int] = set()
+
+    def spans(self, graph: Graph, dim: Dim) -> dict[int, Span]:
+        """The nodes to lift along `dim`, with the span of each."""
+        if not any(dim.symbol in node.domain and node.op != "input" for node in graph.nodes.values()):
+            return {}
+        demands = demand(graph, self.context.facts)
+        links = list(needs_of(graph, demands, self.context.facts))
+        found = blocks({id: graph.nodes[id].domain for id in demands}, links)
+        sizes = Context.of((), self.context.facts)
+        spans = Candidates(graph, dim, demands, _sequential(found), sizes).spans()
+        forced = self.forced.get(dim.symbol.name) if isinstance(self.forced, Mapping) else self.forced
+        if forced is not None:
+            return spans if forced == "full" else {}
+        chosen: set[int] = set()
+        for block in found:
+            for decision in self.decide(graph, dim, block, spans.keys(), chosen):
+                self.context.decisions.append(decision)
+                if decision.kind == "full":
+                    chosen.update(decision.nodes)
+        return {id: span for id, span in spans.items() if id in chosen}
+
+    def decide(
+        self, graph: Graph, dim: Dim, block: Block[int, Need], candidates: Iterable[int], chosen: set[int]
+    ) -> list[Decision]:
+        """One decision for every group of candidates of the block; `chosen` are those lifted in inner blocks."""
+        stages = Stages(graph, dim.symbol, block, frozenset(candidates), Sizes(self.context.sizes))
+        decisions = []
+        for group in stages.bound_groups():
+            new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
+            lifts = new <= MOST_NEW_BYTES * kept
+            why = (
+                "reads or makes what is kept for all points" if lifts else "else its loop keeps only what it reads next"
+            )
+            decisions.append(Decision(dim.symbol, "full" if lifts else "sequential", group, new, kept, why))
+            if lifts:
+                chosen.update(group)
+        for group in stages.free_groups():
+            decisions.append(self.hoisting(dim, stages, group, chosen))
+        return decisions
+
+    def hoisting(self, dim: Dim, stages: Stages, group: tuple[int, ...], chosen: set[int]) -> Decision:
+        """A group that waits for no loop: it is lifted, taken out of the loops that read it, unless it is in vain."""
+        new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
+        kind: Kind = "full"
+        if new == 0:
+            why = "no loop over the dim needs it"
+        elif not self.hoisted.isdisjoint(group):
+            kind, why = "sequential", "it is out of the innermost loop already"
+        elif stages.draws(group) or new <= MOST_NEW_BYTES * kept:
+            why = "it waits for no loop"
+            self.hoisted.update(group)
+        else:
+            kind, why = "sequential", "cheaper made where it is read"
+        return Decision(dim.symbol, kind, group, new, kept, why)
+
+
+def _sequential(found: Iterable[Block[int, Need]]) -> dict[int, frozenset[Symbol]]:
+    """The dims that each node goes through one by one: those of loops around it, and all where no order was found."""
+    dims: dict[int, frozenset[Symbol]] = {}
+    for block in found:
+        for unit in block.units:
+            for name in unit.names:
+                looped = block.dims[name] if unit.stuck else (unit.loop.dim,) if unit.loop else ()
+                dims[name] = dims.get(name, frozenset()) | frozenset(looped)
+    return dims
