@@ -50,7 +50,23 @@ class Candidates:
         symbol = self.dim.symbol
         varying = [node for node in self.graph.nodes.values() if symbol in node.domain and node.id in self.demands]
         kept = self.whole(varying) - self.widened()
-        return {node.id: self.span(node) for node in varying if node.id in kept and self.fits(node)}
+        found = {node.id: self.span(node) for node in varying if node.id in kept and self.fits(node)}
+        for node in self.graph.nodes.values():
+            for _, edge in node.reads():
+                if edge.node in found and not self.within(found[edge.node], edge):
+                    del found[edge.node]
+        return found
+
+    def within(self, span: Span, edge: Edge) -> bool:
+        """Whether a read at a fixed place lies in the span: one in a case that is never taken may not."""
+        index = edge.map[self.graph.nodes[edge.node].domain.index(self.dim.symbol)]
+        if isinstance(index, Point):
+            start, stop = index.index, index.index + 1
+        else:
+            start, stop = index.start, index.start + index.length
+        if (stop - start).is_const and not self.sizes.implies((stop - start).le(span.size)):
+            return False
+        return bool(start.dims() or stop.dims()) or self.sizes.implies(start.ge(span.lo) & stop.le(span.hi))
 
     def widened(self) -> set[int]:
         """What is read with a static extent already: such a read has no meaning but on what a loop keeps."""
