@@ -19,7 +19,7 @@ MODEST = BackendPlugin(
     "modest",
     NumpyBackend,
     capabilities=Capabilities(unsupported=UNSUPPORTED),
-    dtypes=("bool", "int32", "float32", "float64"),
+    dtypes=("bool", "int32", "uint32", "float32", "float64"),
 )
 
 
