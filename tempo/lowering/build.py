@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tempo.lowering.forwarding import forwarded
 from tempo.lowering.loop_ir import (
     Axis,
     Branch,
@@ -204,7 +205,7 @@ class _Builder:
 
     def segment(self, part: Part, top: bool) -> CallSegment:
         """At the top a loop alone is run in chunks; elsewhere nobody gives it a start and a stop."""
-        body = tuple(statement for item in part.items for statement in self.lower(item))
+        body = forwarded(tuple(statement for item in part.items for statement in self.lower(item)))
         loop = body[0] if top and len(body) == 1 and isinstance(body[0], Loop) else None
         touched, written = _touched(body)
         segment = Segment(
