@@ -14,6 +14,7 @@ from tempo.passes.manager import Pass
 from tempo.passes.recurrences import Recurrences
 from tempo.passes.rewrite import Rule
 from tempo.passes.simplify import Simplify
+from tempo.passes.split import Split
 from tempo.passes.static_extents import StaticExtents
 
 
@@ -26,6 +27,7 @@ def default_passes() -> tuple[Pass, ...]:
         DeadCodeElimination(),
         Recurrences(),
         Simplify(),  # what single steps are made of
+        Split(),
         Lift(),
         Simplify(),  # what lifting inserts: transpositions, reshapes, broadcasts
         StaticExtents(),

@@ -27,6 +27,7 @@ def run_benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["device_loop", "--backend", "numpy", "--steps", "200", "--repeats", "1"], "tempo / by hand"),
         (["host_step", "--backend", "numpy", "--steps", "200", "--repeats", "1"], "beyond the function"),
         (["compile_time", "--backend", "numpy", "--repeats", "1"], "lowering"),
+        (["operators", "--sizes", "20"], "20 operators"),
     ],
 )
 def test_benchmark(arguments: list[str], printed: str) -> None:
@@ -39,5 +40,14 @@ def test_benchmark(arguments: list[str], printed: str) -> None:
 def test_an_unknown_name_lists_the_benchmarks() -> None:
     done = run_benchmark("nothing")
     assert done.returncode == 1
-    for name in ("compile_time", "decode", "device_loop", "front_end", "host_step", "models", "numpy_loop"):
+    for name in (
+        "compile_time",
+        "decode",
+        "device_loop",
+        "front_end",
+        "host_step",
+        "models",
+        "numpy_loop",
+        "operators",
+    ):
         assert name in done.stderr

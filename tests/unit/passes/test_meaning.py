@@ -23,6 +23,7 @@ from tempo.passes.manager import Pass, PassContext, PassManager
 from tempo.passes.pipeline import default_passes
 from tempo.passes.recurrences import Recurrences
 from tempo.passes.simplify import Simplify
+from tempo.passes.split import Split
 from tempo.reference.evaluator import Evaluator
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse
@@ -39,6 +40,7 @@ PIPELINES: tuple[tuple[Pass, ...], ...] = (
     (Simplify(),),
     (CommonSubexpressions(),),
     (Recurrences(),),
+    (Split(),),
     (DeadCodeElimination(),),
     (Canonicalize(), Simplify(), DeadCodeElimination()),
     (Lift(), Simplify()),
@@ -75,7 +77,7 @@ def test_passes_keep_the_meaning(passes: tuple[Pass, ...], graph: Graph, named: 
 @CHECKED
 @given(programs())
 def test_passes_have_a_fixed_point(graph: Graph) -> None:
-    for chosen in (Canonicalize(), Decide(), Simplify(), CommonSubexpressions(), Recurrences()):
+    for chosen in (Canonicalize(), Decide(), Simplify(), CommonSubexpressions(), Recurrences(), Split()):
         once = chosen.apply(graph, PassContext())
         assert chosen.apply(once, PassContext()) == once
 
@@ -90,7 +92,7 @@ def test_the_text_is_read_back(graph: Graph) -> None:
 @CHECKED
 @given(graph=programs(), named=SIZES)
 def test_clusters_make_no_cycle_between_instances(graph: Graph, named: dict[str, int]) -> None:
-    graph, _ = PassManager(PIPELINES[7]).run(graph, PassContext())
+    graph, _ = PassManager(PIPELINES[8]).run(graph, PassContext())
     found = cluster(graph, demand(graph))
     home = {id: item.nodes[-1] for item in found for id in item.nodes}
     assert len(home) == sum(len(item.nodes) for item in found)
