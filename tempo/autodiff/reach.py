@@ -9,7 +9,7 @@ from tempo import dtypes
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.operators import OPERATORS
 
-LEAVES = frozenset({"input", "host_call", "random_bits", "stop_gradient", "gradient", "cotangent"})
+LEAVES = frozenset({"input", "host_call", "sink", "random_bits", "stop_gradient", "gradient", "cotangent"})
 
 
 def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:

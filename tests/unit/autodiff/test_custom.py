@@ -37,6 +37,18 @@ def test_the_rule_is_the_users():
         assert found["scale"] == 0
 
 
+def test_a_sink_in_the_program_is_in_nobodys_way():
+    seen = []
+    with tp.Program("sink") as program:
+        t = tp.dim("t", 2)
+        x = tp.input("x", shape=(), dims=(t,), dtype=F)
+        tp.sink(lambda value: seen.append(float(value)), x * 2, ordered_by=(t,))
+        tp.output("slope", tp.grad((x * x).sum(), {"x": x})["x"])
+    found = tp.compile(program)(x=np.array([1.0, 3.0]))
+    assert found["slope"].tolist() == [2.0, 6.0]
+    assert seen == [2.0, 6.0]
+
+
 def test_a_rule_within_a_recurrence_and_twice():
     @tp.custom_gradient
     def tanh(x):
