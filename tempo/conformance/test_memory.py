@@ -54,7 +54,7 @@ def test_a_recurrence_keeps_as_many_points_as_it_reads(target: Target) -> None:
     assert kept["b"].storage == "window(8)"
     assert kept["b"].bytes == 8 * 16 * 4
     assert kept.peak_bytes < 20_000
-    assert kept.peak_bytes == sum(buffer.bytes for buffer in kept.buffers)
+    assert kept["b"].bytes + kept["s"].bytes < kept.peak_bytes
 
 
 @pytest.mark.planned

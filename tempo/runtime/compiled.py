@@ -13,6 +13,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.lowering.emit import Emitter
+from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.reference.host_calls import call_host
 from tempo.sdg.call import static_type
@@ -25,10 +26,15 @@ Sizes = Mapping[Symbol, int]
 
 @dataclass(frozen=True)
 class Item:
-    """One step of the driver. `loop` is set where it can be run in chunks."""
+    """One step of the driver. `loop` is set where it can be run in chunks.
+
+    The buffers of `makes` are not needed before it, those of `drops` not after it.
+    """
 
     function: Callable[..., None]
     loop: Loop | None
+    makes: tuple[int, ...] = ()
+    drops: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,14 @@ def compile_program(program: LoopProgram, backend: Backend, static: Sizes, sizes
     namespace.update((each.name, made.function) for each, made in zip(program.segments, segments, strict=True))
     namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
     sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
+    lifetimes = Lifetimes.of(program)
     items = tuple(
-        Item(define(source, f"item_{number}", namespace), _loop(program, item))
+        Item(
+            define(source, f"item_{number}", namespace),
+            _loop(program, item),
+            lifetimes.makes[number],
+            lifetimes.drops[number],
+        )
         for number, (source, item) in enumerate(zip(sources, program.items, strict=True))
     )
     source, seconds = "\n\n".join(sources), time.perf_counter() - start
@@ -120,18 +132,18 @@ class Run:
         self.tables = tables
         self.arguments = [self.sizes[symbol] for symbol in compiled.parameters]
         self.poison = poison
-        shapes = compiled.shapes(sizes)
+        self.shapes = compiled.shapes(sizes)
         self.buffers: list[Array] = [
-            self._given(id, inputs[id]) if id in inputs else self._made(compiled.program.buffers[id], shape)
-            for id, shape in enumerate(shapes)
+            self._given(id, inputs[id]) if id in inputs else self._made(buffer) if buffer.role != "internal" else None
+            for id, buffer in sorted(compiled.program.buffers.items())
         ]
 
     def _given(self, id: int, value: Any) -> Array:
         backend = self.compiled.backend
         return backend.transpose(backend.from_host(value), self.compiled.axes[id])
 
-    def _made(self, buffer: Buffer, shape: tuple[int, ...]) -> Array:
-        backend = self.compiled.backend
+    def _made(self, buffer: Buffer) -> Array:
+        backend, shape = self.compiled.backend, self.shapes[buffer.id]
         if buffer.role == "constant":
             return self.compiled.constants[buffer.id]
         fill = _poison(buffer.dtype) if self.poison else None
@@ -153,17 +165,29 @@ class Run:
             item.function(start, stop, *self.arguments, self.buffers, self.tables)
 
     def whole(self, item: Item) -> None:
+        self._make(item)
         self.step(item, *(self.bounds(item) if item.loop else (0, 0)))
+        self._drop(item)
+
+    def _make(self, item: Item) -> None:
+        for id in item.makes:
+            self.buffers[id] = self._made(self.compiled.program.buffers[id])
+
+    def _drop(self, item: Item) -> None:
+        for id in item.drops:
+            self.buffers[id] = None
 
     def chunks(self, item: Item, length: int) -> Iterator[tuple[int, int]]:
         """Run a loop in chunks, in its direction; yields (start, stop) after each."""
         assert item.loop is not None
+        self._make(item)
         lo, hi = self.bounds(item)
         starts = range(lo, hi, length)
         for start in starts if item.loop.direction == "forward" else reversed(starts):
             stop = min(start + length, hi)
             self.step(item, start, stop)
             yield start, stop
+        self._drop(item)
 
     def output(self, id: int) -> Array:
         """The array of an output, with the user's axes."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tempo import dtypes
 from tempo.errors import InputError, MemoryLimitError
+from tempo.lowering.lifetimes import peak_bytes
 from tempo.lowering.loop_ir import Buffer, LoopProgram
 from tempo.symbolic import Symbol
 
@@ -29,13 +30,10 @@ class BufferMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """`buffers` of a run; `peak_bytes` is their sum: inputs, constants, outputs, buffers and temporaries."""
+    """`buffers` of a run: inputs, constants, outputs and the rest; `peak_bytes`: the most that live at once."""
 
     buffers: tuple[BufferMemory, ...]
-
-    @property
-    def peak_bytes(self) -> int:
-        return sum(buffer.bytes for buffer in self.buffers)
+    peak_bytes: int
 
     def __getitem__(self, name: str) -> BufferMemory:
         """The buffer of the tensor called `name`. Raises `InputError` where none has that name."""
@@ -69,7 +67,8 @@ def told_what_is_large(plan: Callable[[], Memory | None]) -> Iterator[None]:
 
 def memory_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> Memory:
     kept = [_entry(buffer, sizes, buffer.storage) for buffer in program.buffers.values()]
-    return Memory((*kept, *(_entry(buffer, sizes, "register") for buffer in program.registers)))
+    registers = [_entry(buffer, sizes, "register") for buffer in program.registers]
+    return Memory((*kept, *registers), peak_bytes(program, sizes))
 
 
 def _entry(buffer: Buffer, sizes: Mapping[Symbol, int], storage: str) -> BufferMemory:

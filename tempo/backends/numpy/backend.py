@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -49,6 +50,15 @@ class NumpyBackend(GenericBackend):
             "to_host": np.asarray,
             "host_write": host_write,
         }
+
+    def measured_peak(self, work: Callable[[], Any]) -> int:
+        """The bytes that `work` allocates and that live at once, at most, as `tracemalloc` counts them."""
+        tracemalloc.start()
+        try:
+            work()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
 
     def synchronize(self) -> None:
         """NumPy has finished when a call returns."""

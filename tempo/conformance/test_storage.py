@@ -1,0 +1,140 @@
+"""Family 9, memory: what is kept follows from the order, and is given back when nobody needs it any more."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Target, numbers
+
+STEPS = 8
+WIDTH = 64
+
+
+def returns_over_a_trajectory(steps: int | None) -> tp.Program:
+    """Act, sum the rewards of the next `steps` steps (None: all that follow), learn from the sum at every step.
+
+    All that leaves the program is a sum over time and what was learned.
+    """
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        act = tp.recurrent("act", (WIDTH,), (t,))
+        act[0] = tp.ones((WIDTH,)) * x
+        act[t + 1] = tp.tanh(act * 0.9 + x[t + 1])
+        reward = tp.recurrent("reward", (WIDTH,), (t,))
+        reward[t] = tp.sin(act * 2.0)
+        end = t.size if steps is None else tp.min(t + steps, t.size)
+        value = reward[t:end].sum(axis=0)
+        learned = tp.recurrent("learned", (WIDTH,), (t,))
+        learned[0] = value
+        learned[t + 1] = learned * 0.99 + tp.tanh(value[t + 1])
+        total = tp.recurrent("total", (WIDTH,), (t,))
+        total[0] = value
+        total[t + 1] = total + value[t + 1]
+        tp.output("learned", learned[-1])
+        tp.output("total", total[-1])
+    return program
+
+
+def delayed_statistic() -> tp.Program:
+    """A sensor is filtered; each step is compared with the spread of the values around it, ahead and behind."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        level = tp.recurrent("level", (WIDTH,), (t,))
+        level[0] = tp.ones((WIDTH,)) * x
+        level[t + 1] = level * 0.5 + tp.cos(level * x[t + 1])
+        around = level[tp.max(t - 2, 0) : tp.min(t + STEPS, t.size)]
+        spread = around.max(axis=0) - around.min(axis=0)
+        alarms = tp.recurrent("alarms", (WIDTH,), (t,))
+        alarms[0] = spread
+        alarms[t + 1] = tp.maximum(alarms * 0.9, tp.abs(level[t + 1]) - spread[t + 1])
+        tp.output("alarms", alarms[-1])
+    return program
+
+
+def points(kept: Any, name: str) -> int:
+    """How many points of a tensor are kept at most."""
+    return int(np.prod(kept[name].shape) // WIDTH)
+
+
+@pytest.mark.planned
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("length", [1_000, 10_000])
+def test_a_consumer_that_looks_ahead_keeps_a_window(target: Target, length: int) -> None:
+    for program, name, width in (
+        (returns_over_a_trajectory(STEPS), "reward", STEPS),
+        (delayed_statistic(), "level", STEPS + 2),
+    ):
+        kept = target.compile(program, {"t": length}, lift=False).memory
+        assert width <= points(kept, name) <= width + 3
+        assert kept.peak_bytes < 250 * WIDTH * 4 + length * 4
+
+
+@pytest.mark.planned
+@pytest.mark.few_configurations
+def test_a_consumer_of_the_whole_future_keeps_it(target: Target) -> None:
+    kept = target.compile(returns_over_a_trajectory(None), {"t": 1_000}, lift=False, disable=("recurrences",)).memory
+    assert points(kept, "reward") == 1_000
+
+
+@pytest.mark.parametrize("length", [1, STEPS, 29])
+def test_programs_that_look_ahead_mean_what_they_say(target: Target, length: int) -> None:
+    for program in (returns_over_a_trajectory(STEPS), returns_over_a_trajectory(None), delayed_statistic()):
+        target.agrees(program, x=numbers((length,)), tolerance=30)
+
+
+def stages() -> tp.Program:
+    """Three histories, each needed whole by the next and by nothing else."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (WIDTH,), ())
+        values = x
+        for name in ("first", "second", "third"):
+            stage = tp.recurrent(name, (WIDTH,), (t,))
+            stage[0] = values
+            stage[t + 1] = tp.tanh(stage * 0.9 + values)
+            values = stage[0 : t.size].max(axis=0) + stage[-1]
+        tp.output("end", values)
+    return program
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+def test_what_nobody_needs_any_more_is_given_back(target: Target) -> None:
+    length = 1_000
+    kept = target.compile(stages(), {"t": length}, lift=False).memory
+    histories = [buffer.bytes for buffer in kept.buffers if buffer.storage == "full" and buffer.role == "internal"]
+    assert sum(histories) >= 3 * length * WIDTH * 4
+    assert kept.peak_bytes <= 2 * length * WIDTH * 4
+    target.agrees(stages(), sizes={"t": 13}, x=numbers((WIDTH,)), tolerance=4)
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("length", [1_000, 10_000])
+def test_no_more_is_measured_than_was_predicted(target: Target, length: int) -> None:
+    """By the backend's own measure, of what lives at once."""
+    if not hasattr(target.backend, "measured_peak"):
+        pytest.skip("the backend does not say how much memory its arrays take")
+    cases: tuple[tuple[tp.Program, Mapping[str, Any]], ...] = (
+        (returns_over_a_trajectory(STEPS), {"x": numbers((length,))}),
+        (delayed_statistic(), {"x": numbers((length,))}),
+        (stages(), {"x": numbers((WIDTH,))}),
+    )
+    for program, inputs in cases:
+        run = target.compile(program, {"t": length}, lift=False, poison=False)
+        run(sizes={"t": length}, **inputs)
+        gc.collect()
+        measured = target.backend.measured_peak(lambda: run(sizes={"t": length}, **inputs))  # noqa: B023
+        assert measured <= run.memory.peak_bytes + SLACK
+
+
+SLACK = 64 * 1024
+"""Bytes of what stands around arrays: Python's objects, code that is made at the first call."""
