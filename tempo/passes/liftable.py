@@ -64,7 +64,7 @@ class Candidates:
             start, stop = index.index, index.index + 1
         else:
             start, stop = index.start, index.start + index.length
-        if (stop - start).is_const and not self.sizes.implies((stop - start).le(span.size)):
+        if (stop - start).is_const and self.sizes.excludes((stop - start).le(span.size)):
             return False
         return bool(start.dims() or stop.dims()) or self.sizes.implies(start.ge(span.lo) & stop.le(span.hi))
 
@@ -80,10 +80,23 @@ class Candidates:
     def fits(self, node: Node) -> bool:
         if node.op in _OUTSIDE or self.dim.symbol in self.sequential.get(node.id, ()):
             return False
-        lo, hi = self.demands[node.id].box.interval(self.dim.symbol)
-        if not self.sizes.implies(hi.gt(lo)) or not supported(node, self.dim.symbol):
+        if not supported(node, self.dim.symbol) or not self.may_be_made(node):
             return False
         return all(readable(self.graph, edge, self.dim.symbol) for _, edge in node.reads())
+
+    def may_be_made(self, node: Node) -> bool:
+        """A lifted node is made even where its span is empty: then it may ask for nothing that is not there."""
+        span = self.span(node)
+        if self.sizes.implies(span.hi.gt(span.lo)):
+            return True
+        if not self.sizes.implies(span.hi.ge(span.lo)):
+            return False
+        return all(self.asks_for_nothing(edge) for _, edge in node.reads())
+
+    def asks_for_nothing(self, edge: Edge) -> bool:
+        """Whether the read of an empty span takes no point, or what is there before anything runs."""
+        given = self.graph.nodes[edge.node].op in ("input", "constant")
+        return given or any(_varies(index, self.dim.symbol) for index in edge.map)
 
     def whole(self, varying: list[Node]) -> set[int]:
         """The nodes of which all points of the span mean something wherever one does.
