@@ -160,6 +160,29 @@ def test_sinks_are_called_at_every_point(target: Target) -> None:
     assert [call for call in calls if call[0] == "rows"] == [("rows", [1]), ("rows", [1, 2]), ("rows", [1, 2, 3])]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_function_gets_windows_of_what_it_feeds(target: Target, dtype: str) -> None:
+    """A recurrence through the host reads its own last points, as a window that moves, and ahead in an input."""
+
+    def halved(window: Array, ahead: Array) -> Array:
+        return np.asarray(window.sum(0) / 2 + ahead.sum(0), window.dtype)
+
+    x_data = numbers((6, 2), dtype)
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (2,), (t,), dtype)
+        h = tp.recurrent("h", (2,), (t,), dtype)
+        last, ahead = h[tp.max(t - 1, 0) : t + 1], x[t : tp.min(t + 2, t.size)]
+        (moved,) = tp.host_call(halved, last, ahead, out=[((2,), dtype)], ordered_by=(t,))
+        h[0] = x
+        h[t + 1] = moved
+        tp.output("last", h[-1])
+    h_ = [x_data[0]]
+    for at in range(5):
+        h_.append(sum(h_[max(at - 1, 0) : at + 1]) / 2 + x_data[at : at + 2].sum(0))
+    target.agrees(program, {"last": h_[-1]}, x=x_data)
+
+
 def test_an_exception_stops_the_run_and_names_the_point(target: Target) -> None:
     record, broken = Record(), [True]
 

@@ -101,7 +101,26 @@ class JaxBackend:
             return jnp.array(array, copy=True)
 
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"to_host": np.asarray, "host_write": self._host_write}
+        """What the driver calls around host functions; loops are traced, not generated."""
+        return {
+            "fresh": np.array,
+            "clamped": self._clamped,
+            "wrapped": self._wrapped,
+            "to_host": np.asarray,
+            "host_write": self._host_write,
+        }
+
+    def _clamped(self, array: Array, axis: int, start: int, extent: int) -> Array:
+        """`extent` positions from `start` along `axis`, each clamped into range."""
+        return self._taken(array, axis, np.clip(np.arange(start, start + extent), 0, array.shape[axis] - 1))
+
+    def _wrapped(self, array: Array, axis: int, start: int, extent: int) -> Array:
+        """`extent` positions from `start` along `axis`, modulo the axis."""
+        return self._taken(array, axis, np.arange(start, start + extent) % array.shape[axis])
+
+    def _taken(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
+        with self._scope(dtypes.from_numpy(array.dtype)):
+            return _take(array, positions.astype(np.int32), axis)
 
     def _host_write(self, array: Array, index: tuple[int, ...], value: np.ndarray[Any, Any]) -> Array:
         """A slot stays NumPy's: the call that reads it takes it to the device in a tenth of what `device_put` costs."""
@@ -153,6 +172,11 @@ class JittedSegment:
 @partial(jax.jit, donate_argnums=0)
 def _update(array: Array, index: tuple[Any, ...], value: Array) -> Array:
     return access.write(array, index, value)
+
+
+@partial(jax.jit, static_argnums=2)
+def _take(array: Array, positions: Array, axis: int) -> Array:
+    return jnp.take(array, positions, axis=axis, mode="clip")
 
 
 def is_wide(program: LoopProgram) -> bool:
