@@ -83,13 +83,15 @@ def preimages(reader: Region, map: IndexMap, producer: Region) -> list[Preimage]
     prime = {dim.symbol: var(primed(dim.symbol)) for dim in reader.dims}
     equations: list[Expr] = []
     conditions: list[_Fact] = []
+    simplify = reader.context().simplify
     for dim, index in zip(producer.dims, map, strict=True):
         q = var(dim.symbol)
         if isinstance(index, Point):
-            equations.append(index.index.substitute(prime) - q)
+            equations.append(simplify(index.index).substitute(prime) - q)
             continue
-        start, length = index.start.substitute(prime), index.length.substitute(prime)
-        conditions += [_Fact(part) for part in _parts(q.ge(start) & q.lt(start + length))]
+        start = simplify(index.start).substitute(prime)
+        stop = simplify(index.start + index.length).substitute(prime)
+        conditions += [_Fact(part) for part in _parts(q.ge(start) & q.lt(stop))]
     for part in _parts(reader.condition):
         primed_part = part.substitute(prime)
         if isinstance(primed_part, Eq):

@@ -131,6 +131,12 @@ class WrongMaximum(Replaced):
     functions: ClassVar[Functions] = {"maximum": lambda call, right, a, b: np.minimum(a, b)}
 
 
+class LostAdditions(Replaced):
+    """Nothing is added where indices say."""
+
+    functions: ClassVar[Functions] = {"scatter_add": lambda call, right, base, indices, updates: base}
+
+
 class SharedResults(NumpyBackend):
     """Arrays of a shape are handed out again, although a result lives in them."""
 
@@ -189,6 +195,7 @@ BACKENDS: Mapping[str, type[NumpyBackend]] = {
     "shifted-bits": ShiftedBits,
     "unchecked-indices": UncheckedIndices,
     "wrong-maximum": WrongMaximum,
+    "lost-additions": LostAdditions,
     "shared-results": SharedResults,
     "lost-writes": LostWrites,
     "own-errors": OwnErrors,
