@@ -214,15 +214,14 @@ class _Solver:
         return True
 
     def _divided(self, equation: Expr, symbol: Symbol) -> bool:
-        """`inner // k == v` is `k * v <= inner < k * v + k`."""
+        """`c * (inner // k) == v` is `k * (v // c) <= inner < k * (v // c) + k` where c divides v."""
         atoms = [(atom, factor) for atom, factor in equation.terms if symbol in atom.symbols()]
-        if len(atoms) != 1 or abs(atoms[0][1]) != 1:
-            return False
         atom, factor = atoms[0]
-        if not isinstance(atom, FloorDiv):
+        if len(atoms) != 1 or not isinstance(atom, FloorDiv):
             return False
         rest = equation - factor * (atom.expr // atom.divisor)
-        start = (-rest if factor > 0 else rest) * atom.divisor
+        start = (-rest if factor > 0 else rest) // abs(factor) * atom.divisor
+        self.facts.append(_Fact((rest % abs(factor)).eq(0)))
         self.facts += [_Fact(atom.expr.ge(start)), _Fact(atom.expr.lt(start + atom.divisor))]
         return True
 

@@ -26,6 +26,7 @@ MAPS: dict[str, tuple[IndexMap, str]] = {
     "constant": ((Point(s), Point(size("t") - 1)), "True"),
     "stride": ((Point(s), Point(2 * t + 1)), "t < 3"),
     "quotient": ((Point(s), Point((t + 1) // 2)), "True"),
+    "blocks": ((Point(s), Point((t + 1) // 2 * 2)), "t != 4 and t < 6"),
     "remainder": ((Point(s), Point((t + s) % 3)), "True"),
     "clamp": ((Point(s), Point(minimum(t + 2, size("t") - 1))), "True"),
     "clamp from below": ((Point(s), Point(maximum(t - 2, 0))), "t != 1"),
