@@ -105,6 +105,7 @@ class Sweep:
         self.nodes: dict[int, Node] = {}
         self.seen_as: dict[int, Edge] = {}
         self._interned: dict[object, int] = {}
+        self._views: dict[Edge, Draft | None] = {}
         self._fresh = max(graph.nodes, default=-1) + 1
         self._declaration = 1 + max(
             (n.declaration for n in graph.nodes.values() if n.declaration is not None), default=-1
@@ -304,9 +305,16 @@ class Sweep:
 
     def view(self, edge: Edge) -> Draft | None:
         """The pure node that an edge reads, as it is at the point read; None for other nodes, and through slices."""
+        if edge not in self._views:
+            self._views[edge] = self._viewed(edge)
+        return self._views[edge]
+
+    def _viewed(self, edge: Edge) -> Draft | None:
         node = self.nodes[edge.node]
         if node.op in NOMINAL or not all(isinstance(index, Point) for index in edge.map):
             return None
+        if edge.map == identity_map(node.domain):
+            return Draft(node.op, node.operands, node.attrs, node.type)
         point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
         operands = tuple(operand.substitute(point) for operand in node.operands)
         attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda expr: expr.substitute(point))
