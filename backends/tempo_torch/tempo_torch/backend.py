@@ -17,6 +17,7 @@ from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo_torch.arrays import NAMES, TORCH_DTYPES, clamped, from_host, host_writer, to_host, wrapped
 from tempo_torch.emitter import TorchEmitter
+from tempo_torch.memory import measured_peak
 from tempo_torch.operators import TABLE
 from tempo_torch.plugin import INFO
 
@@ -88,6 +89,10 @@ class TorchBackend(GenericBackend):
             "to_host": to_host,
             "host_write": host_writer(self.device),
         }
+
+    def measured_peak(self, work: Callable[[], Any]) -> int:
+        """The bytes of tensors that `work` allocates and that live at once, at most."""
+        return measured_peak(work, self.device)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
