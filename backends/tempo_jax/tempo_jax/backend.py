@@ -18,6 +18,7 @@ from tempo.lowering.loop_ir import Compute, LoopProgram, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo_jax import access, cache
+from tempo_jax.memory import Meter
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import WIDE, x64
@@ -37,6 +38,7 @@ class JaxBackend:
 
     def __init__(self, device: Any = None) -> None:
         self.device = device if device is not None else jax.devices()[0]
+        self._meter = Meter()
 
     def with_device(self, name: str) -> JaxBackend:
         """The same backend on the first device of a platform ("cpu", "cuda")."""
@@ -56,7 +58,7 @@ class JaxBackend:
             # gains (measured: 178 against 26 microseconds a step). The switch is for the whole process.
             jax.config.update("jax_cpu_enable_async_dispatch", False)
         return CompiledSegment(
-            JittedSegment.of(request, self.operator, self._scopes(request.program)),
+            JittedSegment.of(request, self.operator, self._scopes(request.program), self._meter),
             f"# {request.segment.name}: one jax.jit function of the statements above",
         )
 
@@ -129,6 +131,10 @@ class JaxBackend:
         with self._scope(dtypes.from_numpy(value.dtype)):
             return _update(array, index, value)
 
+    def measured_peak(self, work: Callable[[], Any]) -> int:
+        """The bytes of arrays that `work` makes and that live at once, at most, with what XLA needs for itself."""
+        return self._meter.measured_peak(work)
+
     def synchronize(self) -> None:
         """Outputs are futures; NumPy waits for them when it reads them."""
 
@@ -138,19 +144,22 @@ class JittedSegment:
     two executables: one that runs it whole, and one for any part of it. Each is compiled when it is first called.
     """
 
-    def __init__(self, part: Any, whole: Any, bounds: tuple[int, int] | None, scopes: tuple[Scope, ...]) -> None:
+    def __init__(
+        self, part: Any, whole: Any, bounds: tuple[int, int] | None, scopes: tuple[Scope, ...], meter: Meter
+    ) -> None:
         self._part, self._whole, self._bounds, self._scopes = part, whole, bounds, scopes
+        self._meter = meter
         self._called: set[bool] = set()
 
     @staticmethod
-    def of(request: SegmentRequest, operator: Operator, scopes: tuple[Scope, ...]) -> JittedSegment:
+    def of(request: SegmentRequest, operator: Operator, scopes: tuple[Scope, ...], meter: Meter) -> JittedSegment:
         segment, bounds = request.segment, known_bounds(request)
         first = 2 + len(segment.arguments)
         donated = tuple(first + at for at, id in enumerate(segment.buffers) if id in segment.results)
         part, whole = (
             jax.jit(SegmentTracer(request, operator, each), donate_argnums=donated) for each in (None, bounds)
         )
-        return JittedSegment(part, whole, bounds, scopes)
+        return JittedSegment(part, whole, bounds, scopes, meter)
 
     def chosen(self, start: int, stop: int) -> Any:
         """The `jax.jit` function for these bounds."""
@@ -159,6 +168,8 @@ class JittedSegment:
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         whole = (start, stop) == self._bounds
         function = self._whole if whole else self._part
+        if self._meter.measures:
+            self._meter.look(function, (start, stop, *arguments), self._scopes)
         if whole in self._called and not self._scopes:
             return function(start, stop, *arguments)  # type: ignore[no-any-return]
         with ExitStack() as stack:
