@@ -16,7 +16,7 @@ SUITE = $(BIN)/python -m pytest -q -n $(JOBS) -p tempo.conformance.plugin --pyar
 
 help:
 	@echo "make demo        run the examples on every backend against their peers; pictures in out/"
-	@echo "make test        run the tests, and the conformance suite on every backend"
+	@echo "make test        run the tests, and the conformance suite on every backend and scheduler"
 	@echo "make sweep       run 5,000 random programs against the reference evaluator"
 	@echo "make check       ruff, mypy, import contracts"
 	@echo "make benchmarks  measure; figures on the terminal"
@@ -44,6 +44,7 @@ out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
 test: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) tests tempo $(LOCAL)
 	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend || exit 1; done
+	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral
 
 sweep: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m sweep
@@ -62,7 +63,7 @@ benchmarks: $(READY)
 	$(BIN)/python -m benchmarks import_time
 	$(BIN)/python -m benchmarks numpy_loop
 	$(BIN)/python -m benchmarks front_end
-	$(BIN)/python -m benchmarks greedy_scheduling
+	$(BIN)/python -m benchmarks scheduling
 	for backend in $(BACKENDS); do for name in device_loop host_step decode compile_time; do \
 		$(BIN)/python -m benchmarks $$name --backend $$backend --quick || exit 1; done; done
 

@@ -49,5 +49,6 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         "models",
         "numpy_loop",
         "operators",
+        "scheduling",
     ):
         assert name in done.stderr

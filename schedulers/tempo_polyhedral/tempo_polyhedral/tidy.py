@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence, runs, sequence
+from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence, Statement, runs, sequence
 from tempo.symbolic import TRUE, Context, Expr, Symbol, const, var
 from tempo_polyhedral.trees import substituted
 
@@ -28,8 +28,20 @@ class _Use:
 
 
 def tidy(problem: SchedulingProblem, tree: ScheduleTree) -> ScheduleTree:
-    """The same order with loops named, turned and moved."""
-    return _Tidier(problem).tree(tree, (), Context.of((), problem.facts))
+    """The same order with loops named, turned and moved; statements that never run are in it too."""
+    ordered = _Tidier(problem).tree(tree, (), Context.of((), problem.facts))
+    placed = {run.statement for run in runs(tree)}
+    idle = [_in_its_box(statement) for statement in problem.statements if statement.name not in placed]
+    return sequence((*idle, ordered))
+
+
+def _in_its_box(statement: Statement) -> ScheduleTree:
+    """A statement in loops of its own: isl leaves out what has no instances, but others may name it as read."""
+    run = Run(statement.name, tuple(var(dim) for dim in statement.dims))
+    tree: ScheduleTree = run if statement.condition == TRUE else If(statement.condition, run)
+    for dim, lo, hi in reversed(statement.box.bounds):
+        tree = For(dim, lo, hi, "forward", tree)
+    return tree
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,11 @@ def test_an_inner_loop_that_is_skewed_alone_is_a_loop_over_its_dim() -> None:
     expect(problem, IT, "for t in 0..t.size:\n  for i in 0..i.size:\n    a(t, i)")
 
 
+def test_what_never_runs_has_its_place() -> None:
+    problem = make("t", {"a": "t", "b": "t"}, ["b < a(t)"], boxes={"a": {"t": "0..0"}})
+    expect(problem, T, "for t in 0..0:\n  a(t)\nfor t in 0..t.size:\n  b(t)")
+
+
 @pytest.mark.parametrize(
     ("statements", "dependences"),
     [

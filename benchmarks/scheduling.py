@@ -1,22 +1,25 @@
-"""What the greedy scheduler takes for synthetic problems of 250 to 2,000 statements, and how it grows."""
+"""What the schedulers take for synthetic problems: greedy up to 2,000 statements, polyhedral up to 200."""
 
 from __future__ import annotations
 
 import argparse
 import gc
+import importlib.util
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tempo_greedy.scheduler import GreedyScheduler
 
-from tempo.schedule import Dependence, Interval, SchedulingProblem, Statement, walk
+from tempo.schedule import Dependence, For, If, Interval, Scheduled, SchedulingProblem, Statement, walk
 from tempo.symbolic import Box, Dim, Expr, Symbol, const, maximum, minimum, size, var
 
 I, T = Symbol("i", "dim"), Symbol("t", "dim")
 DIMS = (Dim(I, size("i")), Dim(T, size("t")))
-CHAIN = 25  # statements between two recurrences
+CHAIN = 25  # statements between two recurrences, in problems that have as many
+COUNTS = {"greedy": (250, 500, 1000, 2000), "polyhedral": (10, 30, 60, 100, 200)}
 
 
 def problem(count: int, seed: int) -> SchedulingProblem:
@@ -27,11 +30,12 @@ def problem(count: int, seed: int) -> SchedulingProblem:
     """
     chooser = random.Random(seed)
     full, outer = Box.full(DIMS), Box.full(DIMS[:1])
-    chains = max(1, count // CHAIN)
+    length = min(CHAIN, count)
+    chains = max(1, count // length)
     statements = [Statement("start", (I,), outer, bytes=4.0)]
     dependences = [Dependence("end", "start", (_at(var(I) - 1),), var(I).ge(1))]
     for chain in range(chains):
-        names = [f"s{chain}_{place}" for place in range(CHAIN)]
+        names = [f"s{chain}_{place}" for place in range(length)]
         statements += [Statement(name, (I, T), full, bytes=4.0 * chooser.randint(1, 64)) for name in names]
         statements.append(Statement(f"sum{chain}", (I,), outer, bytes=4.0))
         dependences.append(Dependence("start", names[0], (_at(var(I)),)))
@@ -48,11 +52,11 @@ def _chain(names: list[str], number: int, chooser: random.Random) -> Iterator[De
         other = names[chooser.randrange(place)]
         yield Dependence(other, name, (_at(var(I)), _read(chooser)))
     if number % 3 == 0:
-        yield _before(names[CHAIN // 2], names[CHAIN // 2], 1)
+        yield _before(names[len(names) // 2], names[len(names) // 2], 1)
     if number % 3 == 1:
         yield _before(names[-1], names[0], 40)
     if number:
-        yield Dependence(f"s{number - 1}_{CHAIN - 1}", names[0], (_at(var(I)), _at(var(T))))
+        yield Dependence(f"s{number - 1}_{len(names) - 1}", names[0], (_at(var(I)), _at(var(T))))
 
 
 def _read(chooser: random.Random) -> Interval:
@@ -76,13 +80,27 @@ def _at(index: Expr) -> Interval:
     return Interval(index, index)
 
 
-def seconds(count: int, seed: int) -> tuple[float, int]:
-    """The time to schedule, and the nodes of the tree."""
-    given = problem(count, seed)
+def seconds(scheduler: Callable[[], Any], given: SchedulingProblem) -> tuple[float, int]:
+    """The time to schedule, and the loops and conditionals of the tree."""
+    made = scheduler()
     gc.collect()
     start = time.perf_counter()
-    tree = GreedyScheduler().schedule(given)
-    return time.perf_counter() - start, sum(1 for _ in walk(tree))
+    found = made.schedule(given)
+    taken = time.perf_counter() - start
+    tree = found.tree if isinstance(found, Scheduled) else found
+    return taken, sum(isinstance(node, For | If) for node in walk(tree))
+
+
+def schedulers() -> dict[str, Callable[[], Any]]:
+    """Those that are installed; the worker of the polyhedral one is warm."""
+    found: dict[str, Callable[[], Any]] = {"greedy": GreedyScheduler}
+    if importlib.util.find_spec("tempo_polyhedral") and importlib.util.find_spec("islpy"):
+        from tempo_polyhedral.cache import Cache
+        from tempo_polyhedral.scheduler import PolyhedralScheduler
+
+        found["polyhedral"] = lambda: PolyhedralScheduler(cache=Cache(None))
+        found["polyhedral"]().schedule(problem(1, 0))
+    return found
 
 
 def main() -> None:
@@ -90,20 +108,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    counts = (250, 500, 1000, 2000)
-    found: dict[int, list[tuple[float, int]]] = {count: [] for count in counts}
-    for _ in range(options.repeats):
-        for count in counts:
-            found[count].append(seconds(count, options.seed))
-    print("statements  dependences  tree nodes  seconds, median    worst  ms each")
-    for count in counts:
-        given = problem(count, options.seed)
-        times = [one for one, _ in found[count]]
-        middle = statistics.median(times)
-        print(
-            f"{len(given.statements):>10}  {len(given.dependences):>11}  {found[count][0][1]:>10}"
-            f"  {middle:>15.3f}  {max(times):>7.3f}  {1000 * middle / len(given.statements):>7.3f}"
-        )
+    print("scheduler   statements  dependences  loops, guards  seconds, median    worst  ms each")
+    for name, scheduler in schedulers().items():
+        for count in COUNTS[name]:
+            given = problem(count, options.seed)
+            found = [seconds(scheduler, given) for _ in range(options.repeats)]
+            times = [one for one, _ in found]
+            middle = statistics.median(times)
+            print(
+                f"{name:<10}  {len(given.statements):>10}  {len(given.dependences):>11}  {found[0][1]:>13}"
+                f"  {middle:>15.3f}  {max(times):>7.3f}  {1000 * middle / len(given.statements):>7.3f}"
+            )
 
 
 if __name__ == "__main__":
