@@ -54,6 +54,8 @@ class State:
     buffers: dict[int, Array]
     values: dict[Symbol, Any]
     tables: Mapping[int, Array] = field(default_factory=dict)
+    carried: frozenset[int] = frozenset()
+    """The buffers that the innermost loop writes."""
 
     def inner(self) -> State:
         return replace(self, names=dict(self.names), buffers=dict(self.buffers), values=dict(self.values))
@@ -124,6 +126,9 @@ class SegmentTracer:
             case Read(result, buffer):
                 array = state.buffers[buffer]
                 state.names[result] = access.read(self.buffers[buffer], array, statement, state.values, self.static)
+                if not self.buffers[buffer].is_slot and buffer in state.carried:
+                    # Fused into what follows the buffer's next write, the read would have the buffer copied for it.
+                    state.names[result] = lax.optimization_barrier(state.names[result])
             case Compute(result):
                 state.names[result] = self.compute(statement, state)
             case Assign(result, value):
@@ -226,6 +231,7 @@ class SegmentTracer:
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
             inner = state.inner()
+            inner.carried = frozenset(carried)
             inner.buffers.update(zip(carried, arrays, strict=True))
             inner.values[loop.var] = step if forward else lo + hi - 1 - step
             self.block(loop.body, inner)

@@ -16,6 +16,8 @@ from jax import lax
 from tempo_jax.backend import JaxBackend
 
 import tempo as tp
+from benchmarks.ppo.program import program as ppo
+from benchmarks.ppo.settings import Settings, noise, weights
 from tempo.backends.base import CompiledSegment, SegmentRequest
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
@@ -168,6 +170,13 @@ def test_a_windowed_read(everything: bool):
         x[t + 1] = tp.tanh(window.mean(axis=0)) + 1.0
         tp.output("x", x if everything else x[t.size - 1])
     assert_in_place(program, {"t": 300}, (300 if everything else 20) * 64)
+
+
+def test_episodes_that_go_on_across_iterations():
+    """Of the buffer that acting writes, one value has two readers, one of which XLA would move behind the write."""
+    settings = Settings(environments=128, steps=60, iterations=2)  # few: the only loops are those over steps
+    given = {**noise(settings), "state": weights(settings)}
+    assert_in_place(ppo(settings), {}, 128 * 60 * 48, **given)
 
 
 def test_the_decode_example():
