@@ -157,7 +157,8 @@ class Run:
 
     def bounds(self, item: Item) -> tuple[int, int]:
         assert item.loop is not None
-        return int(item.loop.lo.evaluate(self.sizes)), int(item.loop.hi.evaluate(self.sizes))
+        lo, hi = int(item.loop.lo.evaluate(self.sizes)), int(item.loop.hi.evaluate(self.sizes))
+        return lo, max(lo, hi)  # a piece of a loop may end before it begins
 
     def step(self, item: Item, start: int = 0, stop: int = 0) -> None:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
