@@ -9,6 +9,8 @@ READY = $(VENV)/.ready
 LOCAL = schedulers/tempo_greedy schedulers/tempo_polyhedral backends/tempo_jax backends/tempo_torch
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %) --editable .
 BACKENDS = numpy jax torch
+PPO_numpy = --iterations 40
+PPO_torch = --iterations 100
 MODELS = rnn lstm linear_recurrence wave value_iteration edit_distance kalman
 SUITE = $(BIN)/python -m pytest -q -n $(JOBS) -p tempo.conformance.plugin --pyargs tempo.conformance
 
@@ -36,6 +38,7 @@ demo-%: $(READY) out/tiny-llama/tokenizer.json
 	@echo "== $*"
 	$(BIN)/python examples/cartpole_rollout.py --backend $* --check --plot out/cartpole-$*.png
 	$(BIN)/python examples/decode.py --backend $* --model out/tiny-llama --check --plot out/decode-$*.png
+	$(BIN)/python examples/ppo.py --backend $* --plot out/ppo-$*.png $(PPO_$*)
 	for name in $(MODELS); do $(BIN)/python examples/$$name.py --backend $* --check --plot out/$$name-$*.png || exit 1; done
 
 out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
