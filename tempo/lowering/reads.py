@@ -80,7 +80,8 @@ class Reads:
         for _, loop in place.loops:
             if loop.var not in bounds:
                 facts += [var(loop.var).ge(loop.lo), var(loop.var).lt(loop.hi), place.condition]
-        dims = [self.program.graph.dim(symbol) for symbol in cluster.domain]
+        # A loop may have the name of a dim that it is not: `act(-t)` for t in 1 - T..1.
+        dims = [self.program.graph.dim(symbol) for symbol in cluster.domain if symbol in bounds]
         known = Box(tuple((symbol, lo, hi) for symbol, (lo, hi) in bounds.items()))
         return Context.of(dims, *facts, box=known)
 

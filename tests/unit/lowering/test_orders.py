@@ -282,6 +282,23 @@ def test_a_loop_that_hides_the_variable_of_another() -> None:
     agrees(done, program, {"i": 3, "t": 2}, {"i": 1, "t": 4})
 
 
+def test_a_loop_may_have_the_name_of_a_dim_that_it_negates() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        a = tp.recurrent("a", (), (t,))
+        a[t] = tp.tanh(tp.input("x", (), (t,)))
+        tp.output("y", a[0 : t + 1].sum(axis=0))
+
+    def build(names: dict[str, str]) -> ScheduleTree:
+        late = [Run(name, (-dim("t"),)) for key, name in names.items() if key not in ("a", "tanh")]
+        early = [Run(name, (dim("t"),)) for key, name in names.items() if key in ("tanh", "a")]
+        return Sequence((loop("t", 0, T, *early, backward=True), loop("t", 1 - T, 1, *late)))
+
+    done = compiled(program, build)
+    agrees(done, program, {"t": 1}, {"t": 6})
+    assert kept(done)["a"] == "full"
+
+
 def test_a_variable_that_no_loop_has_is_the_schedulers_mistake() -> None:
     with pytest.raises(tp.TempoError, match="uses q in the run act.*where no loop around has it"):
         plan_of(compiled(trailing(), lambda names: run(names, "act", dim("q"))))
