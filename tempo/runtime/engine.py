@@ -80,6 +80,7 @@ class CompiledEngine:
         self.native = backend.native
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
         self._plans: dict[Symbol | None, Plan] = {}
+        self._verified: set[tuple[Symbol | None, frozenset[tuple[Symbol, int]]]] = set()
         self._compiled: dict[tuple[Symbol | None, tuple[int, ...]], Compiled] = {}
         self._tables: dict[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = {}
 
@@ -137,14 +138,19 @@ class CompiledEngine:
                 raise cycle_error(self.graph, cycle) from None
             raise
         if verifies():
-            self._verify(plan, sizes)
+            self._verify(plan, sizes, outermost)
         return plan
 
-    def _verify(self, plan: Plan, sizes: Mapping[Symbol, int]) -> None:
+    def _verify(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None) -> None:
+        """Once for each plan and sizes: it walks all instances."""
+        key = outermost, frozenset(sizes.items())
+        if key in self._verified:
+            return
         try:
             verify(plan.problem, plan.tree, sizes)
         except ScheduleError as error:
             raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
+        self._verified.add(key)
 
     def compiled(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Compiled:
         symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
