@@ -25,7 +25,7 @@ def run_block(path: Path, source: str, line: int, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize("page", ["docs/tutorial.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/tutorial.md", "docs/training.md", "README.md"])
 def test_page(page: str) -> None:
     path = ROOT / page
     text = path.read_text()
