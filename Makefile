@@ -12,6 +12,7 @@ BACKENDS = numpy jax torch
 PPO_numpy = --iterations 40
 PPO_torch = --iterations 100
 MODELS = rnn lstm linear_recurrence wave value_iteration edit_distance kalman
+BENCHMARKS = import_time numpy_loop front_end scheduling operators device_loop host_step decode compile_time models ppo
 SUITE = $(BIN)/python -m pytest -q -n $(JOBS) -p tempo.conformance.plugin --pyargs tempo.conformance
 
 .PHONY: help demo test sweep check format benchmarks clean
@@ -21,7 +22,7 @@ help:
 	@echo "make test        run the tests, and the conformance suite on every backend and scheduler"
 	@echo "make sweep       run 5,000 random programs against the reference evaluator"
 	@echo "make check       ruff, mypy, import contracts"
-	@echo "make benchmarks  measure; figures on the terminal"
+	@echo "make benchmarks  measure, a few minutes; tables and plots in benchmarks/results/"
 
 $(READY): pyproject.toml $(LOCAL:%=%/pyproject.toml) constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -63,12 +64,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 benchmarks: $(READY)
-	$(BIN)/python -m benchmarks import_time
-	$(BIN)/python -m benchmarks numpy_loop
-	$(BIN)/python -m benchmarks front_end
-	$(BIN)/python -m benchmarks scheduling
-	for backend in $(BACKENDS); do for name in device_loop host_step decode compile_time; do \
-		$(BIN)/python -m benchmarks $$name --backend $$backend --quick || exit 1; done; done
+	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks $$name --quick || exit 1; done
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info schedulers/*/*.egg-info schedulers/*/build

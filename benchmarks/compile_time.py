@@ -18,6 +18,7 @@ import numpy as np
 
 import tempo as tp
 from benchmarks.front_end import SMALL
+from benchmarks.harness import Benchmark, Session
 from examples.decode import Config, decoder, input_name, weight_shapes
 
 JAX_STAGES = {
@@ -47,7 +48,7 @@ def jax_stages(backend: str, found: Stages) -> Iterator[None]:
     within[0] = False
 
 
-def measured(config: Config, backend: str, positions: int) -> Stages:
+def stages_of(session: Session, config: Config, positions: int) -> Stages:
     """Seconds by stage."""
     sizes = {"l": config.layers, "p": 8, "t": positions}
     inputs = example_inputs(config, sizes["p"])
@@ -55,11 +56,11 @@ def measured(config: Config, backend: str, positions: int) -> Stages:
     program = decoder(config)
     found = {"trace": time.perf_counter() - start}
     start = time.perf_counter()
-    run = tp.compile(program, backend=backend, sizes=sizes)
+    run = session.compile(program, sizes)
     whole = time.perf_counter() - start
     stages = dict(explained_stages(run.explain()))
     found |= {"checks": whole - sum(stages.values()), **stages}
-    with jax_stages(backend, found):
+    with jax_stages(session.backend, found):
         first = seconds(run, inputs)
     found["first run"] = first - statistics.median(seconds(run, inputs) for _ in range(3))
     return found
@@ -88,25 +89,19 @@ def seconds(run: tp.Executable, inputs: dict[str, np.ndarray]) -> float:
     return time.perf_counter() - start
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", default="jax")
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--positions", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="2 repeats")
-    options = parser.parse_args()
-    repeats = min(2, options.repeats) if options.quick else options.repeats
-    config = replace(SMALL, layers=options.layers)
-    measured(replace(config, layers=1), options.backend, positions=8)  # loads the backend
-    rounds = [measured(config, options.backend, options.positions) for _ in range(repeats)]
-    print(f"\n{options.backend}: the decoding example, {options.layers} layers, {options.positions} positions")
+
+
+def measure(session: Session) -> None:
+    layers, positions = session.options.layers, session.options.positions
+    config = replace(SMALL, layers=layers)
+    stages_of(session, replace(config, layers=1), positions=8)  # loads the backend
+    rounds = [stages_of(session, config, positions) for _ in range(session.repeats)]
+    case = f"the decoding example, {layers} layers, {positions} positions"
     for name in rounds[0]:
-        times = [found[name] for found in rounds]
-        print(
-            f"  {name:<16} {1e3 * statistics.median(times):9.1f} ms  ({1e3 * min(times):.1f} to {1e3 * max(times):.1f})"
-        )
+        session.add(case, name, "ms", *(1e3 * found[name] for found in rounds))
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(measure, repeats=5, quick_repeats=2, backends=("numpy", "jax", "torch"), add_options=options)

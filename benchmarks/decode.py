@@ -11,12 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-import tempo as tp
-from benchmarks.measure import in_turn, ratio, show
+from benchmarks.harness import Benchmark, Session
 from examples.decode import Config, decoder, read_weights
 
 SIZES = {"small": (4, 128), "medium": (8, 512)}  # layers, channels
@@ -58,62 +56,33 @@ def peer(folder: Path, prompt: list[int], count: int) -> Callable[[], list[int]]
     return generate
 
 
-def native(backend: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    if backend == "jax":
-        import jax.numpy as jnp
-
-        return {name: jnp.asarray(array) for name, array in arrays.items()}
-    if backend == "torch":
-        import torch
-
-        return {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return dict(arrays)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", choices=("numpy", "jax", "torch"), default="jax")
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
-    parser.add_argument("--tokens", type=int, default=256, help="how many are generated")
+    parser.add_argument("--tokens", type=int, help="how many are generated: default 256, quick 64")
     parser.add_argument("--prompt", type=int, default=8, help="how many are given")
-    parser.add_argument("--threads", type=int, help="of PyTorch; more than there are idle cores make it slow")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="3 repeats of 64 tokens")
-    options = parser.parse_args()
-    tokens = min(64, options.tokens) if options.quick else options.tokens
-    repeats = min(3, options.repeats) if options.quick else options.repeats
-    if options.threads:
-        import torch
 
-        torch.set_num_threads(options.threads)
-    layers, hidden = SIZES[options.size]
-    prompt = np.random.default_rng(0).integers(1, 2048, options.prompt).tolist()
+
+def measure(session: Session) -> None:
+    tokens = session.options.tokens or (64 if session.quick else 256)
+    layers, hidden = SIZES[session.options.size]
+    prompt = np.random.default_rng(0).integers(1, 2048, session.options.prompt).tolist()
     with tempfile.TemporaryDirectory() as folder:
         checkpoint(Path(folder), layers, hidden)
         config = Config.read(Path(folder))
-        weights = native(options.backend, read_weights(Path(folder), config))
+        weights = {name: session.resident(array) for name, array in read_weights(Path(folder), config).items()}
         transformers = peer(Path(folder), prompt, tokens)
+    case = f"{tokens} tokens after {len(prompt)}, {layers} layers of {hidden} channels"
     start = time.perf_counter()
-    run = tp.compile(
-        decoder(config), backend=options.backend, sizes={"l": layers, "p": len(prompt), "t": len(prompt) + tokens}
-    )
-    compiled = time.perf_counter()
+    run = session.compile(decoder(config), {"l": layers, "p": len(prompt), "t": len(prompt) + tokens})
+    session.add(case, "compile", "s, compile", time.perf_counter() - start)
 
     def tempo() -> list[int]:
         found: list[int] = np.asarray(run(prompt=np.array(prompt), **weights)["token"]).tolist()
         return found
 
-    mine = tempo()
-    first = time.perf_counter()
-    if mine != transformers():
-        raise SystemExit(f"the tokens differ: {mine}")
-    timings = in_turn({"tempo": tempo, "transformers": transformers}, repeats)
-    show(f"{options.backend}: {tokens} tokens after {len(prompt)}, {layers} layers of {hidden} channels", timings)
+    timings = session.compare(case, tempo, {"transformers": transformers}, np.testing.assert_array_equal)
     for name, timing in timings.items():
-        print(f"  {name}: {tokens / timing.median:.0f} tokens a second")
-    print(f"  {ratio(timings, 'transformers', 'tempo')} times as fast as transformers")
-    print(f"  compile {compiled - start:.2f} s, first run {first - compiled:.2f} s")
+        session.add(case, name, "tokens/s", *(tokens / seconds for seconds in timing.seconds))
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(measure, repeats=7, quick_repeats=3, backends=("numpy", "jax", "torch"), add_options=options)

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-from benchmarks.measure import in_turn, ratio, show
+from benchmarks.harness import Benchmark, Session, close
 
 WIDTH = 64
 GOALS = {"jax": 1.1, "torch": 1.2, "numpy": 1.2}
 CALLS = {"jax": 10, "torch": 1, "numpy": 1}
-Arrays = tuple[Any, Any]
 Loop = Callable[[], Any]
 
 
@@ -34,8 +33,8 @@ def recurrence() -> tp.Program:
     return program
 
 
-def jax_loop(w: np.ndarray, start: np.ndarray, steps: int) -> tuple[Arrays, Loop]:
-    """The inputs as JAX's arrays, and `lax.scan` over them."""
+def jax_loop(w: Any, start: Any, steps: int) -> Loop:
+    """`lax.scan`."""
     import jax
     import jax.numpy as jnp
     from jax import lax
@@ -44,30 +43,28 @@ def jax_loop(w: np.ndarray, start: np.ndarray, steps: int) -> tuple[Arrays, Loop
         return jnp.tanh(h @ w), h
 
     scan = jax.jit(lambda w, start: lax.scan(lambda h, _: step(h, w), start, None, length=steps)[1])
-    arrays = jnp.asarray(w), jnp.asarray(start)
-    return arrays, lambda: scan(*arrays).block_until_ready()
+    return lambda: scan(w, start)
 
 
-def torch_loop(w: np.ndarray, start: np.ndarray, steps: int) -> tuple[Arrays, Loop]:
-    """The inputs as tensors, and eager operators over them."""
+def torch_loop(w: Any, start: Any, steps: int) -> Loop:
+    """Eager operators."""
     import torch
 
     torch.set_num_threads(1)  # the arithmetic is far too little for two
-    arrays = torch.from_numpy(w), torch.from_numpy(start)
 
     @torch.inference_mode()
     def loop() -> Any:
-        (matrix, h), states = arrays, torch.empty(steps, WIDTH)
+        h, states = start, torch.empty(steps, WIDTH, device=start.device)
         states[0] = h
         for t in range(1, steps):
-            h = torch.tanh(h @ matrix)
+            h = torch.tanh(h @ w)
             states[t] = h
         return states
 
-    return arrays, loop
+    return loop
 
 
-def numpy_loop(w: np.ndarray, start: np.ndarray, steps: int) -> tuple[Arrays, Loop]:
+def numpy_loop(w: np.ndarray, start: np.ndarray, steps: int) -> Loop:
     def loop() -> np.ndarray:
         states, h = np.empty((steps, WIDTH), np.float32), start
         states[0] = h
@@ -76,37 +73,40 @@ def numpy_loop(w: np.ndarray, start: np.ndarray, steps: int) -> tuple[Arrays, Lo
             states[t] = h
         return states
 
-    return (w, start), loop
+    return loop
 
 
 BY_HAND = {"jax": jax_loop, "torch": torch_loop, "numpy": numpy_loop}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", choices=sorted(BY_HAND), default="jax")
-    parser.add_argument("--steps", type=int, default=100_000)
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", type=int, help="default: 100,000; quick 20,000")
     parser.add_argument("--calls", type=int, help="per sample; default: 10 on JAX, else 1")
-    parser.add_argument("--repeats", type=int, default=11)
-    parser.add_argument("--quick", action="store_true", help="5 repeats")
-    options = parser.parse_args()
-    repeats = min(5, options.repeats) if options.quick else options.repeats
-    calls = options.calls or CALLS[options.backend]
+
+
+def measure(session: Session) -> None:
+    steps = session.options.steps or (20_000 if session.quick else 100_000)
+    calls = session.options.calls or CALLS[session.backend]
     draw = np.random.default_rng(0)
-    w = draw.normal(0, 0.1, (WIDTH, WIDTH)).astype(np.float32)
-    start = draw.normal(0, 1, WIDTH).astype(np.float32)
-    (matrix, first), by_hand = BY_HAND[options.backend](w, start, options.steps)
-    run = tp.compile(recurrence(), backend=options.backend, sizes={"t": options.steps})
+    w = session.resident(draw.normal(0, 0.1, (WIDTH, WIDTH)).astype(np.float32))
+    start = session.resident(draw.normal(0, 1, WIDTH).astype(np.float32))
+    by_hand = BY_HAND[session.backend](w, start, steps)
+    run = session.compile(recurrence(), {"t": steps})
+    session.compare(
+        f"{steps} steps of tanh(h @ w), {WIDTH} floats",
+        lambda: session.ready(run(w=w, start=start)["h"]),
+        {"by hand": lambda: session.ready(by_hand())},
+        close(1e-4, 1e-5),
+        goals={"by hand": GOALS[session.backend]},
+        calls=calls,
+    )
 
-    def tempo() -> Any:
-        h = run(w=matrix, start=first)["h"]
-        return h.block_until_ready() if options.backend == "jax" else h
 
-    np.testing.assert_allclose(np.asarray(tempo()), np.asarray(by_hand()), rtol=1e-4, atol=1e-5)
-    timings = in_turn({"tempo": tempo, "by hand": by_hand}, repeats, calls)
-    show(f"{options.backend}: {options.steps} steps of tanh(h @ w), {WIDTH} floats, {calls} calls a sample", timings)
-    print(f"  {ratio(timings, 'tempo', 'by hand')} (goal {GOALS[options.backend]})")
-
-
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(
+    measure,
+    repeats=11,
+    quick_repeats=5,
+    backends=("numpy", "jax", "torch"),
+    devices=("cpu", "cuda"),
+    add_options=options,
+)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 
-import tempo as tp
-from benchmarks.measure import in_turn, show
+from benchmarks.harness import Benchmark, Session
 from examples.decode import Config, decoder
 
 SMALL = Config(
@@ -23,20 +21,14 @@ SMALL = Config(
 )
 
 
-def compiled(layers: int, backend: str) -> object:
-    program = decoder(replace(SMALL, layers=layers))
-    return tp.compile(program, backend=backend, sizes={"l": layers, "p": 8, "t": 64})
+def measure(session: Session) -> None:
+    def compiled(layers: int) -> object:
+        program = decoder(replace(SMALL, layers=layers))
+        return session.compile(program, {"l": layers, "p": 8, "t": 64})
+
+    session.time("tracing", {"decoder": lambda: decoder(SMALL)})
+    runs = {f"{layers} layers": lambda layers=layers: compiled(layers) for layers in (4, 32)}
+    session.time("tracing and compiling (goal: equal, under 2 s)", runs)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--backend", default="numpy")
-    options = parser.parse_args()
-    show("tracing", in_turn({"decoder": lambda: decoder(SMALL)}, options.repeats))
-    runs = {f"{layers} layers": lambda layers=layers: compiled(layers, options.backend) for layers in (4, 32)}
-    show("tracing and compiling (goal: equal, under 2 s)", in_turn(runs, options.repeats))
-
-
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(measure, repeats=7, quick_repeats=3, backends=("numpy", "jax", "torch"))

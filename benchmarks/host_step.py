@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-from benchmarks.measure import in_turn, ratio, show
+from benchmarks.harness import Benchmark, Session
+from benchmarks.measure import ratios
 
 GOAL = 50.0  # microseconds
 Step = Callable[[Any], Any]
@@ -90,19 +91,16 @@ def function_alone(world: Environment, steps: int) -> None:
         world.step(action)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", choices=sorted(STEPS), default="jax")
-    parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=11)
-    parser.add_argument("--quick", action="store_true", help="5 repeats of 2,000 steps")
-    options = parser.parse_args()
-    steps = min(2_000, options.steps) if options.quick else options.steps
-    repeats = min(5, options.repeats) if options.quick else options.repeats
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", type=int, help="default: 10,000; quick 2,000")
+
+
+def measure(session: Session) -> None:
+    steps = session.options.steps or (2_000 if session.quick else 10_000)
     w = np.random.default_rng(1).normal(0, 1, (4, 2)).astype(np.float32)
     world = Environment()
-    run = tp.compile(rollout(world), backend=options.backend, sizes={"t": steps})
-    step = STEPS[options.backend](w)
+    run = session.compile(rollout(world), {"t": steps})
+    step = STEPS[session.backend](w)
 
     def tempo() -> tuple[np.ndarray, np.ndarray]:
         world.count = 0
@@ -116,15 +114,15 @@ def main() -> None:
     for mine, theirs in zip(tempo(), by_hand(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     runs = {"tempo": tempo, "by hand": by_hand, "function alone": lambda: function_alone(world, steps)}
-    for what, clock in (("seconds", time.perf_counter), ("CPU seconds", time.process_time)):
-        timings = in_turn(runs, repeats, clock=clock)
-        show(f"{options.backend}: {what} of {steps} steps with a host call", timings)
-        function = timings["function alone"].median
+    for unit, clock in (("s", time.perf_counter), ("CPU s", time.process_time)):
+        case = f"{steps} steps with a host call, {unit}"
+        timings = session.time(case, runs, clock=clock, unit=unit)
         for name in ("tempo", "by hand"):
-            beyond = (timings[name].median - function) / steps * 1e6
-            print(f"  {name}: {beyond:.1f} us a step beyond the function" + f" (goal {GOAL:.0f})" * (name == "tempo"))
-        print(f"  {ratio(timings, 'tempo', 'by hand')}")
+            pairs = zip(timings[name].seconds, timings["function alone"].seconds, strict=True)
+            beyond = [(whole - function) / steps * 1e6 for whole, function in pairs]
+            goal = GOAL if name == "tempo" else None
+            session.add(case, f"{name}, a step beyond the function", "us", *beyond, goal=goal)
+        session.add(case, "tempo / by hand", "x", *ratios(timings, "tempo", "by hand"))
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(measure, repeats=11, quick_repeats=5, backends=("numpy", "jax", "torch"), add_options=options)

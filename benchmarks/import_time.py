@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+import ast
 import subprocess
 import sys
 
-from benchmarks.measure import show, timings_in_turn
+from benchmarks.harness import Benchmark, Session
+from benchmarks.measure import timings_in_turn
 
 SCRIPT = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
 HEAVY = "import sys, tempo; print(sorted({'jax', 'torch', 'islpy', 'transformers'} & set(sys.modules)))"
@@ -16,16 +17,13 @@ def python(script: str) -> str:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=11)
-    repeats = parser.parse_args().repeats
+def measure(session: Session) -> None:
     clocks = {name: lambda name=name: float(python(SCRIPT.format(name))) for name in ("numpy", "tempo")}
-    timings = timings_in_turn(clocks, repeats)
-    show("import", timings)
-    print(f"  tempo beyond numpy: {timings['tempo'].median - timings['numpy'].median:.3f} s (goal 0.2 s)")
-    print(f"  frameworks loaded by import tempo: {python(HEAVY).strip()}")
+    timings = timings_in_turn(clocks, session.repeats)
+    beyond = [tempo - numpy for tempo, numpy in zip(timings["tempo"].seconds, timings["numpy"].seconds, strict=True)]
+    session.add("import", "numpy", "s", *timings["numpy"].seconds)
+    session.add("import", "tempo beyond numpy", "s", *beyond, goal=0.2)
+    session.add("import", "frameworks that it loads", "modules", len(ast.literal_eval(python(HEAVY))), goal=0)
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(measure, repeats=11, quick_repeats=3)

@@ -20,9 +20,6 @@ class Timing:
     def median(self) -> float:
         return statistics.median(self.seconds)
 
-    def __str__(self) -> str:
-        return f"{self.median:8.4f} s  ({min(self.seconds):.4f} to {max(self.seconds):.4f}, {len(self.seconds)} runs)"
-
 
 def timed(run: Callable[[], object], calls: int = 1, clock: Clock = time.perf_counter) -> float:
     """Seconds of one call, as the mean of `calls` of them."""
@@ -35,12 +32,10 @@ def timed(run: Callable[[], object], calls: int = 1, clock: Clock = time.perf_co
 def in_turn(
     runs: Mapping[str, Callable[[], object]], repeats: int, calls: int = 1, clock: Clock = time.perf_counter
 ) -> dict[str, Timing]:
-    """Run each once to warm up, then all of them in turn, `repeats` times; a sample is the mean of `calls` calls.
+    """All of them in turn, `repeats` times; a sample is the mean of `calls` calls.
 
     `time.process_time` as the clock tells what the work costs on a machine that others keep busy.
     """
-    for run in runs.values():
-        run()
     clocks = {name: lambda run=run: timed(run, calls, clock) for name, run in runs.items()}  # type: ignore[misc]
     return timings_in_turn(clocks, repeats)
 
@@ -54,14 +49,6 @@ def timings_in_turn(clocks: Mapping[str, Callable[[], float]], repeats: int) -> 
     return {name: Timing(tuple(found)) for name, found in seconds.items()}
 
 
-def show(title: str, timings: Mapping[str, Timing]) -> None:
-    print(f"\n{title}")
-    width = max(len(name) for name in timings)
-    for name, timing in timings.items():
-        print(f"  {name:<{width}} {timing}")
-
-
-def ratio(timings: Mapping[str, Timing], name: str, to: str) -> str:
-    """The median of the ratios within each round, with its spread."""
-    found = [a / b for a, b in zip(timings[name].seconds, timings[to].seconds)]
-    return f"{name} / {to}: {statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
+def ratios(timings: Mapping[str, Timing], name: str, to: str) -> tuple[float, ...]:
+    """The ratio within each round: what slows a machine down slows both."""
+    return tuple(a / b for a, b in zip(timings[name].seconds, timings[to].seconds, strict=True))

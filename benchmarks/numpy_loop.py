@@ -10,7 +10,7 @@ import argparse
 import numpy as np
 
 import tempo as tp
-from benchmarks.measure import in_turn, ratio, show
+from benchmarks.harness import Benchmark, Session, close
 
 WIDTH = 64
 
@@ -44,26 +44,23 @@ def buffered_loop(w: np.ndarray, x: np.ndarray) -> np.ndarray:
     return h
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--repeats", type=int, default=7)
-    options = parser.parse_args()
+
+
+def measure(session: Session) -> None:
+    steps = session.options.steps
     draw = np.random.default_rng(0)
     w = draw.normal(0, 0.1, (WIDTH, WIDTH)).astype(np.float32)
-    x = draw.normal(0, 1, (options.steps, WIDTH)).astype(np.float32)
-    run = tp.compile(recurrence(), backend="numpy", sizes={"t": options.steps})
-
-    def tempo() -> np.ndarray:
-        return np.asarray(run(w=w, x=x)["last"])
-
-    runs = {"tempo": tempo, "plain": lambda: plain_loop(w, x), "buffered": lambda: buffered_loop(w, x)}
-    for name, result in runs.items():
-        np.testing.assert_allclose(result(), plain_loop(w, x), rtol=1e-4, atol=1e-5, err_msg=name)
-    timings = in_turn(runs, options.repeats)
-    show(f"{options.steps} steps of tanh(h @ w + x), {WIDTH} floats", timings)
-    print(f"  {ratio(timings, 'tempo', 'plain')} (goal 1.2)\n  {ratio(timings, 'tempo', 'buffered')}")
+    x = draw.normal(0, 1, (steps, WIDTH)).astype(np.float32)
+    run = session.compile(recurrence(), {"t": steps})
+    session.compare(
+        f"{steps} steps of tanh(h @ w + x), {WIDTH} floats",
+        lambda: np.asarray(run(w=w, x=x)["last"]),
+        {"plain": lambda: plain_loop(w, x), "buffered": lambda: buffered_loop(w, x)},
+        close(1e-4, 1e-5),
+        goals={"plain": 1.2},
+    )
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(measure, repeats=7, quick_repeats=3, backends=("numpy",), add_options=options)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import tempo as tp
 from benchmarks.front_end import SMALL
+from benchmarks.harness import Benchmark, Session
 from examples import edit_distance, kalman, linear_recurrence, lstm, rnn, value_iteration, wave
 from examples.decode import decoder
 from tempo.passes.manager import PassContext, PassManager, PassRecord
@@ -52,28 +53,27 @@ def passes(program: tp.Program) -> tuple[PassRecord, ...]:
     return records
 
 
-def show(name: str, records: tuple[PassRecord, ...]) -> None:
-    print(f"\n{name}")
-    for record in records:
-        print(f"  {record}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[250, 500, 1000, 2000])
-    parser.add_argument("--backend", default="numpy")
-    options = parser.parse_args()
+
+
+def measure(session: Session) -> None:
     for name, make in EXAMPLES.items():
-        show(name, passes(make()))
-    print("\ncompiling, end to end")
-    for operators in options.sizes:
+        records = passes(make())
+        session.add(name, "operators as written", "operators", records[0].nodes_before)
+        for record in records:
+            session.add(name, f"after {record.name}", "operators", record.nodes_after)
+            session.add(name, record.name, "ms", 1e3 * record.seconds)
+    sizes = session.options.sizes
+    for operators in sizes[:2] if session.quick else sizes:
         program = chain(operators)
         start = time.perf_counter()
-        tp.compile(program, backend=options.backend, sizes={"b": 4, "t": 16})
+        session.compile(program, {"b": 4, "t": 16})
         whole = time.perf_counter() - start
         seconds = sum(record.seconds for record in passes(program))
-        print(f"  {operators:5} operators  {whole:8.3f} s, of which passes {seconds:.3f} s")
+        case = f"compiling {operators} operators"
+        session.add(case, "whole", "s", whole, goal=operators / 200)
+        session.add(case, "passes", "s", seconds)
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(measure, repeats=1, quick_repeats=1, backends=("numpy",), add_options=options)

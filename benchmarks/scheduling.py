@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib.util
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tempo_greedy.scheduler import GreedyScheduler
 
+from benchmarks.harness import Benchmark, Session
 from tempo.schedule import Dependence, For, If, Interval, Scheduled, SchedulingProblem, Statement, walk
 from tempo.symbolic import Box, Dim, Expr, Symbol, const, maximum, minimum, size, var
 
@@ -103,23 +102,19 @@ def schedulers() -> dict[str, Callable[[], Any]]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    print("scheduler   statements  dependences  loops, guards  seconds, median    worst  ms each")
+def measure(session: Session) -> None:
     for name, scheduler in schedulers().items():
-        for count in COUNTS[name]:
-            given = problem(count, options.seed)
-            found = [seconds(scheduler, given) for _ in range(options.repeats)]
-            times = [one for one, _ in found]
-            middle = statistics.median(times)
-            print(
-                f"{name:<10}  {len(given.statements):>10}  {len(given.dependences):>11}  {found[0][1]:>13}"
-                f"  {middle:>15.3f}  {max(times):>7.3f}  {1000 * middle / len(given.statements):>7.3f}"
-            )
+        for count in COUNTS[name][:3] if session.quick else COUNTS[name]:
+            given = problem(count, session.options.seed)
+            found = [seconds(scheduler, given) for _ in range(session.repeats)]
+            case = f"{name}, {len(given.statements)} statements, {len(given.dependences)} dependences"
+            session.add(case, "an order", "s", *(each for each, _ in found))
+            session.add(case, "loops and guards", "count", found[0][1])
 
 
-if __name__ == "__main__":
-    main()
+BENCHMARK = Benchmark(
+    measure,
+    repeats=5,
+    quick_repeats=2,
+    add_options=lambda parser: parser.add_argument("--seed", type=int, default=0),
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from examples import kalman as constants
@@ -104,12 +103,11 @@ PEERS = {
 }
 
 
-def prepare(name: str, inputs: dict[str, np.ndarray], sizes: dict[str, int]) -> Any:
-    """A call without arguments that returns outputs that are ready."""
-    given = {key: torch.from_numpy(value) for key, value in inputs.items()}
+def prepare(name: str, inputs: dict[str, Any], sizes: dict[str, int]) -> Any:
+    """A call without arguments; inputs are the library's arrays."""
 
     def run() -> dict[str, Tensor]:
         with torch.inference_mode(name != "lstm_bptt"):
-            return PEERS[name](**given, **sizes)
+            return PEERS[name](**inputs, **sizes)
 
     return run

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from benchmarks.ppo.settings import Settings
+from benchmarks.harness import Session
+from benchmarks.ppo.settings import Settings, noise, weights
 
 Tree = dict[str, Any]
 
 
-def peer(settings: Settings) -> Callable[[Tree, Tree], tuple[Any, Any]]:
-    """`(weights, noise) -> (losses, rewards)`, jitted."""
+class Peer:
+    """All iterations, with what they are given."""
+
+    def __init__(self, session: Session, settings: Settings) -> None:
+        self.jitted = jitted(settings)
+        self.given = tuple(
+            {name: session.resident(array) for name, array in arrays.items()}
+            for arrays in (weights(settings), noise(settings))
+        )
+
+    def train(self) -> list[np.ndarray]:
+        """Losses, rewards and norms of the gradients, of all iterations."""
+        return [np.asarray(each) for each in self.jitted(*self.given)]
+
+    def peak_bytes(self) -> int:
+        """What XLA needs beyond the arguments."""
+        needs = self.jitted.lower(*self.given).compile().memory_analysis()
+        return int(needs.temp_size_in_bytes + needs.output_size_in_bytes - needs.alias_size_in_bytes)
+
+
+def jitted(settings: Settings) -> Any:
+    """`(weights, noise) -> (losses, rewards, norms)`, jitted."""
     depth, count = settings.layers + 1, settings.environments * settings.steps
 
     def network(weights: Tree, name: str, x: Any) -> Any:
@@ -63,6 +84,7 @@ def peer(settings: Settings) -> Callable[[Tree, Tree], tuple[Any, Any]]:
             return (-gain + settings.value_weight * error - settings.entropy_weight * entropy) / count
 
         loss, gradient = jax.value_and_grad(loss_of)(weights)
+        norm = jnp.sqrt(sum((each**2).sum() for each in jax.tree.leaves(gradient)))
         step = step + 1
         mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, gradient)
         square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, square, gradient)
@@ -71,10 +93,10 @@ def peer(settings: Settings) -> Callable[[Tree, Tree], tuple[Any, Any]]:
             return w - settings.rate * (m / (1 - 0.9**step)) / (jnp.sqrt(v / (1 - 0.999**step)) + 1e-8)
 
         weights = jax.tree.map(updated, weights, mean, square)
-        return (weights, mean, square, step, following), (loss, reward.mean())
+        return (weights, mean, square, step, following), (loss, reward.mean(), norm)
 
     @jax.jit
-    def train(weights: Tree, noise: Tree) -> tuple[Any, Any]:
+    def train(weights: Tree, noise: Tree) -> tuple[Any, Any, Any]:
         zeros = jax.tree.map(jnp.zeros_like, weights)
         carry = (weights, zeros, zeros, jnp.float32(0), noise["first"])
         _, found = lax.scan(iteration, carry, noise["gumbel"])

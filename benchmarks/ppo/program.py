@@ -41,7 +41,9 @@ def program(settings: Settings) -> tp.Program:
         error = ((estimate - returns) * (estimate - returns)).sum()
         loss = (-gain + settings.value_weight * error - settings.entropy_weight * actions.entropy().sum()) / count
         learned = {**policy.parameters(), **value.parameters()}
-        tp.optim.Adam(settings.rate).apply(learned, tp.grad(loss, learned))
+        gradients = tp.grad(loss, learned)
+        tp.optim.Adam(settings.rate).apply(learned, gradients)
         tp.output("loss", loss[i, :].sum())
         tp.output("reward", reward[i, :].mean())
+        tp.output("norm", tp.optim.global_norm(gradients))  # so that the last iteration computes its gradients too
     return made

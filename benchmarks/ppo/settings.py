@@ -24,6 +24,9 @@ class Settings:
     entropy_weight: float = 0.01
     value_weight: float = 0.5
 
+    def __str__(self) -> str:
+        return f"{self.environments} environments x {self.steps} steps, {self.layers} layers of {self.width}"
+
     @property
     def widths(self) -> tuple[int, ...]:
         return (self.observation, *([self.width] * self.layers))

@@ -6,9 +6,27 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from tempo_torch.memory import measured_peak
 from torch import nn
 
-from benchmarks.ppo.settings import Settings
+from benchmarks.harness import Session
+from benchmarks.ppo.settings import Settings, noise, weights
+
+
+class Peer:
+    """All iterations, with what they are given."""
+
+    def __init__(self, session: Session, settings: Settings) -> None:
+        self.settings, self.weights, self.device = settings, weights(settings), torch.device(session.device)
+        self.noise = {name: session.resident(array) for name, array in noise(settings).items()}
+
+    def train(self) -> list[list[float]]:
+        """Losses, rewards and norms of the gradients, of all iterations."""
+        with self.device:
+            return train(self.settings, self.weights, self.noise)
+
+    def peak_bytes(self) -> int:
+        return measured_peak(self.train, self.device)
 
 
 def mlp(settings: Settings, weights: dict[str, Any], name: str, outputs: int) -> nn.Sequential:
@@ -22,13 +40,14 @@ def mlp(settings: Settings, weights: dict[str, Any], name: str, outputs: int) ->
     return nn.Sequential(*layers[:-1])
 
 
-def train(settings: Settings, weights: dict[str, Any], noise: dict[str, Any]) -> tuple[list[float], list[float]]:
-    """The losses and mean rewards of all iterations."""
+def train(settings: Settings, weights: dict[str, Any], noise: dict[str, Any]) -> list[list[float]]:
+    """The losses, mean rewards and norms of the gradients of all iterations."""
     policy, value = mlp(settings, weights, "policy", settings.actions), mlp(settings, weights, "value", 1)
-    adam = torch.optim.Adam([*policy.parameters(), *value.parameters()], lr=settings.rate)
-    observation, gumbel = torch.tensor(noise["first"]), torch.tensor(noise["gumbel"])
+    learned = [*policy.parameters(), *value.parameters()]
+    adam = torch.optim.Adam(learned, lr=settings.rate)
+    observation, gumbel = noise["first"], noise["gumbel"]
     count = settings.environments * settings.steps
-    losses, rewards = [], []
+    found: list[list[float]] = [[], [], []]
     seen = torch.zeros((settings.steps, settings.environments, settings.observation))
     action = torch.zeros((settings.steps, settings.environments), dtype=torch.long)
     reward, estimate, old, advantage = (torch.zeros((settings.steps, settings.environments)) for _ in range(4))
@@ -58,6 +77,7 @@ def train(settings: Settings, weights: dict[str, Any], noise: dict[str, Any]) ->
         adam.zero_grad()
         loss.backward()
         adam.step()
-        losses.append(loss.item())
-        rewards.append(reward.mean().item())
-    return losses, rewards
+        norm = torch.nn.utils.get_total_norm([each.grad for each in learned if each.grad is not None])
+        for series, each in zip(found, (loss, reward.mean(), norm), strict=True):
+            series.append(each.item())
+    return found

@@ -1,7 +1,8 @@
-"""Every benchmark runs; what it measures is not asserted on."""
+"""Every benchmark runs and writes its results; what it measures is not asserted on."""
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -17,24 +18,44 @@ def run_benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def on_numpy(*arguments: str) -> list[str]:
+    return [*arguments, "--backend", "numpy"]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "printed"),
+    ("arguments", "measured"),
     [
-        (["import_time", "--repeats", "1"], "tempo beyond numpy"),
-        (["numpy_loop", "--steps", "200", "--repeats", "1"], "tempo / plain"),
-        (["front_end", "--repeats", "1"], "32 layers"),
-        (["models", "--quick", "--repeats", "1", "--only", "batch 1,"], "tempo / peer"),
-        (["device_loop", "--backend", "numpy", "--steps", "200", "--repeats", "1"], "tempo / by hand"),
-        (["host_step", "--backend", "numpy", "--steps", "200", "--repeats", "1"], "beyond the function"),
-        (["compile_time", "--backend", "numpy", "--repeats", "1"], "lowering"),
-        (["operators", "--sizes", "20"], "20 operators"),
+        (["import_time"], "tempo beyond numpy"),
+        (on_numpy("numpy_loop", "--steps", "200"), "tempo / plain"),
+        (on_numpy("front_end"), "32 layers"),
+        (on_numpy("models", "--quick", "--only", "batch 1,"), "tempo / by hand"),
+        (on_numpy("device_loop", "--steps", "200"), "tempo / by hand"),
+        (on_numpy("host_step", "--steps", "200"), "tempo, a step beyond the function"),
+        (on_numpy("compile_time"), "lowering"),
+        (on_numpy("operators", "--sizes", "20"), "whole"),
+        (["scheduling", "--quick"], "an order"),
     ],
 )
-def test_benchmark(arguments: list[str], printed: str) -> None:
+def test_benchmark(arguments: list[str], measured: str, tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
-    done = run_benchmark(*arguments)
+    done = run_benchmark(*arguments, "--repeats", "1", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert printed in done.stdout
+    (written,) = tmp_path.glob(f"{arguments[0]}-cpu*.csv")
+    with written.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert measured in {row["what"] for row in rows}
+    assert all(float(row["least"]) <= float(row["median"]) <= float(row["most"]) for row in rows)
+    table = written.with_suffix(".md").read_text()
+    assert all(f"| {row['case']} | {row['what']} |" in table for row in rows)
+
+
+def test_outputs_that_differ_are_not_timed() -> None:
+    from benchmarks.harness import Session, close
+
+    session = Session(options=None, repeats=1)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        session.compare("a", lambda: [1.0], {"peer": lambda: [1.1]}, close(1e-3, 1e-3))
+    assert session.rows == []
 
 
 def test_an_unknown_name_lists_the_benchmarks() -> None:
@@ -49,6 +70,7 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         "models",
         "numpy_loop",
         "operators",
+        "ppo",
         "scheduling",
     ):
         assert name in done.stderr
