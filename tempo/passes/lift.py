@@ -12,13 +12,14 @@ from typing import ClassVar
 
 from tempo.errors import InternalError
 from tempo.passes.dce import without_dead_nodes
-from tempo.passes.liftable import Span, as_symbols, readable
+from tempo.passes.liftable import Span, as_symbols, guards, readable
 from tempo.passes.manager import PassContext
 from tempo.passes.mapping import MappingSearch
+from tempo.passes.pieces import Piece, pieces
 from tempo.passes.rewriting import Rewriter, Tensors
-from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, index_exprs
+from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, index_exprs
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import Dim, Expr, Symbol, const, var
+from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, const, maximum, minimum, var
 
 Layout = tuple[Symbol | int, ...]
 Read = tuple[Edge, bool]
@@ -41,13 +42,13 @@ class Lift:
         for dim in reversed(graph.dims):
             spans = {} if dim.symbol in self.exclude else search.spans(graph, dim)
             if spans:
-                graph = without_dead_nodes(lifted(graph, dim, spans))
+                graph = without_dead_nodes(lifted(graph, dim, spans, Context.of((), context.facts)))
         return graph
 
 
-def lifted(graph: Graph, dim: Dim, spans: Mapping[int, Span]) -> Graph:
+def lifted(graph: Graph, dim: Dim, spans: Mapping[int, Span], sizes: Context) -> Graph:
     """`graph` with `dim` as axis 0 of the nodes in `spans`, which must be candidates (`tempo.passes.liftable`)."""
-    return _Lifting(graph, dim, {**spans, **_inputs(graph, dim, spans)}).graph()
+    return _Lifting(graph, dim, {**spans, **_inputs(graph, dim, spans)}, sizes).graph()
 
 
 def _inputs(graph: Graph, dim: Dim, spans: Mapping[int, Span]) -> dict[int, Span]:
@@ -61,8 +62,8 @@ def _inputs(graph: Graph, dim: Dim, spans: Mapping[int, Span]) -> dict[int, Span
 
 
 class _Lifting:
-    def __init__(self, graph: Graph, dim: Dim, spans: Mapping[int, Span]) -> None:
-        self.old = graph
+    def __init__(self, graph: Graph, dim: Dim, spans: Mapping[int, Span], sizes: Context) -> None:
+        self.old, self.sizes = graph, sizes
         self.symbol = dim.symbol
         self.whole = Span(const(0), dim.size)
         self.spans = spans
@@ -83,7 +84,9 @@ class _Lifting:
 
     def rewrite(self, node: Node) -> None:
         tensors, span = Tensors(self.new, node.location), self.spans.get(node.id)
-        if span is None or node.op == "merge":
+        if span is not None and guards(node, self.symbol):
+            self.new.nodes[node.id] = self.in_pieces(tensors, node, span)
+        elif span is None or node.op == "merge":
             self.new.nodes[node.id] = self.with_reads(tensors, node, span)
         elif node.op == "input":
             layout = self.layout(node.attr("layout", default_layout(node.domain, node.type)))
@@ -97,13 +100,32 @@ class _Lifting:
     def with_reads(self, tensors: Tensors, node: Node, span: Span | None) -> Node:
         """The node with its reads adapted; a case of a merge is broadcast where it does not vary along the dim."""
         operands = tuple(self.read(tensors, edge, span)[0] for edge in node.operands)
-        cases = []
-        for case in node.cases:
-            edge, is_lifted = self.read(tensors, case.edge, span)
-            spread = self.spread(tensors, edge, span) if span and not is_lifted else edge
-            cases.append(replace(case, edge=spread))
         changed = self.signature(node) if span else node
-        return replace(changed, operands=operands, cases=tuple(cases))
+        return replace(changed, operands=operands, cases=self.cases(tensors, node.cases, span))
+
+    def cases(self, tensors: Tensors, cases: tuple[Case, ...], span: Span | None) -> tuple[Case, ...]:
+        found = []
+        for case in cases:
+            edge, is_lifted = self.read(tensors, case.edge, span)
+            found.append(replace(case, edge=self.spread(tensors, edge, span) if span and not is_lifted else edge))
+        return tuple(found)
+
+    def in_pieces(self, tensors: Tensors, node: Node, span: Span) -> Node:
+        """A definition whose conditions vary along the dim: its pieces, one after the other."""
+        found = pieces(node.cases, self.symbol, span.lo, span.hi, self.sizes)
+        parts = [self.piece(tensors, node, piece) for piece in found]
+        joined = parts[0] if len(parts) == 1 else tensors.apply("concat", *parts, axis=0)
+        return replace(self.signature(node), cases=(Case(TRUE, joined, node.location),))
+
+    def piece(self, tensors: Tensors, node: Node, piece: Piece) -> Edge:
+        """What the cases of a piece say: a definition of its own where there are several."""
+        cases = self.cases(tensors, piece.cases, Span(piece.lo, piece.hi))
+        if cases[0].condition == TRUE:
+            return cases[0].edge
+        whole = self.signature(node)
+        type = replace(whole.type, shape=(piece.hi - piece.lo, *whole.type.shape[1:]))
+        attrs = (("name", node.name), ("role", "cases"))
+        return self.new.declared(replace(whole, results=(type,), attrs=attrs, cases=cases))
 
     def read(self, tensors: Tensors, edge: Edge, span: Span | None) -> Read:
         """What the edge shows to a reader that is lifted over `span`, or to one that is not lifted."""
@@ -126,8 +148,9 @@ class _Lifting:
             part = tensors.cut(rest, axis, index.start - start, index.length)
             return tensors.moved(part, axis, _slices(edge.map[:place]))
         if span and self.symbol in index.index.symbols():
-            first = index.index.substitute({self.symbol: span.lo})
-            return tensors.moved(tensors.cut(rest, axis, first - start, span.size), axis, 0)
+            first = index.index.substitute({self.symbol: span.lo}) - start
+            first = self.inside(first, span, self.spans[edge.node].size)
+            return tensors.moved(tensors.cut(rest, axis, first, span.size), axis, 0)
         return tensors.at(rest, axis, index.index - start)
 
     def widened(self, edge: Edge, place: int | None, span: Span | None) -> Edge:
@@ -137,8 +160,17 @@ class _Lifting:
         map = list(edge.map)
         for position, index in enumerate(map):
             if position != place and isinstance(index, Point) and self.symbol in index.index.symbols():
-                map[position] = Slice(index.index.substitute({self.symbol: span.lo}), span.size)
+                size = self.old.dim(self.old.nodes[edge.node].domain[position]).size
+                first = self.inside(index.index.substitute({self.symbol: span.lo}), span, size)
+                map[position] = Slice(first, span.size)
         return replace(edge, map=tuple(map))
+
+    def inside(self, first: Expr, span: Span, size: Expr) -> Expr:
+        """Where the read of a span starts; what an empty one reads from nowhere lies within the axis all the same."""
+        if self.sizes.implies(span.hi.gt(span.lo)):
+            return first
+        first = self.sizes.assume(span.hi.gt(span.lo)).simplify(first)
+        return self.sizes.simplify(maximum(minimum(first, size - span.size), 0))
 
     @staticmethod
     def spread(tensors: Tensors, edge: Edge, span: Span) -> Edge:

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.analysis.demand import Demand
+from tempo.passes.pieces import Piece, pieces
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import attribute_exprs
-from tempo.symbolic import Context, Dim, Expr, Symbol, const, var
+from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, var
 
 _REWRITTEN = frozenset({"index_value", "condition_value", "random_bits", "slice"})
 """Operators whose attributes may vary along a lifted dim; the pass has a rule for each."""
@@ -55,7 +56,29 @@ class Candidates:
             for _, edge in node.reads():
                 if edge.node in found and not self.within(found[edge.node], edge):
                     del found[edge.node]
-        return found
+        return {id: span for id, span in found.items() if self.holds_pieces(id, found)}
+
+    def holds_pieces(self, id: int, found: Mapping[int, Span]) -> bool:
+        """Whether what each piece of a definition reads along the dim is all in the spans of what it reads."""
+        node = self.graph.nodes[id]
+        for piece in self.parts(node):
+            here = self.sizes.assume(piece.hi.gt(piece.lo))
+            for edge in (case.edge for case in piece.cases if case.edge.node in found):
+                index = edge.map[self.graph.nodes[edge.node].domain.index(self.dim.symbol)]
+                offset, span = shift(index, self.dim.symbol), found[edge.node]
+                if offset is None or not _varies(index, self.dim.symbol):
+                    continue  # a read at a fixed place, which is held to its span
+                inside = (piece.lo + offset).ge(span.lo) & (piece.hi + offset).le(span.hi)
+                if not here.implies(inside):
+                    return False
+        return True
+
+    def parts(self, node: Node) -> tuple[Piece, ...]:
+        """The pieces of a definition with conditions on the dim; none of other nodes."""
+        if not guards(node, self.dim.symbol):
+            return ()
+        span = self.span(node)
+        return pieces(node.cases, self.dim.symbol, span.lo, span.hi, self.sizes)
 
     def within(self, span: Span, edge: Edge) -> bool:
         """Whether a read at a fixed place lies in the span: one in a case that is never taken may not."""
@@ -74,29 +97,51 @@ class Candidates:
         return {edge.node for edge in reads if any(isinstance(i, Slice) and i.extent is not None for i in edge.map)}
 
     def span(self, node: Node) -> Span:
+        """What is demanded along the dim; nothing where the bounds are out of order, as they may be at small sizes."""
         lo, hi = self.demands[node.id].box.interval(self.dim.symbol)
-        return Span(const(0), hi) if node.op == "random_bits" else Span(lo, hi)
+        lo = const(0) if node.op == "random_bits" else lo
+        return Span(lo, hi if self.sizes.implies(hi.ge(lo)) else maximum(lo, hi))
 
     def fits(self, node: Node) -> bool:
-        if node.op in _OUTSIDE or self.dim.symbol in self.sequential.get(node.id, ()):
+        symbol = self.dim.symbol
+        if node.op in _OUTSIDE or symbol in self.sequential.get(node.id, ()):
             return False
-        if not supported(node, self.dim.symbol) or not self.may_be_made(node):
+        if guards(node, symbol) and not all(_is_free(piece, symbol) for piece in self.parts(node)):
             return False
-        return all(readable(self.graph, edge, self.dim.symbol) for _, edge in node.reads())
+        if not supported(node, symbol) or not self.may_be_made(node):
+            return False
+        return all(readable(self.graph, edge, symbol) for _, edge in node.reads())
 
     def may_be_made(self, node: Node) -> bool:
-        """A lifted node is made even where its span is empty: then it may ask for nothing that is not there."""
+        """A node, or a piece of one, is made even where it is empty: then it may ask for nothing that is not there."""
         span = self.span(node)
-        if self.sizes.implies(span.hi.gt(span.lo)):
-            return True
-        if not self.sizes.implies(span.hi.ge(span.lo)):
-            return False
-        return all(self.asks_for_nothing(edge) for _, edge in node.reads())
+        stretches = [(piece.lo, piece.hi, [(c.condition, c.edge) for c in piece.cases]) for piece in self.parts(node)]
+        for lo, hi, reads in stretches or [(span.lo, span.hi, [*node.guarded_reads()])]:
+            asks = not self.sizes.implies(hi.gt(lo))
+            if asks and not all(self.asks_for_nothing(node, edge, condition) for condition, edge in reads):
+                return False
+        return True
 
-    def asks_for_nothing(self, edge: Edge) -> bool:
-        """Whether the read of an empty span takes no point, or what is there before anything runs."""
-        given = self.graph.nodes[edge.node].op in ("input", "constant")
-        return given or any(_varies(index, self.dim.symbol) for index in edge.map)
+    def asks_for_nothing(self, reader: Node, edge: Edge, condition: Condition = TRUE) -> bool:
+        """Whether the read of an empty span takes no point, or what can be made at any rate: of what is given."""
+        node, symbol = self.graph.nodes[edge.node], self.dim.symbol
+        if any(_varies(index, symbol) for index in edge.map):
+            return True
+        if (symbol in node.domain and node.op != "input") or not self.in_range(reader, edge, condition):
+            return False
+        if node.op in ("input", "constant"):
+            return True
+        pure = node.declaration is None and not node.attr("checked")
+        return pure and all(self.asks_for_nothing(node, operand) for operand in node.operands)
+
+    def in_range(self, reader: Node, edge: Edge, condition: Condition) -> bool:
+        here = self.context(reader).assume(condition)
+        dims = self.graph.domain_dims(self.graph.nodes[edge.node])
+        return all(here.implies(_inside(index, dim.size)) for index, dim in zip(edge.map, dims, strict=True))
+
+    def context(self, node: Node) -> Context:
+        """What holds at the points where a node is demanded."""
+        return Context.of(self.graph.domain_dims(node), *self.sizes.facts, box=self.demands[node.id].box)
 
     def whole(self, varying: list[Node]) -> set[int]:
         """The nodes of which all points of the span mean something wherever one does.
@@ -127,7 +172,7 @@ class Candidates:
         found = set(varying)
         pending = [edge.node for output in self.graph.outputs for edge in self.uneven(output.domain, [output.edge])]
         for node in self.graph.nodes.values():
-            guarded = [case.edge for case in node.cases] if _guards(node, self.dim.symbol) else []
+            guarded = [case.edge for case in node.cases] if guards(node, self.dim.symbol) else []
             uneven = self.uneven(node.domain, [edge for _, edge in node.reads()])
             pending += [edge.node for edge in (*uneven, *guarded)]
         while pending:
@@ -150,7 +195,7 @@ class Candidates:
 
     def does_the_same(self, node: Node, whole: set[int]) -> bool:
         symbol = self.dim.symbol
-        if node.op in ("host_call", "sink") or node.attr("checked") or _guards(node, symbol):
+        if node.op in ("host_call", "sink") or node.attr("checked") or guards(node, symbol):
             return False
         for _, edge in node.reads():
             producer = self.graph.nodes[edge.node]
@@ -174,7 +219,7 @@ def _moving(domain: tuple[Symbol, ...], edge: Edge, symbol: Symbol) -> Iterator[
 
 def supported(node: Node, symbol: Symbol) -> bool:
     """Whether the operator can do all points at once, and what it does varies along the dim only where a rule says."""
-    if _guards(node, symbol) or any(symbol in size.symbols() for type in node.results for size in type.shape):
+    if any(symbol in size.symbols() for type in node.results for size in type.shape):
         return False
     if node.op == "merge":
         return True
@@ -183,8 +228,19 @@ def supported(node: Node, symbol: Symbol) -> bool:
     return OPERATORS[node.op].lift is not None and not _mentions(node, symbol)
 
 
-def _guards(node: Node, symbol: Symbol) -> bool:
+def guards(node: Node, symbol: Symbol) -> bool:
+    """Whether the node is a definition whose conditions vary along the dim."""
     return any(symbol in case.condition.symbols() for case in node.cases)
+
+
+def _is_free(piece: Piece, symbol: Symbol) -> bool:
+    return bool(piece.cases) and not any(symbol in case.condition.symbols() for case in piece.cases)
+
+
+def _inside(index: Point | Slice, size: Expr) -> Condition:
+    if isinstance(index, Point):
+        return index.index.ge(0) & index.index.lt(size)
+    return index.start.ge(0) & (index.start + index.length).le(size)
 
 
 def _mentions(node: Node, symbol: Symbol) -> bool:

@@ -76,6 +76,11 @@ class Rewriter:
         self._next += 1
         return self._next - 1
 
+    def declared(self, like: Node) -> Edge:
+        """A definition by cases, declared on its own, read at its own points."""
+        taken = (node.declaration for node in self.nodes.values() if node.declaration is not None)
+        return self.identity(self.reserve(replace(like, declaration=1 + max(taken, default=-1))))
+
     def identity(self, id: int) -> Edge:
         return Edge(id, identity_map(self.nodes[id].domain))
 

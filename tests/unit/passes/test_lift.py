@@ -7,7 +7,12 @@ from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol
 from tests.unit.passes.equivalence import check
 
-SIZES = ({"b": 1, "t": 1, "s": 1}, {"b": 3, "t": 4, "s": 2}, {"b": 2, "t": 5, "s": 3})
+SIZES = (
+    {"b": 1, "t": 1, "s": 1},
+    {"b": 3, "t": 4, "s": 2},
+    {"b": 2, "t": 5, "s": 3},
+    {"b": 7, "t": 3, "s": 1},
+)
 
 
 def lifted_dims(before, after):
@@ -244,14 +249,97 @@ output "n": float32[2, 3, 4] over (b, t) = %5[b, t] as ($b, $t, 0, 1, 2)
 
 
 def test_a_case_that_does_not_vary_is_broadcast():
-    lift(f"""
+    lift(
+        f"""
 {X}
 {Y}
-%10: float32[3] over (b, t) = merge {{name: "c", role: "recurrent"}} @5
+{Z}
+%10: float32[3] over (b, t) = merge {{name: "h", role: "recurrent"}} @5
+  | t == 0 -> %1[0]
+  | True -> %11[b, t - 1]
+%11: float32[3] over (b, t) = tanh(%10[b, t])
+output "y": float32[3] over (b, t) = %10[b, t] as ($b, $t, 0)
+"""
+    )
+
+
+def test_conditions_on_the_dim_are_lifted_piece_by_piece():
+    after = lift(
+        f"""
+{X}
+{Y}
+%10: float32[3] over (b, t) = merge {{name: "h", role: "recurrent"}} @5
   | t == 0 -> %1[0]
   | True -> %0[b, t - 1]
 output "y": float32[3] over (b, t) = %10[b, t] as ($b, $t, 0)
-""")
+""",
+        lifts="bt",
+    )
+    assert "concat" in {node.op for node in after.nodes.values()}
+
+
+STENCIL = f"""
+{X}
+{Y}
+{Z}
+%10: float32[3] over (b, t) = merge {{name: "u", role: "recurrent"}} @5
+  | b == 0 or b == b.size - 1 -> %11
+  | t == 0 -> %2[b]
+  | True -> %12[b, t]
+%11: float32[3] = constant {{value: array(float32, (3,), (0.0, 1.0, 2.0))}}
+%12: float32[3] over (b, t) = add(%10[b - 1, t - 1], %10[b + 1, t - 1])
+output "y": float32[3] over (b, t) = %10[b, t] as ($b, $t, 0)
+"""
+
+
+def test_a_stencil_with_an_edge():
+    """Both ends are held, which at sizes 1 and 2 is everything."""
+    lift(STENCIL)
+
+
+def test_the_ends_may_be_told_in_any_order():
+    """At size 1 the first point is the last one: which case it takes is a condition on the size."""
+    lift(STENCIL.replace("  | b == 0 or b == b.size - 1 -> %11", "  | b == b.size - 1 -> %11\n  | b == 0 -> %1[t]"))
+
+
+def test_what_an_end_takes_of_an_input():
+    lift(
+        STENCIL.replace("  | b == 0 or b == b.size - 1 -> %11", "  | b == b.size - 1 or b < 1 -> %13[t]\n").replace(
+            "%12:", "%13: float32[3] over (t) = sin(%1[t])\n%12:"
+        )
+    )
+
+
+def test_an_empty_piece_may_not_ask_for_what_is_not_made():
+    """%13 is made of a definition; at size 1 nothing takes it, so nothing says that it can be made."""
+    lift(
+        STENCIL.replace("  | b == 0 or b == b.size - 1 -> %11", "  | b == 0 -> %11").replace(
+            "add(%10[b - 1, t - 1], %10[b + 1, t - 1])", "add(%10[b - 1, t - 1], %13[t])"
+        )
+        + """
+%13: float32[3] over (t) = merge {name: "c", role: "recurrent"} @6
+  | t == 0 -> %11
+  | True -> %10[1, t - 1]
+""",
+        lifts="",
+    )
+
+
+def test_a_band_in_the_middle_and_pieces_that_may_be_empty():
+    lift(
+        f"""
+{X}
+{Z}
+%10: float32[3] over (b, t) = merge {{name: "c", role: "cases"}} @5
+  | b >= 2 and b < b.size - 2 -> %0[b - 2, t]
+  | b >= 4 -> %2[b]
+  | t == 0 -> %0[b, t]
+  | True -> %2[0]
+%11: float32[3] over (b, t) = neg(%10[b, t])
+output "y": float32[3] over (b, t) = %11[b, t] as ($b, $t, 0)
+""",
+        lifts="bt",
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,7 +348,7 @@ output "y": float32[3] over (b, t) = %10[b, t] as ($b, $t, 0)
         "%10: float32[3] over (b, t) = neg(%0[b.size - 1 - b, t])",
         "%10: float32[3] over (b, t) = neg(%0[b, min(b, t)])",
         """%10: float32[3] over (b, t) = merge {name: "c", role: "recurrent"} @5
-  | b == 0 -> %1[t]
+  | b % 2 == 0 -> %1[t]
   | True -> %0[b, t]""",
     ],
 )
