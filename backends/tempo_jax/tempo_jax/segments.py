@@ -32,6 +32,7 @@ from tempo.lowering.loop_ir import (
     Write,
     walk,
 )
+from tempo.lowering.recent import Place, Recent, earlier, read_place, recent
 from tempo.lowering.splitting import fixed_condition, is_empty, split
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol
@@ -56,9 +57,14 @@ class State:
     tables: Mapping[int, Array] = field(default_factory=dict)
     carried: frozenset[int] = frozenset()
     """The buffers that the innermost loop writes."""
+    handed: Mapping[Place, Array] = field(default_factory=dict)
+    """What earlier iterations of the loops around wrote, by place."""
+    written: dict[int, Array] = field(default_factory=dict)
+    """What was last written at an index of a buffer."""
 
     def inner(self) -> State:
-        return replace(self, names=dict(self.names), buffers=dict(self.buffers), values=dict(self.values))
+        names, buffers, values = dict(self.names), dict(self.buffers), dict(self.values)
+        return replace(self, names=names, buffers=buffers, values=values, written=dict(self.written))
 
 
 class SegmentTracer:
@@ -124,6 +130,10 @@ class SegmentTracer:
     def statement(self, statement: Statement, state: State) -> None:
         match statement:
             case Read(result, buffer):
+                handed = state.handed.get(read_place(statement))
+                if handed is not None:
+                    state.names[result] = handed
+                    return
                 array = state.buffers[buffer]
                 state.names[result] = access.read(self.buffers[buffer], array, statement, state.values, self.static)
                 if not self.buffers[buffer].is_slot and buffer in state.carried:
@@ -136,6 +146,7 @@ class SegmentTracer:
             case Write(buffer, index, value):
                 place = access.place(index, state.values)
                 state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value])
+                state.written[buffer] = state.names[value]
             case Loop(lo=lo, hi=hi):
                 if not is_empty(statement, self.static) and self.possible(statement.body):
                     self.loop(statement, expression(lo, state.values), expression(hi, state.values), state)
@@ -226,19 +237,29 @@ class SegmentTracer:
         if isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
             self.few(loop, range(lo, hi), state)
             return
-        carried = self.liveness.carried(loop)
+        carried, recents = self.liveness.carried(loop), recent(loop)
         forward = loop.direction == "forward"
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
             inner = state.inner()
             inner.carried = frozenset(carried)
-            inner.buffers.update(zip(carried, arrays, strict=True))
+            inner.buffers.update(zip(carried, arrays, strict=False))
             inner.values[loop.var] = step if forward else lo + hi - 1 - step
+            handed = arrays[len(carried) :]
+            inner.handed = {**state.handed, **dict(zip(_places(recents, loop), handed, strict=True))}
             self.block(loop.body, inner)
-            return tuple(inner.buffers[id] for id in carried)
+            return (*(inner.buffers[id] for id in carried), *_handed_on(recents, inner.written, handed))
 
-        arrays = lax.fori_loop(_bound(lo), _bound(hi), body, tuple(state.buffers[id] for id in carried))
-        state.buffers.update(zip(carried, arrays, strict=True))
+        before = self.before(loop, recents, lo if forward else hi - 1, state)
+        start = (*(state.buffers[id] for id in carried), *before)
+        arrays = lax.fori_loop(_bound(lo), _bound(hi), body, start)
+        state.buffers.update(zip(carried, arrays, strict=False))
+
+    def before(self, loop: Loop, recents: tuple[Recent, ...], first: Any, state: State) -> Iterator[Array]:
+        """What the first iteration reads of what iterations before it would have written."""
+        values = {**state.values, loop.var: first}
+        for buffer, index in _places(recents, loop):
+            yield access.at(state.buffers[buffer], access.place(index, values))
 
     def few(self, loop: Loop, points: range, state: State) -> None:
         """Iterations without a loop around them, at points that are numbers."""
@@ -288,6 +309,19 @@ class SegmentTracer:
             array = state.buffers[id]
             sizes.append(math.prod(array.shape[len(index) :]))
         return sum(sizes) <= _LARGEST_SELECTION
+
+
+def _places(recents: tuple[Recent, ...], loop: Loop) -> list[Place]:
+    return [earlier(each, loop, ago) for each in recents for ago in range(1, each.depth + 1)]
+
+
+def _handed_on(recents: tuple[Recent, ...], written: Mapping[int, Array], handed: tuple[Array, ...]) -> Iterator[Array]:
+    """The values of `_places` for the next iteration: what this one wrote, then all but the oldest before it."""
+    at = 0
+    for each in recents:
+        yield written[each.buffer]
+        yield from handed[at : at + each.depth - 1]
+        at += each.depth
 
 
 def _operators(statements: tuple[Statement, ...]) -> int:
