@@ -51,6 +51,8 @@ class Need:
     def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Need | None:
         met = var(dim) + (delay if direction == "forward" else -delay)
         lo, hi = self.intervals[dim]
+        if lo == met and hi == met + 1:
+            return self
         guard = self.guard & lo.le(met) & hi.gt(met)
         if guard == FALSE:
             return None

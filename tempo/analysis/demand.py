@@ -43,6 +43,8 @@ class _Solver:
         self.images = Images(graph, facts)
         self.sizes = self.images.sizes
         self.boxes: dict[int, Box] = {}
+        self._parts: dict[int, tuple[Box, ...]] = {}  # what is remembered until a consumer sends something else
+        self._demanded: dict[int, Box] = {}
         # What sinks and outputs need, and by producer and consumer what the consumers that are solved read.
         self.wholes = {id: Box.full(graph.domain_dims(graph.nodes[id])) for id in graph.sinks}
         self.seeds: dict[int, list[Image]] = defaultdict(list)
@@ -73,17 +75,20 @@ class _Solver:
     def solve_component(self, component: tuple[int, ...], cyclic: bool) -> None:
         place = {id: number for number, id in enumerate(component)}
         pending = [place[id] for id in component if self.parts(id)]  # a heap
+        queued = set(pending)
         visits: dict[int, int] = defaultdict(int)
         while pending:
             number = heappop(pending)
+            queued.remove(number)
             id = component[number]
             visits[id] += 1
             box = self.grown(id, widen=visits[id] > _VISITS_BEFORE_WIDENING)
             if box == self.boxes.get(id):
                 continue
             for producer in self.send(id, box) & place.keys():
-                if place[producer] not in pending:
+                if place[producer] not in queued:
                     heappush(pending, place[producer])
+                    queued.add(place[producer])
         for id in component * _NARROWINGS if cyclic else ():
             if id in self.boxes and self.parts(id) and self.demanded(id) != self.boxes[id]:
                 self.send(id, self.demanded(id))
@@ -96,20 +101,29 @@ class _Solver:
         for image in self.images.of(node, box):
             read[image.producer].append(image)
         for producer, found in read.items():
+            before = self.incoming[producer].get(id)
             self.incoming[producer][id] = found
+            if before is None or [image.box for image in before] != [image.box for image in found]:
+                self._parts.pop(producer, None)
+                self._demanded.pop(producer, None)
         return {producer for producer, found in read.items() if found}
 
-    def parts(self, id: int) -> list[Box]:
+    def parts(self, id: int) -> tuple[Box, ...]:
         """The boxes whose union is demanded, as far as it is known."""
-        found = [self.wholes[id]] if id in self.wholes else []
-        found += [image.box for image in self.seeds.get(id, ())]
-        found += [image.box for read in self.incoming[id].values() for image in read]
-        return list(dict.fromkeys(found))
+        if id not in self._parts:
+            found = [self.wholes[id]] if id in self.wholes else []
+            found += [image.box for image in self.seeds.get(id, ())]
+            found += [image.box for read in self.incoming[id].values() for image in read]
+            self._parts[id] = tuple(dict.fromkeys(found))
+        return self._parts[id]
 
     def demanded(self, id: int) -> Box:
-        node = self.graph.nodes[id]
-        box = hull(self.parts(id), self.sizes)
-        return closed(node, box, self.graph.domain_dims(node), self.sizes) if node.op == "host_call" else box
+        if id not in self._demanded:
+            node = self.graph.nodes[id]
+            box = hull(self.parts(id), self.sizes)
+            is_call = node.op == "host_call"
+            self._demanded[id] = closed(node, box, self.graph.domain_dims(node), self.sizes) if is_call else box
+        return self._demanded[id]
 
     def grown(self, id: int, widen: bool) -> Box:
         """The demand together with what was known; when widening, a bound that moves goes to the end of the domain."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from tempo.analysis.demand import demand
 from tempo.errors import InternalError, TempoError, UnsupportedError
 from tempo.lowering.build import Decisions, build
 from tempo.lowering.emit import static_sizes
@@ -89,7 +88,7 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     _check_static(optimized, records)
     optimized = materialise_outputs(optimized)
     clock.stage("passes")
-    demands = demand(optimized)
+    demands = context.demand(optimized)
     program = Clustered(optimized, cluster(optimized, demands), demands)
     clock.stage("demand, clusters")
     problem = build_problem(program, options.outermost, seconds=options.schedule_seconds)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.analysis.components import strongly_connected
-from tempo.analysis.demand import Demand, demand
+from tempo.analysis.demand import Demand
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
 from tempo.passes.sweep import exact
@@ -83,7 +83,7 @@ class _Merging:
         several = [ids for ids in self.members.values() if len(ids) > 1]
         if not several:
             return {}
-        demands = demand(self.graph, self.context.facts)
+        demands = self.context.demand(self.graph)
         return {id: found for ids in several for id in ids[1:] if (found := self._first(id, ids, demands)) is not None}
 
     def _order(self) -> list[int]:

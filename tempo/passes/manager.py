@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
 
+from tempo.analysis.demand import Demand, demand
 from tempo.errors import InternalError, TempoError
 from tempo.sdg.graph import Graph
 from tempo.sdg.validate import validate
@@ -19,6 +20,7 @@ from tempo.symbolic import TRUE, Condition, Context, Symbol
 class PassContext:
     """What passes may rely on beyond the graph: options of the compile, sizes known, relations between sizes.
 
+    `fixed` holds what rewriting ended with last: a pass that follows may change nothing.
     `decisions` is where a pass that chooses between ways to run a program says what it chose, for `explain()`.
     """
 
@@ -26,7 +28,19 @@ class PassContext:
     sizes: Mapping[Symbol, int] = field(default_factory=dict)
     facts: Condition = TRUE
     decisions: list[object] = field(default_factory=list, compare=False, repr=False)
+    fixed: list[tuple[Graph, object, object]] = field(default_factory=list, compare=False, repr=False)
     _contexts: dict[object, Context] = field(default_factory=dict, compare=False, repr=False)
+    _demands: list[tuple[Graph, Mapping[int, Demand]]] = field(default_factory=list, compare=False, repr=False)
+
+    def is_fixed(self, graph: Graph, *how: object) -> bool:
+        """Whether the last sweeps that ended did so with this very graph, and did the same."""
+        return any(known is graph and list(rest) == list(how) for known, *rest in self.fixed)
+
+    def demand(self, graph: Graph) -> Mapping[int, Demand]:
+        """The demand of `graph`; that of the last one asked for is remembered: passes that change nothing share it."""
+        if not self._demands or self._demands[-1][0] is not graph:
+            self._demands[:] = [(graph, demand(graph, self.facts))]
+        return self._demands[-1][1]
 
     def over(self, graph: Graph, domain: tuple[Symbol, ...]) -> Context:
         """The facts that hold at every point of `domain`. One object per domain, because contexts memoise."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tempo.analysis.acyclic import Need, needs_of
 from tempo.analysis.blocks import Block, blocks
-from tempo.analysis.demand import demand
+from tempo.analysis.demand import Demand
 from tempo.passes.liftable import Candidates, Span
 from tempo.passes.loop_stages import Stages
 from tempo.passes.manager import PassContext
@@ -52,14 +52,14 @@ class MappingSearch:
         self.context = context
         self.forced: Kind | Mapping[str, Kind] | None = context.options.get("mapping")
         self.hoisted: set[int] = set()
+        self._known: tuple[Graph, list[Block[int, Need]]] | None = None
 
     def spans(self, graph: Graph, dim: Dim) -> dict[int, Span]:
         """The nodes to lift along `dim`, with the span of each."""
         if not any(dim.symbol in node.domain and node.op != "input" for node in graph.nodes.values()):
             return {}
-        demands = demand(graph, self.context.facts)
-        links = list(needs_of(graph, demands, self.context.facts))
-        found = blocks({id: graph.nodes[id].domain for id in demands}, links)
+        demands = self.context.demand(graph)
+        found = self.blocks(graph, demands)
         sizes = Context.of((), self.context.facts)
         spans = Candidates(graph, dim, demands, _sequential(found), sizes).spans()
         forced = self.forced.get(dim.symbol.name) if isinstance(self.forced, Mapping) else self.forced
@@ -72,6 +72,13 @@ class MappingSearch:
                 if decision.kind == "full":
                     chosen.update(decision.nodes)
         return {id: span for id, span in spans.items() if id in chosen}
+
+    def blocks(self, graph: Graph, demands: Mapping[int, Demand]) -> list[Block[int, Need]]:
+        """The blocks of the graph; those of the last one are remembered: most dims change nothing."""
+        if self._known is None or self._known[0] is not graph:
+            links = list(needs_of(graph, demands, self.context.facts))
+            self._known = graph, blocks({id: graph.nodes[id].domain for id in demands}, links)
+        return self._known[1]
 
     def decide(
         self, graph: Graph, dim: Dim, block: Block[int, Need], candidates: Iterable[int], chosen: set[int]

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from tempo import dtypes
-from tempo.analysis.demand import Demand, demand
+from tempo.analysis.demand import Demand
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
 from tempo.passes.rewriting import Rewriter, Tensors
@@ -66,7 +66,7 @@ class _Making:
     def __init__(self, graph: Graph, context: PassContext) -> None:
         self.graph = graph
         self.sizes = context.over(graph, ())
-        self.demands: Mapping[int, Demand] = demand(graph, context.facts)
+        self.demands: Mapping[int, Demand] = context.demand(graph)
         self.new = Rewriter(graph)
         numbers = (node.declaration for node in graph.nodes.values() if node.declaration is not None)
         self.declaration = 1 + max(numbers, default=0)

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.analysis.components import strongly_connected
-from tempo.analysis.demand import demand
 from tempo.passes.canonicalize import canonical_merge
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
@@ -100,7 +99,7 @@ def _split(graph: Graph, cut: Cut, context: PassContext) -> Graph | None:
 
 def _needed_below(graph: Graph, cut: Cut, stop: Expr, context: PassContext) -> list[int]:
     """The nodes of the cycle that are needed at more below the cut than at its last point."""
-    demands, sizes = demand(graph, context.facts), context.over(graph, ())
+    demands, sizes = context.demand(graph), context.over(graph, ())
     varying = [id for id in sorted(cut.members) if cut.symbol in graph.nodes[id].domain and id in demands]
     return [id for id in varying if not sizes.implies(demands[id].box.lo(cut.symbol).ge(stop - 1))]
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.analysis.components import strongly_connected
-from tempo.analysis.demand import demand
 from tempo.errors import UnsupportedError
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.extent_rules import static
@@ -40,7 +39,7 @@ class StaticExtents:
         graph = without_dead_nodes(graph)
         if varying(graph) is None:
             return graph
-        return without_dead_nodes(_Widening(graph, context.facts).graph())
+        return without_dead_nodes(_Widening(graph, context).graph())
 
 
 def varying(graph: Graph) -> Node | None:
@@ -55,9 +54,9 @@ def _varies(graph: Graph, node: Node) -> bool:
 
 
 class _Widening:
-    def __init__(self, graph: Graph, facts: Condition) -> None:
+    def __init__(self, graph: Graph, context: PassContext) -> None:
         self.old = graph
-        self.hulls = Hulls(graph, demand(graph, facts), facts)
+        self.hulls = Hulls(graph, context.demand(graph), context.facts)
         self.new = Rewriter(graph)
 
     def graph(self) -> Graph:

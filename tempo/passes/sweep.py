@@ -82,8 +82,11 @@ def rewrite_graph(
     """
     chosen, graph = tuple(rewrites), without_dead_nodes(graph)
     for _ in range(_LIMIT):
+        if context.is_fixed(graph, chosen, merges):
+            return graph
         swept = without_dead_nodes(Sweep(graph, context, chosen, merges).run())
         if swept.nodes == graph.nodes and swept.outputs == graph.outputs:
+            context.fixed[:] = [(graph, chosen, merges)]
             return graph
         graph = swept
     raise InternalError(f"rewriting does not end within {_LIMIT} sweeps\n{graph}")
@@ -105,6 +108,7 @@ class Sweep:
         self.nodes: dict[int, Node] = {}
         self.seen_as: dict[int, Edge] = {}
         self._interned: dict[object, int] = {}
+        self._identities: dict[tuple[Symbol, ...], IndexMap] = {}
         self._views: dict[Edge, Draft | None] = {}
         self._fresh = max(graph.nodes, default=-1) + 1
         self._declaration = 1 + max(
@@ -255,10 +259,17 @@ class Sweep:
         if old.op in NOMINAL and shown.node == old.id:
             return Edge(edge.node, map, edge.result)
         found = self._read(shown, old, map, context)
-        return replace(found, map=tuple(_simplified_index(index, context) for index in found.map))
+        return Edge(found.node, tuple(_simplified_index(index, context) for index in found.map), found.result)
+
+    def _identity(self, domain: tuple[Symbol, ...]) -> IndexMap:
+        if domain not in self._identities:
+            self._identities[domain] = identity_map(domain)
+        return self._identities[domain]
 
     def _read(self, shown: Edge, old: Node, map: IndexMap, context: Context) -> Edge:
         """What `map`, over the domain of `old`, sees of a node that shows what `shown` reads at each point."""
+        if shown.map == self._identity(old.domain):
+            return Edge(shown.node, map, shown.result)
         varying = shown.dims()
         kept = tuple(symbol for symbol in old.domain if symbol in varying)
         kept_map = tuple(index for symbol, index in zip(old.domain, map) if symbol in varying)
@@ -360,7 +371,8 @@ def simplified(expr: Any, context: Context) -> Any:
 
 def _simplified_index(index: Point | Slice, context: Context) -> Point | Slice:
     if isinstance(index, Point):
-        return Point(simplified(index.index, context))
+        found = simplified(index.index, context)
+        return index if found is index.index else Point(found)
     return replace(index, start=simplified(index.start, context))
 
 

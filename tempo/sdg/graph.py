@@ -7,24 +7,38 @@ parameters), so edges name their producer by number instead of holding it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tempo.errors import Location
 from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
+from tempo.symbolic.structural import Structural, cached
 
 NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "sink"})
 
 
-@dataclass(frozen=True)
-class Point:
+@dataclass(frozen=True, eq=False)
+class Point(Structural):
     """One dim of the producer is read at one index."""
 
     index: Expr
+    _hash: int = cached(0)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.index,)
+
+    def __eq__(
+        self, other: object
+    ) -> bool:  # as in Structural, without its tuples: passes compare and look up reads all the time
+        return self is other or (type(other) is Point and self.index == other.index)
+
+    def __hash__(self) -> int:
+        return self._hash or self._hashed()
 
 
-@dataclass(frozen=True)
-class Slice:
+@dataclass(frozen=True, eq=False)
+class Slice(Structural):
     """One dim of the producer is read at `start, ..., start + length - 1`; it becomes a leading axis.
 
     `length` is logical: what is demanded and depended on. Static tiling widens the physical read to `extent` positions
@@ -35,6 +49,10 @@ class Slice:
     start: Expr
     length: Expr
     extent: Expr | None = None
+    _hash: int = cached(0)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.start, self.length, self.extent)
 
     @property
     def seen(self) -> Expr:
@@ -45,19 +63,37 @@ class Slice:
 IndexMap = tuple[Point | Slice, ...]
 
 
-@dataclass(frozen=True)
-class Edge:
+@dataclass(frozen=True, eq=False)
+class Edge(Structural):
     """A read of result `result` of node `node` through `map`: one `Point` or `Slice` per dim of its domain."""
 
     node: int
     map: IndexMap = ()
     result: int = 0
+    _hash: int = cached(0)
+    _dims: frozenset[Symbol] | None = cached(None)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (self.node, self.map, self.result)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(other) is Edge and self.node == other.node and self.map == other.map and self.result == other.result
+        )
+
+    def __hash__(self) -> int:
+        return self._hash or self._hashed()
 
     def substitute(self, mapping: Mapping[Symbol, Expr]) -> Edge:
-        return replace(self, map=tuple(substitute_index(index, mapping) for index in self.map))
+        return Edge(self.node, tuple(substitute_index(index, mapping) for index in self.map), self.result)
 
     def dims(self) -> frozenset[Symbol]:
-        return frozenset(symbol for index in self.map for expr in index_exprs(index) for symbol in expr.dims())
+        """The dims that what is read varies along."""
+        if self._dims is None:
+            found = frozenset(symbol for index in self.map for expr in index_exprs(index) for symbol in expr.dims())
+            object.__setattr__(self, "_dims", found)
+            return found
+        return self._dims
 
 
 def substitute_index(index: Point | Slice, mapping: Mapping[Symbol, Expr]) -> Point | Slice:
@@ -145,14 +181,18 @@ class Node:
         for case in self.cases:
             yield case.condition, case.edge
 
-    def guarded_reads(self) -> Iterator[tuple[Condition, Edge]]:
+    def guarded_reads(self) -> tuple[tuple[Condition, Edge], ...]:
         """Every edge, with the exact condition under which it is read (first match wins)."""
-        for edge in self.operands:
-            yield TRUE, edge
+        return self._guarded
+
+    @cached_property
+    def _guarded(self) -> tuple[tuple[Condition, Edge], ...]:
+        found: list[tuple[Condition, Edge]] = [(TRUE, edge) for edge in self.operands]
         earlier: Condition = TRUE
         for case in self.cases:
-            yield earlier & case.condition, case.edge
+            found.append((earlier & case.condition, case.edge))
             earlier = earlier & ~case.condition
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -187,11 +227,15 @@ class Graph:
 
         return graph_text(self)
 
+    @cached_property
+    def _by_symbol(self) -> dict[Symbol, Dim]:
+        return {dim.symbol: dim for dim in self.dims}
+
     def dim(self, symbol: Symbol) -> Dim:
-        return next(dim for dim in self.dims if dim.symbol == symbol)
+        return self._by_symbol[symbol]
 
     def domain_dims(self, node: Node) -> tuple[Dim, ...]:
-        return tuple(self.dim(symbol) for symbol in node.domain)
+        return tuple(map(self._by_symbol.__getitem__, node.domain))
 
     def canonical(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
         """The given dims, each once, in canonical order."""
@@ -231,8 +275,10 @@ class Graph:
 
 def seen_type(produced: TensorType, domain: tuple[Symbol, ...], map: IndexMap) -> TensorType:
     """Slices become leading axes; a shape that varies over the producer's domain is taken at the point read."""
-    points = {symbol: index.index for symbol, index in zip(domain, map) if isinstance(index, Point)}
     lengths = tuple(index.seen for index in map if isinstance(index, Slice))
+    if not any(size.dims() for size in produced.shape):
+        return TensorType(lengths + produced.shape, produced.dtype) if lengths else produced
+    points = {symbol: index.index for symbol, index in zip(domain, map) if isinstance(index, Point)}
     return TensorType(lengths + tuple(size.substitute(points) for size in produced.shape), produced.dtype)
 
 

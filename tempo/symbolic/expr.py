@@ -40,6 +40,7 @@ class Symbol(Structural):
     kind: Literal["dim", "size"]
     _hash: int = cached(0)
     key: tuple[int, str] = cached((0, ""))
+    expr: Expr | None = cached(None)  # noqa: RUF009 - an immutable default, as the others
 
     def __post_init__(self) -> None:
         key = (0 if self.kind == "dim" else 1, self.name)
@@ -198,6 +199,7 @@ class Expr(Structural):
     const: int
     _hash: int = cached(0)
     _symbols: frozenset[Symbol] | None = cached(None)
+    _dims: frozenset[Symbol] | None = cached(None)
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.terms, self.const)
@@ -226,7 +228,14 @@ class Expr(Structural):
         return self * -1
 
     def __sub__(self, other: Expr | int) -> Expr:
-        return self + -other if type(other) is int else total((self, 1), (as_expr(other), -1))
+        if type(other) is int:
+            return self + -other
+        other = as_expr(other)
+        if not other.terms:
+            return self if other.const == 0 else _with_const(self.terms, self.const - other.const)
+        if self.terms == other.terms:
+            return Expr((), self.const - other.const)
+        return total((self, 1), (other, -1))
 
     def __rsub__(self, other: Expr | int) -> Expr:
         return total((as_expr(other), 1), (self, -1))
@@ -282,7 +291,11 @@ class Expr(Structural):
         return self._symbols
 
     def dims(self) -> frozenset[Symbol]:
-        return frozenset(symbol for symbol in self.symbols() if symbol.kind == "dim")
+        if self._dims is None:
+            found = frozenset([symbol for symbol in self.symbols() if symbol.kind == "dim"])
+            object.__setattr__(self, "_dims", found)
+            return found
+        return self._dims
 
     def sizes(self) -> frozenset[Symbol]:
         return frozenset(symbol for symbol in self.symbols() if symbol.kind == "size")
@@ -294,6 +307,9 @@ class Expr(Structural):
         """Replace symbols, all at once."""
         if self.symbols().isdisjoint(mapping):
             return self
+        if len(self.terms) == 1:
+            atom, c = self.terms[0]
+            return atom.substitute(mapping) * c + self.const
         parts = [(atom.substitute(mapping), c) for atom, c in self.terms]
         return total((const(self.const), 1), *parts)
 
@@ -335,7 +351,10 @@ ZERO = const(0)
 
 
 def var(symbol: Symbol) -> Expr:
-    return Expr(((symbol, 1),), 0)
+    if symbol.expr is None:
+        object.__setattr__(symbol, "expr", Expr(((symbol, 1),), 0))
+    assert symbol.expr is not None
+    return symbol.expr
 
 
 def dim(name: str) -> Expr:

@@ -22,8 +22,10 @@ class Structural:
         return hash(self) == hash(other) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
-        if self._hash == 0:
-            object.__setattr__(self, "_hash", hash((type(self).__name__, self._fields())) or 1)
+        return self._hash or self._hashed()
+
+    def _hashed(self) -> int:
+        object.__setattr__(self, "_hash", hash((type(self).__name__, self._fields())) or 1)
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
