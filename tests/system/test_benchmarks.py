@@ -34,10 +34,17 @@ def on_numpy(*arguments: str) -> list[str]:
         (on_numpy("compile_time"), "lowering"),
         (on_numpy("operators", "--sizes", "20"), "whole"),
         (["scheduling", "--quick"], "an order"),
+        (["ppo", "--quick", "--backend", "torch", "--sweep", "layers"], "tempo / by hand, memory"),
+        (
+            ["ppo_gymnasium", "--quick", "--backend", "torch", "--only", "small", "--sb3", "none", "--torchrl", "none"],
+            "tempo / CleanRL-style loop",
+        ),
     ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_benchmark(arguments: list[str], measured: str, tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers")
+    for needed in ("tokenizers", "gymnasium", "tempo_torch"):
+        pytest.importorskip(needed)
     done = run_benchmark(*arguments, "--repeats", "1", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     (written,) = tmp_path.glob(f"{arguments[0]}-cpu*.csv")
@@ -71,6 +78,7 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         "numpy_loop",
         "operators",
         "ppo",
+        "ppo_gymnasium",
         "scheduling",
     ):
         assert name in done.stderr
