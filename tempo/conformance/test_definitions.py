@@ -9,6 +9,66 @@ import tempo as tp
 from tempo.conformance.target import Array, Target, numbers
 
 
+@pytest.mark.parametrize("mapping", ["full", None])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 2, 1), (3, 3, 2), (4, 7, 5)], ids=str)
+def test_a_stencil_with_an_edge(target: Target, sizes: tuple[int, int, int], mapping: str | None) -> None:
+    """Each point from its neighbours a step before; the edge is a case, and at small sizes all there is."""
+    t_size, y_size, x_size = sizes
+    start_data, side_data = numbers((y_size, x_size)), numbers((t_size, 2), seed=1)
+    with tp.Program() as program:
+        t, y, x = tp.dims("t y x")
+        start = tp.input("start", (), (y, x))
+        side = tp.input("side", (2,), (t,))
+        u = tp.recurrent("u", (), (t, y, x))
+        u[x == x.size - 1] = side.spatial[0]
+        u[(y == 0) | (y >= y.size - 2)] = tp.tanh(side.spatial[1])
+        u[0] = start
+        u[x == 0] = u[t - 1, y, x]
+        u[True] = (u[t - 1, y - 1, x] + u[t - 1, y + 1, x] + u[t - 1, y, x - 1] + u[t - 1, y, x + 1]) / 4
+        tp.output("u", u)
+        tp.output("change", tp.cases((t >= 1, (u - u[t - 1]).at(y=slice(0, y.size)).sum(axis=0)), 0))
+    u_data = np.zeros((t_size, y_size, x_size))
+    for t_, y_, x_ in np.ndindex(t_size, y_size, x_size):
+        if x_ == x_size - 1:
+            value = side_data[t_, 0]
+        elif y_ == 0 or y_ >= y_size - 2:
+            value = np.tanh(side_data[t_, 1])
+        elif t_ == 0:
+            value = start_data[y_, x_]
+        elif x_ == 0:
+            value = u_data[t_ - 1, y_, x_]
+        else:
+            near = u_data[t_ - 1]
+            value = (near[y_ - 1, x_] + near[y_ + 1, x_] + near[y_, x_ - 1] + near[y_, x_ + 1]) / 4
+        u_data[t_, y_, x_] = value
+    change = np.diff(u_data.sum(axis=1), axis=0, prepend=u_data[:1].sum(axis=1))
+    expected = {"u": u_data, "change": change}
+    target.agrees(program, expected, options={"mapping": mapping}, tolerance=4, start=start_data, side=side_data)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_recurrences_that_read_at_remainders(target: Target, size: int) -> None:
+    """Read is always something before: (t - 1) % 3 < t, and t % 3 < 3 <= t."""
+    x_data = numbers((size,))
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        first = tp.recurrent("first", (), (t,))
+        first[0] = x
+        first[t + 1] = first[t % 3] + x[t + 1]
+        second = tp.recurrent("second", (), (t,))
+        second[t < 3] = x
+        second[t] = second[t % 3] * 0.5 + second[t - 1]
+        tp.output("first", first)
+        tp.output("second", second)
+    first_data, second_data = x_data.copy(), x_data.copy()
+    for t_ in range(1, size):
+        first_data[t_] += first_data[(t_ - 1) % 3]
+    for t_ in range(3, size):
+        second_data[t_] = second_data[t_ % 3] * 0.5 + second_data[t_ - 1]
+    target.agrees(program, {"first": first_data, "second": second_data}, x=x_data)
+
+
 @pytest.mark.parametrize("size", [1, 2, 13])
 def test_recurrences_along_one_dim(target: Target, size: int) -> None:
     """Forward and backward, a shorter and a longer memory, and two that need each other."""

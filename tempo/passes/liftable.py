@@ -21,6 +21,9 @@ _REWRITTEN = frozenset({"index_value", "condition_value", "random_bits", "slice"
 
 _OUTSIDE = frozenset({"input", "host_call", "sink"})
 
+_OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "nominal"})
+"""Kinds of operators that can be applied to axes of no positions."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -117,10 +120,21 @@ class Candidates:
         span = self.span(node)
         stretches = [(piece.lo, piece.hi, [(c.condition, c.edge) for c in piece.cases]) for piece in self.parts(node)]
         for lo, hi, reads in stretches or [(span.lo, span.hi, [*node.guarded_reads()])]:
-            asks = not self.sizes.implies(hi.gt(lo))
-            if asks and not all(self.asks_for_nothing(node, edge, condition) for condition, edge in reads):
+            if self.sizes.implies(hi.gt(lo)):
+                continue
+            if not self.has_shapes(node):
+                return False
+            if not all(self.asks_for_nothing(node, edge, condition) for condition, edge in reads):
                 return False
         return True
+
+    def has_shapes(self, node: Node) -> bool:
+        """Whether the operator makes sense at all sizes: where it is not demanded it need not have its shapes."""
+        least = 0 if OPERATORS[node.op].kind in _OF_NOTHING else 1
+        shapes = [type.shape for type in node.results]
+        shapes += [self.graph.seen_type(edge).shape for _, edge in node.reads()]
+        here = self.context(node)
+        return all(here.implies(size.ge(least)) for shape in shapes for size in shape)
 
     def asks_for_nothing(self, reader: Node, edge: Edge, condition: Condition = TRUE) -> bool:
         """Whether the read of an empty span takes no point, or what can be made at any rate: of what is given."""
@@ -131,7 +145,7 @@ class Candidates:
             return False
         if node.op in ("input", "constant"):
             return True
-        pure = node.declaration is None and not node.attr("checked")
+        pure = node.declaration is None and not node.attr("checked") and self.has_shapes(node)
         return pure and all(self.asks_for_nothing(node, operand) for operand in node.operands)
 
     def in_range(self, reader: Node, edge: Edge, condition: Condition) -> bool:

@@ -13,7 +13,7 @@ from tempo.symbolic import simplification
 from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.elimination import Linear, Rows
-from tempo.symbolic.expr import Expr, Symbol, from_terms, maximum, minimum, var
+from tempo.symbolic.expr import Expr, FloorDiv, Mod, Symbol, from_terms, maximum, minimum, var
 from tempo.symbolic.intervals import has_dims, is_affine
 from tempo.symbolic.linear import ALWAYS, Clause
 from tempo.symbolic.prover import Choices, projections, refuted
@@ -22,6 +22,7 @@ from tempo.symbolic.world import World
 Bounds: TypeAlias = tuple[int | None, int | None]
 
 MOST_BOUNDS = 6  # arguments of a min or max in a range; leaving some out only makes the range wider
+MOST_STEPS = 16  # by which a bound of remainders is tightened
 _RESULT = Symbol("", "dim")  # the variable that stands for the expression whose bounds are asked; no dim has this name
 
 
@@ -163,7 +164,16 @@ class Context:
             high, high_exact = self._intervals.constant(expr, -1)
             if low_exact and high_exact:
                 return low, high
-        return self._least(expr), _negated(self._least(-expr))
+        return self._tightened(expr, self._least(expr)), _negated(self._tightened(-expr, self._least(-expr)))
+
+    def _tightened(self, expr: Expr, least: int | None) -> int | None:
+        """The largest proven bound from `least` on; what remainders leave open there is less than their divisors."""
+        steps = sum(abs(c) * (atom.divisor - 1) for atom, c in expr.terms if isinstance(atom, FloorDiv | Mod))
+        for _ in range(min(steps, MOST_STEPS)):
+            if least is None or not self.implies(expr.ge(least + 1)):
+                break
+            least += 1
+        return least
 
     def _least(self, expr: Expr) -> int | None:
         """The largest number that is proven to be at most `expr`."""
