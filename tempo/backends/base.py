@@ -56,6 +56,12 @@ class Backend(Protocol):
     allocates_inside: bool
     """Whether segments make the buffers that they are the first to touch: they are given None for those."""
 
+    fuses_segments: bool
+    """Whether one executable for all segments of a program without host calls is better than one for each.
+
+    It is made for buffers of fixed shapes.
+    """
+
     shares_memory: bool
     """Whether an array may be a view of another one. Where it may, what a run returns is copied if need be."""
 
@@ -99,6 +105,7 @@ class GenericBackend:
 
     static_buffers = False
     allocates_inside = False
+    fuses_segments = False
     shares_memory = True
     emitter: type[Emitter] = Emitter
 

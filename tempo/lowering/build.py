@@ -16,12 +16,8 @@ from tempo.lowering.loop_ir import (
     Guard,
     Loop,
     LoopProgram,
-    Read,
     Segment,
     Statement,
-    Write,
-    expressions,
-    walk,
 )
 from tempo.lowering.places import Part, parts, top_items
 from tempo.lowering.problem import GIVEN, Clustered
@@ -207,17 +203,7 @@ class _Builder:
         """At the top a loop alone is run in chunks; elsewhere nobody gives it a start and a stop."""
         body = forwarded(tuple(statement for item in part.items for statement in self.lower(item)))
         loop = body[0] if top and len(body) == 1 and isinstance(body[0], Loop) else None
-        touched, written = _touched(body)
-        segment = Segment(
-            id=len(self.segments),
-            name=f"segment_{len(self.segments)}",
-            body=body,
-            loop=loop,
-            arguments=_arguments(body, loop),
-            buffers=tuple(sorted(touched)),
-            results=tuple(sorted(written)),
-            tables=tuple(sorted({item.table for item in walk(body) if isinstance(item, Guard)})),
-        )
+        segment = Segment.of(len(self.segments), body, loop)
         self.segments.append(segment)
         return CallSegment(segment.id)
 
@@ -236,25 +222,3 @@ class _Builder:
         if run.statement not in self.tables:
             return body
         return (Guard(self.tables[run.statement], run.point, body),)
-
-
-def _touched(body: tuple[Statement, ...]) -> tuple[set[int], set[int]]:
-    touched, written = set(), set()
-    for statement in walk(body):
-        if isinstance(statement, Read | Write):
-            touched.add(statement.buffer)
-        if isinstance(statement, Write):
-            written.add(statement.buffer)
-    return touched, written
-
-
-def _arguments(body: tuple[Statement, ...], loop: Loop | None) -> tuple[Symbol, ...]:
-    """The symbols that the body needs from outside: sizes, and variables of loops around it."""
-    inner = {statement.var for statement in walk(body) if isinstance(statement, Loop)}
-    needed: set[Symbol] = set()
-    for statement in walk(body):
-        if statement is loop:
-            continue
-        for expr in expressions(statement):
-            needed |= expr.symbols()
-    return tuple(sorted(needed - inner))

@@ -67,6 +67,20 @@ class Buffer:
         return tuple(max(0, int(extent.evaluate(sizes))) for extent in self.logical_shape)
 
     @property
+    def from_user(self) -> tuple[int, ...]:
+        """The permutation from the axes of the user's array to those of the buffer (dims, then shape)."""
+        if not self.layout:
+            return tuple(range(len(self.logical_shape)))
+        logical = [*(axis.dim for axis in self.axes), *range(len(self.shape))]
+        return tuple(self.layout.index(label) for label in logical)
+
+    @property
+    def to_user(self) -> tuple[int, ...]:
+        """The permutation back."""
+        axes = self.from_user
+        return tuple(axes.index(axis) for axis in range(len(axes)))
+
+    @property
     def storage(self) -> str:
         kinds = [f"window({axis.extent})" if axis.kind == "window" else "full" for axis in self.axes]
         return " x ".join(kinds) if kinds else "point"
@@ -194,6 +208,24 @@ class Segment:
     results: tuple[int, ...]
     tables: tuple[int, ...] = ()
 
+    @staticmethod
+    def of(id: int, body: tuple[Statement, ...], loop: Loop | None = None) -> Segment:
+        """The segment of these statements; all that they write are its results."""
+        everything = tuple(walk(body))
+        buffers = {each.buffer for each in everything if isinstance(each, Read | Write)}
+        written = {each.buffer for each in everything if isinstance(each, Write)}
+        tables = {each.table for each in everything if isinstance(each, Guard)}
+        return Segment(
+            id=id,
+            name=f"segment_{id}",
+            body=body,
+            loop=loop,
+            arguments=_arguments(body, loop),
+            buffers=tuple(sorted(buffers)),
+            results=tuple(sorted(written)),
+            tables=tuple(sorted(tables)),
+        )
+
 
 @dataclass(frozen=True)
 class LoopProgram:
@@ -213,6 +245,18 @@ class LoopProgram:
         from tempo.lowering.pretty import render
 
         return render(self)
+
+
+def _arguments(body: tuple[Statement, ...], loop: Loop | None) -> tuple[Symbol, ...]:
+    """The symbols that the body needs from outside: sizes, and variables of loops around it."""
+    inner = {statement.var for statement in walk(body) if isinstance(statement, Loop)}
+    needed: set[Symbol] = set()
+    for statement in walk(body):
+        if statement is loop:
+            continue
+        for expr in expressions(statement):
+            needed |= expr.symbols()
+    return tuple(sorted(needed - inner))
 
 
 def nested(statement: Statement) -> tuple[tuple[Statement, ...], ...]:

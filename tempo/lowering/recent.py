@@ -52,9 +52,9 @@ def earlier(each: Recent, loop: Loop, iterations: int) -> Place:
 
 
 def read_place(read: Read) -> Place | None:
-    """The one place that is read; None for a part of the buffer, a slot, and for what must be a copy."""
+    """The one place that is read; None for a part of the buffer, and for a slot. What is handed on is a copy too."""
     index = tuple(entry.index for entry in read.index if isinstance(entry, PointIndex))
-    return (read.buffer, index) if index and len(index) == len(read.index) and not read.fresh else None
+    return (read.buffer, index) if index and len(index) == len(read.index) else None
 
 
 def _only_writes(loop: Loop) -> dict[int, Write]:

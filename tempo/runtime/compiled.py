@@ -62,7 +62,7 @@ class Compiled:
     @cached_property
     def axes(self) -> tuple[tuple[int, ...], ...]:
         """From the axes of the user's array to those of the buffer, by its number."""
-        return tuple(to_logical(buffer) for _, buffer in sorted(self.program.buffers.items()))
+        return tuple(buffer.from_user for _, buffer in sorted(self.program.buffers.items()))
 
     @cached_property
     def constants(self) -> Mapping[int, Array]:
@@ -152,7 +152,7 @@ class Run:
         if buffer.role != "output":
             return backend.allocate(shape, buffer.dtype, fill)
         axes = self.compiled.axes[buffer.id]
-        physical = tuple(shape[at] for at in _inverse(axes))
+        physical = tuple(shape[at] for at in buffer.to_user)
         return backend.transpose(backend.allocate(physical, buffer.dtype, fill), axes)
 
     def bounds(self, item: Item) -> tuple[int, int]:
@@ -192,22 +192,9 @@ class Run:
 
     def output(self, id: int) -> Array:
         """The array of an output, with the user's axes."""
-        backend = self.compiled.backend
-        array = backend.transpose(self.buffers[id], _inverse(self.compiled.axes[id]))
-        is_slot = self.compiled.program.buffers[id].is_slot
-        return backend.owned(array) if is_slot and backend.shares_memory else array
-
-
-def to_logical(buffer: Buffer) -> tuple[int, ...]:
-    """The permutation from the axes of the user's array to those of the buffer (dims, then shape)."""
-    if not buffer.layout:
-        return tuple(range(len(buffer.logical_shape)))
-    logical = [*(axis.dim for axis in buffer.axes), *range(len(buffer.shape))]
-    return tuple(buffer.layout.index(label) for label in logical)
-
-
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(axes.index(axis) for axis in range(len(axes)))
+        backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
+        array = backend.transpose(self.buffers[id], buffer.to_user)
+        return backend.owned(array) if buffer.is_slot and backend.shares_memory else array
 
 
 def _poison(dtype: str) -> Any:

@@ -9,6 +9,7 @@ from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
 from tempo.errors import InternalError, ScheduleError, UnsupportedError
+from tempo.lowering.fusing import fused
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
@@ -81,7 +82,7 @@ class CompiledEngine:
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
         self._plans: dict[Symbol | None, Plan] = {}
         self._verified: set[tuple[Symbol | None, frozenset[tuple[Symbol, int]]]] = set()
-        self._compiled: dict[tuple[Symbol | None, tuple[int, ...]], Compiled] = {}
+        self._compiled: dict[tuple[Symbol | None, bool, tuple[int, ...]], Compiled] = {}
         self._tables: dict[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = {}
 
     def __repr__(self) -> str:
@@ -152,23 +153,28 @@ class CompiledEngine:
             raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
         self._verified.add(key)
 
-    def compiled(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Compiled:
+    def compiled(
+        self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None = None, in_parts: bool = False
+    ) -> Compiled:
+        """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it."""
         symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
         static = {symbol: sizes[symbol] for symbol in symbols}
-        key = outermost, tuple(static.values())
+        whole = self.backend.fuses_segments and not in_parts
+        key = outermost, whole, tuple(static.values())
         if key not in self._compiled:
-            self._compiled[key] = compile_program(plan.loops, self.backend, static, sizes)
+            loops = fused(plan.loops) if whole else plan.loops
+            self._compiled[key] = compile_program(loops, self.backend, static, sizes)
         return self._compiled[key]
 
     @property
     def executables(self) -> int:
-        """How many executables were made so far."""
-        return len(self._compiled)
+        """For how many values of static sizes executables were made so far."""
+        return len({(outermost, sizes) for outermost, _, sizes in self._compiled})
 
-    def start(self, arguments: Arguments, outermost: Symbol | None = None) -> Run:
+    def start(self, arguments: Arguments, outermost: Symbol | None = None, in_parts: bool = False) -> Run:
         plan = self.plan_for(arguments.sizes, outermost)
-        compiled = self.compiled(plan, arguments.sizes, outermost)
-        arrays = {id: arguments.arrays[key] for key, id in plan.loops.inputs.items()}
+        compiled = self.compiled(plan, arguments.sizes, outermost, in_parts)
+        arrays = {id: arguments.arrays[key] for key, id in compiled.program.inputs.items()}
         tables = self._tables_for(plan, arguments.sizes, outermost)
         return Run(compiled, arguments.sizes, arrays, tables, self.options.poison)
 
@@ -183,7 +189,7 @@ class CompiledEngine:
         return self._tables[key]
 
     def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
-        run = self.start(arguments)
+        run = self.start(arguments, in_parts=progress is not None)
         if progress is None:
             for item in run.compiled.items:
                 run.whole(item)

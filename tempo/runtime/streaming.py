@@ -26,7 +26,7 @@ class Stream(Iterator[Step]):
         plan = engine.plan_for(arguments.sizes, dim)
         self._planned = partial(memory_of, plan.loops, arguments.sizes)
         with told_what_is_large(self._planned):
-            run = engine.start(arguments, dim)
+            run = engine.start(arguments, dim, in_parts=True)
         streamed = _streamed_outputs(plan, dim)
         number, delay = _loop_of(plan, streamed, dim, run)
         size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))

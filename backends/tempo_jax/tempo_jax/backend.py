@@ -34,6 +34,7 @@ class JaxBackend:
     info: BackendPlugin = PLUGIN
     static_buffers = True
     allocates_inside = True
+    fuses_segments = True
     shares_memory = False
 
     def __init__(self, device: Any = None) -> None:

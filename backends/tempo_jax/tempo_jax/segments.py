@@ -35,7 +35,7 @@ from tempo.lowering.loop_ir import (
 from tempo.lowering.recent import Place, Recent, earlier, read_place, recent
 from tempo.lowering.splitting import fixed_condition, is_empty, split
 from tempo.sdg.call import Call, call_for, static_type
-from tempo.symbolic import Expr, Symbol
+from tempo.symbolic import Expr, Symbol, const, maximum, minimum
 from tempo_jax import access
 from tempo_jax.evaluate import Values, condition, expression, scalar
 
@@ -81,7 +81,8 @@ class SegmentTracer:
         self.operator = operator
         self._functions: dict[int, Callable[..., Array]] = {}
         self.stretches = tuple(self._stretches())
-        blocks = [(loop,) for _, _, loop in self.stretches] if self.segment.loop else [self.segment.body]
+        self.body = tuple(self._apart(self.segment.body))
+        blocks = [(loop,) for _, _, loop in self.stretches] if self.segment.loop else [self.body]
         self.liveness = Liveness(request.program, self.segment, blocks)
 
     def _stretches(self) -> Iterator[tuple[int | None, int | None, Loop]]:
@@ -95,6 +96,17 @@ class SegmentTracer:
         for stretch in split(loop, self.static, self._stays(loop)):
             yield stretch.first, stretch.end, replace(loop, body=stretch.body)
 
+    def _apart(self, block: tuple[Statement, ...]) -> Iterator[Statement]:
+        """The block with its loops in pieces between which their conditions change."""
+        for statement in block:
+            if not isinstance(statement, Loop):
+                yield statement
+                continue
+            for stretch in split(statement, self.static, self._stays(statement)):
+                lo = statement.lo if stretch.first is None else maximum(statement.lo, const(stretch.first))
+                hi = statement.hi if stretch.end is None else minimum(statement.hi, const(stretch.end))
+                yield replace(statement, lo=lo, hi=hi, body=stretch.body)
+
     def __call__(self, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
         """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says."""
         segment = self.segment
@@ -104,7 +116,7 @@ class SegmentTracer:
         tables = dict(zip(segment.tables, given, strict=True))
         state = State({}, dict(arrays), {**symbols}, tables)
         if segment.loop is None:
-            self.block(segment.body, state)
+            self.block(self.body, state)
         else:
             lo, hi = self.bounds or (jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32))
             self.chunk(lo, hi, state)

@@ -184,6 +184,21 @@ def test_backpropagation_through_an_lstm():
     assert_in_place(bptt(16, 16), sizes, 4 * 64 * 16, **inputs)
 
 
+def test_slices_whose_starts_the_sizes_give_are_no_gathers():
+    """They stand in the graph as `min(n.size, 2)`; where this is traced they are numbers."""
+    with tp.Program("stencil") as program:
+        t, n = tp.dims("t n")
+        u = tp.recurrent("u", shape=(), dims=(t, n))
+        u[(n == 0) | (n == n.size - 1)] = 0
+        u[t == 0] = 1
+        u[t, n] = (u[t - 1, n - 1] + u[t - 1, n + 1]) * 0.5
+        tp.output("u", u[-1, :])
+    recorder = Recorder()
+    tp.compile(program, backend=recorder, sizes={"t": 50, "n": 30})()
+    assert recorder.texts
+    assert not any(each.opcode == "gather" for text in recorder.texts for each in in_loops(text))
+
+
 @pytest.mark.parametrize("everything", [False, True], ids=["the window", "all values"])
 def test_a_windowed_read(everything: bool):
     """The last 20 values: kept in a circular buffer, or read in the output where all of them are one."""

@@ -11,7 +11,6 @@ from jax import lax
 
 from tempo.sdg.call import Call
 from tempo.sdg.operators import Builder
-from tempo.symbolic import as_expr
 from tempo_jax.operators.indexing import take
 from tempo_jax.operators.values import Function, Scalar, Value, const, full, index, positions
 
@@ -57,21 +56,20 @@ class _Along:
 
 
 def _slice(call: Call) -> Function:
-    starts = [as_expr(start) for start in call.attrs["starts"]]
-    known = [start.as_int() if start.is_const else None for start in starts]
     sizes, lengths, steps = call.operands[0].shape, call.result.shape, call.attrs["steps"]
-    axes = [_Along(*of_axis) for of_axis in zip(range(len(sizes)), sizes, lengths, steps, known)]
     if 0 in lengths:
         shape, dtype = call.result.shape, call.result.dtype
         return lambda x, *starts: full(shape, 0, dtype)
-    fixed = [along for along in axes if along.inside and not along.whole]
-    moving = [along for along in axes if not along.inside]
 
     def slice(x: Value, *starts: Scalar) -> Value:
+        """A start that is a number where this is traced, as of sizes that are fixed, costs nothing at run time."""
+        known = [int(start) if isinstance(start, int | np.integer) else None for start in starts]
+        axes = [_Along(*of_axis) for of_axis in zip(range(len(sizes)), sizes, lengths, steps, known, strict=True)]
+        fixed = [along for along in axes if along.inside and not along.whole]
         cut = _fixed(x, fixed) if fixed else x
-        for along in moving:
-            start = starts[along.axis] if along.start is None else along.start
-            cut = _moving(cut, along, index(start))
+        for along in axes:
+            if not along.inside:
+                cut = _moving(cut, along, index(starts[along.axis]))
         return cut
 
     return slice
