@@ -7,6 +7,7 @@ from typing import Any as _Any
 
 from tempo import language as _language
 from tempo.errors import (
+    BackendCallError,
     BrokenPluginError,
     CycleError,
     DefinitionError,
@@ -66,7 +67,8 @@ __all__ = [
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",
     "DTypeError", "SizeError", "IndexOutOfRangeError", "InputError", "UnknownBackendError", "UnknownSchedulerError",
-    "BrokenPluginError", "HostCallError", "UnsupportedError", "MemoryLimitError", "ScheduleError", "InternalError",
+    "BrokenPluginError", "HostCallError", "BackendCallError", "UnsupportedError", "MemoryLimitError", "ScheduleError",
+    "InternalError",
 ]  # fmt: skip
 
 

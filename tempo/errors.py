@@ -114,6 +114,10 @@ class HostCallError(TempoError, RuntimeError):
     """A function of a host call failed, or returned something other than it declared."""
 
 
+class BackendCallError(TempoError, RuntimeError):
+    """A function of a backend call failed, or returned something other than it declared."""
+
+
 class UnsupportedError(TempoError, NotImplementedError):
     """The backend or scheduler cannot run this; says what could.
 

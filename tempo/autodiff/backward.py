@@ -83,9 +83,9 @@ class Backward:
         for id in order:
             if id in self.declared:
                 continue
-            found = self.adjoint((id, 0))
+            node = self.graph.nodes[id]
+            found = next(filter(None, (self.adjoint((id, at)) for at in range(len(node.results)))), ())
             if found:
-                node = self.graph.nodes[id]
                 self._visit(node, choice(self.nodes, found, node.type, self.context(id)))
         for id, adjoint_id in self.declared.items():
             self.nodes.define(adjoint_id, self._covering(id, self.adjoint((id, 0))))

@@ -13,13 +13,20 @@ LEAVES = frozenset({"input", "host_call", "sink", "random_bits", "stop_gradient"
 
 
 def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
-    """The reads of floating values on which the value of `node` depends smoothly. A parameter is a leaf."""
-    if node.op in LEAVES or not _is_float(node.dtype) or (node.op == "merge" and node.attr("role") == "parameter"):
+    """The reads of floating values on which the value of `node` depends smoothly. A parameter is a leaf.
+
+    Of a function of the backend nothing is known, so it may: it has no rule, and to need one is an error.
+    """
+    if (
+        node.op in LEAVES
+        or not any(_is_float(type.dtype) for type in node.results)
+        or (node.op == "merge" and node.attr("role") == "parameter")
+    ):
         return
     edges = [edge for _, edge in node.reads()]
     if node.op == "custom_gradient":
         edges = edges[1:]  # the first is the value; its rule says what the others get
-    elif node.op != "merge" and OPERATORS[node.op].gradient is None:
+    elif node.op not in ("merge", "backend_call") and OPERATORS[node.op].gradient is None:
         return
     yield from (edge for edge in edges if _is_float(graph.nodes[edge.node].results[edge.result].dtype))
 

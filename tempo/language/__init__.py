@@ -8,7 +8,7 @@ from tempo.language.conversion import as_tensor, constant
 from tempo.language.definitions import cases, recurrent
 from tempo.language.functions import *  # noqa: F403 - the list of names is that module's
 from tempo.language.gradients import custom_gradient, grad, stop_gradient
-from tempo.language.host import host_call, sink
+from tempo.language.host import backend_call, host_call, sink
 from tempo.language.index_expression import Dim, IndexCondition, IndexExpression
 from tempo.language.inputs import input, output
 from tempo.language.parameters import ParameterSpec, parameter
@@ -18,7 +18,7 @@ from tempo.language.tensor import RecurrentTensor
 __all__ = [
     "Program", "dim", "dims", "Dim", "IndexExpression", "IndexCondition",
     "RecurrentTensor", "as_tensor", "constant", "input", "output",
-    "recurrent", "parameter", "ParameterSpec", "cases", "host_call", "sink", "random",
+    "recurrent", "parameter", "ParameterSpec", "cases", "host_call", "backend_call", "sink", "random",
     "grad", "stop_gradient", "custom_gradient",
     *functions.__all__,
 ]  # fmt: skip

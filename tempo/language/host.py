@@ -1,4 +1,4 @@
-"""The outside world: Python functions as operators."""
+"""The outside world: Python functions as operators, on the host and of the backend."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tempo.language.program import Program, current_program
 from tempo.language.shapes import several, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.backend_function import BackendFunction
 from tempo.symbolic import Symbol
 
 Dims = Dim | Sequence[Dim]
@@ -65,9 +66,7 @@ def host_call(
             "a result of a host call has a shape that varies along a batched dim", location=user_location()
         )
     id = call.declare(results, varying)
-    tensors = [view(program, program.builder.identity(id, result)) for result in range(len(results))]
-    at_row = tuple(program.dim_of(symbol) for symbol in call.batched)
-    return tuple(tensor.spatial[at_row] if at_row else tensor for tensor in tensors)
+    return _views(program, id, call.batched, len(results))
 
 
 def sink(
@@ -93,6 +92,73 @@ def _result(program: Program, entry: Any, batched: tuple[Symbol, ...]) -> Tensor
     shape, dtype = entry
     rows = tuple(program.builder.size(symbol) for symbol in batched)
     return TensorType((*rows, *to_shape(program, shape)), as_dtype(dtype))
+
+
+def backend_call(
+    fn: Callable[..., Any],
+    *inputs: TensorLike,
+    out: Sequence[tuple[Any, Any]],
+    backend: str,
+    batched: Dims = (),
+) -> tuple[RecurrentTensor, ...]:
+    """A pure function of a backend's own arrays as an operator; one recurrent tensor per `(shape, dtype)` of `out`.
+
+    On JAX `fn` is traced into the compiled loop, so it may be anything that `jax.jit` takes; on PyTorch and NumPy it is
+    called with tensors or arrays in the loop. Nothing else is known of it: it is called at every point of the union of
+    the inputs' domains that something needs, and at others where that does no harm, in any order; it must not write to
+    its arguments. It gets an array per input, the `batched` dims in front (of inputs that have them), and returns one
+    array or a tuple, likewise with the batched dims in front. Values are cast within a kind.
+
+    The program compiles for `backend` alone, and for `"reference"`, which converts arrays for that backend's function.
+    Nothing is differentiated through it: wrap it in `tp.custom_gradient`, or what it gives in `tp.stop_gradient`.
+
+    Raises `ShapeError` for shapes that vary along a dim; `UnsupportedError` from `tp.compile` for another backend;
+    `BackendCallError`, when it is first called, where `fn` raises or returns something other than declared.
+
+    >>> import numpy as np
+    >>> import tempo as tp
+    >>> with tp.Program("hypotenuse"):
+    ...     t = tp.dim("t")
+    ...     a, b = tp.input("a", shape=(), dims=(t,)), tp.input("b", shape=(), dims=(t,))
+    ...     (c,) = tp.backend_call(np.hypot, a, b, out=[((), tp.float32)], backend="numpy")
+    >>> c
+    RecurrentTensor(hypot, domain=(t,), shape=(), dtype=float32)
+    """
+    program = current_program()
+    _check_backend(backend)
+    call = _Call(program, fn, inputs, (), batched, None, "backend_call")
+    results = tuple(_result(program, entry, call.batched) for entry in several(out))
+    if not results:
+        raise ShapeError("a backend call without results", location=user_location(), hint="out= says what it returns")
+    seen = [program.builder.seen_type(edge).shape for edge in call.operands]
+    if any(size.dims() for shape in (*seen, *(type.shape for type in results)) for size in shape):
+        raise ShapeError(
+            "a shape of a backend call varies along a dim",
+            location=user_location(),
+            hint="a function of the backend is compiled for one shape: pad what it takes, or reduce it first",
+        )
+    function = BackendFunction(fn, call.name, len(results), user_location())
+    domain = program.builder.canonical(call.domain - set(call.batched))
+    attrs = {"fn": function, "backend": backend}
+    id = program.builder.nominal("backend_call", domain, results, call.operands, attrs=attrs, name=call.name)
+    return _views(program, id, call.batched, len(results))
+
+
+def _check_backend(backend: Any) -> None:
+    if isinstance(backend, str) and backend not in ("", "reference"):
+        return
+    raise ProgramError(
+        f"backend={backend!r} names no backend with arrays of its own",
+        location=user_location(),
+        hint='write the name of the backend that the function is for: backend="jax", "torch" or "numpy"',
+    )
+
+
+def _views(program: Program, id: int, batched: tuple[Symbol, ...], count: int) -> tuple[RecurrentTensor, ...]:
+    """The results of a call, each at its row of the batched dims."""
+    tensors = [view(program, program.builder.identity(id, result)) for result in range(count)]
+    at_row = tuple(program.dim_of(symbol) for symbol in batched)
+    return tuple(tensor.spatial[at_row] if at_row else tensor for tensor in tensors)
 
 
 class _Call:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tempo.lowering.loop_ir import (
     Assign,
@@ -69,7 +69,7 @@ class RunLowering:
         )
         operator, attrs = OPERATORS[node.op], self._options(node.attributes)
         compute = Compute(
-            self.name(node),
+            self.name(node, len(node.results)) if node.op == "backend_call" else self.name(node),
             node.op,
             attrs,
             names,
@@ -79,7 +79,18 @@ class RunLowering:
             node.name,
             node.location,
         )
+        if node.op == "backend_call":
+            return [*statements, compute, *self._taken_apart(node, compute)]
         return [*statements, compute]
+
+    def _taken_apart(self, node: Node, compute: Compute) -> Iterator[Compute]:
+        """The results of a function of the backend, each by its own name."""
+        for at, type in enumerate(node.results):
+            attrs = {"fn": node.attr("fn"), "at": at}
+            names, types = (compute.result,), (node.type,)
+            yield Compute(
+                self.name(node, at), "backend_result", attrs, names, types, type, (), node.name, node.location
+            )
 
     def _options(self, attrs: dict[str, object]) -> dict[str, object]:
         if attrs.get("checked"):
@@ -111,7 +122,7 @@ class RunLowering:
     ) -> str:
         """The name that holds what `edge` reads; a read of a buffer is added to `block`."""
         if (edge.node, edge.result) not in self.of_value:
-            return self.name(self.graph.nodes[edge.node])
+            return self.name(self.graph.nodes[edge.node], edge.result)
         read = self.read_edge(f"{self.name(node)}__{number}", edge, here, cluster)
         aliases = node.op == "merge" or OPERATORS[node.op].views
         fresh = aliases and self._is_overwritten(edge)
@@ -150,11 +161,13 @@ class RunLowering:
 
     def _stores(self, node: Node, here: Here) -> list[Statement]:
         found: list[Statement] = []
-        kept = self.write((node.id, 0), self.name(node), here)
-        if kept is not None:
-            found.append(kept)
-        for buffer in self.written_outputs.get((node.id, 0), []):
-            found.append(_write(buffer, self.name(node), node, here))
+        for at in range(len(node.results)):
+            name = self.name(node, at)
+            kept = self.write((node.id, at), name, here)
+            if kept is not None:
+                found.append(kept)
+            for buffer in self.written_outputs.get((node.id, at), []):
+                found.append(_write(buffer, name, node, here))
         return found
 
     def write(self, value: Value, name: str, here: Here) -> Write | None:
@@ -163,12 +176,16 @@ class RunLowering:
             return None
         return _write(self.of_value[value], name, self.graph.nodes[value[0]], here)
 
-    def name(self, node: Node) -> str:
-        """A readable Python name, unique through the node's number."""
+    def name(self, node: Node, result: int = 0) -> str:
+        """A readable Python name, unique through the node's number.
+
+        A backend call has results beside the first, and after the last the tuple of all.
+        """
         base = re.sub(r"\W+", "_", node.name).strip("_")
+        number = f"{node.id}___{result}" if result else str(node.id)
         if not base or not base.isascii() or base[0].isdigit() or base in _TAKEN:
-            return f"v{node.id}"
-        return f"{base}_{node.id}"
+            return f"v{number}"
+        return f"{base}_{number}"
 
 
 def _write(buffer: Buffer, name: str, node: Node, here: Here) -> Write:

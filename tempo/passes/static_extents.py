@@ -61,7 +61,7 @@ class _Widening:
 
     def graph(self) -> Graph:
         for node in self.old.nodes.values():
-            if node.op in ("input", "merge", "host_call", "random_bits"):
+            if node.op in ("input", "merge", "host_call", "backend_call", "random_bits"):
                 self.new.nodes[node.id] = self.declared(node)
         order = [self.old.nodes[id] for id in self.producers_first()]
         for node in order:

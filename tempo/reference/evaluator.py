@@ -32,6 +32,7 @@ from tempo.analysis.reports import (
     uncovered_error,
 )
 from tempo.errors import InputError, InternalError
+from tempo.reference.backend_calls import call_backend
 from tempo.reference.host_calls import call_host
 from tempo.sdg.call import Call, StaticType, call_for
 from tempo.sdg.graph import Edge, Graph, Node, Output, Slice
@@ -149,6 +150,8 @@ class Evaluator:
         types = [(_ints(type.shape, env), dtypes.to_numpy(type.dtype)) for type in node.results]
         if node.op in EFFECTS:
             return call_host(node, need.point, arrays, types)
+        if node.op == "backend_call":
+            return call_backend(node, arrays, [_ints(type.shape, env) for type in node.results])
         return (self._apply(node, need.point, env, arrays),)
 
     def _situation(self, instance: Instance) -> tuple[Node, dict[Symbol, int]]:

@@ -16,9 +16,20 @@ def check_supported(graph: Graph, backend: BackendPlugin) -> None:
     """
     needed = graph.reachable()
     for node in graph.nodes.values():
+        if node.id in needed and node.attr("backend", backend.name) != backend.name:
+            raise _of_another_backend(node, backend.name)
         exclusion = backend.why_not(node.op, *_dtypes(graph, node)) if node.id in needed else None
         if exclusion is not None:
             raise _refusal(backend, node, exclusion)
+
+
+def _of_another_backend(node: Node, backend: str) -> UnsupportedError:
+    theirs = node.attr("backend")
+    return UnsupportedError(
+        f"the backend call {node.name} is a function for the backend {theirs!r}, not for {backend!r}",
+        location=node.location,
+        hint=f'compile with backend="{theirs}" (or "reference"), or write it in the language or as a tp.host_call',
+    )
 
 
 def _dtypes(graph: Graph, node: Node) -> dict[str, None]:

@@ -15,7 +15,7 @@ from tempo.errors import Location
 from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 from tempo.symbolic.structural import Structural, cached
 
-NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "sink"})
+NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "backend_call", "sink"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +137,7 @@ class Node:
       host_call  fn, ordered_by (Symbols), batched (Symbols, for messages), resource; trims once shapes are static (see
                  `tempo.passes.static_extents`); results in `results`
       sink       the same, without results
+      backend_call  fn (a `BackendFunction`), backend (its name); results in `results`; pure
     A `batched` dim of a host call is no dim of its domain: its operands are read with a slice over the whole dim, and
     its results have the batched sizes as leading axes, in canonical order.
     """

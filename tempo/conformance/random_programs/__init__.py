@@ -8,7 +8,7 @@ the Python source that makes it.
 from tempo.conformance.random_programs.choices import Choices
 from tempo.conformance.random_programs.description import Built, RandomProgram, Statement
 from tempo.conformance.random_programs.generator import draw_program
-from tempo.conformance.random_programs.recorder import RecordedCall, Recorder
+from tempo.conformance.random_programs.recorder import RecordedCall, Recorder, own_step
 
 __all__ = [
     "Built",
@@ -18,6 +18,7 @@ __all__ = [
     "Recorder",
     "Statement",
     "draw_program",
+    "own_step",
     "random_program",
 ]
 

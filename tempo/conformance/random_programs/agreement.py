@@ -37,8 +37,13 @@ class Mode:
     scheduler: Any = None
     to_host: Callable[[Any], Array] = np.asarray
 
+    @property
+    def name(self) -> str:
+        """The name of the backend."""
+        return self.backend if isinstance(self.backend, str) else str(self.backend.info.name)
+
     def __str__(self) -> str:
-        return f"{self.backend if isinstance(self.backend, str) else self.backend.info.name}, {self.options}"
+        return f"{self.name}, {self.options}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ def check(
 def _check_mode(
     program: RandomProgram, mode: Mode, pairs: Sequence[tuple[Situation, Outcome]], counts: Counter[str]
 ) -> None:
-    built = program.build()
+    built = program.build(mode.name)
     sizes = pairs[0][0].sizes if len(pairs) == 1 else None
     try:
         run = compile(built.program, mode.backend, mode.scheduler, sizes=sizes, options=mode.options)

@@ -14,9 +14,10 @@ _NAME = re.compile(r"\b[a-z]+\d*\b")
 _PREAMBLE = """\
 import numpy as np
 import tempo as tp
-from tempo.conformance.random_programs import Recorder
+from tempo.conformance.random_programs import Recorder, own_step
 
 calls = Recorder()
+own = globals().get("own", "numpy")  # the backend whose functions are called
 """
 
 
@@ -66,12 +67,12 @@ class RandomProgram:
     def __repr__(self) -> str:
         return f"\n{self.source}"
 
-    def build(self) -> Built:
-        """Run the source. Raises what the language raises."""
+    def build(self, own: str = "numpy") -> Built:
+        """Run the source, with functions of the backend `own`. Raises what the language raises."""
         name = f"<random program {abs(hash(self.source)):x}>"
         source = self.source
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        namespace: dict[str, Any] = {}
+        namespace: dict[str, Any] = {"own": own}
         exec(compile(source, name, "exec"), namespace)  # noqa: S102 - the source was made by the generator
         return Built(namespace["program"], namespace["calls"])
 

@@ -37,6 +37,7 @@ _STEPS: tuple[tuple[int, Step], ...] = (
     (1, idioms.growing),
     (2, outside.draw),
     (4, outside.host_call),
+    (2, outside.backend_call),
 )
 _TRIES = 3
 _LONGEST = 12

@@ -145,6 +145,19 @@ def host_call(session: Session) -> Value | None:
     return session.assign(f"{called}[{place}]", arguments, exact=results[place][1] != "float32")
 
 
+def backend_call(session: Session) -> Value | None:
+    """A function of the backend, of arrays at every point or of all rows of a batched dim."""
+    x = session.pick(lambda value: value.dtype in ("float32", "int32") and not value.ragged_axes)
+    value = None if x is None else session.discharged(x)
+    if value is None or value.needs:
+        return None
+    batched = value.dims[:1] if value.dims and not value.open and session.choices.chance(30) else ()
+    place = session.choices.number(0, 1) if value.exact else 0
+    out = f"[({value.name}.shape, {value.name}.dtype), ({value.name}.shape, tp.bool)]"
+    called = f"tp.backend_call(own_step, {value.name}, out={out}, backend=own, batched={_tuple(batched)})"
+    return session.assign(f"{called}[{place}]", (value,), exact=value.exact)
+
+
 def sink(session: Session) -> None:
     """A recorded function that is called for its effect."""
     arguments, dims = _arguments(session)

@@ -15,6 +15,11 @@ Array = np.ndarray[Any, Any]
 Result = tuple[Sequence["str | int"], str]
 
 
+def own_step(x: Any) -> tuple[Any, Any]:
+    """A function of the arrays of any backend, with operators that they all have."""
+    return x * 2 - 1, x > 0
+
+
 @dataclass(frozen=True)
 class HostFunction:
     """What a recorder knows of a function that it made.

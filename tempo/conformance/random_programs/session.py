@@ -10,7 +10,7 @@ from typing import Any
 from tempo.conformance.random_programs.choices import Choices
 from tempo.conformance.random_programs.description import RandomProgram, Statement
 from tempo.conformance.random_programs.indices import substituted
-from tempo.conformance.random_programs.recorder import Recorder
+from tempo.conformance.random_programs.recorder import Recorder, own_step
 from tempo.errors import TempoError
 from tempo.language.program import Program
 from tempo.language.tensor import RecurrentTensor
@@ -100,6 +100,7 @@ class Session:
     def __post_init__(self) -> None:
         self._namespace["calls"] = Recorder()
         exec("import numpy as np\nimport tempo as tp", self._namespace)  # noqa: S102 - the preamble of every program
+        self._namespace.update(own="numpy", own_step=own_step)
 
     def fresh(self, prefix: str) -> str:
         self._names[prefix] += 1

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from tempo.errors import InternalError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.backend_function import function_of, result_of
 from tempo.sdg.operators.operator import Attrs, Function, Operator
 from tempo.sdg.operators.shapes import all_opaque, no_cost
 
 
-def _nominal(name: str, made_by: str) -> Operator:
+def _declared(name: str) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]:
     def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
         raise InternalError(f"the type of {name} is declared with it, not inferred")
 
+    return infer
+
+
+def _nominal(name: str, made_by: str) -> Operator:
     def numpy(call: Call) -> Function:
         raise InternalError(f"{name} is no function on arrays: {made_by}")
 
     return Operator(
         name=name,
         kind="nominal",
-        infer=infer,
+        infer=_declared(name),
         roles=all_opaque,
         cost=no_cost,
         numpy=numpy,
@@ -61,7 +70,28 @@ PLACEHOLDERS = (
     _placeholder("cotangent", "it stands for the cotangent of a value with a gradient of its own"),
 )
 
+_IN_LOOPS = "a function of the backend is opaque; give the dim as batched= where it takes all points at once"
+
+# backend_call {fn: a BackendFunction, backend}: a tuple of what the function returns; in LoopIR alone it is taken apart
+# by backend_result {name, at, location} (that tuple).
+_BACKEND = tuple(
+    Operator(
+        name=name,
+        kind="nominal",
+        infer=_declared(name),
+        roles=all_opaque,
+        cost=no_cost,
+        numpy=numpy,
+        lift_note=_IN_LOOPS,
+        views=True,
+        gradient_note="nothing is known of a function of the backend: wrap it in tp.custom_gradient, or its results in "
+        "tp.stop_gradient",
+    )
+    for name, numpy in (("backend_call", function_of), ("backend_result", result_of(np.asarray)))
+)
+
 NOMINAL = (
+    *_BACKEND,
     _nominal("input", "the caller gives its values"),
     _nominal("merge", "its value is that of the first case that holds"),
     _nominal("host_call", "a function of the host makes its results"),

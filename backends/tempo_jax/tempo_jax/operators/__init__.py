@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tempo.sdg.operators import Builder
+from tempo_jax.operators.calls import CALLS
 from tempo_jax.operators.contractions import CONTRACTIONS
 from tempo_jax.operators.creation import CREATION
 from tempo_jax.operators.elementwise import ELEMENTWISE
@@ -33,6 +34,7 @@ OPERATORS: Mapping[str, Builder] = MappingProxyType(
         **INDEXING,
         **CREATION,
         **RANDOM,
+        **CALLS,
     }
 )
 

@@ -13,7 +13,8 @@ from tempo.sdg.operators import OPERATORS, Operator, Role
 from tempo.symbolic import as_expr
 
 NOMINAL = {
-    "input", "merge", "host_call", "sink", "gradient", "stop_gradient", "custom_gradient", "cotangent",
+    "input", "merge", "host_call", "backend_call", "backend_result", "sink", "gradient", "stop_gradient",
+    "custom_gradient", "cotangent",
 }  # fmt: skip
 LIFTED = 3  # elements along the lifted axis
 
@@ -32,7 +33,8 @@ def test_every_operator_of_the_design_is_in_the_table():
     minimum atan2 bitwise_and bitwise_or bitwise_xor shift_left shift_right logical_and logical_or logical_xor eq ne lt
     le gt ge where reshape transpose broadcast pad slice concat flip reduce_sum reduce_max reduce_min reduce_prod
     reduce_any reduce_all argmax argmin cumsum sort argsort dot conv gather gather_pairs scatter_add constant iota
-    index_value condition_value random_bits mask input merge host_call sink copy
+    index_value condition_value random_bits mask input merge host_call backend_call
+    backend_result sink copy
     gradient stop_gradient custom_gradient cotangent"""
     assert set(OPERATORS) == set(named.split())
 

@@ -1,0 +1,25 @@
+"""The user's own functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tempo import dtypes
+from tempo.sdg.call import Call
+from tempo.sdg.operators.backend_function import function_of, result_of
+from tempo_torch.arrays import TORCH_DTYPES
+from tempo_torch.operators.builder import Builder, Function
+
+
+def _result(call: Call, device: torch.device) -> Function:
+    def tensor(value: Any, dtype: Any = None) -> torch.Tensor:
+        wanted = None if dtype is None else TORCH_DTYPES[dtypes.from_numpy(dtype)]
+        return torch.as_tensor(value, dtype=wanted, device=device).detach()
+
+    return result_of(tensor)(call)
+
+
+CALLS: Mapping[str, Builder] = {"backend_call": lambda call, device: function_of(call), "backend_result": _result}
