@@ -410,7 +410,16 @@ sinks %11
 
 
 WITHOUT_A_RULE = {"constant", "iota", "index_value", "condition_value", "random_bits", "input", "merge"}
-NEVER = {"host_call", "sink", "gradient", "stop_gradient", "custom_gradient", "cotangent"}
+NEVER = {
+    "host_call",
+    "backend_call",
+    "backend_result",
+    "sink",
+    "gradient",
+    "stop_gradient",
+    "custom_gradient",
+    "cotangent",
+}
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))
