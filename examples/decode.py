@@ -130,7 +130,8 @@ def rotate(x: tp.RecurrentTensor, angle: tp.RecurrentTensor) -> tp.RecurrentTens
     return tp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
-def decoder(config: Config) -> tp.Program:
+def decoder(config: Config, end_of_text: int | None = None) -> tp.Program:
+    """`end_of_text`: the token after which nothing is generated any more."""
     with tp.Program("decode") as program:
         l, t, p = tp.dims("l t p")  # layers, positions, positions of the prompt
         prompt = tp.input("prompt", shape=(), dims=(p,), dtype=tp.int32)
@@ -165,12 +166,16 @@ def decoder(config: Config) -> tp.Program:
         logits = head @ rms_norm(y[l.size - 1, t], norm, config.epsilon)
         token[t < p.size] = prompt[t]
         token[t + 1] = logits.argmax(axis=-1)
+        if end_of_text is not None:
+            tp.stop_when(t, (token == end_of_text) & (t >= p.size))
         tp.output("token", token)
         tp.output("confidence", tp.softmax(logits, axis=-1).max(axis=-1))
     return program
 
 
-def generate_with_transformers(folder: Path, prompt: list[int], count: int) -> tuple[list[int], float]:
+def generate_with_transformers(
+    folder: Path, prompt: list[int], count: int, end_of_text: int | None
+) -> tuple[list[int], float]:
     """The peer: tokens of the prompt and those generated, and the seconds that it took."""
     import torch
     from transformers import LlamaForCausalLM
@@ -178,7 +183,7 @@ def generate_with_transformers(folder: Path, prompt: list[int], count: int) -> t
 
     logging.disable_progress_bar()
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model.generation_config.eos_token_id = None  # neither side stops early
+    model.generation_config.eos_token_id = end_of_text
     inputs = torch.tensor([prompt])
     choices = {"attention_mask": torch.ones_like(inputs), "do_sample": False, "pad_token_id": 0}
     model.generate(inputs, max_new_tokens=1, **choices)  # its first call sets things up
@@ -207,6 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", type=Path, required=True, help="a folder with a checkpoint")
     parser.add_argument("--prompt", default="You may reproduce and distribute copies of the Work")
     parser.add_argument("--tokens", type=int, default=48, help="how many to generate")
+    parser.add_argument("--end", help="the token that ends the text, as the tokenizer has it (</s>); none unless given")
     parser.add_argument("--backend", default="numpy")
     parser.add_argument("--check", action="store_true", help="compare to transformers, token for token")
     parser.add_argument("--plot", type=Path, help="write a picture of the probabilities")
@@ -216,10 +222,11 @@ def main(arguments: list[str] | None = None) -> int:
     weights = read_weights(options.model, config)
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
     prompt = tokenizer.encode(options.prompt).ids
+    end = None if options.end is None else tokenizer.token_to_id(options.end)
 
     sizes = {"l": config.layers, "p": len(prompt), "t": len(prompt) + options.tokens}
     start = time.perf_counter()
-    run = tp.compile(decoder(config), backend=options.backend, sizes=sizes)
+    run = tp.compile(decoder(config, end), backend=options.backend, sizes=sizes)
     compiled = time.perf_counter() - start
     start = time.perf_counter()
     outputs = run(prompt=np.array(prompt), **weights)
@@ -227,9 +234,9 @@ def main(arguments: list[str] | None = None) -> int:
     tokens = np.asarray(outputs["token"]).tolist()
 
     print(tokenizer.decode(tokens))
-    print(f"\n{options.tokens} tokens after {len(prompt)} in {seconds:.2f} s, compiled in {compiled:.2f} s")
+    print(f"\n{len(tokens) - len(prompt)} tokens after {len(prompt)} in {seconds:.2f} s, compiled in {compiled:.2f} s")
     if options.check:
-        expected, peer_seconds = generate_with_transformers(options.model, prompt, options.tokens)
+        expected, peer_seconds = generate_with_transformers(options.model, prompt, options.tokens, end)
         print(f"transformers: {peer_seconds:.2f} s")
         if tokens != expected:
             print(f"DIFFERENT: {tokens}\nexpected:  {expected}")

@@ -2,10 +2,10 @@
 
     v[k + 1, s] = max over actions of (reward[s] + gamma * sum over next states n of p[s, action, n] * v[k, n])
 
-The number of sweeps is fixed; how far the last sweep still moved the values is an output. `--check` runs the same thing
-as a NumPy loop and compares the way that the policy goes.
+The sweeps end when one moves no value by more than `--tolerance`, or after `--sweeps`. `--check` runs the same thing as
+a NumPy loop and compares the way that the policy goes.
 
-    python examples/value_iteration.py --check --plot out/value_iteration.png
+    python examples/value_iteration.py --tolerance 1e-4 --check --plot out/value_iteration.png
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ SLIP = 0.1  # how often a move goes to either side of where it should
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 
 
-def value_iteration(actions: int) -> tp.Program:
+def value_iteration(actions: int, tolerance: float | None = None) -> tp.Program:
+    """Values and policy of the last sweep; with a tolerance, of every sweep until one moves no value by more."""
     with tp.Program("value_iteration") as program:
         k, s = tp.dims("k s")  # sweeps, states
         reward = tp.input("reward", shape=(actions,), dims=(s,))
@@ -34,9 +35,15 @@ def value_iteration(actions: int) -> tp.Program:
         better = q.max(axis=-1)
         v[0, s] = 0
         v[k + 1, s] = better
-        tp.output("residual", tp.abs(better - v)[k, :].max())
-        tp.output("value", better[-1])
-        tp.output("policy", q.argmax(axis=-1)[-1])
+        residual = tp.abs(better - v)[k, :].max()
+        value, policy = better, q.argmax(axis=-1)
+        if tolerance is None:
+            value, policy = value[-1], policy[-1]
+        else:
+            tp.stop_when(k, residual <= tolerance)
+        tp.output("residual", residual)
+        tp.output("value", value)
+        tp.output("policy", policy)
     return program
 
 
@@ -58,13 +65,15 @@ def maze(size: int, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     return wall, {"reward": reward, "p": p}
 
 
-def numpy_loop(reward: np.ndarray, p: np.ndarray, sweeps: int) -> dict[str, np.ndarray]:
+def numpy_loop(reward: np.ndarray, p: np.ndarray, sweeps: int, tolerance: float) -> dict[str, np.ndarray]:
     """The peer: what one writes without Tempo."""
     value, residual = np.zeros(len(p), np.float32), []
     for _ in range(sweeps):
         q = reward + np.float32(GAMMA) * (p @ value)
         residual.append(np.abs(q.max(axis=-1) - value).max())
         value = q.max(axis=-1)
+        if residual[-1] <= tolerance:
+            break
     return {"residual": np.array(residual), "value": value, "q": q}
 
 
@@ -90,23 +99,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
     parser.add_argument("--size", type=int, default=12, help="rows and columns of the maze")
-    parser.add_argument("--sweeps", type=int, default=200)
+    parser.add_argument("--sweeps", type=int, default=200, help="at most")
+    parser.add_argument("--tolerance", type=float, default=1e-5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", action="store_true", help="compare to a NumPy loop")
     parser.add_argument("--plot", type=Path, help="write a picture of the maze")
     options = parser.parse_args(arguments)
 
     wall, given = maze(options.size, options.seed)
-    run = tp.compile(value_iteration(len(MOVES)), backend=options.backend, sizes={"k": options.sweeps})
+    program = value_iteration(len(MOVES), options.tolerance)
+    run = tp.compile(program, backend=options.backend, sizes={"k": options.sweeps})
     start = time.perf_counter()
     outputs = run(**given)
     seconds = time.perf_counter() - start
-    found = {name: np.asarray(outputs[name]) for name in ("residual", "value", "policy")}
-    last = found["residual"][-1]
-    print(f"{options.sweeps} sweeps over {wall.size} states in {seconds:.3f} s; the last moved {last:.1e}")
+    found = {name: np.asarray(outputs[name])[-1] for name in ("value", "policy")}
+    found["residual"] = np.asarray(outputs["residual"])
+    last, sweeps = found["residual"][-1], outputs.sizes["k"]
+    print(f"{sweeps} sweeps over {wall.size} states in {seconds:.3f} s; the last moved {last:.1e}")
     print(f"the start is worth {found['value'][0]:.3f}, the goal {found['value'][-1]:.3f}")
     if options.check:
-        expected = numpy_loop(**given, sweeps=options.sweeps)
+        expected = numpy_loop(**given, sweeps=options.sweeps, tolerance=options.tolerance)
+        assert len(expected["residual"]) == sweeps, f"the NumPy loop took {len(expected['residual'])} sweeps"
         np.testing.assert_allclose(found["value"], expected["value"], rtol=1e-4)
         np.testing.assert_allclose(found["residual"], expected["residual"], rtol=1e-2, atol=1e-5)
         chosen = np.take_along_axis(expected["q"], found["policy"][:, None], axis=1)[:, 0]

@@ -13,12 +13,13 @@ from tempo.language.index_expression import Dim, IndexCondition, IndexExpression
 from tempo.language.inputs import input, output
 from tempo.language.parameters import ParameterSpec, parameter
 from tempo.language.program import Program, dim, dims
+from tempo.language.stopping import stop_when
 from tempo.language.tensor import RecurrentTensor
 
 __all__ = [
     "Program", "dim", "dims", "Dim", "IndexExpression", "IndexCondition",
     "RecurrentTensor", "as_tensor", "constant", "input", "output",
-    "recurrent", "parameter", "ParameterSpec", "cases", "host_call", "backend_call", "sink", "random",
+    "recurrent", "parameter", "ParameterSpec", "cases", "host_call", "backend_call", "sink", "stop_when", "random",
     "grad", "stop_gradient", "custom_gradient",
     *functions.__all__,
 ]  # fmt: skip

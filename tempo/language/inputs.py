@@ -55,7 +55,7 @@ def output(name: str, x: TensorLike) -> None:
     """
     program = current_program()
     check_name(name, "an output")
-    if any(found.name == name for found in program.builder.outputs):
+    if any(found.role == "output" and found.name == name for found in program.builder.outputs):
         raise ProgramError(f"the program {program.name!r} has an output {name!r} already", location=user_location())
     tensor = as_tensor(x)
     type, domain = tensor.type, tensor.symbols

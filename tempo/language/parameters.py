@@ -17,6 +17,7 @@ from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import fit, show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, Edge, Node, Output, Point, TensorType
+from tempo.sdg.stops import STOP
 from tempo.symbolic import FALSE, TRUE, Condition, Expr, Symbol, var
 
 Initializer: TypeAlias = Callable[..., Any]
@@ -162,12 +163,15 @@ def _closed(program: Program, node: Node, state: Node) -> Node:
 
 
 def _final_value(program: Program, name: str, node: Node, time_dims: tuple[Symbol, ...]) -> Output:
-    """The value at the last point of the time dims, at every point of the others."""
-    map = tuple(
-        Point(program.builder.size(symbol) - 1 if symbol in time_dims else var(symbol)) for symbol in node.domain
-    )
-    domain = tuple(symbol for symbol in node.domain if symbol not in time_dims)
-    layout = (*domain, *range(len(node.shape)))
+    """The value at the last point of the time dims, at every point of the others.
+
+    Along a dim that a run may end along early, every point may be the last (see `tempo.sdg.stops`).
+    """
+    stopped = {output.domain[0] for output in program.builder.outputs if output.role == STOP}
+    last = frozenset(time_dims) - stopped
+    map = tuple(Point(program.builder.size(symbol) - 1 if symbol in last else var(symbol)) for symbol in node.domain)
+    domain = tuple(symbol for symbol in node.domain if symbol not in last)
+    layout = (*(symbol for symbol in domain if symbol not in time_dims), *range(len(node.shape)))
     return Output(name, Edge(node.id, map), domain, node.type, layout, "state", node.location)
 
 

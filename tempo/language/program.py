@@ -55,7 +55,7 @@ class Program:
         return {**self.__dict__, "_tokens": []}
 
     def __repr__(self) -> str:
-        outputs = ", ".join(output.name for output in self.builder.outputs)
+        outputs = ", ".join(output.name for output in self.builder.outputs if output.role == "output")
         return f"Program({self.name!r}, dims: {', '.join(self._dims) or 'none'}; outputs: {outputs or 'none'})"
 
     @property

@@ -18,15 +18,18 @@ from tempo.lowering.loop_ir import (
     LoopProgram,
     Segment,
     Statement,
+    Stop,
 )
 from tempo.lowering.places import Part, parts, top_items
 from tempo.lowering.problem import GIVEN, Clustered
 from tempo.lowering.reads import Value
 from tempo.lowering.statements import RunLowering
+from tempo.lowering.stopping import Stops
 from tempo.lowering.storage import Storage
 from tempo.passes.cluster import Cluster
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence
 from tempo.sdg.graph import Node, Output
+from tempo.sdg.stops import last_along
 from tempo.symbolic import Symbol
 
 
@@ -100,7 +103,7 @@ def _add_given(program: Clustered, node: Node, buffers: Buffers) -> None:
 
 
 def _add_output(program: Clustered, output: Output, buffers: Buffers) -> Buffer:
-    axes = _full_axes(program, output.domain)
+    axes = tuple(axis for axis in _full_axes(program, output.domain) if axis.dim in output.layout)
     type = output.type
     buffer = buffers.add(
         name=output.name, dtype=type.dtype, axes=axes, shape=type.shape, role="output", layout=output.layout
@@ -129,7 +132,7 @@ def _stored_in_output(program: Clustered, storage: Mapping[Value, Storage]) -> d
     for output in program.graph.outputs:
         value = output.edge.node, output.edge.result
         decided = storage.get(value)
-        if decided is None or decided.register or not decided.axes:
+        if decided is None or decided.register or not decided.axes or last_along(output):
             continue
         if len(decided.axes) == len(output.domain) and all(axis.kind == "full" for axis in decided.axes):
             found.setdefault(value, output)
@@ -143,15 +146,16 @@ class _Builder:
         self.hosts = frozenset(cluster.name for cluster in program.clusters if cluster.host)
         self.tables = {name: index for index, name in enumerate(decisions.tables)}
         self.table_nodes = {self.tables[name]: node for name, node in decisions.tables.items()}
+        self.stops = Stops.of(program)
         self.lowering = RunLowering(program, buffers.of_value, buffers.written_outputs, decisions.checks)
         self.segments: list[Segment] = []
         self.functions: list[Node] = []
 
     def build(self, tree: ScheduleTree) -> LoopProgram:
-        items = self.host_block(top_items(tree), loops_apart=True)
+        items = self.top(top_items(tree))
         buffers = self.buffers
         return LoopProgram(
-            items,
+            tuple(item for item, _ in items),
             tuple(self.segments),
             buffers.found,
             tuple(self.functions),
@@ -160,15 +164,27 @@ class _Builder:
             buffers.outputs,
             self.table_nodes,
             tuple(buffers.registers),
+            tuple(stopped for _, stopped in items),
         )
 
     # -- the driver ------------------------------------------------------------------------------------------------
 
-    def host_block(self, items: tuple[ScheduleTree, ...], loops_apart: bool = False) -> tuple[Statement, ...]:
+    def top(self, items: tuple[ScheduleTree, ...]) -> list[tuple[Statement, int | None]]:
+        """The items of the driver, each with the buffer of the stop after which it is left out."""
+        found: list[tuple[Statement, int | None]] = []
+        pieces = list(parts(items, self.hosts, loops_apart=True))
+        for part, stop in zip(pieces, self.stops.ends([part.items for part in pieces]), strict=True):
+            made = self.host_item(part.items[0]) if part.host else (self.segment(part, top=True),)
+            found.extend((item, None if stop is None else self.stop_buffer(stop)) for item in made)
+        return found
+
+    def stop_buffer(self, stop: Output) -> int:
+        return self.buffers.outputs[key_of(stop.role, stop.name)]
+
+    def host_block(self, items: tuple[ScheduleTree, ...]) -> tuple[Statement, ...]:
         found: list[Statement] = []
-        for part in parts(items, self.hosts, loops_apart):
-            alone = self.host_item(part.items[0]) if part.host else (self.segment(part, loops_apart),)
-            found.extend(alone)
+        for part in parts(items, self.hosts, loops_apart=False):
+            found.extend(self.host_item(part.items[0]) if part.host else (self.segment(part, top=False),))
         return tuple(found)
 
     def host_item(self, item: ScheduleTree) -> tuple[Statement, ...]:
@@ -176,7 +192,7 @@ class _Builder:
             case Run():
                 return self.guarded(item, (self.call_host(item),))
             case For(var, lo, hi, direction, body):
-                return (Loop(var, lo, hi, direction, self.host_block(top_items(body))),)
+                return (Loop(var, lo, hi, direction, (*self.host_block(top_items(body)), *self.stop(item))),)
             case If(condition, body):
                 return (Branch(condition, self.host_block(top_items(body))),)
             case Sequence(items):
@@ -212,11 +228,15 @@ class _Builder:
             case Run(statement, point):
                 return self.guarded(item, self.lowering.run(self.clusters[statement], point))
             case For(var, lo, hi, direction, body):
-                return (Loop(var, lo, hi, direction, self.lower(body)),)
+                return (Loop(var, lo, hi, direction, (*self.lower(body), *self.stop(item))),)
             case If(condition, body):
                 return (Branch(condition, self.lower(body)),)
             case Sequence(items):
                 return tuple(statement for inner in items for statement in self.lower(inner))
+
+    def stop(self, loop: For) -> tuple[Statement, ...]:
+        stop = self.stops.leaves(loop)
+        return () if stop is None else (Stop(self.stop_buffer(stop)),)
 
     def guarded(self, run: Run, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         if run.statement not in self.tables:

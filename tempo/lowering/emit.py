@@ -29,6 +29,7 @@ from tempo.lowering.loop_ir import (
     Read,
     Segment,
     Statement,
+    Stop,
     WindowIndex,
     Write,
     expressions,
@@ -157,10 +158,16 @@ class Emitter:
                 return [ast.If(_subscript(self._table(table), self._exprs(point)), self._block(body), [])]
             case Loop():
                 return [self._loop(statement)]
+            case Stop(buffer):
+                return [self._stop(self._buffer(buffer))]
             case CallHost():
                 return self._call_host(statement)
             case CallSegment(number):
                 return [self._call_segment(self.program.segments[number])]
+
+    def _stop(self, buffer: Buffer) -> ast.stmt:
+        held = _call("to_host", [_listed("buffers", buffer.id)]) if self._in_driver else _name(buffer.label)
+        return ast.If(held, [ast.Break()], [])
 
     def _table(self, number: int) -> ast.expr:
         return _listed("tables", number) if self._in_driver else _name(f"table_{number}")

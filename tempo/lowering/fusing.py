@@ -26,8 +26,11 @@ from tempo.symbolic import Expr, const
 
 
 def fused(program: LoopProgram) -> LoopProgram:
-    """The program as one segment; itself where the host has a part in it."""
+    """The program as one segment; itself where the host has a part in it: also that of leaving out what comes after
+    an early end."""
     if not program.items or not all(isinstance(item, CallSegment) for item in program.items):
+        return program
+    if any(slot is not None for slot in program.stopped):
         return program
     outside = dict(_outside(program))
     body = (*_entering(program, outside), *_bodies(program), *_leaving(program, outside))
@@ -42,6 +45,7 @@ def fused(program: LoopProgram) -> LoopProgram:
         buffers=buffers,
         inputs=_renamed(program.inputs, outside),
         outputs=_renamed(program.outputs, outside),
+        stopped=(None,),
     )
 
 

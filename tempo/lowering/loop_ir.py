@@ -172,6 +172,13 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """Stands last in the body of a loop: leave the loop where `buffer`, a slot that holds an integer, is not 0."""
+
+    buffer: int
+
+
+@dataclass(frozen=True)
 class CallHost:
     """Call a Python function with what is read; its results go to `writes`. `trims`: valid lengths per operand axis."""
 
@@ -187,7 +194,7 @@ class CallSegment:
     segment: int
 
 
-Statement = Read | Write | Compute | Assign | Branch | Guard | Loop | CallHost | CallSegment
+Statement = Read | Write | Compute | Assign | Branch | Guard | Loop | Stop | CallHost | CallSegment
 
 
 @dataclass(frozen=True)
@@ -237,9 +244,10 @@ class LoopProgram:
     hosts: tuple[Node, ...]  # what `CallHost.call` numbers
     constants: Mapping[int, Any]  # buffer -> array
     inputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states, "seed" for the seed
-    outputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states
+    outputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states, "stop:DIM" for the points kept along a dim
     tables: Mapping[int, int]  # table -> node of the graph whose demanded points it marks
     registers: tuple[Buffer, ...] = ()  # values that never leave the block that makes them; for `run.memory`
+    stopped: tuple[int | None, ...] = ()  # for each item, the buffer of the stop after which it is left out
 
     def __str__(self) -> str:
         from tempo.lowering.pretty import render
@@ -266,6 +274,12 @@ def nested(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
     if isinstance(statement, Branch):
         return (statement.then, statement.otherwise)
     return ()
+
+
+def stop_in(loop: Loop) -> int | None:
+    """The buffer that says when to leave the loop early."""
+    last = loop.body[-1] if loop.body else None
+    return last.buffer if isinstance(last, Stop) else None
 
 
 def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:

@@ -26,6 +26,7 @@ from tempo.passes.static_extents import StaticExtents, varying
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import Context, Symbol, var
 
 VERIFY_VARIABLE = "TEMPO_VERIFY"
@@ -120,6 +121,10 @@ def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Cluster
         named = (each for each in program.clusters if each.name in words)
         nodes = (program.graph.nodes[id] for each in named for id in each.nodes)
         error.location = error.location or next((node.location for node in nodes if node.location), None)
+        stops = stops_of(program.graph).values()
+        ending = ", ".join(output.name for output in stops if program.cluster_of()[output.edge.node].name in words)
+        if ending:
+            error.add_note(f"The run may end early along {ending}: that dim must be the outermost ordered one.")
         raise
     except TempoError:
         raise

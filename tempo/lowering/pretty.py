@@ -16,6 +16,7 @@ from tempo.lowering.loop_ir import (
     PointIndex,
     Read,
     Statement,
+    Stop,
     WindowIndex,
     Write,
 )
@@ -66,6 +67,8 @@ def _statement(statement: Statement, depth: int, program: LoopProgram) -> Iterat
             span = f"{lo}..{hi}" if direction == "forward" else f"{hi}..{lo} backwards"
             yield f"{indent}for {var.name} in {span}:"
             yield from _block(body, depth + 1, program)
+        case Stop(buffer):
+            yield f"{indent}stop if b{buffer} != 0"
         case CallHost(call, point, reads, _, writes):
             yield from (line for read in reads for line in _statement(read, depth, program))
             yield f"{indent}call {program.hosts[call].name or 'host'}({_listed(point)})"

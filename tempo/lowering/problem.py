@@ -13,6 +13,7 @@ from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Stat
 from tempo.sdg.call import call_for, static_type
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, const, var
 
 # Operators that live in buffers that are there before anything runs.
@@ -44,7 +45,7 @@ def build_problem(
 ) -> SchedulingProblem:
     """`outermost` is the dim that the caller wants to step through, if any, `seconds` how long scheduling may take."""
     statements = tuple(_statement(program, cluster) for cluster in program.clusters)
-    dependences = (*_data(program), *_order(program))
+    dependences = (*_data(program), *_order(program), *_before_and_after_stops(program))
     return SchedulingProblem(program.graph.dims, statements, dependences, facts, outermost, seconds)
 
 
@@ -141,6 +142,27 @@ def _shared_order(graph: Graph, first: Node, second: Node, cluster_of: Mapping[i
             for symbol in second.domain
         )
         yield Dependence(names[1], names[0], relation, var(dim).ge(1), "order")
+
+
+def _before_and_after_stops(program: Clustered) -> Iterator[Dependence]:
+    """A stop comes after outputs and effects at its point along its dim. What goes step by step, and whatever leaves
+    something behind, comes after the stop of the point before.
+
+    Other values have no time of their own: `h[t + 1] = f(x)` makes `x` at t for the point t + 1.
+    """
+    cluster_of = program.cluster_of()
+    kept = {cluster_of[output.edge.node].name for output in program.graph.outputs if output.edge.node in cluster_of}
+    for dim, output in stops_of(program.graph).items():
+        stop = cluster_of[output.edge.node]
+        for cluster in program.clusters:
+            if dim not in cluster.domain:
+                continue
+            leaves_something = cluster.name in kept or cluster.host
+            if leaves_something or any(program.graph.nodes[id].op == "merge" for id in cluster.nodes):
+                yield Dependence(stop.name, cluster.name, (_previous(dim),), var(dim).ge(1), "order")
+            if leaves_something and cluster is not stop:
+                here = (_same(dim) if symbol == dim else _whole(program.graph, symbol) for symbol in cluster.domain)
+                yield Dependence(cluster.name, stop.name, tuple(here), TRUE, "order")
 
 
 def _same(symbol: Symbol) -> Interval:

@@ -20,6 +20,7 @@ from tempo.passes.manager import PassContext
 from tempo.passes.sweep import exact
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice, index_exprs, substitute_index
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import Condition, Expr, Symbol, var
 
 Shift = Mapping[Symbol, int]
@@ -134,6 +135,8 @@ class _Merging:
         return None
 
     def _within(self, symbol: Symbol, by: int, needed: Demand) -> bool:
+        if by > 0 and symbol in stops_of(self.graph):
+            return False  # a later point may never be made
         sizes = self.context.over(self.graph, ())
         lo, hi = needed.box.interval(symbol)
         return not by or (sizes.implies((lo + by).ge(0)) and sizes.implies((hi + by).le(self.graph.dim(symbol).size)))

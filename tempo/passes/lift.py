@@ -19,6 +19,7 @@ from tempo.passes.pieces import Piece, pieces
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, index_exprs
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, const, maximum, minimum, var
 
 Layout = tuple[Symbol | int, ...]
@@ -30,6 +31,8 @@ Read = tuple[Edge, bool]
 class Lift:
     """Lifts the dims of the nodes that the mapping says (`tempo.passes.mapping`), but for those in `exclude`.
 
+    A dim along which the run may end early stays a loop.
+
     The lifted dims lie in front of a value's axes, in canonical order.
     """
 
@@ -38,9 +41,9 @@ class Lift:
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         graph = without_dead_nodes(graph)
-        search = MappingSearch(context)
+        search, kept = MappingSearch(context), self.exclude | stops_of(graph).keys()
         for dim in reversed(graph.dims):
-            spans = {} if dim.symbol in self.exclude else search.spans(graph, dim)
+            spans = {} if dim.symbol in kept else search.spans(graph, dim)
             if spans:
                 graph = without_dead_nodes(lifted(graph, dim, spans, Context.of((), context.facts)))
         return graph

@@ -27,6 +27,7 @@ from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.passes.sliding import COMBINE, Sliding, element, leaves, sliding
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import Expr, Symbol, const, var
 
 _NEUTRAL = {"reduce_sum": 0, "dot": 0, "reduce_prod": 1, "reduce_any": False, "reduce_all": True}
@@ -121,7 +122,7 @@ class _Making:
 
     def _at_once(self, node: Node, found: Sliding, lo: Expr, hi: Expr) -> bool:
         """Whether the sum is over the whole dim up to (or from) the point, and nothing goes step by step before it."""
-        if node.op != "reduce_sum":
+        if node.op != "reduce_sum" or found.symbol in stops_of(self.graph):
             return False
         edges = leaves(self.graph, node, found.symbol) or []
         start, stop = found.slice.start, found.slice.start + found.slice.length

@@ -38,6 +38,7 @@ from tempo.sdg.call import Call, StaticType, call_for
 from tempo.sdg.graph import Edge, Graph, Node, Output, Slice
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import located
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import Symbol
 
 Array = np.ndarray[Any, Any]
@@ -47,10 +48,14 @@ Need = Instance | Barrier
 
 @dataclass(frozen=True)
 class Results:
-    """What a run gives: arrays by name, with the axes of the output's layout (domain dims in front)."""
+    """What a run gives: arrays by name, with the axes of the output's layout (domain dims in front).
+
+    `kept`: how many points there are along each dim where the run ended early.
+    """
 
     outputs: dict[str, Array]
     state: dict[str, Array]
+    kept: dict[str, int]
 
 
 class Evaluator:
@@ -84,12 +89,16 @@ class Evaluator:
 
     def run(self) -> Results:
         """Every output and every effect; host calls in the order that the language prescribes."""
+        kept = {symbol: self._kept(output) for symbol, output in stops_of(self.graph).items()}
         for instance in self._effects_in_order():
-            self._force(instance)
-        arrays = [(output, self._output(output)) for output in self.graph.outputs]
+            domain = self.graph.nodes[instance.node].domain
+            if all(at < kept.get(symbol, at + 1) for symbol, at in zip(domain, instance.point)):
+                self._force(instance)
+        arrays = [(output, self._output(output, kept)) for output in self.graph.outputs]
         return Results(
             outputs={output.name: array for output, array in arrays if output.role == "output"},
             state={output.name: array for output, array in arrays if output.role == "state"},
+            kept={symbol.name: count for symbol, count in kept.items() if count < self._extents[symbol]},
         )
 
     def value(self, target: Edge | int, point: Mapping[Symbol, int] | Sequence[int] = ()) -> Array:
@@ -254,13 +263,26 @@ class Evaluator:
             raise InputError(message, location=node.location)
         return array
 
-    def _output(self, output: Output) -> Array:
-        shape, reader = self._domain_shape(output.domain), output_reader(output)
-        points = itertools.product(*(range(size) for size in shape))
+    def _kept(self, output: Output) -> int:
+        """How many points there are along the dim of a stop; those after them are never asked for."""
+        (symbol,) = output.domain
+        reader, size = output_reader(output), self._extents[symbol]
+        ends = (int(self._read(reader, output.edge, {**self.sizes, symbol: at})) for at in range(size))
+        return next((count for count in ends if count), size)
+
+    def _output(self, output: Output, kept: Mapping[Symbol, int]) -> Array:
+        """Of a dim that the layout does not name only the last point that is kept."""
+        reader = output_reader(output)
+        counts = [kept.get(symbol, self._extents[symbol]) for symbol in output.domain]
+        last = [symbol not in output.layout for symbol in output.domain]
+        shape = tuple(1 if is_last else count for is_last, count in zip(last, counts))
+        points = itertools.product(*(range(count)[is_last and -1 :] for is_last, count in zip(last, counts)))
         environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)
         values = [self._read(reader, output.edge, env) for env in environments]
         array = np.stack(values).reshape(shape + values[0].shape)
-        axes = [output.domain.index(axis) if isinstance(axis, Symbol) else len(shape) + axis for axis in output.layout]
+        array = array.reshape([size for is_last, size in zip(last, shape) if not is_last] + list(values[0].shape))
+        named = [symbol for symbol in output.domain if symbol in output.layout]
+        axes = [named.index(axis) if isinstance(axis, Symbol) else len(named) + axis for axis in output.layout]
         return array.transpose(axes)
 
     @cached_property

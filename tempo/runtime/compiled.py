@@ -18,6 +18,7 @@ from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProg
 from tempo.reference.host_calls import call_host
 from tempo.sdg.call import static_type
 from tempo.sdg.graph import Node
+from tempo.sdg.stops import STOP
 from tempo.symbolic import Symbol
 
 Array = Any
@@ -28,13 +29,15 @@ Sizes = Mapping[Symbol, int]
 class Item:
     """One step of the driver. `loop` is set where it can be run in chunks.
 
-    The buffers of `makes` are not needed before it, those of `drops` not after it.
+    The buffers of `makes` are not needed before it, those of `drops` not after it. Once the slot `stopped` holds
+    something other than 0 it is left out.
     """
 
     function: Callable[..., None]
     loop: Loop | None
     makes: tuple[int, ...] = ()
     drops: tuple[int, ...] = ()
+    stopped: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,13 @@ class Compiled:
     def axes(self) -> tuple[tuple[int, ...], ...]:
         """From the axes of the user's array to those of the buffer, by its number."""
         return tuple(buffer.from_user for _, buffer in sorted(self.program.buffers.items()))
+
+    @cached_property
+    def stops(self) -> Mapping[str, int]:
+        """By the name of a dim along which the run may end early, the slot that says how many points were kept."""
+        prefix = f"{STOP}:"
+        outputs = self.program.outputs.items()
+        return {key.removeprefix(prefix): id for key, id in outputs if key.startswith(prefix)}
 
     @cached_property
     def constants(self) -> Mapping[int, Array]:
@@ -99,6 +109,7 @@ def compile_program(program: LoopProgram, backend: Backend, static: Sizes, sizes
             _loop(program, item),
             lifetimes.makes[number],
             lifetimes.drops[number],
+            program.stopped[number],
         )
         for number, (source, item) in enumerate(zip(sources, program.items, strict=True))
     )
@@ -146,8 +157,10 @@ class Run:
         backend, shape = self.compiled.backend, self.shapes[buffer.id]
         if buffer.role == "constant":
             return self.compiled.constants[buffer.id]
-        fill = _poison(buffer.dtype) if self.poison else None
-        if backend.allocates_inside and fill is None and buffer.id not in self.compiled.touched_in_host_loops:
+        is_stop = buffer.id in self.compiled.stops.values()
+        fill = 0 if is_stop else _poison(buffer.dtype) if self.poison else None
+        filled_inside = backend.allocates_inside and buffer.id not in self.compiled.touched_in_host_loops
+        if filled_inside and (fill is None or is_stop):
             return None
         if buffer.role != "output":
             return backend.allocate(shape, buffer.dtype, fill)
@@ -160,6 +173,14 @@ class Run:
         lo, hi = int(item.loop.lo.evaluate(self.sizes)), int(item.loop.hi.evaluate(self.sizes))
         return lo, max(lo, hi)  # a piece of a loop may end before it begins
 
+    def kept(self, slot: int) -> int:
+        """How many points were kept along the dim of a stop; 0 where the run has not ended early."""
+        held = self.buffers[slot]
+        return 0 if held is None else int(self.compiled.backend.to_host(held))
+
+    def has_ended(self, item: Item) -> bool:
+        return item.stopped is not None and self.kept(item.stopped) > 0
+
     def step(self, item: Item, start: int = 0, stop: int = 0) -> None:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
         with np.errstate(all="ignore"):
@@ -167,7 +188,8 @@ class Run:
 
     def whole(self, item: Item) -> None:
         self._make(item)
-        self.step(item, *(self.bounds(item) if item.loop else (0, 0)))
+        if not self.has_ended(item):
+            self.step(item, *(self.bounds(item) if item.loop else (0, 0)))
         self._drop(item)
 
     def _make(self, item: Item) -> None:
@@ -179,21 +201,29 @@ class Run:
             self.buffers[id] = None
 
     def chunks(self, item: Item, length: int) -> Iterator[tuple[int, int]]:
-        """Run a loop in chunks, in its direction; yields (start, stop) after each."""
+        """Run a loop in chunks, in its direction, unless the run ends early; yields (start, stop) after each."""
         assert item.loop is not None
         self._make(item)
         lo, hi = self.bounds(item)
         starts = range(lo, hi, length)
         for start in starts if item.loop.direction == "forward" else reversed(starts):
+            if self.has_ended(item):
+                break
             stop = min(start + length, hi)
             self.step(item, start, stop)
-            yield start, stop
+            kept = 0 if item.stopped is None else self.kept(item.stopped)
+            yield start, min(stop, kept) if kept else stop
         self._drop(item)
 
     def output(self, id: int) -> Array:
-        """The array of an output, with the user's axes."""
+        """The array of an output, with the user's axes, and no more points than were kept."""
         backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
         array = backend.transpose(self.buffers[id], buffer.to_user)
+        for dim, slot in self.compiled.stops.items():
+            axis = next((at for at, label in enumerate(buffer.layout) if label == Symbol(dim, "dim")), None)
+            kept = 0 if axis is None else self.kept(slot)
+            if axis is not None and 0 < kept < array.shape[axis]:
+                array = array[(slice(None),) * axis + (slice(kept),)]
         return backend.owned(array) if buffer.is_slot and backend.shares_memory else array
 
 

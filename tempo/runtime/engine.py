@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
@@ -26,6 +26,16 @@ from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
 Arrays = dict[str, Any]
+
+
+class Results(NamedTuple):
+    """What a run gives by name: outputs, parameters at its end, and the points kept along dims that it ended early."""
+
+    outputs: Arrays
+    state: Arrays
+    kept: dict[str, int]
+
+
 Progress = Callable[[int, int], None]
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
@@ -37,8 +47,8 @@ class Engine(Protocol):
     def finds_order(self) -> bool:
         """Whether there is an order of everything that the program demands, at all sizes."""
 
-    def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
-        """(outputs, state), by name."""
+    def run(self, arguments: Arguments, progress: Progress | None) -> Results:
+        """Run the program once."""
 
 
 class ReferenceEngine:
@@ -67,9 +77,9 @@ class ReferenceEngine:
     def finds_order(self) -> bool:
         return False  # it follows the demand, whatever there is
 
-    def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
+    def run(self, arguments: Arguments, progress: Progress | None) -> Results:
         results = self.evaluator(arguments).run()
-        return results.outputs, results.state
+        return Results(results.outputs, results.state, results.kept)
 
 
 class CompiledEngine:
@@ -188,7 +198,7 @@ class CompiledEngine:
             self._tables[key] = [masks[node] for _, node in sorted(plan.loops.tables.items())]
         return self._tables[key]
 
-    def run(self, arguments: Arguments, progress: Progress | None) -> tuple[Arrays, Arrays]:
+    def run(self, arguments: Arguments, progress: Progress | None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)
         if progress is None:
             for item in run.compiled.items:
@@ -210,12 +220,13 @@ def _with_progress(run: Run, progress: Progress) -> None:
             progress(done, total)
 
 
-def collect(run: Run) -> tuple[Arrays, Arrays]:
-    """The outputs and the state of a run that has ended."""
+def collect(run: Run) -> Results:
+    """What a run that has ended gives."""
     run.compiled.backend.synchronize()
-    outputs: Arrays = {}
-    state: Arrays = {}
+    found: dict[str, Arrays] = {"": {}, "state": {}}
     for key, id in run.compiled.program.outputs.items():
-        is_state = key.startswith("state:")
-        (state if is_state else outputs)[key.removeprefix("state:")] = run.output(id)
-    return outputs, state
+        role, name = key.split(":", 1) if ":" in key else ("", key)
+        if role in found:
+            found[role][name] = run.output(id)
+    kept = {dim: run.kept(slot) for dim, slot in run.compiled.stops.items()}
+    return Results(found[""], found["state"], {dim: count for dim, count in kept.items() if count})

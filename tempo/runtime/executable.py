@@ -9,6 +9,7 @@ import numpy as np
 
 from tempo.analysis.checks import check_at, check_symbolic
 from tempo.analysis.index_values import check_index_values
+from tempo.analysis.stopping import check_stops
 from tempo.errors import InputError, ProgramError, SizeError, UnsupportedError, user_location
 from tempo.runtime.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
@@ -35,6 +36,7 @@ class Executable:
     def __init__(self, program: Program, engine: Engine, sizes: Mapping[str, Any] | None) -> None:
         self.program = program
         self.graph = program.graph()
+        check_stops(self.graph)
         self._engine = engine
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
@@ -64,8 +66,8 @@ class Executable:
         """
         arguments = self._arguments(inputs, sizes, state, seed)
         with reporter(progress) as report, told_what_is_large(self._planned_memory):
-            outputs, states = self._engine.run(arguments, report)
-        return Outputs(outputs, states, self._named(arguments.sizes))
+            results = self._engine.run(arguments, report)
+        return Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
 
     def stream(
         self,

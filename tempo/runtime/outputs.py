@@ -34,7 +34,8 @@ class State(_ArrayMapping):
 class Outputs(_ArrayMapping):
     """The outputs by name: arrays of the backend, the domain's dims in front, then the shape.
 
-    `state` holds the parameters at the end, `sizes` the size of every dim.
+    `state` holds the parameters at the end, `sizes` the size of every dim: along one with a `tp.stop_when`, the points
+    that were kept.
     """
 
     def __init__(self, arrays: Mapping[str, Any], state: Mapping[str, Any], sizes: Mapping[str, int]) -> None:

@@ -45,8 +45,8 @@ class Stream(Iterator[Step]):
         yield from steps
         for item in items[number + 1 :]:
             run.whole(item)
-        outputs, state = collect(run)
-        self.result = Outputs(outputs, state, self._names)
+        results = collect(run)
+        self.result = Outputs(results.outputs, results.state, {**self._names, **results.kept})
 
 
 def _streamed_outputs(plan: Plan, dim: Symbol) -> list[Output]:

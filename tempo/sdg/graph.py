@@ -202,7 +202,7 @@ class Output:
 
     `layout` says what the axes of the user's array are: a Symbol is a dim of the domain, an int an axis of the shape
     that the edge shows. Before lifting it is `(*domain, 0, 1, ...)`; lifting turns a dim into axis 0.
-    `role` is "output" or "state" (the value of a parameter at the end).
+    `role` is "output", "state" (the value of a parameter at the end) or "stop" (see `tempo.sdg.stops`).
     """
 
     name: str

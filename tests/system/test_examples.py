@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import tempo as tp
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,6 +64,21 @@ def test_decoding_a_prompt_of_one_token(checkpoint: Path) -> None:
     assert "equal to transformers" in run_example(
         "decode.py", "--model", checkpoint, "--prompt", "Y", "--tokens", 4, "--check"
     )
+
+
+def test_decoding_ends_with_the_text(checkpoint: Path) -> None:
+    """Any token may be said to end it: here the third that the model generates."""
+    from examples.decode import Config, decoder, read_weights
+
+    config, prompt = Config.read(checkpoint), [5, 6, 7]
+    given = {"prompt": np.array(prompt), **read_weights(checkpoint, config)}
+    run = tp.compile(decoder(config), sizes={"l": config.layers, "p": len(prompt), "t": 12})
+    every = run(**given)["token"].tolist()
+    end = every[5]
+    stopped = tp.compile(decoder(config, end), sizes={"l": config.layers, "p": len(prompt), "t": 12})(**given)
+    kept = 1 + every.index(end, len(prompt))
+    assert stopped["token"].tolist() == every[:kept]
+    assert stopped.sizes["t"] == kept
 
 
 LLAMA3_SCALING = {

@@ -35,3 +35,12 @@ def test_picture(name: str, tmp_path: Path) -> None:
     picture = tmp_path / "pictures" / f"{name}.png"
     assert import_module(f"examples.{name}").main([*SMALL[name].split(), "--plot", str(picture)]) == 0
     assert picture.stat().st_size > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_value_iteration_ends_when_the_values_do_not_move(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--size", "3", "--sweeps", "500", "--tolerance", "0.5", "--backend", backend, "--check"]
+    assert import_module("examples.value_iteration").main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "equal to" in printed
+    assert int(printed.split()[0]) < 100

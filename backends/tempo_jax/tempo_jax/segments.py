@@ -28,8 +28,10 @@ from tempo.lowering.loop_ir import (
     Loop,
     Read,
     Statement,
+    Stop,
     WindowIndex,
     Write,
+    stop_in,
     walk,
 )
 from tempo.lowering.recent import Place, Recent, earlier, read_place, recent
@@ -167,6 +169,8 @@ class SegmentTracer:
             case Guard(table, point, body):
                 marked = access.at(state.tables[table], access.place(point, state.values))
                 self.branch(marked, body, (), state)
+            case Stop():
+                pass  # the condition of the loop looks at the slot
             case _:
                 raise InternalError(f"a segment holds {type(statement).__name__}, which needs the host")
 
@@ -246,7 +250,8 @@ class SegmentTracer:
         return total
 
     def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
-        if isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
+        stop = stop_in(loop)
+        if stop is None and isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
             self.few(loop, range(lo, hi), state)
             return
         carried, recents = self.liveness.carried(loop), recent(loop)
@@ -264,7 +269,10 @@ class SegmentTracer:
 
         before = self.before(loop, recents, lo if forward else hi - 1, state)
         start = (*(state.buffers[id] for id in carried), *before)
-        arrays = lax.fori_loop(_bound(lo), _bound(hi), body, start)
+        if stop is None:
+            arrays = lax.fori_loop(_bound(lo), _bound(hi), body, start)
+        else:
+            arrays = _until(lo, hi, body, start, carried.index(stop))
         state.buffers.update(zip(carried, arrays, strict=False))
 
     def before(self, loop: Loop, recents: tuple[Recent, ...], first: Any, state: State) -> Iterator[Array]:
@@ -352,6 +360,20 @@ def _clipped(point: int, start: Any, stop: Any) -> Any:
     if isinstance(start, int) and isinstance(stop, int):
         return min(max(point, start), stop)
     return jnp.clip(point, start, stop)
+
+
+def _until(lo: Any, hi: Any, body: Callable[..., Any], before: tuple[Array, ...], stop: int) -> tuple[Array, ...]:
+    """The loop, left as soon as the carried scalar at `stop` is not 0."""
+
+    def goes_on(carry: tuple[Any, ...]) -> Any:
+        step, arrays = carry
+        return (step < hi) & (arrays[stop] == 0)
+
+    def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        return carry[0] + 1, body(*carry)
+
+    _, arrays = lax.while_loop(goes_on, step, (jnp.asarray(lo, jnp.int32), before))
+    return arrays  # type: ignore[no-any-return]
 
 
 def _bound(value: Any) -> Any:

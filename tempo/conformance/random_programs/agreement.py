@@ -133,7 +133,9 @@ def _check_mode(
 
 def _unsupported(error: UnsupportedError) -> str:
     """What a backend declares is not held against it."""
-    return "declared as unsupported" if error.feature else "unsupported"
+    if error.feature:
+        return "declared as unsupported"
+    return "future refused" if "may end early" in error.message else "unsupported"
 
 
 def _check_refusal(

@@ -86,3 +86,5 @@ def _outputs(session: Session) -> None:
     made = [outside.output(session, value) for value in wanted]
     if not any(made):
         outside.output(session, session.values[0])
+    if session.choices.chance(8):
+        outside.stop(session)

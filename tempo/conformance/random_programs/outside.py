@@ -183,6 +183,17 @@ def output(session: Session, value: Value) -> bool:
     return session.run(Statement(f'tp.output("{name}", {whole.name})', effect=True))
 
 
+def stop(session: Session) -> None:
+    """An end of the run along one of the dims, by the point or by data. What reads later points is then refused."""
+    if not session.dims:
+        return
+    t = session.choices.choice(tuple(session.dims))
+    known = [value for value in session.values if value.rank == 0 and value.exact and value.is_float]
+    usable = [value for value in known if not value.needs and not value.open]
+    conditions = [(1, f"tp.as_tensor({t}) == 1"), *((2, f"{value.name} > 0.3") for value in usable[-2:])]
+    session.run(Statement(f"tp.stop_when({t}, {session.choices.weighted(conditions)})", effect=True))
+
+
 def _part(session: Session, value: Value) -> Value:
     t = session.choices.choice(value.dims)
     size = f"{t}.size"
