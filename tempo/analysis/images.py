@@ -162,22 +162,28 @@ class Reader:
 
 
 def disjuncts(condition: Condition) -> tuple[Conjuncts, ...]:
-    """Disjunctive normal form; a condition with very many disjuncts becomes one that says nothing."""
+    """Disjunctive normal form; where it would be of very many disjuncts, some conjuncts are left that are none."""
     if condition == TRUE:
         return ((),)
     if condition == FALSE:
         return ()
     if isinstance(condition, Or):
         found = tuple(conjuncts for arg in condition.args for conjuncts in disjuncts(arg))
-        return found if len(found) <= _MOST_DISJUNCTS else ((),)
+        return found if len(found) <= _MOST_DISJUNCTS else ((condition,),)
     if not isinstance(condition, And):
         return ((condition,),)
     product: tuple[Conjuncts, ...] = ((),)
     for arg in condition.args:
         choices = disjuncts(arg)
-        if len(product) * len(choices) <= _MOST_DISJUNCTS:
-            product = tuple(chosen + more for chosen in product for more in choices)
+        wider = tuple(_joined(chosen, more) for chosen in product for more in choices)
+        if len(wider) > _MOST_DISJUNCTS:
+            wider = tuple(chosen for chosen in dict.fromkeys(wider) if not Context.of((), *chosen).infeasible())
+        product = wider if len(wider) <= _MOST_DISJUNCTS else tuple(_joined(chosen, (arg,)) for chosen in product)
     return product
+
+
+def _joined(chosen: Conjuncts, more: Conjuncts) -> Conjuncts:
+    return tuple(dict.fromkeys(chosen + more))
 
 
 def extremes(expr: Expr, box: Box, context: Context, sizes: Context) -> tuple[Expr | None, Expr | None, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tempo.conformance.random_programs import idioms, outside, pointwise, recurrences, temporal
+from tempo.conformance.random_programs import idioms, outside, pointwise, recurrences, stencils, temporal
 from tempo.conformance.random_programs.choices import Choices
 from tempo.conformance.random_programs.description import RandomProgram
 from tempo.conformance.random_programs.recurrences import Step
@@ -35,6 +35,7 @@ _STEPS: tuple[tuple[int, Step], ...] = (
     (2, idioms.window),
     (2, idioms.discounted),
     (1, idioms.growing),
+    (2, stencils.stencil),
     (2, outside.draw),
     (4, outside.host_call),
     (2, outside.backend_call),

@@ -118,6 +118,22 @@ output "y": float32[] over (s) = %1[s] as ($s,)
     assert found[0] == ("0 <= t < min(2*s.size - 1, t.size)", False)
 
 
+def test_what_many_cases_leave_is_exact_only_with_all_of_their_conditions():
+    """At the only t there is, the last case is for no point."""
+    found = boxes("""
+dims b: 3, t: 1
+%0: float32[] = constant {value: array(float32, (), (0.0))}
+%1: float32[] over (b, t) = merge {name: "h", role: "recurrent"} @0
+  | b == 0 and t >= 2 -> %0
+  | b == 0 or b == 2 -> %0
+  | t == 0 -> %0
+  | True -> %2[b, t]
+%2: float32[] over (b, t) = tanh(%1[b, t - 1])
+output "y": float32[] over (b, t) = %1[b, t] as ($b, $t)
+""")
+    assert found[2] == ("0 <= b < 0, 0 <= t < 0", True)
+
+
 # Random graphs: reads and conditions of every kind, against exact demand at small sizes.
 
 A, B = Symbol("a", "dim"), Symbol("b", "dim")
