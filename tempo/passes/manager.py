@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
@@ -12,6 +13,7 @@ from typing import Any, Protocol, TextIO
 from tempo.analysis.demand import Demand, demand
 from tempo.errors import InternalError, TempoError
 from tempo.sdg.graph import Graph
+from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import validate
 from tempo.symbolic import TRUE, Condition, Context, Symbol
 
@@ -62,12 +64,20 @@ class Pass(Protocol):
 
 @dataclass(frozen=True)
 class PassRecord:
-    """One run of one pass, for `explain()`. `seconds` is wall-clock time."""
+    """One run of one pass, for `explain()`. `seconds` is wall-clock time, `before` and `after` count by operator."""
 
     name: str
     seconds: float
-    nodes_before: int
-    nodes_after: int
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+
+    @property
+    def nodes_before(self) -> int:
+        return sum(self.before.values())
+
+    @property
+    def nodes_after(self) -> int:
+        return sum(self.after.values())
 
     def __str__(self) -> str:
         return f"{self.name:<16} {self.seconds * 1e3:9.2f} ms   {self.nodes_before} -> {self.nodes_after} nodes"
@@ -131,7 +141,7 @@ class PassManager:
         self._print(chosen.name, "after", result)
         if self.debug:
             _validate_result(chosen, graph, result)
-        return result, PassRecord(chosen.name, seconds, len(graph.nodes), len(result.nodes))
+        return result, PassRecord(chosen.name, seconds, count(graph), count(result))
 
     def _print(self, name: str, when: str, graph: Graph) -> None:
         if name in self.printed:
@@ -143,6 +153,25 @@ class PassManager:
         unknown = sorted(wanted - set(existing))
         if unknown:
             raise TempoError(f"no pass is named {unknown[0]!r}", hint=f"passes: {', '.join(existing)}")
+
+
+def count(graph: Graph) -> Mapping[str, int]:
+    """How many nodes there are of each operator."""
+    return Counter(node.op for node in graph.nodes.values())
+
+
+def operator_table(records: Sequence[PassRecord]) -> str:
+    """A row per operator whose number changed, contractions first: as written, and after each pass that changed any."""
+    if not records:
+        return "no pass ran"
+    columns = [("as written", records[0].before)]
+    columns += [(record.name, record.after) for record in records if record.before != record.after]
+    names = {name for _, counts in columns for name in counts}
+    changed = [name for name in names if len({counts.get(name, 0) for _, counts in columns}) > 1]
+    rows = [["", *(title for title, _ in columns)]]
+    for name in sorted(changed, key=lambda name: (OPERATORS[name].kind != "contraction", name)):
+        rows.append([name, *(str(counts.get(name, 0)) for _, counts in columns)])
+    return "\n".join("".join([f"{row[0]:<16}", *(f"{cell:>15}" for cell in row[1:])]) for row in rows)
 
 
 def _names(text: str) -> frozenset[str]:

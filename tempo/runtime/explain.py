@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.places import has_host
 from tempo.lowering.problem import Clustered
+from tempo.passes.manager import operator_table
 from tempo.runtime.engine import CompiledEngine
 from tempo.runtime.memory import memory_of
 from tempo.schedule.tree import For, render
@@ -25,6 +26,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     parts = [
         f"# backend {engine.backend.info.name}, scheduler {engine.scheduler_name}",
         _section("passes", "\n".join(map(str, plan.passes))),
+        _section("operators", operator_table(plan.passes)),
         _section("stages", "\n".join(f"{name:<16} {seconds * 1e3:9.2f} ms" for name, seconds in stages)),
         _section("mapping", "\n".join(map(str, plan.decisions)) or "nothing to decide"),
         _section("graph", str(plan.graph)),

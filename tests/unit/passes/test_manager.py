@@ -6,7 +6,7 @@ import pytest
 
 from tempo.errors import InternalError, ShapeError, TempoError
 from tempo.passes.dce import DeadCodeElimination
-from tempo.passes.manager import Pass, PassContext, PassManager
+from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord, operator_table
 from tempo.passes.pipeline import PassRegistry, default_passes
 from tempo.passes.rewrite import Rule
 from tempo.passes.simplify import Simplify
@@ -60,6 +60,21 @@ def test_passes_run_in_order_and_are_recorded() -> None:
     assert set(graph.nodes) == {0, 1}
     assert [(r.name, r.nodes_before, r.nodes_after) for r in records] == [("a", 3, 3), ("dce", 3, 2)]
     assert all(record.seconds >= 0 for record in records)
+
+
+def test_the_table_of_operators_has_what_changed() -> None:
+    constants = {"constant": 1}
+    records = (
+        PassRecord("a", 0.0, {"add": 3, "dot": 2, **constants}, {"add": 2, "dot": 1, **constants}),
+        PassRecord("b", 0.0, {"add": 2, "dot": 1, **constants}, {"add": 2, "dot": 1, **constants}),
+        PassRecord("c", 0.0, {"add": 2, "dot": 1, **constants}, {"dot": 1, **constants}),
+    )
+    assert [line.split() for line in operator_table(records).splitlines()] == [
+        ["as", "written", "a", "c"],
+        ["dot", "2", "1", "1"],
+        ["add", "3", "2", "0"],
+    ]
+    assert operator_table(()) == "no pass ran"
 
 
 @pytest.mark.parametrize("by", ["argument", "environment"])
