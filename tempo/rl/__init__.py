@@ -1,12 +1,13 @@
 """Reinforcement learning, written in the language: environments, policies' distributions, returns.
 
 Environments that can be traced (`CartPole`, `Pendulum`, `Trivial`) run inside the compiled program; those of Gymnasium
-are called on the host (`GymnasiumEnvs`). Both give a `Trajectory`.
+are called on the host (`GymnasiumEnvs`), those of gymnax are traced by JAX (`GymnaxEnvs`). All give a `Trajectory`.
 """
 
 from tempo.rl.distributions import Categorical, Normal
 from tempo.rl.environments import CartPole, Environment, Pendulum, Trajectory, Trivial, rollout
 from tempo.rl.gymnasium import GymnasiumEnvs
+from tempo.rl.gymnax import GymnaxEnvs
 from tempo.rl.returns import gae, monte_carlo, n_step, td_zero, v_trace
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Categorical",
     "Environment",
     "GymnasiumEnvs",
+    "GymnaxEnvs",
     "Normal",
     "Pendulum",
     "Trajectory",

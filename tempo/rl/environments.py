@@ -35,7 +35,9 @@ class Trajectory:
     """What acting gave, at every point of the dims; arrays have the batch of environments in front.
 
     `terminated`: the episode ended; `truncated`: it was cut; a new one starts at the next point after either.
-    `following` is what the step led to, before a new episode replaced it.
+    `following` is what the step led to, before a new episode replaced it. `real` is false where nothing was done but
+    to start the next episode (Gymnasium's `AutoresetMode.NEXT_STEP`): such a point has no reward, its action counted
+    for nothing, and it belongs in no loss.
     """
 
     observation: Tensor
@@ -46,6 +48,7 @@ class Trajectory:
     following: Tensor
     length: Tensor
     """Steps of the episode so far, this one included; int32."""
+    real: Tensor
 
     @property
     def done(self) -> Tensor:
@@ -80,7 +83,8 @@ def rollout(
     tp.optim.define_next(state, dims, tp.where(ended, fresh, after))
     tp.optim.define_next(age, dims, tp.where(done, 0, length))
     following = environment.observe(after)
-    return Trajectory(observation, action, reward, terminated, truncated, following, length)
+    real = tp.ones_like(done)
+    return Trajectory(observation, action, reward, terminated, truncated, following, length, real)
 
 
 @dataclass(frozen=True)

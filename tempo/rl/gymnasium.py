@@ -10,14 +10,20 @@ import numpy as np
 import tempo as tp
 from tempo.rl.environments import Trajectory
 
+Array = np.ndarray[Any, Any]
 Tensor = tp.RecurrentTensor
 
 
 class GymnasiumEnvs:
     """A vector environment of Gymnasium, `gymnasium.make_vec(name, num_envs=batch, **options)` or a ready one.
 
-    Its `AutoresetMode` must be SAME_STEP: an environment whose episode ends starts the next one in the same step, so
-    that every step of a fixed horizon is a real one. `seed` seeds the first reset of a run.
+    What happens where an episode ends is what its metadata say, `AutoresetMode`. With SAME_STEP (what a name is made
+    with) and DISABLED (environments whose episode ended are reset right after the step) every point of a fixed horizon
+    is a step of the environment. With NEXT_STEP the point after the end only starts the next episode: there
+    `Trajectory.real` is false. `seed` seeds the first reset of a run.
+
+    Raises `UnsupportedError` for any other mode, and for spaces other than Box (observations), Box and Discrete
+    (actions).
     """
 
     def __init__(self, environment: Any, batch: int | None = None, *, seed: int = 0, **options: Any) -> None:
@@ -29,11 +35,12 @@ class GymnasiumEnvs:
             options.setdefault("vectorization_mode", "sync")
             environment = gymnasium.make_vec(environment, num_envs=1 if batch is None else batch, **options)
         mode = environment.metadata.get("autoreset_mode")
-        if mode is not AutoresetMode.SAME_STEP:
+        if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED):
             raise tp.UnsupportedError(
-                f"the environment has AutoresetMode {getattr(mode, 'name', mode)}; a fixed horizon needs SAME_STEP",
+                f"the environment's metadata say AutoresetMode {mode!r}, so it is not known where episodes begin",
                 hint="make it with vector_kwargs={'autoreset_mode': gymnasium.vector.AutoresetMode.SAME_STEP}",
             )
+        self.mode: str = mode.name
         self.envs, self.seed = environment, seed
         space, actions = environment.single_observation_space, environment.single_action_space
         if not isinstance(space, gymnasium.spaces.Box):
@@ -62,35 +69,44 @@ class GymnasiumEnvs:
         action = policy(observation)
         self._check(action)
         one, flag = ((self.batch,), tp.float32), ((self.batch,), tp.bool_)
-        after, reward, terminated, truncated, following, length = tp.host_call(
+        after, reward, terminated, truncated, following, length, real = tp.host_call(
             self._step,
             action,
-            out=[(shape, tp.float32), one, flag, flag, (shape, tp.float32), ((self.batch,), tp.int32)],
+            out=[(shape, tp.float32), one, flag, flag, (shape, tp.float32), ((self.batch,), tp.int32), flag],
             ordered_by=tuple(dims),
             resource=self,
         )
         observation[tuple(0 for _ in dims)] = first
         tp.optim.define_next(observation, dims, after)
-        return Trajectory(observation, action, reward, terminated, truncated, following, length)
+        if self.mode != "NEXT_STEP":
+            real = tp.ones_like(terminated)
+        return Trajectory(observation, action, reward, terminated, truncated, following, length, real)
 
     def _check(self, action: Tensor) -> None:
         wanted = (self.batch,) if isinstance(self.actions, int) else (self.batch, *self.actions)
         if action.shape != wanted:
             raise tp.ShapeError(f"the policy gives actions of shape {action.shape}; the environment takes {wanted}")
 
-    def _reset(self) -> np.ndarray[Any, Any]:
+    def _reset(self) -> Array:
         observation, _ = self.envs.reset(seed=self.seed)
         self._length = np.zeros(self.batch, np.int32)
+        self._ended = np.zeros(self.batch, np.bool_)
         return np.asarray(observation, np.float32)
 
-    def _step(self, action: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
+    def _step(self, action: Array) -> tuple[Array, ...]:
         given = action + self._first_action if isinstance(self.actions, int) else action
         observation, reward, terminated, truncated, info = self.envs.step(given)
-        self._length += 1
+        done, real = terminated | truncated, np.ones(self.batch, np.bool_)
+        if self.mode == "NEXT_STEP":
+            real, self._ended = ~self._ended, done
+        self._length += real
         length = self._length.copy()
         following = np.array(observation, np.float32)
-        done = terminated | truncated
-        for at in np.flatnonzero(done):
-            following[at] = info["final_obs"][at]
+        if self.mode == "SAME_STEP":
+            for at in np.flatnonzero(done):
+                following[at] = info["final_obs"][at]
+        if self.mode == "DISABLED" and done.any():
+            observation, _ = self.envs.reset(options={"reset_mask": done})
         self._length[done] = 0
-        return np.asarray(observation, np.float32), reward.astype(np.float32), terminated, truncated, following, length
+        start = np.asarray(observation, np.float32)
+        return start, reward.astype(np.float32), terminated, truncated, following, length, real

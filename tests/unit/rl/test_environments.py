@@ -89,7 +89,7 @@ class TestGymnasiumEnvs:
         with tp.Program() as program:
             i, t = tp.dims("i t")
             trajectory = envs.rollout(lambda seen: (seen.spatial[:, 2] > 0).astype(tp.int32), (i, t))
-            for name in ("observation", "reward", "terminated", "truncated", "following", "length"):
+            for name in ("observation", "reward", "terminated", "truncated", "following", "length", "real"):
                 tp.output(name, getattr(trajectory, name))
         return program
 
@@ -114,9 +114,75 @@ class TestGymnasiumEnvs:
         assert len(fallen)
         assert ((np.abs(fallen[:, 0]) > 2.4) | (np.abs(fallen[:, 2]) > 0.2094)).all()
 
-    def test_another_autoreset_mode_is_refused(self) -> None:
+    def test_disabled_resets_where_an_episode_ended(self) -> None:
+        """The same numbers as of an environment that does it itself."""
+        found = []
+        for mode in ("SAME_STEP", "DISABLED"):
+            options = {"autoreset_mode": gymnasium.vector.AutoresetMode[mode]}
+            envs = tp.rl.GymnasiumEnvs("CartPole-v1", BATCH, seed=5, vector_kwargs=options)
+            assert envs.mode == mode
+            found.append(tp.compile(self.program(envs))(sizes={"i": 2, "t": 40}))
+        assert found[0]["terminated"].any()
+        for name, array in found[0].items():
+            np.testing.assert_array_equal(array, found[1][name], err_msg=name)
+
+    @pytest.mark.parametrize("how", ["sync", "vector_entry_point"])
+    def test_next_step_marks_the_points_that_only_begin_an_episode(self, how: str) -> None:
+        ready = gymnasium.make_vec("CartPole-v1", BATCH, how)
+        out = tp.compile(self.program(tp.rl.GymnasiumEnvs(ready, seed=5)))(sizes={"i": 3, "t": 20})
+        flat = {name: np.asarray(array).reshape(60, *array.shape[2:]) for name, array in out.items()}
+        again = gymnasium.make_vec("CartPole-v1", BATCH, how)
+        observation, _ = again.reset(seed=5)
+        length, ended = np.zeros(BATCH, int), np.zeros(BATCH, bool)
+        for at in range(60):
+            np.testing.assert_array_equal(flat["observation"][at], observation)
+            observation, reward, terminated, truncated, _ = again.step((observation[:, 2] > 0).astype(int))
+            length += ~ended
+            np.testing.assert_array_equal(flat["real"][at], ~ended)
+            np.testing.assert_array_equal(flat["length"][at], length)
+            np.testing.assert_array_equal(flat["following"][at], observation)
+            np.testing.assert_array_equal(flat["reward"][at], reward)
+            assert not reward[ended].any()
+            ended = terminated | truncated
+            length[ended] = 0
+        assert not flat["real"].all()
+
+    @pytest.mark.parametrize("mode", [None, "something else"])
+    def test_an_unknown_autoreset_mode_is_refused(self, mode: object) -> None:
         envs = gymnasium.make_vec("CartPole-v1", 2, "sync")
-        with pytest.raises(tp.UnsupportedError, match="NEXT_STEP.*needs SAME_STEP"):
+        envs.metadata = {**envs.metadata, "autoreset_mode": mode}
+        with pytest.raises(tp.UnsupportedError, match=f"AutoresetMode {mode!r}"):
+            tp.rl.GymnasiumEnvs(envs)
+
+    def test_pendulum_takes_continuous_actions_and_is_cut(self) -> None:
+        envs = tp.rl.GymnasiumEnvs("Pendulum-v1", 2)
+        assert (envs.observation, envs.actions) == ((3,), (1,))
+        with tp.Program() as program:
+            t = tp.dim("t")
+            trajectory = envs.rollout(lambda seen: seen.spatial[:, 1:2] * -2.0, (t,))
+            tp.output("truncated", trajectory.truncated)
+            tp.output("done", trajectory.done)
+            tp.output("following", trajectory.following)
+            tp.output("observation", trajectory.observation)
+        out = tp.compile(program)(sizes={"t": 210})
+        np.testing.assert_array_equal(np.flatnonzero(out["truncated"][:, 0]), [199])
+        np.testing.assert_array_equal(out["truncated"], out["done"])
+        assert (out["following"][199] != out["observation"][200]).any()
+        np.testing.assert_array_equal(out["following"][:199], out["observation"][1:200])
+
+    def test_lunar_lander_lands_on_eight_numbers(self) -> None:
+        pytest.importorskip("Box2D")
+        envs = tp.rl.GymnasiumEnvs("LunarLander-v3", 2)
+        assert (envs.observation, envs.actions) == ((8,), 4)
+        with tp.Program() as program:
+            t = tp.dim("t", 150)
+            trajectory = envs.rollout(lambda seen: (seen.spatial[:, 1] * 0).astype(tp.int32), (t,))
+            tp.output("terminated", trajectory.terminated)
+        assert tp.compile(program)()["terminated"].any()  # who does nothing crashes
+
+    def test_spaces_that_no_policy_fits_are_refused(self) -> None:
+        envs = gymnasium.make_vec("FrozenLake-v1", 2, "sync")
+        with pytest.raises(tp.UnsupportedError, match=r"observations of the space Discrete\(16\)"):
             tp.rl.GymnasiumEnvs(envs)
 
     def test_a_policy_that_does_not_fit_is_refused(self) -> None:
