@@ -5,6 +5,7 @@ learned plays at the end in a second program, which takes the trained weights as
 
     python examples/ppo.py --backend jax --plot out/ppo.png
     python examples/ppo.py --backend torch --gymnasium
+    python examples/ppo.py --backend jax --gymnax
 
 Source: Schulman et al. 2017; advantages of Schulman et al. 2016.
 """
@@ -57,7 +58,7 @@ def act(environment: Any, policy: tp.nn.MLP, dims: tuple[tp.Dim, ...], batch: in
     def choose(observation: tp.RecurrentTensor) -> tp.RecurrentTensor:
         return tp.rl.Categorical(policy(observation)).sample(dims=dims)
 
-    if isinstance(environment, tp.rl.GymnasiumEnvs):
+    if isinstance(environment, (tp.rl.GymnasiumEnvs, tp.rl.GymnaxEnvs)):
         return environment.rollout(choose, dims)
     return tp.rl.rollout(environment, choose, dims, batch)
 
@@ -164,6 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
     parser.add_argument("--gymnasium", action="store_true", help="Gymnasium's environment instead of the traced one")
+    parser.add_argument("--gymnax", action="store_true", help="that of gymnax, traced by JAX")
     parser.add_argument("--seeds", type=int, default=1, help="train so many times")
     parser.add_argument("--iterations", type=int, default=Settings.iterations)
     parser.add_argument("--plot", type=Path, help="write a picture of the learning curves")
@@ -174,6 +176,8 @@ def main(arguments: list[str] | None = None) -> int:
         environment: Any = tp.rl.CartPole()
         if options.gymnasium:
             environment = tp.rl.GymnasiumEnvs("CartPole-v1", settings.environments, seed=seed)
+        if options.gymnax:
+            environment = tp.rl.GymnaxEnvs("CartPole-v1", settings.environments)
         start = time.perf_counter()
         run = tp.compile(trainer(environment, settings), options.backend, sizes=sizes(settings))
         compiled = time.perf_counter() - start
