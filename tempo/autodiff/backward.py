@@ -20,7 +20,7 @@ from tempo.autodiff.pullback import pulled_back
 from tempo.autodiff.reach import differentiable_reads, differentiated, leading_to, reached
 from tempo.autodiff.transpose import contributions
 from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType
-from tempo.symbolic import TRUE, Box, Condition, Context, Symbol
+from tempo.symbolic import TRUE, Box, Condition, Context, Symbol, const
 
 Value = tuple[int, int]
 """A node and the number of one of its results."""
@@ -128,8 +128,21 @@ class Backward:
 
     def _send(self, cotangent: Edge, edge: Edge, reader: Region) -> None:
         producer = self.region(edge.node)
+        value = (edge.node, edge.result)
         found = contributions(self.nodes, cotangent, edge.map, reader, producer)
-        self.received.setdefault((edge.node, edge.result), []).extend(found)
+        fitted = ((condition, self._fitted(part, self.type_of(value))) for condition, part in found)
+        self.received.setdefault(value, []).extend(fitted)
+
+    def _fitted(self, part: Edge, type: TensorType) -> Edge:
+        """With the lengths that the value has at its own point: they are those of the part, where the part counts.
+
+        Of a tensor of shape (t.size - t,) that is read at t = 0, the part has the shape (t.size,).
+        """
+        shape = self.nodes.shape(part)
+        if shape == type.shape:
+            return part
+        lengths = {"starts": (const(0),) * len(shape), "lengths": type.shape, "steps": (1,) * len(shape)}
+        return self.nodes.apply("slice", part, **lengths)
 
     # Results.
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 import tempo as tp
 from tempo.conformance.random_programs.agreement import Mode, check
-from tempo.conformance.random_programs.strategies import programs, situations
+from tempo.conformance.random_programs.description import RandomProgram
+from tempo.conformance.random_programs.gradients import comparable
+from tempo.conformance.random_programs.strategies import differentiable_programs, programs, situations
 from tempo.conformance.target import Target
 
 NORMAL = 100
@@ -22,12 +24,29 @@ NORMAL = 100
 @pytest.mark.one_configuration
 @pytest.mark.planned
 def test_random_programs(target: Target, random_programs: int) -> None:
+    tally = agreement(target, programs(), random_programs)
+    assert tally["unsupported"] < 0.1 * (tally["compared"] + tally["unsupported"])
+    assert tally["runs without meaning"] < 0.2 * (tally["runs with meaning"] + tally["runs without meaning"])
+
+
+@pytest.mark.one_configuration
+@pytest.mark.planned
+def test_gradients_of_random_losses(target: Target, random_programs: int) -> None:
+    """Every program ends with a loss and its gradients, also where their derivatives jump at the same points."""
+    tally = agreement(target, differentiable_programs(comparable), random_programs // 2, random_programs == NORMAL)
+    assert tally["compared"] or tally["declared as unsupported"]
+
+
+def agreement(
+    target: Target, drawn: st.SearchStrategy[RandomProgram], count: int, normal: bool | None = None
+) -> Counter[str]:
+    """What happened in so many programs."""
     tally: Counter[str] = Counter()
     can_check = target.info.capabilities.why_not("checks") is None
 
     @settings(
-        max_examples=random_programs,
-        derandomize=random_programs == NORMAL,
+        max_examples=count,
+        derandomize=count == NORMAL if normal is None else normal,
         deadline=None,
         database=None,
         print_blob=False,
@@ -36,7 +55,7 @@ def test_random_programs(target: Target, random_programs: int) -> None:
     )
     @given(data=st.data())
     def agree(data: st.DataObject) -> None:
-        program = data.draw(programs())
+        program = data.draw(drawn)
         runs = data.draw(situations(program))
         lift = data.draw(st.booleans())
         checks = can_check and data.draw(st.integers(0, 4)) < 4
@@ -45,5 +64,4 @@ def test_random_programs(target: Target, random_programs: int) -> None:
         check(program, runs[:2], [Mode(target.backend, options, target.scheduler, target.to_numpy)], tally)
 
     agree()
-    assert tally["unsupported"] < 0.1 * (tally["compared"] + tally["unsupported"])
-    assert tally["runs without meaning"] < 0.2 * (tally["runs with meaning"] + tally["runs without meaning"])
+    return tally

@@ -12,13 +12,15 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tempo.conformance.random_programs.agreement import check, numpy_modes
-from tempo.conformance.random_programs.strategies import programs, situations
+from tempo.conformance.random_programs.differences import check_differences
+from tempo.conformance.random_programs.strategies import differentiable_programs, programs, situations
 
 _SWEEP = int(os.environ.get("TEMPO_RANDOM_PROGRAMS", "5000"))
 _GENERATED = settings(
@@ -54,6 +56,32 @@ def _hold_rates(tally: Counter[str], refused: float = 0.1, meaningless: float = 
 
 def test_random_programs_agree_with_the_reference() -> None:
     _hold_rates(_run(200), refused=0.3, meaningless=0.4)  # of few programs, and others each time
+
+
+def _differences(examples: int, derandomize: bool) -> Counter[str]:
+    tally: Counter[str] = Counter()
+
+    @settings(_GENERATED, max_examples=examples, derandomize=derandomize)
+    @given(data=st.data())
+    def agree(data: st.DataObject) -> None:
+        program = data.draw(differentiable_programs())
+        situation = replace(data.draw(situations(program))[0], special=False)
+        check_differences(program, situation, tally)
+
+    agree()
+    return tally
+
+
+def test_random_gradients_agree_with_differences() -> None:
+    tally = _differences(100, derandomize=True)
+    assert tally["compared"] > 20
+
+
+@pytest.mark.sweep
+def test_a_sweep_of_random_gradients_agrees_with_differences(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = _differences(_SWEEP, derandomize=False)
+    with capsys.disabled():
+        sys.stdout.write("\n" + "".join(f"{count:8} {what}\n" for what, count in tally.most_common()))
 
 
 @pytest.mark.sweep

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tempo.conformance.random_programs import idioms, outside, pointwise, recurrences, stencils, temporal
+from tempo.conformance.random_programs import gradients, idioms, outside, pointwise, recurrences, stencils, temporal
 from tempo.conformance.random_programs.choices import Choices
 from tempo.conformance.random_programs.description import RandomProgram
 from tempo.conformance.random_programs.recurrences import Step
@@ -39,6 +39,8 @@ _STEPS: tuple[tuple[int, Step], ...] = (
     (2, outside.draw),
     (4, outside.host_call),
     (2, outside.backend_call),
+    (10, gradients.gradient),
+    (4, gradients.descent),
 )
 _TRIES = 3
 _LONGEST = 12
@@ -56,13 +58,18 @@ def draw_program(choices: Choices) -> Drawn:
     """A program with at least one output. It nearly always has a meaning; some are wrong at some sizes."""
     with Program("random") as program:
         session = Session(choices, program)
-        outside.declare_dims(session)
-        for _ in range(choices.number(1, 3)):
-            outside.declare_input(session)
-        for _ in range(choices.number(1, _LONGEST)):
-            _step(session)
+        draw_steps(session)
         _outputs(session)
     return Drawn(session.finished(), session.refused)
+
+
+def draw_steps(session: Session) -> None:
+    """Everything but the outputs."""
+    outside.declare_dims(session)
+    for _ in range(session.choices.number(1, 3)):
+        outside.declare_input(session)
+    for _ in range(session.choices.number(1, _LONGEST)):
+        _step(session)
 
 
 def _step(session: Session) -> None:

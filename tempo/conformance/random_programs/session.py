@@ -94,6 +94,7 @@ class Session:
     opened: dict[str, Value] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
     recurrences: int = 0
+    gradients: int = 0
     _namespace: dict[str, Any] = field(default_factory=dict)
     _names: Counter[str] = field(default_factory=Counter)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from tempo.conformance.random_programs.agreement import Situation
 from tempo.conformance.random_programs.choices import Choices
 from tempo.conformance.random_programs.description import RandomProgram
+from tempo.conformance.random_programs.differences import draw_differentiable
 from tempo.conformance.random_programs.generator import draw_program
+from tempo.conformance.random_programs.gradients import smooth
+from tempo.conformance.random_programs.session import Value
+from tempo.language.program import Program
 
 _SIZES = (1, 2, 3, 5, 7)
 
@@ -16,6 +23,15 @@ _SIZES = (1, 2, 3, 5, 7)
 def programs(draw: st.DrawFn) -> RandomProgram:
     """A program of the language. What fails shrinks to few statements."""
     return draw_program(Choices(lambda bound: draw(st.integers(0, bound - 1)))).program
+
+
+@st.composite
+def differentiable_programs(draw: st.DrawFn, fits: Callable[[Program, Value], bool] = smooth) -> RandomProgram:
+    """A program that ends with a loss that fits, and its gradients."""
+    found = draw_differentiable(Choices(lambda bound: draw(st.integers(0, bound - 1))), fits)
+    assume(found is not None)
+    assert found is not None
+    return found
 
 
 @st.composite

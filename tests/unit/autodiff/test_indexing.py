@@ -31,3 +31,17 @@ def test_a_read_of_a_computed_tensor_sends_along_its_preimage(name: str):
         return tp.exp(reads(s, t, hidden)[name] * 0.1), {"x": x, "w": w}
 
     check(declare, {"x": numbers(5, 6, 3), "w": numbers(3, seed=1)}, sizes=SIZES)
+
+
+@pytest.mark.parametrize("read", ["first", "fixed", "clamped", "remainder", "quotient"])
+def test_a_read_of_what_has_other_shapes_elsewhere(read: str):
+    """The parts of the adjoint have the shape that the tensor has where it is read."""
+
+    def declare():
+        t = tp.dim("t")
+        x = tp.input("x", shape=(), dims=(t,), dtype=tp.float64)
+        ragged = x[t : tp.min(t + 4, t.size)] ** 2 * x
+        at = {"first": 0, "fixed": 3, "clamped": tp.min(t + 2, 4), "remainder": t % 3, "quotient": t // 2}[read]
+        return tp.sin(ragged[at].sum()), {"x": x}
+
+    check(declare, {"x": numbers(6)}, sizes={"t": 6})

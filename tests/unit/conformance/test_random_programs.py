@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.conformance.random_programs import RandomProgram, RecordedCall, Recorder, Statement, random_program
+from tempo.conformance.random_programs import Choices, RandomProgram, RecordedCall, Recorder, Statement, random_program
 from tempo.conformance.random_programs.agreement import (
     Disagreement,
     Situation,
@@ -18,6 +18,9 @@ from tempo.conformance.random_programs.agreement import (
     misordered,
     numpy_modes,
 )
+from tempo.conformance.random_programs.differences import check_differences
+from tempo.conformance.random_programs.gradients import comparable, smooth
+from tempo.conformance.random_programs.session import Session, Value
 
 
 def test_a_seed_always_gives_the_same_program() -> None:
@@ -104,3 +107,35 @@ def test_calls_are_held_to_their_order_along_what_orders_them() -> None:
 def test_calls_of_one_resource_are_held_to_their_order() -> None:
     assert misordered(_calls(("b", "t"), (0, 0), (0, 1), (1, 0), resource="one")) is None
     assert misordered(_calls(("b", "t"), (0, 1), (0, 0), resource="one"))
+
+
+def test_a_wrong_gradient_is_found() -> None:
+    def program(slope: str) -> RandomProgram:
+        return RandomProgram(
+            (),
+            (
+                Statement('t = tp.dim("t")', ("t",)),
+                Statement('x0 = tp.input("x0", shape=(), dims=(t,), dtype=tp.float32)', ("x0",)),
+                Statement("loss0 = tp.sin(x0)", ("loss0",)),
+                Statement('tp.output("loss", loss0)', effect=True),
+                Statement(f'tp.output("slope_x0", {slope})', effect=True),
+            ),
+        )
+
+    tally: Counter[str] = Counter()
+    check_differences(program("tp.grad(loss0, x0)"), Situation({"t": 3}), tally)
+    assert tally == {"compared": 1}
+    with pytest.raises(Disagreement, match="the gradient by x0 says"):
+        check_differences(program("tp.grad(loss0, x0) * 1.01"), Situation({"t": 3}), tally)
+
+
+def test_losses_are_differentiated_where_all_take_the_same_side() -> None:
+    with tp.Program("jumps") as program:
+        session = Session(Choices.seeded(0), program)
+        x = tp.input("x", shape=(3,), dims=())
+        exact, rounded = tp.relu(x).sum(), tp.relu(tp.sin(x)).sum()
+        hidden = (x > 0.5).astype(tp.float32).sum()
+        unbounded = tp.sqrt(x).sum()
+        losses = [Value("loss", each) for each in (x.sum(), exact, rounded, hidden, unbounded)]
+    assert [comparable(session.program, loss) for loss in losses] == [True, True, False, True, False]
+    assert [smooth(session.program, loss) for loss in losses] == [True, False, False, False, False]
