@@ -151,7 +151,8 @@ class Run:
 
     def _given(self, id: int, value: Any) -> Array:
         backend = self.compiled.backend
-        return backend.transpose(backend.from_host(value), self.compiled.axes[id])
+        array, axes = backend.from_host(value), self.compiled.axes[id]
+        return array if axes == tuple(range(len(axes))) else backend.transpose(array, axes)
 
     def _made(self, buffer: Buffer) -> Array:
         backend, shape = self.compiled.backend, self.shapes[buffer.id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -81,7 +81,7 @@ class JaxBackend:
             return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype))
 
     def native(self, value: Any) -> str | None:
-        return str(value.dtype) if isinstance(value, jax.Array) else None
+        return _name(value.dtype) if isinstance(value, jax.Array) else None
 
     def from_host(self, array: np.ndarray[Any, Any] | Array) -> Array:
         """Only an array that is elsewhere is tied to the device: jit compiles again where that differs."""
@@ -179,6 +179,11 @@ class JittedSegment:
             results: tuple[Array, ...] = function(start, stop, *arguments)
         self._called.add(whole)
         return results
+
+
+@lru_cache
+def _name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)
 
 
 @partial(jax.jit, donate_argnums=0)

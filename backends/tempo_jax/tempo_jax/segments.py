@@ -39,12 +39,15 @@ from tempo.lowering.splitting import fixed_condition, is_empty, split
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol, const, maximum, minimum
 from tempo_jax import access
+from tempo_jax.branches import BranchPlan
 from tempo_jax.evaluate import Values, condition, expression, scalar
 
 Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
 # A selection evaluates both sides; beyond this many elements a conditional is cheaper.
 _LARGEST_SELECTION = 1 << 14
+# A constant of more elements is an argument: XLA takes long to compile with large ones.
+_MOST_KNOWN = 1 << 10
 # A body of so many operators is long; a branch with at most this share of them does little in it.
 _LONG, _SHARE = 32, 16
 
@@ -129,10 +132,15 @@ class SegmentTracer:
         return self.static[symbol] if symbol in self.static else jnp.asarray(given, jnp.int32)
 
     def array(self, id: int, given: Array | None) -> Array:
-        """A buffer; one that nobody has touched yet is made here, so that XLA can give it the place of the result."""
+        """A buffer; one that nobody has touched yet is made here, so that XLA can give it the place of the result.
+
+        A small constant is one for XLA too, which then computes with it when it compiles.
+        """
+        buffer, constants = self.buffers[id], self.request.program.constants
+        if id in constants and constants[id].array.size <= _MOST_KNOWN:
+            return jnp.asarray(constants[id].array.transpose(buffer.from_user))
         if given is not None:
             return given
-        buffer = self.buffers[id]
         return jnp.zeros(buffer.extents(self.static), dtypes.to_numpy(buffer.dtype))
 
     # -- statements ------------------------------------------------------------------------------------------------
@@ -299,7 +307,7 @@ class SegmentTracer:
         if isinstance(test, bool):
             self.block(then if test else otherwise, state)
             return
-        plan = _BranchPlan.of(then, otherwise, self.buffers)
+        plan = BranchPlan.of(then, otherwise, self.buffers)
 
         def side(statements: tuple[Statement, ...]) -> Callable[[], tuple[Array, ...]]:
             def run() -> tuple[Array, ...]:
@@ -323,7 +331,7 @@ class SegmentTracer:
         for (id, index), value in zip(plan.places, rest[len(plan.whole) :], strict=True):
             state.buffers[id] = access.write(state.buffers[id], access.place(index, state.values), value)
 
-    def _is_small(self, plan: _BranchPlan, state: State) -> bool:
+    def _is_small(self, plan: BranchPlan, state: State) -> bool:
         sizes = [state.buffers[id].size for id in plan.whole]
         for id, index in plan.places:
             array = state.buffers[id]
@@ -379,44 +387,6 @@ def _until(lo: Any, hi: Any, body: Callable[..., Any], before: tuple[Array, ...]
 def _bound(value: Any) -> Any:
     """A number stays one: between two of them XLA knows the trip count, and tests nothing per iteration."""
     return np.int32(value) if isinstance(value, int) else value
-
-
-@dataclass(frozen=True)
-class _BranchPlan:
-    """What leaves a branch: names that both sides assign, whole buffers, and places of buffers."""
-
-    names: tuple[str, ...]
-    whole: tuple[int, ...]
-    places: tuple[tuple[int, tuple[Expr, ...]], ...]
-    only_reads: bool
-
-    @staticmethod
-    def of(then: tuple[Statement, ...], otherwise: tuple[Statement, ...], buffers: Mapping[int, Any]) -> _BranchPlan:
-        both = (*then, *otherwise)
-        names = [name for name in _assigned(then) if name in _assigned(otherwise)]
-        inside_loops = {
-            each.buffer
-            for loop in walk(both)
-            if isinstance(loop, Loop)
-            for each in walk(loop.body)
-            if isinstance(each, Write)
-        }
-        writes = [each for each in walk(both) if isinstance(each, Write)]
-        whole = sorted({each.buffer for each in writes if buffers[each.buffer].is_slot or each.buffer in inside_loops})
-        places = dict.fromkeys((each.buffer, each.index) for each in writes if each.buffer not in whole)
-        only_reads = all(isinstance(each, Read | Assign | Write | Branch) for each in walk(both))
-        return _BranchPlan(tuple(names), tuple(whole), tuple(places), only_reads)
-
-
-def _assigned(statements: tuple[Statement, ...]) -> list[str]:
-    """Names that a block assigns itself, or in both sides of a branch in it."""
-    found: list[str] = []
-    for statement in statements:
-        if isinstance(statement, Read | Compute | Assign):
-            found.append(statement.result)
-        elif isinstance(statement, Branch):
-            found += [name for name in _assigned(statement.then) if name in _assigned(statement.otherwise)]
-    return found
 
 
 def _distinct(results: list[Array], arguments: Mapping[int, Array], ids: tuple[int, ...]) -> tuple[Array, ...]:

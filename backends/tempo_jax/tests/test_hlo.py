@@ -184,6 +184,17 @@ def test_backpropagation_through_an_lstm():
     assert_in_place(bptt(16, 16), sizes, 4 * 64 * 16, **inputs)
 
 
+def test_small_constants_are_known_to_xla():
+    with tp.Program("scaled") as program:
+        x = tp.input("x", shape=(5,), dims=())
+        tp.output("y", tp.tanh(x) * 3.25 + tp.constant(np.arange(5, dtype=np.float32)))
+    recorder = Recorder()
+    tp.compile(program, backend=recorder)(x=np.ones(5, np.float32))
+    (text,) = recorder.texts
+    assert "constant(3.25)" in text
+    assert len(re.findall(r" parameter\(\d+\)", text.split("ENTRY")[1])) == 1
+
+
 def test_slices_whose_starts_the_sizes_give_are_no_gathers():
     """They stand in the graph as `min(n.size, 2)`; where this is traced they are numbers."""
     with tp.Program("stencil") as program:

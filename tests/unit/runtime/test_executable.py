@@ -46,6 +46,7 @@ def test_a_size_in_a_shape_specialises_and_is_kept() -> None:
     assert run.executables == 2
 
 
+@pytest.mark.parametrize("before", [0, 2])  # arrays of the same shapes as in the call before are not looked at again
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
@@ -65,8 +66,12 @@ def test_a_size_in_a_shape_specialises_and_is_kept() -> None:
         ({"x": X, "state": {"w": X}}, tp.InputError, "no parameter"),
     ],
 )
-def test_a_wrong_call_is_refused_and_leaves_the_executable_usable(arguments: dict, error: type, text: str) -> None:
+def test_a_wrong_call_is_refused_and_leaves_the_executable_usable(
+    arguments: dict, error: type, text: str, before: int
+) -> None:
     run = tp.compile(running_sum())
+    for _ in range(before):
+        run(x=X)
     with pytest.raises(error) as caught:
         run(**arguments)
     assert text in str(caught.value)
