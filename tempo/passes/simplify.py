@@ -11,6 +11,7 @@ from tempo.passes.contraction import dot_of_movement, reduction_of_movement, sum
 from tempo.passes.folding import FoldConstants
 from tempo.passes.identities import IDENTITIES
 from tempo.passes.manager import PassContext
+from tempo.passes.padding import pad_of_edges
 from tempo.passes.rewrite import Rule, RuleTable
 from tempo.passes.sweep import Rewrite, rewrite_graph
 from tempo.sdg.graph import Graph
@@ -23,6 +24,7 @@ STRUCTURE: tuple[Rewrite, ...] = (
     reduction_of_movement,
     sum_of_products,
     dot_of_movement,
+    pad_of_edges,
 )
 """What is said of axes, for every operator at once."""
 

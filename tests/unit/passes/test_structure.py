@@ -21,6 +21,30 @@ NUMBER = {name: number for number, name in enumerate(READS)}
 
 # what -> (lines in, lines out)
 CASES = {
+    "concat of constants of one value around one part is pad": (
+        "%a: float32[] = constant {value: array(float32, (), (0.0))}\n"
+        "%b: float32[2, 2] = broadcast(%a) {shape: (`2`, `2`)}\n"
+        "%c: float32[2, 1] = constant {value: array(float32, (2, 1), (0.0, 0.0))}\n"
+        "%d: float32[2, 8] = concat(%b, x, %c, %b) {axis: 1}",
+        "%d: float32[2, 8] = pad(x) {high: (`0`, `3`), low: (`0`, `2`), value: 0.0}",
+    ),
+    "pads along two axes are one": (
+        "%a: float32[1, 3] = constant {value: array(float32, (1, 3), (2.0, 2.0, 2.0))}\n"
+        "%b: float32[3, 1] = constant {value: array(float32, (3, 1), (2.0, 2.0, 2.0))}\n"
+        "%c: float32[3, 3] = concat(%a, x) {axis: 0}\n"
+        "%d: float32[3, 4] = concat(%c, %b) {axis: 1}",
+        "%d: float32[3, 4] = pad(x) {high: (`0`, `1`), low: (`1`, `0`), value: 2.0}",
+    ),
+    "several numbers and -0.0 are no edges of one value": (
+        "%a: float32[2, 1] = constant {value: array(float32, (2, 1), (0.0, 1.0))}\n"
+        "%b: float32[2, 1] = constant {value: array(float32, (2, 1), (-0.0, -0.0))}\n"
+        "%c: float32[2, 4] = concat(x, %a) {axis: 1}\n"
+        "%d: float32[2, 5] = concat(%b, %c) {axis: 1}",
+        "%a: float32[2, 1] = constant {value: array(float32, (2, 1), (0.0, 1.0))}\n"
+        "%b: float32[2, 1] = constant {value: array(float32, (2, 1), (-0.0, -0.0))}\n"
+        "%c: float32[2, 4] = concat(x, %a) {axis: 1}\n"
+        "%d: float32[2, 5] = concat(%b, %c) {axis: 1}",
+    ),
     "transpose(transpose(x))": (
         "%a: float32[3, 4, 2] = transpose(y) {axes: (2, 0, 1)}\n%b: float32[4, 3, 2] = transpose(%a) {axes: (1, 0, 2)}",
         "%b: float32[4, 3, 2] = transpose(y) {axes: (0, 2, 1)}",
