@@ -39,8 +39,7 @@ def cases(session: Session) -> Iterator[Settings]:
 
 def tempo_run(session: Session, settings: Settings, case: str) -> tuple[Callable[[], Any], Any]:
     """A run of all iterations, and the backend that it uses."""
-    backend = import_module(f"tempo_{session.backend}.backend")
-    backend = getattr(backend, f"{session.backend.title()}Backend")().with_device(session.device)
+    backend = session.backend_class()().with_device(session.device)
     start = time.perf_counter()
     declared = program(settings)
     traced = time.perf_counter()

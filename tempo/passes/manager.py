@@ -44,6 +44,12 @@ class PassContext:
             self._demands[:] = [(graph, demand(graph, self.facts))]
         return self._demands[-1][1]
 
+    def forced(self, dim: Symbol) -> str | None:
+        """How the user has the dim run, whatever it costs: "full", "sequential"; None where it is ours to decide."""
+        mapping = self.options.get("mapping")
+        forced: str | None = mapping.get(dim.name) if isinstance(mapping, Mapping) else mapping
+        return forced
+
     def over(self, graph: Graph, domain: tuple[Symbol, ...]) -> Context:
         """The facts that hold at every point of `domain`. One object per domain, because contexts memoise."""
         key = tuple(graph.dim(symbol) for symbol in domain)

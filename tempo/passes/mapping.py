@@ -50,7 +50,6 @@ class MappingSearch:
 
     def __init__(self, context: PassContext) -> None:
         self.context = context
-        self.forced: Kind | Mapping[str, Kind] | None = context.options.get("mapping")
         self.hoisted: set[int] = set()
         self._known: tuple[Graph, list[Block[int, Need]]] | None = None
 
@@ -62,7 +61,7 @@ class MappingSearch:
         found = self.blocks(graph, demands)
         sizes = Context.of((), self.context.facts)
         spans = Candidates(graph, dim, demands, _sequential(found), sizes).spans()
-        forced = self.forced.get(dim.symbol.name) if isinstance(self.forced, Mapping) else self.forced
+        forced = self.context.forced(dim.symbol)
         if forced is not None:
             return spans if forced == "full" else {}
         chosen: set[int] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tempo.errors import TempoError
+from tempo.passes.accumulate import Accumulate
 from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.cse import CommonSubexpressions
 from tempo.passes.dce import DeadCodeElimination
@@ -26,6 +27,7 @@ def default_passes() -> tuple[Pass, ...]:
         CommonSubexpressions(),
         DeadCodeElimination(),
         Recurrences(),
+        Accumulate(),
         Simplify(),  # what single steps are made of
         Split(),
         Lift(),

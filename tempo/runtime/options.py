@@ -18,7 +18,8 @@ class Options:
              None: the backend's default, which is True on NumPy and on the reference
     lift     dims that are parallel at every level become batch axes instead of loops
     mapping  forces what is otherwise searched for: "full" lifts along every dim whatever can be lifted, "sequential"
-             nothing; a mapping from names of dims to these does so for those dims. None: by cost
+             nothing, and adds up step by step what is reduced over the dim, to keep few points; a mapping from names
+             of dims to these does so for those dims. None: by cost
     disable  names of passes to leave out
     debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
     poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written

@@ -34,6 +34,7 @@ def on_numpy(*arguments: str) -> list[str]:
         (on_numpy("compile_time"), "lowering"),
         (on_numpy("operators", "--sizes", "20"), "whole"),
         (["scheduling", "--quick"], "an order"),
+        (on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
         (["ppo", "--quick", "--backend", "torch", "--sweep", "layers", "--threads", "1"], "tempo / by hand, memory"),
         (
             [
@@ -88,6 +89,7 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         "front_end",
         "host_step",
         "models",
+        "n_step_memory",
         "numpy_loop",
         "operators",
         "ppo",

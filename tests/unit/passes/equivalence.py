@@ -41,10 +41,12 @@ def assert_equal(before: Results, after: Results) -> None:
         assert found.dtype == wanted.dtype
 
 
-def check(chosen, graph: Graph, *all_sizes: Mapping[str, int], checks: bool = True) -> Graph:
+def check(
+    chosen, graph: Graph, *all_sizes: Mapping[str, int], checks: bool = True, context: PassContext | None = None
+) -> Graph:
     """The graph after the pass: valid, and of the same meaning at all of the sizes."""
     validate(graph)
-    changed = chosen.apply(graph, PassContext())
+    changed = chosen.apply(graph, context or PassContext())
     validate(changed)
     for named in all_sizes:
         sizes = {Symbol(name, "size"): value for name, value in named.items()}
