@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tempo.symbolic import Box, Context, Expr, maximum, minimum
+from tempo.symbolic import Box, Context, Expr, disjunction, maximum, minimum
+
+_MOST_PARTS = 4
 
 
 def hull(boxes: Sequence[Box], sizes: Context) -> Box:
@@ -24,6 +26,7 @@ def hull(boxes: Sequence[Box], sizes: Context) -> Box:
 
 def covers(box: Box, parts: Iterable[Box], sizes: Context) -> bool:
     """Whether the union of `parts` is proven to contain all of `box`."""
+    parts = tuple(parts)
     pending = list(dict.fromkeys(parts))
     while pending:
         current = pending.pop(0)
@@ -32,7 +35,14 @@ def covers(box: Box, parts: Iterable[Box], sizes: Context) -> bool:
         found = next(((other, union) for other in pending if (union := _joined(current, other, sizes))), None)
         if found is not None:
             pending = [found[1]] + [other for other in pending if other is not found[0]]
-    return False
+    return _in_one_of(box, tuple(dict.fromkeys(parts)), sizes)
+
+
+def _in_one_of(box: Box, parts: Sequence[Box], sizes: Context) -> bool:
+    """Whether every point of the box is proven to be in one of the parts, which one sizes may choose."""
+    if not 1 < len(parts) <= _MOST_PARTS:
+        return False
+    return sizes.assume(box.condition()).implies(disjunction(part.condition() for part in parts))
 
 
 def within(inner: Box, outer: Box, sizes: Context) -> bool:

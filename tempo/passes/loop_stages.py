@@ -93,9 +93,9 @@ class Stages:
         return found
 
     def _takes_one(self, edge: Edge, domain: tuple[Symbol, ...]) -> bool:
-        """Whether a reader without the dim reads one point along it."""
+        """Whether a reader without the dim reads one point along it, wherever it is itself."""
         index = edge.map[self.graph.nodes[edge.node].domain.index(self.dim)]
-        return self.dim not in domain and isinstance(index, Point)
+        return self.dim not in domain and isinstance(index, Point) and not index.index.dims()
 
     # -- groups ------------------------------------------------------------------------------------------------------
 
@@ -141,8 +141,9 @@ class Stages:
 
     def kept_bytes(self, group: Collection[int]) -> int:
         """Bytes per point of what the group reads or makes that is kept for all points anyway."""
-        read = {edge.node for id in group for _, edge in self.graph.nodes[id].reads()}
-        given = {id for id in read if self.graph.nodes[id].op == "input" and self.dim in self.graph.nodes[id].domain}
+        read = [edge for id in group for _, edge in self.graph.nodes[id].reads()]
+        varying = {edge.node for edge in read if self.dim in {*edge.dims(), *self.graph.nodes[edge.node].domain}}
+        given = {id for id in varying if self.graph.nodes[id].op == "input"}
         touched = {*group, *(link.source for id in group for link in self.into[id])}
         return self._bytes({id for id in touched if self.is_kept(id)} | given)
 

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from tempo import dtypes
+from tempo.analysis.components import strongly_connected
 from tempo.analysis.demand import Demand
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
@@ -63,12 +64,19 @@ def _read_along(graph: Graph, slides: Mapping[int, Sliding]) -> list[int]:
     return [id for id in slides if id in found]
 
 
+def _on_cycles(graph: Graph) -> frozenset[int]:
+    """The reductions among them never stand alone: every cycle runs through a merge as well."""
+    reads = {id: [edge.node for _, edge in node.reads()] for id, node in graph.nodes.items()}
+    return frozenset(id for found in strongly_connected(list(reads), reads) if len(found) > 1 for id in found)
+
+
 class _Making:
     def __init__(self, graph: Graph, context: PassContext) -> None:
         self.graph = graph
         self.sizes = context.over(graph, ())
         self.demands: Mapping[int, Demand] = context.demand(graph)
         self.new = Rewriter(graph)
+        self.cyclic = _on_cycles(graph)
         numbers = (node.declaration for node in graph.nodes.values() if node.declaration is not None)
         self.declaration = 1 + max(numbers, default=0)
 
@@ -94,6 +102,9 @@ class _Making:
             return tensors.broadcast(tensors.apply("constant", value=value), node.shape)
         if not self.sizes.implies(length.ge(1)):
             return None
+        if node.id in self.cyclic:
+            # At a fixed point it would have no place among the steps that it waits for and that wait for it.
+            return self.new.identity(self.new.reserve(node))
         return tensors.apply(node.op, *(edge.substitute(at) for edge in node.operands), **node.attributes)
 
     def _recurrence(self, tensors: Tensors, node: Node, found: Sliding, first: Expr, base: Edge) -> None:

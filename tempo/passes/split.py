@@ -1,4 +1,4 @@
-"""Index-set splitting: where a definition is known up to a point, what follows from it there leaves the cycle.
+"""Index-set splitting: where a definition is known along a stretch, what follows from it there leaves the cycle.
 
     tok[t < P] = given,  tok[t + 1] = f(k[0:t + 1], ...),  k[t] = g(tok)
 
@@ -9,7 +9,8 @@ copies: `k'[u] = g(given[u])`. In place of each node stands a merge, which every
     k[t] = k'[t] where t < P, else g(tok[t])
 
 So the cut goes to every node of the cycle, the copies are free of it, and lifting finds a dim like any other. What is
-needed from P - 1 on alone (what the last known point yields) stays with the steps.
+needed from P - 1 on alone (what the last known point yields) stays with the steps. A known suffix (`t >= P`) and a
+known stretch between two points are cut out in the same way: their copies have the points from its start on.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tempo.passes.manager import PassContext
 from tempo.passes.sweep import rewrite_graph
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, TensorType, identity_map
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Ge, Symbol, minimum, var
+from tempo.symbolic import TRUE, And, Condition, Context, Dim, Expr, Ge, Symbol, const, maximum, minimum, var
 
 _WORTH = frozenset({"contraction", "reduction"})
 """The operators of which many points at once are worth more than one after the other."""
@@ -33,11 +34,16 @@ _WORTH = frozenset({"contraction", "reduction"})
 
 @dataclass(frozen=True)
 class Cut:
-    """Below `stop` along `symbol`, a node of the cycle `members` is what something outside of it says."""
+    """Where start <= symbol < stop, a node of the cycle `members` is what something outside of it says."""
 
     symbol: Symbol
+    start: Expr
     stop: Expr
     members: frozenset[int]
+
+    @property
+    def place(self) -> tuple[Symbol, Expr, Expr]:
+        return self.symbol, self.start, self.stop
 
 
 @dataclass(frozen=True)
@@ -48,17 +54,17 @@ class Split:
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         graph = without_dead_nodes(graph)
-        done: set[tuple[Symbol, Expr]] = set()
+        done: set[tuple[Symbol, Expr, Expr]] = set()
         while True:
-            cut = next((found for found in cuts(graph) if (found.symbol, found.stop) not in done), None)
+            cut = next((found for found in cuts(graph) if found.place not in done), None)
             if cut is None:
                 return graph
-            done.add((cut.symbol, cut.stop))
+            done.add(cut.place)
             graph = _split(graph, cut, context) or graph
 
 
 def cuts(graph: Graph) -> Iterator[Cut]:
-    """Conditions `t < P` of merges on cycles under which the value comes from outside the cycle."""
+    """Conditions on one dim of merges on cycles, under which the value comes from outside the cycle."""
     reads = {id: [edge.node for _, edge in node.reads()] for id, node in graph.nodes.items()}
     for component in strongly_connected(list(graph.nodes), reads):
         members = frozenset(component)
@@ -66,42 +72,56 @@ def cuts(graph: Graph) -> Iterator[Cut]:
             if len(members) == 1 and node.id not in reads[node.id]:
                 continue
             for case in node.cases:
-                found = _below(case.condition)
+                found = _stretch(graph, case.condition)
                 if found is not None and case.edge.node not in members:
                     yield Cut(*found, members)
 
 
-def _below(condition: Condition) -> tuple[Symbol, Expr] | None:
-    """t and P where the condition is `t < P` for a P without dims."""
-    if not isinstance(condition, Ge) or len(condition.expr.dims()) != 1:
+def _stretch(graph: Graph, condition: Condition) -> tuple[Symbol, Expr, Expr] | None:
+    """t, start and stop where the condition is start <= t < stop, of sizes; one of them may be an end of the dim."""
+    parts = condition.args if isinstance(condition, And) else (condition,)
+    if len(condition.dims()) != 1 or not all(isinstance(part, Ge) for part in parts):
         return None
-    (symbol,) = condition.expr.dims()
-    stop = condition.expr + var(symbol) + 1
-    return None if stop.dims() else (symbol, stop)
+    (symbol,) = condition.dims()
+    start, stop = const(0), graph.dim(symbol).size
+    for expr in (part.expr for part in parts if isinstance(part, Ge)):
+        factor = expr.coefficient(symbol)
+        bound = expr - factor * var(symbol)
+        if abs(factor) != 1 or bound.dims():
+            return None
+        start, stop = (maximum(start, -bound), stop) if factor == 1 else (start, minimum(stop, bound + 1))
+    return symbol, start, stop
 
 
 def _split(graph: Graph, cut: Cut, context: PassContext) -> Graph | None:
     """The graph after the cut; None where it cannot be made, or frees nothing."""
     sizes, whole = context.over(graph, ()), graph.dim(cut.symbol).size
-    stop = sizes.simplify(minimum(cut.stop, whole))
-    if not sizes.implies(stop.ge(1)) or sizes.implies(stop.ge(whole)):
+    cut = replace(cut, start=sizes.simplify(cut.start), stop=sizes.simplify(cut.stop))
+    extent = sizes.simplify(maximum(cut.stop - cut.start, 0))
+    if sizes.implies(extent.le(0)) or sizes.implies(extent.ge(whole)):
         return None
-    wide = _needed_below(graph, cut, stop, context)
+    wide = _needed_within(graph, cut, context)
     if not any(OPERATORS[graph.nodes[id].op].kind in _WORTH for id in wide):
         return None
     nodes = (graph.nodes[id] for id in wide)
     if any(node.op in ("host_call", "sink") or node.attr("role") == "parameter" for node in nodes):
         return None
-    dim = Dim(_fresh(graph, cut.symbol), stop)
+    dim = Dim(_fresh(graph, cut.symbol), extent)
     after = rewrite_graph(_Cutting(graph, cut, dim, wide, context).graph(), context, merges=canonical_merge)
     return after if _frees(after, dim.symbol) else None
 
 
-def _needed_below(graph: Graph, cut: Cut, stop: Expr, context: PassContext) -> list[int]:
-    """The nodes of the cycle that are needed at more below the cut than at its last point."""
+def _needed_within(graph: Graph, cut: Cut, context: PassContext) -> list[int]:
+    """The nodes of the cycle that are needed at more of the stretch than a point at its end."""
     demands, sizes = context.demand(graph), context.over(graph, ())
-    varying = [id for id in sorted(cut.members) if cut.symbol in graph.nodes[id].domain and id in demands]
-    return [id for id in varying if not sizes.implies(demands[id].box.lo(cut.symbol).ge(stop - 1))]
+    found = []
+    for id in sorted(cut.members):
+        if cut.symbol not in graph.nodes[id].domain or id not in demands:
+            continue
+        lo, hi = demands[id].box.interval(cut.symbol)
+        if not sizes.implies(lo.ge(cut.stop - 1)) and not sizes.implies(hi.le(cut.start + 1)):
+            found.append(id)
+    return found
 
 
 def _fresh(graph: Graph, symbol: Symbol) -> Symbol:
@@ -168,8 +188,8 @@ def _distance(graph: Graph, edge: Edge, symbol: Symbol) -> int | None:
 class _Cutting:
     def __init__(self, graph: Graph, cut: Cut, dim: Dim, wide: list[int], context: PassContext) -> None:
         self.old = graph
-        self.symbol, self.dim = cut.symbol, dim
-        self.below = {cut.symbol: var(dim.symbol)}
+        self.symbol, self.dim, self.cut = cut.symbol, dim, cut
+        self.within = {cut.symbol: var(dim.symbol) + cut.start}
         place = [known.symbol for known in graph.dims].index(cut.symbol) + 1
         self.dims = (*graph.dims[:place], dim, *graph.dims[place:])
         first = max(graph.nodes) + 1
@@ -180,7 +200,7 @@ class _Cutting:
         self.declaration = 1 + max(numbers, default=0)
         facts = () if context.facts == TRUE else (context.facts,)
         self.in_copy = Context.of(self.dims, *facts)
-        self.after = Context.of(graph.dims, *facts, var(cut.symbol).ge(dim.size))
+        self.outside = Context.of(graph.dims, *facts, ~self.in_stretch(var(cut.symbol)))
 
     def graph(self) -> Graph:
         nodes: dict[int, Node] = dict(self.old.nodes)
@@ -196,58 +216,73 @@ class _Cutting:
         self.declaration += 1
         return self.declaration - 1
 
-    # Up to the cut ---------------------------------------------------------------------------------------------------
+    def in_stretch(self, index: Expr) -> Condition:
+        return index.ge(self.cut.start) & index.lt(self.cut.stop)
+
+    # Within the stretch -----------------------------------------------------------------------------------------------
 
     def copied(self, node: Node) -> Node:
-        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(self.below))
-        results = (TensorType(tuple(n.substitute(self.below) for n in type.shape), type.dtype) for type in node.results)
+        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(self.within))
+        results = (
+            TensorType(tuple(n.substitute(self.within) for n in type.shape), type.dtype) for type in node.results
+        )
         cases = []
         for case in node.cases:
-            condition = case.condition.substitute(self.below)
-            edge = self.below_cut(case.edge, self.in_copy.assume(condition))
+            condition = case.condition.substitute(self.within)
+            edge = self.read_within(case.edge, self.in_copy.assume(condition))
             cases.append(replace(case, condition=condition, edge=edge))
         return replace(
             node,
             id=self.copies[node.id],
             domain=tuple(self.dim.symbol if symbol == self.symbol else symbol for symbol in node.domain),
             results=tuple(results),
-            operands=tuple(self.below_cut(edge, self.in_copy) for edge in node.operands),
+            operands=tuple(self.read_within(edge, self.in_copy) for edge in node.operands),
             attrs=tuple(sorted(attrs.items())),
             cases=tuple(cases),
             declaration=None if node.declaration is None else self.declared(),
         )
 
-    def below_cut(self, edge: Edge, context: Context) -> Edge:
-        """The read of a copy: of another copy where it stays below the cut."""
-        found = edge.substitute(self.below)
+    def read_within(self, edge: Edge, context: Context) -> Edge:
+        """The read of a copy: of another copy where it stays in the stretch, as far as a read that is needed does."""
+        found = edge.substitute(self.within)
         if edge.node not in self.copies:
             return found
-        index = found.map[self.old.nodes[edge.node].domain.index(self.symbol)]
-        stop = index.index + 1 if isinstance(index, Point) else index.start + index.length
-        # A read that is needed is in range, so it starts at 0 or later.
-        return replace(found, node=self.copies[edge.node]) if context.implies(stop.le(self.dim.size)) else found
+        place = self.old.nodes[edge.node].domain.index(self.symbol)
+        index, size = found.map[place], self.old.dim(self.symbol).size
+        first, stop = (
+            (index.index, index.index + 1) if isinstance(index, Point) else (index.start, index.start + index.length)
+        )
+        # A read that is needed is in range.
+        stays = context.assume(first.ge(0), stop.le(size)).implies(first.ge(self.cut.start) & stop.le(self.cut.stop))
+        return self.of_copy(replace(found, node=edge.node), place) if stays else found
 
-    # From the cut on -------------------------------------------------------------------------------------------------
+    def of_copy(self, edge: Edge, place: int) -> Edge:
+        """The same read, of the copy, whose point 0 is the start of the stretch."""
+        index, start = edge.map[place], self.cut.start
+        moved = Point(index.index - start) if isinstance(index, Point) else replace(index, start=index.start - start)
+        return replace(edge, node=self.copies[edge.node], map=(*edge.map[:place], moved, *edge.map[place + 1 :]))
+
+    # Outside of it ----------------------------------------------------------------------------------------------------
 
     def continued(self, node: Node) -> Node:
-        cases = tuple(replace(case, edge=self.above_cut(case.edge)) for case in node.cases)
-        return replace(node, operands=tuple(map(self.above_cut, node.operands)), cases=cases)
+        cases = tuple(replace(case, edge=self.read_outside(case.edge)) for case in node.cases)
+        return replace(node, operands=tuple(map(self.read_outside, node.operands)), cases=cases)
 
-    def above_cut(self, edge: Edge) -> Edge:
-        """The read of a node that runs from the cut on: past the merge where it stays there."""
+    def read_outside(self, edge: Edge) -> Edge:
+        """The read of a node that runs outside of the stretch: past the merge where it stays there."""
         if edge.node not in self.later:
             return edge
         index = edge.map[self.old.nodes[edge.node].domain.index(self.symbol)]
-        stays = isinstance(index, Point) and self.after.implies(index.index.ge(self.dim.size))
+        stays = isinstance(index, Point) and self.outside.implies(~self.in_stretch(index.index))
         return replace(edge, node=self.later[edge.node]) if stays else edge
 
     # Both ------------------------------------------------------------------------------------------------------------
 
     def joined(self, node: Node) -> Node:
-        """Under the number of the node: its copy below the cut, and from there on what it was."""
-        known = Case(
-            var(self.symbol).lt(self.dim.size), Edge(self.copies[node.id], identity_map(node.domain)), node.location
-        )
+        """Under the number of the node: its copy in the stretch, and elsewhere what it was."""
+        place = node.domain.index(self.symbol)
+        copy = self.of_copy(Edge(node.id, identity_map(node.domain)), place)
+        known = Case(self.in_stretch(var(self.symbol)), copy, node.location)
         if node.op == "merge":
             return replace(node, cases=(known, *self.continued(node).cases))
         name = node.name or node.op

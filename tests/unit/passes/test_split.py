@@ -8,6 +8,7 @@ import pytest
 import tempo as tp
 from tempo.analysis.components import strongly_connected
 from tempo.passes.canonicalize import Canonicalize
+from tempo.passes.lift import Lift
 from tempo.passes.manager import PassContext
 from tempo.passes.simplify import Simplify
 from tempo.passes.split import Split
@@ -61,6 +62,68 @@ def layers() -> tp.Program:
     return program
 
 
+def ending() -> tp.Program:
+    """Backward in time, with the last outputs given."""
+    with tp.Program("ending") as program:
+        p, t = tp.dims("p t")
+        given, w = tp.input("given", (3,), (t,)), tp.input("w", (3, 3))
+        out = tp.recurrent("out", (3,), (t,))
+        seen = tp.tanh(out @ w)
+        out[t >= t.size - p.size] = given
+        out[t] = tp.sin(seen[t + 1 : t.size].sum(axis=0))
+        tp.output("out", out)
+        tp.output("seen", seen)
+    return program
+
+
+def corrected() -> tp.Program:
+    """A state that is observed from some step on."""
+    with tp.Program("corrected") as program:
+        p, t = tp.dims("p t")
+        given, w = tp.input("given", (3,), (t,)), tp.input("w", (3, 3))
+        state = tp.recurrent("state", (3,), (t,))
+        following = tp.tanh(state @ w)
+        state[0] = given
+        state[t >= p.size] = given
+        state[t + 1] = following
+        tp.output("state", state)
+        tp.output("following", following)
+    return program
+
+
+def stretch() -> tp.Program:
+    """What is observed for a while: neither first nor last."""
+    with tp.Program("stretch") as program:
+        p, t = tp.dims("p t")
+        given, w = tp.input("given", (3,), (t,)), tp.input("w", (3, 3))
+        state = tp.recurrent("state", (3,), (t,))
+        following = tp.tanh(state @ w)
+        state[0] = given
+        state[(t >= 2) & (t < p.size + 2)] = given
+        state[t] = following[t - 1]
+        tp.output("state", state)
+        tp.output("following", following)
+    return program
+
+
+def twice() -> tp.Program:
+    """Known up to a point in one way, and up to another in a second."""
+    with tp.Program("twice") as program:
+        p, t = tp.dims("p t")
+        given, w = tp.input("given", (3,), (t,)), tp.input("w", (3, 3))
+        state = tp.recurrent("state", (3,), (t,))
+        seen = tp.tanh(state @ w)
+        state[t < p.size] = given
+        state[t < p.size + 2] = tp.sin(given)
+        state[t + 1] = tp.sin(seen[0 : t + 1].sum(axis=0))
+        tp.output("state", state)
+    return program
+
+
+PREFIXES = (decoder, teacher)
+OTHERS = (ending, corrected, stretch, twice)
+
+
 def _graph(make: Callable[[], tp.Program]) -> Graph:
     graph = make().graph()
     for chosen in (Canonicalize(), Simplify()):
@@ -74,7 +137,7 @@ def _on_cycles(graph: Graph) -> set[int]:
     return {id for ids in found for id in ids if len(ids) > 1 or id in reads[id]}
 
 
-@pytest.mark.parametrize("make", [decoder, teacher])
+@pytest.mark.parametrize("make", PREFIXES)
 def test_a_contraction_leaves_the_cycle_below_the_cut(make: Callable[[], tp.Program]) -> None:
     graph = _graph(make)
     split = check(Split(), graph, *SIZES)
@@ -87,6 +150,26 @@ def test_a_contraction_leaves_the_cycle_below_the_cut(make: Callable[[], tp.Prog
     assert Split().apply(split, PassContext()) == split
 
 
+@pytest.mark.parametrize("make", OTHERS)
+def test_suffixes_stretches_and_several_cuts(make: Callable[[], tp.Program]) -> None:
+    split = check(Split(), _graph(make), *SIZES, {"p": 2, "t": 9})
+    known = [dim.symbol for dim in split.dims if dim.symbol.name.startswith("t_known")]
+    assert len(known) == (2 if make is twice else 1)
+    free = [node for id, node in split.nodes.items() if id not in _on_cycles(split)]
+    assert all(any(symbol in node.domain for node in free if node.op == "dot") for symbol in known)
+
+
+@pytest.mark.parametrize("make", [teacher, ending, corrected, stretch, twice])
+def test_the_known_side_is_lifted(make: Callable[[], tp.Program]) -> None:
+    """Its contraction is one for all known points, though a loop goes through what it is read by."""
+    context = PassContext()
+    split = Split().apply(_graph(make), context)
+    known = {dim.symbol for dim in split.dims if dim.symbol.name.startswith("t_known")}
+    made = [node for node in split.nodes.values() if node.op == "dot" and not known.isdisjoint(node.domain)]
+    looped = [node for node in Lift().apply(split, context).nodes.values() if node.op == "dot"]
+    assert sum(not known.isdisjoint(node.domain) for node in looped) < len(made)
+
+
 def test_layers_are_cut_as_well() -> None:
     split = check(Split(), _graph(layers), *({"l": n, "t": size} for n, size in ((1, 1), (2, 3), (3, 6))))
     assert "t_known" in {dim.symbol.name for dim in split.dims}
@@ -94,7 +177,7 @@ def test_layers_are_cut_as_well() -> None:
 
 @pytest.mark.parametrize("lift", [True, False])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize("make", [decoder, teacher, layers])
+@pytest.mark.parametrize("make", [*PREFIXES, layers, *OTHERS])
 def test_compiled_programs_agree_with_the_reference(
     make: Callable[[], tp.Program], sizes: dict[str, int], lift: bool
 ) -> None:
