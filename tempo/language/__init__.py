@@ -10,7 +10,7 @@ from tempo.language.functions import *  # noqa: F403 - the list of names is that
 from tempo.language.gradients import custom_gradient, grad, stop_gradient
 from tempo.language.host import backend_call, host_call, sink
 from tempo.language.index_expression import Dim, IndexCondition, IndexExpression
-from tempo.language.inputs import input, output
+from tempo.language.inputs import input, output, stream_input
 from tempo.language.parameters import ParameterSpec, parameter
 from tempo.language.program import Program, dim, dims
 from tempo.language.stopping import stop_when
@@ -18,7 +18,7 @@ from tempo.language.tensor import RecurrentTensor
 
 __all__ = [
     "Program", "dim", "dims", "Dim", "IndexExpression", "IndexCondition",
-    "RecurrentTensor", "as_tensor", "constant", "input", "output",
+    "RecurrentTensor", "as_tensor", "constant", "input", "stream_input", "output",
     "recurrent", "parameter", "ParameterSpec", "cases", "host_call", "backend_call", "sink", "stop_when", "random",
     "grad", "stop_gradient", "custom_gradient",
     *functions.__all__,

@@ -66,7 +66,7 @@ def host_call(
             "a result of a host call has a shape that varies along a batched dim", location=user_location()
         )
     id = call.declare(results, varying)
-    return _views(program, id, call.batched, len(results))
+    return at_rows(program, id, call.batched, len(results))
 
 
 def sink(
@@ -141,7 +141,7 @@ def backend_call(
     domain = program.builder.canonical(call.domain - set(call.batched))
     attrs = {"fn": function, "backend": backend}
     id = program.builder.nominal("backend_call", domain, results, call.operands, attrs=attrs, name=call.name)
-    return _views(program, id, call.batched, len(results))
+    return at_rows(program, id, call.batched, len(results))
 
 
 def _check_backend(backend: Any) -> None:
@@ -154,7 +154,7 @@ def _check_backend(backend: Any) -> None:
     )
 
 
-def _views(program: Program, id: int, batched: tuple[Symbol, ...], count: int) -> tuple[RecurrentTensor, ...]:
+def at_rows(program: Program, id: int, batched: tuple[Symbol, ...], count: int) -> tuple[RecurrentTensor, ...]:
     """The results of a call, each at its row of the batched dims."""
     tensors = [view(program, program.builder.identity(id, result)) for result in range(count)]
     at_row = tuple(program.dim_of(symbol) for symbol in batched)

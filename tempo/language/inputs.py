@@ -1,4 +1,4 @@
-"""What comes in and what goes out: `tp.input`, `tp.output`."""
+"""What comes in and what goes out: `tp.input`, `tp.stream_input`, `tp.output`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 from tempo.errors import ProgramError, ShapeError, user_location
 from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor
-from tempo.language.program import check_name, current_program
+from tempo.language.host import at_rows
+from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Output, TensorType
@@ -33,19 +34,61 @@ def input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float32") ->
     domain = program.check_dims(dims, f"the dims of the input {name!r}")
     type = TensorType(to_shape(program, shape), as_dtype(dtype))
     _check_same_everywhere(f"the input {name!r}", type)
+    _check_input_name(program, name)
+    attrs = {"name": name, "role": "input", "layout": (*domain, *range(len(type.shape)))}
+    id = program.builder.nominal("input", domain, (type,), attrs=attrs, name=name)
+    return view(program, program.builder.identity(id))
+
+
+def stream_input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float32") -> RecurrentTensor:
+    """An input that an iterator gives while the program runs: one array per point of the outermost of `dims`.
+
+    The arrays have the other dims in front, in canonical order, then `shape`; they are cast to `dtype` from the same
+    kind, and copied. They are taken in order, none before it is needed and none after the last point that is, so the
+    program keeps only what is read later. What has a length gives the size of the dim.
+
+    Raises `ProgramError` for a name that is taken or reserved and where there is no dim; a run raises `InputError`,
+    `DTypeError` and `HostCallError` (of what the iterator raised) with the point.
+
+    >>> import numpy as np
+    >>> import tempo as tp
+    >>> with tp.Program("sums") as program:
+    ...     i = tp.dim("i")
+    ...     x = tp.stream_input("x", shape=(3,), dims=(i,))
+    ...     tp.output("sum", x.sum())
+    >>> tp.compile(program)(x=(np.full(3, n, np.float32) for n in range(4)), sizes={"i": 4})["sum"]
+    array([0., 3., 6., 9.], dtype=float32)
+    """
+    program = current_program()
+    domain = program.check_dims(dims, f"the dims of the stream {name!r}")
+    if not domain:
+        raise ProgramError(
+            f"the stream {name!r} has no dim along which its arrays come",
+            location=user_location(),
+            hint="use tp.input for what is given once",
+        )
+    type = TensorType(to_shape(program, shape), as_dtype(dtype))
+    _check_same_everywhere(f"the stream {name!r}", type)
+    _check_input_name(program, name)
+    first, rows = domain[:1], domain[1:]
+    whole = TensorType((*map(program.builder.size, rows), *type.shape), type.dtype)
+    attrs = {"name": name, "stream": name, "ordered_by": first, "batched": rows, "resource": None}
+    id = program.builder.nominal("host_call", first, (whole,), attrs=attrs, name=name)
+    return at_rows(program, id, rows, 1)[0]
+
+
+def _check_input_name(program: Program, name: str) -> None:
     check_name(name, "an input")
     if name in RESERVED:
         raise ProgramError(
             f"{name!r} cannot name an input", location=user_location(), hint=f"{', '.join(RESERVED)} are reserved"
         )
     if any(
-        node.op == "input" and node.attr("role") == "input" and node.name == name
+        name in (node.attr("stream"), node.name if node.attr("role") == "input" else None)
         for node in program.builder.nodes.values()
+        if node.op in ("input", "host_call")
     ):
         raise ProgramError(f"the program {program.name!r} has an input {name!r} already", location=user_location())
-    attrs = {"name": name, "role": "input", "layout": (*domain, *range(len(type.shape)))}
-    id = program.builder.nominal("input", domain, (type,), attrs=attrs, name=name)
-    return view(program, program.builder.identity(id))
 
 
 def output(name: str, x: TensorLike) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tempo.errors import InputError
 from tempo.reference.evaluator import Evaluator
+from tempo.reference.streams import Feed
 from tempo.runtime import binding
+from tempo.runtime.feeds import IteratorFeed, claim_length, stream_nodes
 from tempo.runtime.outputs import State
 from tempo.sdg.graph import Edge, Graph, Node, Output
 from tempo.symbolic import Symbol
@@ -30,6 +32,8 @@ class Arguments:
     sizes: Mapping[Symbol, int]
     arrays: Mapping[str, Array]
     seed: int
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
+    """What streamed inputs are read from, by name."""
 
 
 class CallChecker:
@@ -43,6 +47,7 @@ class CallChecker:
         self.parameters: Mapping[str, ParameterSpec] = program.parameters
         self.compile_sizes = dict(binding.by_name(compile_sizes, "sizes= of compile", '{"t": 10}'))
         self.inputs = binding.input_nodes(graph, "input")
+        self.streams = stream_nodes(graph)
         self.states = binding.input_nodes(graph, "state")
         self._last: tuple[Shapes, Mapping[Symbol, int]] | None = None
         self.table()  # wrong names and sizes are reported at once
@@ -61,26 +66,31 @@ class CallChecker:
         self, inputs: Mapping[str, Any], sizes: Mapping[str, Any] | None, state: Mapping[str, Any] | None, seed: Any
     ) -> Arguments:
         seeded = binding.seed_array(seed)
-        binding.check_names(inputs, self.inputs, "input")
+        binding.check_names(inputs, {**self.inputs, **self.streams}, "input")
         given = {
             name: binding.as_array(inputs[name], node.dtype, _input(name), self.native)
             for name, node in self.inputs.items()
         }
-        known = self._known(given, sizes)
+        known = self._known(given, {name: inputs[name] for name in self.streams}, sizes)
         arrays = {**given, "seed": seeded}
         for name, array in self._states(state, known, given, int(seed)).items():
             arrays[f"state:{name}"] = array
-        return Arguments(known, arrays, int(seed))
+        feeds = {name: IteratorFeed.of(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
+        return Arguments(known, arrays, int(seed), feeds)
 
-    def _known(self, given: Mapping[str, Array], sizes: Mapping[str, Any] | None) -> Mapping[Symbol, int]:
+    def _known(
+        self, given: Mapping[str, Array], streamed: Mapping[str, Any], sizes: Mapping[str, Any] | None
+    ) -> Mapping[Symbol, int]:
         """The sizes, which the arrays fit. Arrays of the same shapes as in the call before need no second look."""
         shapes = tuple(array.shape for array in given.values())
-        if self._last is not None and not sizes and shapes == self._last[0]:
+        if self._last is not None and not sizes and not streamed and shapes == self._last[0]:
             return self._last[1]
         table = self.table()
         table.claim_named(sizes, "sizes=")
         for name, node in self.inputs.items():
             binding.claim_shape(table, node, given[name], _input(name))
+        for name, node in self.streams.items():
+            claim_length(table, node, streamed[name])
         known = table.complete()
         for name, node in self.inputs.items():
             binding.check_shape(self.graph, node, given[name], known, _input(name))

@@ -19,6 +19,7 @@ from tempo.reference.evaluator import Evaluator
 from tempo.runtime.binding import input_nodes
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Compiled, Run, compile_program
+from tempo.runtime.feeds import stream_nodes
 from tempo.runtime.options import Options
 from tempo.runtime.support import check_supported
 from tempo.schedule.verify import verify
@@ -90,6 +91,7 @@ class CompiledEngine:
         self.scheduler, self.scheduler_name, self.options = scheduler, scheduler_name, options
         self.native = backend.native
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
+        self._stepped = graph.canonical(node.domain[0] for node in stream_nodes(graph).values())
         self._plans: dict[Symbol | None, Plan] = {}
         self._verified: set[tuple[Symbol | None, frozenset[tuple[Symbol, int]]]] = set()
         self._compiled: dict[tuple[Symbol | None, bool, tuple[int, ...]], Compiled] = {}
@@ -104,7 +106,7 @@ class CompiledEngine:
             how = self.options
             options = PlanOptions(
                 self._checks(),
-                outermost,
+                self._stepped[0] if outermost is None and self._stepped else outermost,
                 disable,
                 how.debug,
                 schedule_seconds=how.schedule_seconds,
@@ -126,10 +128,10 @@ class CompiledEngine:
         return why_not is None if self.options.checks is None else self.options.checks
 
     def _passes(self, outermost: Symbol | None) -> tuple[Pass, ...]:
-        """The default pipeline with what plugins add. A dim that is streamed must stay a loop."""
+        """The default pipeline with what plugins add. A dim that is stepped through must stay a loop."""
         registry = PassRegistry()
         default_manager().hooks().tempo_register_passes(registry=registry)
-        kept = frozenset() if outermost is None else frozenset({outermost})
+        kept = frozenset(self._stepped) if outermost is None else frozenset({*self._stepped, outermost})
         return tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in registry.passes)
 
     def finds_order(self) -> bool:

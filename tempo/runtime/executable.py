@@ -11,6 +11,7 @@ from tempo.analysis.checks import check_at, check_symbolic
 from tempo.analysis.index_values import check_index_values
 from tempo.analysis.stopping import check_stops
 from tempo.errors import InputError, ProgramError, SizeError, UnsupportedError, user_location
+from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.explain import explain
@@ -58,14 +59,15 @@ class Executable:
     ) -> Outputs:
         """Run the program.
 
-        `inputs` are arrays by name, the domain's dims in front; `sizes` gives sizes of dims that no input carries;
-        `state` the parameters to start from; `progress` shows a bar (True), or is called with (done, total).
+        `inputs` are arrays by name, the domain's dims in front, and iterators for streamed inputs; `sizes` gives sizes
+        of dims that no input carries; `state` the parameters to start from; `progress` shows a bar (True), or is called
+        with (done, total).
 
         Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
         `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`.
         """
         arguments = self._arguments(inputs, sizes, state, seed)
-        with reporter(progress) as report, told_what_is_large(self._planned_memory):
+        with reporter(progress) as report, told_what_is_large(self._planned_memory), feeding(arguments.feeds):
             results = self._engine.run(arguments, report)
         return Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
 
@@ -110,7 +112,8 @@ class Executable:
         self._check_tensor(tensor)
         given = _by_symbol(tensor.symbols, point)
         arguments = self._arguments(inputs, sizes, state, seed)
-        return np.asarray(self._engine.evaluator(arguments).value(tensor.edge, given))
+        with feeding(arguments.feeds):
+            return np.asarray(self._engine.evaluator(arguments).value(tensor.edge, given))
 
     def _check_tensor(self, tensor: Any) -> None:
         owner = getattr(tensor, "program", None)

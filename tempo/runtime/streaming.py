@@ -7,6 +7,7 @@ from functools import partial
 
 from tempo.errors import UnsupportedError
 from tempo.lowering.plan import Plan
+from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Item, Run
 from tempo.runtime.engine import CompiledEngine, collect
@@ -31,11 +32,11 @@ class Stream(Iterator[Step]):
         number, delay = _loop_of(plan, streamed, dim, run)
         size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
         self.result: Outputs | None = None
-        self._names = names
+        self._names, self._feeds = names, arguments.feeds
         self._steps = self._run(run, number, _steps(run, run.compiled.items[number], streamed, dim, delay, size, chunk))
 
     def __next__(self) -> Step:
-        with told_what_is_large(self._planned):
+        with told_what_is_large(self._planned), feeding(self._feeds):
             return next(self._steps)
 
     def _run(self, run: Run, number: int, steps: Iterator[Step]) -> Iterator[Step]:

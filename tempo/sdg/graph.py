@@ -136,6 +136,7 @@ class Node:
       merge      name; role "recurrent" | "parameter" | "cases" | "gradient"
       host_call  fn, ordered_by (Symbols), batched (Symbols, for messages), resource; trims once shapes are static (see
                  `tempo.passes.static_extents`); results in `results`
+                 `stream`, the name of a streamed input, in place of fn
       sink       the same, without results
       backend_call  fn (a `BackendFunction`), backend (its name); results in `results`; pure
     A `batched` dim of a host call is no dim of its domain: its operands are read with a slice over the whole dim, and

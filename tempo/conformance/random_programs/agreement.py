@@ -13,11 +13,13 @@ from tempo.conformance.random_programs.description import Built, RandomProgram
 from tempo.conformance.random_programs.recorder import RecordedCall
 from tempo.dtypes import to_numpy
 from tempo.errors import CycleError, DefinitionError, DomainError, ShapeError, TempoError, UnsupportedError
+from tempo.reference.streams import feeding
 from tempo.runtime.binding import input_nodes
 from tempo.runtime.call import CallChecker
 from tempo.runtime.compile import compile
 from tempo.runtime.engine import ReferenceEngine
 from tempo.runtime.executable import Executable
+from tempo.runtime.feeds import stream_nodes
 from tempo.runtime.options import Options
 from tempo.runtime.outputs import Outputs, Step
 from tempo.sdg.graph import Node
@@ -172,7 +174,8 @@ class _Meaning:
             for _ in range(2 if situation.continued else 1):
                 self.built.calls.start(situation.sizes)
                 arguments = self.calls.check(inputs, situation.sizes, state, situation.seed)
-                results = self.engine.evaluator(arguments).run()
+                with feeding(arguments.feeds):
+                    results = self.engine.evaluator(arguments).run()
                 state = results.state
         except TempoError as error:
             return Outcome(error)
@@ -226,15 +229,18 @@ def _streamed(
     return stream.result
 
 
-def arrays(built: Built, situation: Situation) -> dict[str, Array]:
-    """Arrays for the inputs of a program, small numbers that make no program explode."""
+def arrays(built: Built, situation: Situation) -> dict[str, Any]:
+    """Arrays for the inputs of a program, small numbers that make no program explode; lists of them for streams."""
     graph = built.program.graph()
     sizes = {Symbol(name, "size"): size for name, size in situation.sizes.items()}
     extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
-    made = {}
+    made: dict[str, Any] = {}
     for place, (name, node) in enumerate(sorted(input_nodes(graph, "input").items())):
         shape = [extents[symbol] for symbol in node.domain] + [int(size.evaluate(sizes)) for size in node.shape]
         made[name] = _array(node, shape, situation, place)
+    for place, (name, node) in enumerate(sorted(stream_nodes(graph).items()), start=len(made)):
+        shape = [extents[symbol] for symbol in node.domain] + [int(size.evaluate(sizes)) for size in node.shape]
+        made[name] = list(_array(node, shape, situation, place))
     return made
 
 

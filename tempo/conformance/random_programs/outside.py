@@ -32,7 +32,8 @@ def declare_input(session: Session) -> Value | None:
     shape, dtype = choices.choice(shapes), choices.weighted(_DTYPES)
     name = session.fresh("x")
     domain = f"({', '.join(dims)}{',' * (len(dims) == 1)})"
-    source = f'{name} = tp.input("{name}", shape={shape}, dims={domain}, dtype=tp.{dtype})'
+    how = "stream_input" if dims and choices.chance(8) else "input"
+    source = f'{name} = tp.{how}("{name}", shape={shape}, dims={domain}, dtype=tp.{dtype})'
     if not session.run(Statement(source, (name,))):
         return None
     session.values.append(Value(name, session.lookup(name)))

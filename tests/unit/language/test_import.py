@@ -25,5 +25,3 @@ def test_the_public_names():
     for name in tp.__all__:
         assert getattr(tp, name, tp) is not tp
     assert set(dir(tp)) == {*tp.__all__, "__version__"}
-    for later in ("stream_input",):
-        assert not hasattr(tp, later)
