@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -79,12 +79,13 @@ class PlanOptions:
     debug: bool | None = None
     schedule_seconds: float | None = None
     mapping: str | Mapping[str, str] | None = None
+    likely: Mapping[Symbol, int] = field(default_factory=dict)  # sizes that costs are counted with
 
 
 def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, options: PlanOptions) -> Plan:
     clock = _Clock()
     manager = PassManager.configured(passes, options.disable, options.debug)
-    context = PassContext({"mapping": options.mapping})
+    context = PassContext({"mapping": options.mapping}, options.likely)
     optimized, records = manager.run(graph, context)
     _check_static(optimized, records)
     optimized = materialise_outputs(optimized)

@@ -43,7 +43,9 @@ class Lift:
         graph = without_dead_nodes(graph)
         search, kept = MappingSearch(context), self.exclude | stops_of(graph).keys()
         for dim in reversed(graph.dims):
-            spans = {} if dim.symbol in kept else search.spans(graph, dim)
+            if dim.symbol in kept:
+                continue
+            graph, spans = search.spans(graph, dim)
             if spans:
                 graph = without_dead_nodes(lifted(graph, dim, spans, Context.of((), context.facts)))
         return graph

@@ -7,9 +7,13 @@ reads can take all of them together, and no point is computed by it that means n
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from tempo.analysis.demand import Demand
+from tempo.passes.extents import Hulls
+from tempo.passes.frames import Frames
+from tempo.passes.mapping_costs import Sizes
 from tempo.passes.pieces import Piece, pieces
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
@@ -48,12 +52,39 @@ class Candidates:
     dim: Dim
     demands: Mapping[int, Demand]
     sequential: Mapping[int, frozenset[Symbol]]
-    sizes: Context
+    facts: Condition = TRUE
+    counts: Sizes = field(default_factory=lambda: Sizes({}))
+
+    @cached_property
+    def sizes(self) -> Context:
+        return Context.of((), self.facts)
+
+    @cached_property
+    def varying(self) -> list[Node]:
+        symbol = self.dim.symbol
+        return [node for node in self.graph.nodes.values() if symbol in node.domain and node.id in self.demands]
+
+    @cached_property
+    def kept(self) -> set[int]:
+        return self.whole(self.varying) - self.widened()
+
+    @cached_property
+    def frames(self) -> Frames:
+        """The frames of what has axes that move along the dim."""
+        hulls = Hulls(self.graph, self.demands, self.facts)
+        allowed = {node.id for node in self.varying if node.id in self.kept and self.is_free(node)}
+        return Frames(self.graph, self.dim.symbol, self.demands, hulls, allowed, self.is_meaningful, self.counts)
+
+    def is_meaningful(self, id: int, dim: Symbol) -> bool:
+        """Whether every point along `dim` within the box of a node's demand may be read."""
+        along = dim == self.dim.symbol and id in self.kept
+        return along or self.demands[id].exact or self.graph.nodes[id].op in ("input", "constant")
+
+    def is_free(self, node: Node) -> bool:
+        return node.op not in _OUTSIDE and self.dim.symbol not in self.sequential.get(node.id, ())
 
     def spans(self) -> dict[int, Span]:
-        symbol = self.dim.symbol
-        varying = [node for node in self.graph.nodes.values() if symbol in node.domain and node.id in self.demands]
-        kept = self.whole(varying) - self.widened()
+        varying, kept = self.varying, self.kept
         found = {node.id: self.span(node) for node in varying if node.id in kept and self.fits(node)}
         for node in self.graph.nodes.values():
             for _, edge in node.reads():
@@ -107,8 +138,10 @@ class Candidates:
 
     def fits(self, node: Node) -> bool:
         symbol = self.dim.symbol
-        if node.op in _OUTSIDE or symbol in self.sequential.get(node.id, ()):
+        if not self.is_free(node):
             return False
+        if node.id in self.frames.nodes:
+            return self.may_be_made(node)
         if guards(node, symbol) and not all(_is_free(piece, symbol) for piece in self.parts(node)):
             return False
         if not supported(node, symbol) or not self.may_be_made(node):

@@ -20,10 +20,11 @@ from tempo.symbolic import TRUE, Condition, Context, Symbol
 
 @dataclass(frozen=True)
 class PassContext:
-    """What passes may rely on beyond the graph: options of the compile, sizes known, relations between sizes.
+    """What passes may rely on beyond the graph: options of the compile, relations between sizes.
 
-    `fixed` holds what rewriting ended with last: a pass that follows may change nothing.
-    `decisions` is where a pass that chooses between ways to run a program says what it chose, for `explain()`.
+    `sizes` are those to count costs with; what is compiled is right at all others, too. `fixed` holds what rewriting
+    ended with last: a pass that follows may change nothing. `decisions` is where a pass that chooses between ways to
+    run a program says what it chose, for `explain()`.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -12,18 +12,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tempo import dtypes
 from tempo.analysis.acyclic import Need, needs_of
 from tempo.analysis.blocks import Block, blocks
 from tempo.analysis.demand import Demand
+from tempo.passes.dce import without_dead_nodes
+from tempo.passes.frames import Frames
+from tempo.passes.hulled import hulled
 from tempo.passes.liftable import Candidates, Span
 from tempo.passes.loop_stages import Stages
 from tempo.passes.manager import PassContext
 from tempo.passes.mapping_costs import Sizes
 from tempo.sdg.graph import Graph
-from tempo.symbolic import Context, Dim, Symbol
+from tempo.symbolic import Dim, Expr, Symbol
 
 Kind = Literal["sequential", "full"]
 KINDS: tuple[Kind, ...] = ("sequential", "full")
+MOST_AT_ONCE = 64 << 20
+"""No tensor of reads that move with a dim may be larger: of causal attention, the scores of all pairs of points."""
 MOST_NEW_BYTES = 4
 """A group is lifted when it needs at most so many times the bytes along the dim that are there anyway."""
 
@@ -53,24 +59,60 @@ class MappingSearch:
         self.hoisted: set[int] = set()
         self._known: tuple[Graph, list[Block[int, Need]]] | None = None
 
-    def spans(self, graph: Graph, dim: Dim) -> dict[int, Span]:
-        """The nodes to lift along `dim`, with the span of each."""
+    def spans(self, graph: Graph, dim: Dim) -> tuple[Graph, dict[int, Span]]:
+        """The nodes to lift along `dim`, with the span of each, and the graph with the axes of those in frames."""
         if not any(dim.symbol in node.domain and node.op != "input" for node in graph.nodes.values()):
-            return {}
+            return graph, {}
+        found, candidates = self.candidates(graph, dim)
+        spans = candidates.spans()
+        if self.context.forced(dim.symbol) is None:
+            left_out = self.too_large(dim, candidates)
+            spans = {id: span for id, span in spans.items() if id not in left_out}
+        chosen = self.chosen(graph, dim, found, spans)
+        framed = candidates.frames.closed(chosen)
+        if not framed:
+            return graph, {id: span for id, span in spans.items() if id in chosen}
+        last, graph = max(graph.nodes), without_dead_nodes(hulled(graph, candidates.frames, framed))
+        spans = self.candidates(graph, dim)[1].spans()
+        return graph, {id: span for id, span in spans.items() if id in chosen or id > last}
+
+    def candidates(self, graph: Graph, dim: Dim) -> tuple[list[Block[int, Need]], Candidates]:
         demands = self.context.demand(graph)
         found = self.blocks(graph, demands)
-        sizes = Context.of((), self.context.facts)
-        spans = Candidates(graph, dim, demands, _sequential(found), sizes).spans()
+        counts = Sizes(self.context.sizes)
+        return found, Candidates(graph, dim, demands, _sequential(found), self.context.facts, counts)
+
+    def too_large(self, dim: Dim, candidates: Candidates) -> set[int]:
+        """Nodes of which all points at once hold more than may be, or nobody knows how much."""
+        found, frames, looped = set[int](), candidates.frames, candidates.sequential
+        for group in frames.groups():
+            held = [(id, shape) for id in group for shape in frames.held(frames.graph.nodes[id], looped.get(id, ()))]
+            if not frames.sizes.are_known(size for _, shape in held for size in shape):
+                why = "how much all points at once hold depends on sizes that are not known"
+            elif (most := max(self._bytes(frames, id, shape) for id, shape in held)) > MOST_AT_ONCE:
+                why = f"all points at once would hold {most >> 20} MiB in one tensor"
+            else:
+                continue
+            found.update(group)
+            self.context.decisions.append(Decision(dim.symbol, "sequential", tuple(group), 0, 0, why))
+        return found
+
+    @staticmethod
+    def _bytes(frames: Frames, id: int, shape: Iterable[Expr]) -> int:
+        return frames.elements(shape) * dtypes.itemsize(frames.graph.nodes[id].dtype)
+
+    def chosen(self, graph: Graph, dim: Dim, found: Iterable[Block[int, Need]], spans: Mapping[int, Span]) -> set[int]:
+        """The nodes that are lifted, of those that could be."""
         forced = self.context.forced(dim.symbol)
         if forced is not None:
-            return spans if forced == "full" else {}
+            return set(spans) if forced == "full" else set()
         chosen: set[int] = set()
         for block in found:
             for decision in self.decide(graph, dim, block, spans.keys(), chosen):
                 self.context.decisions.append(decision)
                 if decision.kind == "full":
                     chosen.update(decision.nodes)
-        return {id: span for id, span in spans.items() if id in chosen}
+        return chosen
 
     def blocks(self, graph: Graph, demands: Mapping[int, Demand]) -> list[Block[int, Need]]:
         """The blocks of the graph; those of the last one are remembered: most dims change nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tempo import dtypes
@@ -22,6 +22,10 @@ class Sizes:
         values = {symbol: self.known.get(symbol, UNKNOWN) for symbol in expr.symbols()}
         values.update(dict.fromkeys(expr.dims(), UNKNOWN // 2))
         return max(0, int(expr.evaluate(values)))
+
+    def are_known(self, exprs: Iterable[Expr]) -> bool:
+        """Whether every size in the expressions is."""
+        return all(symbol in self.known for expr in exprs for symbol in expr.symbols())
 
     def bytes(self, node: Node) -> int:
         """The bytes of all results of a node at one point."""

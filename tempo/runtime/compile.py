@@ -11,6 +11,8 @@ from tempo.plugins.manager import default_manager, get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
 from tempo.runtime.options import Options
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:
     from tempo.language.program import Program
@@ -60,10 +62,19 @@ def compile(
     if getattr(chosen, "interprets", False):
         engine = ReferenceEngine(program.graph(), options)
     else:
-        engine = CompiledEngine(program.graph(), chosen, get_scheduler(named), _name(named), options)
+        engine = CompiledEngine(
+            program.graph(), chosen, get_scheduler(named), _name(named), options, _likely(program.graph(), sizes)
+        )
     executable = Executable(program, engine, sizes)
     hooks.tempo_compile_finished(program=program, executable=executable)
     return executable
+
+
+def _likely(graph: Graph, sizes: Any) -> dict[Symbol, int]:
+    """The sizes given that are numbers; `Executable` says what is wrong with the others."""
+    given = sizes if isinstance(sizes, Mapping) else {}
+    symbols = {dim.symbol.name: symbol for dim in graph.dims for symbol in dim.size.sizes()}
+    return {symbols[name]: size for name, size in given.items() if name in symbols and type(size) is int}
 
 
 def _name(scheduler: Any) -> str:

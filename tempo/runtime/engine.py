@@ -86,7 +86,17 @@ class ReferenceEngine:
 class CompiledEngine:
     """Plans per streamed dim (None: no streaming), executables per value of the static sizes."""
 
-    def __init__(self, graph: Graph, backend: Backend, scheduler: Scheduler, scheduler_name: str, options: Options):
+    def __init__(
+        self,
+        graph: Graph,
+        backend: Backend,
+        scheduler: Scheduler,
+        scheduler_name: str,
+        options: Options,
+        likely: Mapping[Symbol, int] | None = None,
+    ):
+        """`likely` are sizes that the program will be run with, as far as they are known."""
+        self.likely = likely or {}
         self.graph, self.backend = graph, backend
         self.scheduler, self.scheduler_name, self.options = scheduler, scheduler_name, options
         self.native = backend.native
@@ -111,6 +121,7 @@ class CompiledEngine:
                 how.debug,
                 schedule_seconds=how.schedule_seconds,
                 mapping=how.mapping,
+                likely=self.likely,
             )
             plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
             check_supported(plan.graph, self.backend.info)
