@@ -159,12 +159,14 @@ class _Reuse:
         return found
 
     def _is_first(self, inner: Sequence[Track], earlier: bool, depth: int) -> bool:
-        """Whether, within one iteration of a loop, the read precedes the write to where the point read was.
+        """Whether, within one iteration of a loop, the read precedes all writes to where the point read was.
 
-        `inner` are the shared loops inside. A write differs from that point along no dim that is full.
+        `inner` are the shared loops inside. A write differs from that point along no dim that is full, and along the
+        others it may be any, from the first iteration on.
         """
         for level, track in zip(self.read.place.levels[depth:], inner):
-            distance = self._distance(track, level) if track.position in self.full else None
+            full = track.position in self.full
+            distance = self._distance(track, level) if full else self._since_first(track.level, level)
             if distance is None or distance > 0:
                 return False
             if distance < 0:
@@ -178,6 +180,11 @@ class _Reuse:
         distance = (
             level.iteration - (asked.lo - track.offset) if forward else (asked.hi - track.offset) - level.iteration
         )
+        return self.context.constant_bounds(distance)[1]
+
+    def _since_first(self, written: Level, read: Level) -> int | None:
+        """How many iterations the read is behind the first one of a shared loop, at most."""
+        distance = read.iteration - written.lo if written.forward else written.hi - 1 - read.iteration
         return self.context.constant_bounds(distance)[1]
 
     def _width(self, track: Track, ahead: int | None) -> int:
