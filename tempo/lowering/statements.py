@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tempo.lowering.loop_ir import (
     Assign,
@@ -99,16 +100,24 @@ class RunLowering:
 
     def _cases(self, node: Node, cases: tuple[Case, ...], here: Here, cluster: Cluster) -> list[Statement]:
         """First match wins. The last case needs no test: every point that runs is covered (checked before)."""
-        if not cases:
-            return []
-        first, rest = cases[0], cases[1:]
-        block: list[Statement] = []
-        number = len(node.cases) - len(cases)
-        block.append(Assign(self.name(node), self._operand(node, first.edge, number, here, cluster, block)))
-        if not rest or first.condition == TRUE:
-            return block
-        otherwise = self._cases(node, rest, here, cluster)
-        return [Branch(first.condition.substitute(here), tuple(block), tuple(otherwise))]
+        found: list[Statement] = []
+        known: tuple[Statement, ...] = ()  # the reads of the case after, under names that all cases could have
+        for number in reversed(range(len(cases))):
+            case = cases[number]
+            block: list[Statement] = []
+            operand = self._operand(node, case.edge, number, here, cluster, block)
+            same = tuple(replace(each, result="") if isinstance(each, Read) else each for each in block)
+            same = (*same, Assign(self.name(node), operand if not block else ""))
+            condition, otherwise = case.condition.substitute(here), tuple(found)
+            if found and same == known:
+                if not isinstance(found[0], Branch):
+                    continue  # it does as all the cases after it
+                condition, otherwise = condition | found[0].condition, found[0].otherwise
+            known = same
+            block.append(Assign(self.name(node), operand))
+            last = not found or case.condition == TRUE
+            found = block if last else [Branch(condition, tuple(block), otherwise)]
+        return found
 
     def _context(self, cluster: Cluster) -> Context:
         if cluster.name not in self._contexts:

@@ -69,8 +69,39 @@ def read_late() -> None:
     tp.output("w", w)
 
 
+def carried() -> None:
+    """What the inner loop ends with is what it begins with in the next round: forward, and backward."""
+    i, t = tp.dims("i t")
+    w = tp.recurrent("w", shape=(2,), dims=(i, t))
+    updated = tp.tanh(w) + i - t
+    w[0, 0] = tp.ones((2,))
+    w[i, t] = tp.cases((t >= 1, updated[i, t - 1]), (True, updated[i - 1, t.size - 1]))
+    v = tp.recurrent("v", shape=(2,), dims=(i, t))
+    lowered = tp.tanh(v) + i + t
+    v[0, t.size - 1] = tp.ones((2,))
+    v[i, t] = tp.cases((t < t.size - 1, lowered[i, t + 1]), (True, lowered[i - 1, 0]))
+    tp.output("w", updated[i.size - 1, t.size - 1])
+    tp.output("v", lowered[i.size - 1, 0])
+
+
+def carried_and_read_later() -> None:
+    """The same, but a later loop of the round still needs what the round began with."""
+    i, t = tp.dims("i t")
+    w = tp.recurrent("w", shape=(2,), dims=(i, t))
+    updated = tp.tanh(w) + i - t
+    w[0, 0] = tp.ones((2,))
+    w[i, t] = tp.cases((t >= 1, updated[i, t - 1]), (True, updated[i - 1, t.size - 1]))
+    end = tp.recurrent("end", shape=(2,), dims=(i, t))
+    end[i, t.size - 1] = w[i, 0] * updated[i, t.size - 1]
+    end[i, t] = tp.sin(end[i, t + 1]) + updated[tp.max(i - 1, 0), t.size - 1] + w[i, 0]
+    tp.output("end", end[i.size - 1, 0])
+
+
 @pytest.mark.parametrize("sizes", [{"i": 5, "t": 7}, {"i": 1, "t": 3}, {"i": 4, "t": 1}], ids=str)
-@pytest.mark.parametrize("declare", [both_ways, stencil, two_dims_back, window_inside, window_ahead, read_late])
+@pytest.mark.parametrize(
+    "declare",
+    [both_ways, stencil, two_dims_back, window_inside, window_ahead, read_late, carried, carried_and_read_later],
+)
 def test_windows_hold_what_is_read(declare: Callable[[], None], sizes: dict[str, int]) -> None:
     with tp.Program(declare.__name__) as program:
         declare()
@@ -79,3 +110,10 @@ def test_windows_hold_what_is_read(declare: Callable[[], None], sizes: dict[str,
         found = tp.compile(program, options=tp.Options(poison=True, lift=lift))(sizes=sizes)
         for name, array in expected.items():
             np.testing.assert_allclose(found[name], array, rtol=1e-5)
+
+
+def test_what_nested_loops_hand_on_keeps_one_point() -> None:
+    with tp.Program("carried") as program:
+        carried()
+    kept = tp.compile(program, sizes={"i": 5, "t": 7}).memory.buffers
+    assert {each.storage for each in kept if each.shape[-1:] == (2,)} <= {"point", "register"}
