@@ -137,7 +137,12 @@ class Emitter:
         return self.program.buffers[id]
 
     def _block(self, statements: Iterable[Statement]) -> list[ast.stmt]:
-        return [tree for statement in statements for tree in self._statement(statement)] or [ast.Pass()]
+        trees = [tree for each in statements for tree in (*self._statement(each), *self.after(each))]
+        return trees or [ast.Pass()]
+
+    def after(self, statement: Statement) -> list[ast.stmt]:
+        """What follows a statement in the source: a hook to let go of what is needed no more."""
+        return []
 
     def _statement(self, statement: Statement) -> list[ast.stmt]:
         match statement:

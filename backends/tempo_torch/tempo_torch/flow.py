@@ -23,6 +23,7 @@ from tempo.lowering.loop_ir import (
 )
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Symbol
+from tempo_torch.releases import blocks, used
 
 Statements = tuple[Statement, ...]
 
@@ -55,29 +56,15 @@ class Flow:
     def of(segment: Segment) -> Flow:
         body: Statements = (segment.loop,) if segment.loop else segment.body
         every = tuple(walk(body))
-        uses = Counter(name for statement in every for name in _used(statement))
+        uses = Counter(name for statement in every for name in used(statement))
         depths = list(_enclosed(body, ()))
         return Flow(
-            applications={key: free for block in _blocks(body) for key, free in _free(block, uses)},
+            applications={key: free for block in blocks(body) for key, free in _free(block, uses)},
             repeated=frozenset(read for read, loops in depths if _is_repeated(read, loops)),
             looped=frozenset(read for read, loops in depths if loops),
             replaced=frozenset(each.buffer for each in every if isinstance(each, Write) and not each.index),
             names=frozenset(each.result for each in every if isinstance(each, Read | Compute | Assign)),
         )
-
-
-def _used(statement: Statement) -> tuple[str, ...]:
-    if isinstance(statement, Compute):
-        return statement.operands
-    return (statement.value,) if isinstance(statement, Assign | Write) else ()
-
-
-def _blocks(body: Statements) -> Iterator[Statements]:
-    """Every block: statements that run equally often."""
-    yield body
-    for statement in body:
-        for block in nested(statement):
-            yield from _blocks(block)
 
 
 def _free(block: Statements, uses: Mapping[str, int]) -> Iterator[tuple[tuple[str, tuple[str, ...]], tuple[int, ...]]]:

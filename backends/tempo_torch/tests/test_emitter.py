@@ -184,3 +184,28 @@ def test_what_views_and_creation_give_is_nobodys_to_overwrite():
         assert Flow.of(segment(made, use)).free(use) == ()
     chain = (compute("v1", "v0", op="exp"), compute("v2", "v1", op="reshape"), use)
     assert Flow.of(segment(*chain)).free(use) == (0,)
+
+
+def _chain(width: int) -> tp.Program:
+    """Lifted values, each of which is read twice and makes the next."""
+    with tp.Program("chain") as program:
+        t = tp.dim("t", 4)
+        x = first = tp.input("x", (width,), (t,))
+        for _ in range(5):
+            x = tp.tanh(x) * tp.sin(x) + first
+        tp.output("y", x[:].sum(axis=0))
+    return program
+
+
+def test_large_values_are_let_go_after_their_last_use():
+    large = tp.compile(_chain(1 << 14), "torch").explain()
+    assert re.search(r"^ *del v\d+", large, re.M)
+    assert "del " not in tp.compile(_chain(8), "torch").explain()
+
+
+def test_what_lives_at_once_does_not_grow_with_the_length_of_a_program():
+    """Without it all but the last of the five lived until the end."""
+    backend = TorchBackend()
+    run = tp.compile(_chain(1 << 14), backend)
+    x = torch.ones(4, 1 << 14)
+    assert backend.measured_peak(lambda: run(x=x)) <= 4 * x.nbytes
