@@ -37,15 +37,16 @@ def n_step(
     window = {dim.name: slice(dim, tp.min(dim + n, dim.size))}
     rewards, ends = reward.at(**window), done.astype(reward.dtype).at(**window)
     length = tp.min(dim + n, dim.size) - dim
-    powers: tp.RecurrentTensor = tp.exp(tp.arange(length).astype(reward.dtype) * tp.log(tp.full((), gamma)))
-    powers = powers.reshape(-1, *(1 for _ in reward.shape))
+    base = tp.full((), gamma, dtype=reward.dtype)
+    powers = (base ** tp.arange(length).astype(reward.dtype)).reshape(-1, *(1 for _ in reward.shape))
     ended_before = ends.cumsum(axis=0) - ends
     alive = (ended_before == 0).astype(reward.dtype)
     summed = (powers * alive * rewards).sum(axis=0)
     bootstrap = tp.cases((dim + n < dim.size, value.at(**{dim.name: dim + n})), _first(last, reward))
     survives = (ends.sum(axis=0) == 0).astype(reward.dtype)
-    discount: tp.RecurrentTensor = tp.exp(tp.as_tensor(length).astype(reward.dtype) * tp.log(tp.full((), gamma)))
-    return summed + discount * survives * bootstrap
+    discount: tp.RecurrentTensor = base ** tp.as_tensor(length).astype(reward.dtype)
+    found: tp.RecurrentTensor = summed + discount * survives * bootstrap
+    return found
 
 
 def td_zero(

@@ -131,6 +131,33 @@ class WrongMaximum(Replaced):
     functions: ClassVar[Functions] = {"maximum": lambda call, right, a, b: np.minimum(a, b)}
 
 
+class ForgetfulSums(Replaced):
+    """Running sums begin anew after four elements."""
+
+    functions: ClassVar[Functions] = {
+        "cumsum": lambda call, right, x: right(x) if len(x) <= 4 else np.concatenate([right(x[:4]), right(x[4:])])
+    }
+
+
+class StaleResults(Replaced):
+    """A function of the backend is asked once, and never again."""
+
+    def operator(self, call: Call) -> Callable[..., Array]:
+        function = super().operator(call)
+        return _once(function) if call.op == "backend_call" else function
+
+
+def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+    found: list[Any] = []
+
+    def first(*operands: Array) -> Any:
+        if not found:
+            found.append(function(*operands))
+        return found[0]
+
+    return first
+
+
 class LostAdditions(Replaced):
     """Nothing is added where indices say."""
 
@@ -204,6 +231,8 @@ BACKENDS: Mapping[str, type[NumpyBackend]] = {
     "unchecked-indices": UncheckedIndices,
     "wrong-maximum": WrongMaximum,
     "lost-additions": LostAdditions,
+    "forgetful-sums": ForgetfulSums,
+    "stale-results": StaleResults,
     "coarse-roots": CoarseRoots,
     "shared-results": SharedResults,
     "lost-writes": LostWrites,

@@ -125,3 +125,13 @@ def test_distributions() -> None:
     np.testing.assert_allclose(out["normal_entropy"], peer.entropy().sum(-1).numpy(), rtol=1e-5)
     np.testing.assert_allclose(out["normal"].mean(0), mean, atol=0.1)
     np.testing.assert_allclose(out["normal"].std(0), np.broadcast_to(np.exp(log_std), (B, 2)), rtol=0.05)
+
+
+def test_without_discount_and_with_nothing_but_the_next_reward() -> None:
+    reward, value = np.arange(1, 7, dtype=np.float32), np.full(6, 10, np.float32)
+    for gamma, wanted in ((0.0, reward), (1.0, [1 + 2 + 10, 2 + 3 + 10, 3 + 4 + 10, 4 + 5 + 10, 5 + 6, 6])):
+        with tp.Program() as program:
+            t = tp.dim("t")
+            r, v = tp.input("r", (), (t,)), tp.input("v", (), (t,))
+            tp.output("y", tp.rl.n_step(r, v, r < 0, t, n=2, gamma=gamma))
+        np.testing.assert_allclose(tp.compile(program)(r=reward, v=value)["y"], wanted, rtol=1e-6)
