@@ -205,6 +205,48 @@ def test_an_exception_stops_the_run_and_names_the_point(target: Target) -> None:
     np.testing.assert_array_equal(target.to_numpy(run()["y"]), range(5))  # it stays usable
 
 
+def test_an_exception_in_a_sink_stops_the_run(target: Target) -> None:
+    """What was written before stays written; what comes after is not."""
+    written: list[float] = []
+    full = [True]
+
+    def write(x: Array) -> None:
+        if full[0] and len(written) == 2:
+            raise OSError("the disk is full")
+        written.append(float(x))
+
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        tp.sink(write, x, ordered_by=(t,))
+        tp.output("y", x + 1)
+    run, x_data = target.compile(program), numbers((4,))
+    with pytest.raises(tp.HostCallError, match=r"write at .*2.* failed: OSError: the disk is full"):
+        run(x=x_data)
+    assert written == x_data[:2].tolist()
+    full[0] = False
+    written.clear()
+    run(x=x_data)
+    assert written == x_data.tolist()
+
+
+@pytest.mark.parametrize("mapping", ["full", "sequential", None])
+def test_lifting_changes_neither_number_nor_order_of_calls(target: Target, mapping: str | None) -> None:
+    """What feeds the calls and what follows from them may be computed for all points at once; the calls may not."""
+    record = Record()
+    with tp.Program() as program:
+        i, t = tp.dim("i", 2), tp.dim("t", 3)
+        x = tp.input("x", (), (i, t))
+        (y,) = tp.host_call(record.note("y"), x * x + 1, out=[((), "float32")], ordered_by=(i, t), resource="log")
+        tp.sink(record.note("seen"), tp.exp(y - y), ordered_by=(i, t), resource="log")
+        tp.output("y", (y * 2)[i, 0 : t.size].sum(axis=0))
+    x_data = numbers((2, 3))
+    out = target.arrays(target.compile(program, mapping=mapping)(x=x_data))
+    squares = x_data * x_data + 1
+    assert record.taken() == [call for value in squares.reshape(-1) for call in (("y", value), ("seen", 1.0))]
+    np.testing.assert_array_equal(out["y"], 2 * squares.sum(1))
+
+
 @pytest.mark.one_configuration
 @pytest.mark.parametrize(
     ("returned", "said"),
