@@ -9,66 +9,20 @@ is one hull for all t, which no axis for t repeats: `k[0:T]`, valid for t where 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tempo.analysis.components import strongly_connected
 from tempo.analysis.demand import Demand
 from tempo.errors import UnsupportedError
 from tempo.passes.extents import Hulls
+from tempo.passes.frame_rules import Axes, Axis, Frame, FrameRules, Refused, Window
 from tempo.passes.mapping_costs import Sizes
-from tempo.passes.reshaping import groups
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.validate import attribute_exprs
-from tempo.symbolic import Condition, Context, Expr, Symbol, const, maximum, var
+from tempo.symbolic import Context, Expr, Symbol, const, maximum, var
 
 MOST_WIDENING = 2
 """A hull for all points may be so many times as long as the longest single read, or each point gets its own copy."""
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Position p holds element p - shift, and means something where 0 <= p - shift < length."""
-
-    shift: Expr
-    length: Expr
-    extent: Expr
-
-    def valid(self, position: Expr) -> Condition:
-        return position.ge(self.shift) & position.lt(self.shift + self.length)
-
-
-@dataclass(frozen=True)
-class Window:
-    """What one axis of a read shows: `start, ..., start + length - 1` of a dim of which `lo, ..., hi - 1` exist."""
-
-    start: Expr
-    lo: Expr
-    hi: Expr
-
-
-@dataclass
-class Axis:
-    """Axes that hold the elements of the same positions, as far as they are known to: a class of a union-find."""
-
-    length: Expr
-    windows: list[Window] = field(default_factory=list)
-    members: list[Node] = field(default_factory=list)
-    rigid: bool = False  # element 0 is at position 0
-    into: Axis | None = None
-    frame: Frame | None = None
-
-    def root(self) -> Axis:
-        return self if self.into is None else self.into.root()
-
-
-Axes = tuple[Axis | None, ...]
-"""For every axis of a value, what it is an axis of; None where its positions do not move."""
-
-
-class _Refused(Exception):
-    """The operator cannot be made to work on axes in frames."""
 
 
 class Frames:
@@ -90,6 +44,7 @@ class Frames:
     ) -> None:
         self.graph, self.symbol, self.demands, self.hulls = graph, symbol, demands, hulls
         self.meaningful, self.sizes = meaningful, sizes
+        self.rules = FrameRules(graph, symbol)
         self.context = Context.of(graph.dims, hulls.facts)
         self.axes: dict[int, Axes] = {}
         self.reads: dict[tuple[int, Edge], Axes] = {}
@@ -109,22 +64,19 @@ class Frames:
         """Whether the node has an axis that moves, or sees one."""
         shapes = [type.shape for type in node.results] + [self.graph.seen_type(edge).shape for _, edge in node.reads()]
         moves = any(
-            isinstance(index, Slice) and self._mentions(*index_exprs(index))
+            isinstance(index, Slice) and self.rules.mentions(*index_exprs(index))
             for _, edge in node.reads()
             for index in edge.map
         )
-        return moves or any(self._mentions(size) for shape in shapes for size in shape)
-
-    def _mentions(self, *exprs: Expr) -> bool:
-        return any(self.symbol in expr.symbols() for expr in exprs)
+        return moves or any(self.rules.mentions(size) for shape in shapes for size in shape)
 
     def _visit(self, node: Node, allowed: bool) -> None:
         try:
             if not allowed or (node.op in NOMINAL) or node.op not in OPERATORS or len(node.results) != 1:
-                raise _Refused
+                raise Refused
             views = [self._view(node, edge) for edge in node.operands]
-            self.axes[node.id] = self._ruled(node, views)
-        except _Refused:
+            self.axes[node.id] = self.rules.axes(node, views)
+        except Refused:
             return
         self.nodes.add(node.id)
         for axis in (*self.axes[node.id], *(axis for view in views for axis in view)):
@@ -141,10 +93,10 @@ class Frames:
         return view
 
     def _sliced(self, node: Node, producer: Node, dim: Symbol, index: Point | Slice) -> Axis | None:
-        if not isinstance(index, Slice) or not self._mentions(*index_exprs(index)):
+        if not isinstance(index, Slice) or not self.rules.mentions(*index_exprs(index)):
             return None
         if index.extent is not None or not self.meaningful(producer.id, dim):
-            raise _Refused
+            raise Refused
         lo, hi = self.interval(producer.id, dim)
         return Axis(index.length, [Window(index.start, lo, hi)], [node])
 
@@ -158,8 +110,8 @@ class Frames:
         sizes = producer.results[edge.result].shape
         nowhere: Axes = (None,) * len(sizes)
         if producer.id not in self.nodes:
-            if any(self._mentions(size) for size in self.graph.seen_type(edge).shape[-len(sizes) :] if sizes):
-                raise _Refused
+            if any(self.rules.mentions(size) for size in self.graph.seen_type(edge).shape[-len(sizes) :] if sizes):
+                raise Refused
             return nowhere
         own = self.axes[producer.id]
         if all(axis is None for axis in own):
@@ -171,8 +123,10 @@ class Frames:
         if here:
             return own
         windows = (index for index in edge.map if isinstance(index, Slice))
-        if any(self._mentions(size) for size in sizes) or any(self._mentions(*index_exprs(i)) for i in windows):
-            raise _Refused
+        if any(self.rules.mentions(size) for size in sizes) or any(
+            self.rules.mentions(*index_exprs(i)) for i in windows
+        ):
+            raise Refused
         self._pin(own)
         return nowhere
 
@@ -229,7 +183,7 @@ class Frames:
         for edge in node.operands:
             axes = [(axis, axis.root().frame) for axis in self.reads[node.id, edge] if axis is not None]
             copied = any(
-                frame and self._mentions(window.start - frame.shift) for a, frame in axes for window in a.windows
+                frame and self.rules.mentions(window.start - frame.shift) for a, frame in axes for window in a.windows
             )
             if copied:
                 sizes = zip(self.graph.seen_type(edge).shape, self.reads[node.id, edge])
@@ -247,133 +201,6 @@ class Frames:
     def physical(self, node: Node) -> tuple[Expr, ...]:
         """The shape of a node in its frames."""
         return tuple(self._physical(size, axis) for size, axis in zip(node.shape, self.axes[node.id]))
-
-    # -- operators ---------------------------------------------------------------------------------------------------
-
-    def _ruled(self, node: Node, views: Sequence[Axes]) -> Axes:
-        kind = OPERATORS[node.op].kind
-        moving = {symbol for expr in attribute_exprs(node) for symbol in expr.symbols()}
-        if node.op == "copy" or kind == "elementwise":
-            return self._elementwise(node, views)
-        if node.op in ("iota", "index_value", "condition_value"):
-            return self._loose(node.shape)
-        if node.op.startswith("reduce_") and kind == "reduction":
-            return tuple(axis for place, axis in enumerate(views[0]) if place not in node.attr("axes"))
-        if node.op in _RULES:
-            return _RULES[node.op](self, node, views)
-        if self.symbol in moving or any(axis is not None for view in views for axis in view):
-            raise _Refused
-        return (None,) * len(node.shape)
-
-    def _loose(self, shape: Sequence[Expr]) -> Axes:
-        """Axes that any frame suits."""
-        return tuple(Axis(size) if self._mentions(size) else None for size in shape)
-
-    def _elementwise(self, node: Node, views: Sequence[Axes]) -> Axes:
-        shape = node.shape
-        found: list[Axis | None] = []
-        for place in range(len(shape)):
-            axis, plain = None, False
-            for view, edge in zip(views, node.operands):
-                own, sizes = place - len(shape) + len(view), self.graph.seen_type(edge).shape
-                if own < 0 or (view[own] is None and sizes[own] == const(1)):
-                    continue
-                plain = plain or view[own] is None
-                axis = self._joined(axis, view[own])
-            if axis is not None and plain:
-                axis.root().rigid = True
-            found.append(axis)
-        return tuple(found)
-
-    @staticmethod
-    def _joined(one: Axis | None, other: Axis | None) -> Axis | None:
-        """One class for both, where both are given."""
-        if one is None or other is None:
-            return one or other
-        left, right = one.root(), other.root()
-        if left is right:
-            return left
-        if left.length != right.length:
-            raise _Refused
-        left.windows += right.windows
-        left.members += right.members
-        left.rigid = left.rigid or right.rigid
-        right.into = left
-        return left
-
-    def _dot(self, node: Node, views: Sequence[Axes]) -> Axes:
-        lhs, rhs = views
-        for kind in ("contract", "batch"):
-            for left, right in zip(node.attr(f"lhs_{kind}"), node.attr(f"rhs_{kind}"), strict=True):
-                joined = self._joined(lhs[left], rhs[right])
-                if joined is not None and (lhs[left] is None or rhs[right] is None):
-                    joined.rigid = True
-        found = [lhs[left] or rhs[right] for left, right in zip(node.attr("lhs_batch"), node.attr("rhs_batch"))]
-        for side, view in (("lhs", lhs), ("rhs", rhs)):
-            named = {*node.attr(f"{side}_contract"), *node.attr(f"{side}_batch")}
-            found += [axis for place, axis in enumerate(view) if place not in named]
-        return tuple(found)
-
-    def _transpose(self, node: Node, views: Sequence[Axes]) -> Axes:
-        return tuple(views[0][axis] for axis in node.attr("axes"))
-
-    def _broadcast(self, node: Node, views: Sequence[Axes]) -> Axes:
-        view, given, batch = views[0], self.graph.seen_type(node.operands[0]).shape, node.attr("batch", 0)
-        found = list(self._loose(node.shape))
-        for place, axis in enumerate(view):
-            target = place if place < batch else place + len(found) - len(view)
-            if axis is not None or given[place] == node.shape[target]:
-                found[target] = axis
-        return tuple(found)
-
-    def _reshape(self, node: Node, views: Sequence[Axes]) -> Axes:
-        given = self.graph.seen_type(node.operands[0]).shape
-        found: list[Axis | None] = [None] * len(node.shape)
-        for group in groups(given, node.shape):
-            moving = [place for place in group.left if views[0][place] is not None]
-            if not moving:
-                continue
-            left = [place for place in group.left if given[place] != const(1) or place in moving]
-            right = [place for place in group.right if node.shape[place] != const(1)]
-            if len(left) != 1 or len(right) != 1:
-                raise _Refused
-            found[right[0]] = views[0][left[0]]
-        return tuple(found)
-
-    def _slice(self, node: Node, views: Sequence[Axes]) -> Axes:
-        given = self.graph.seen_type(node.operands[0]).shape
-        found: list[Axis | None] = []
-        for place, axis in enumerate(views[0]):
-            start, length, step = (node.attr(key)[place] for key in ("starts", "lengths", "steps"))
-            if axis is not None and not (start == const(0) and step == 1 and length == given[place]):
-                raise _Refused
-            if axis is None and self._mentions(length):
-                raise _Refused
-            found.append(axis)
-        return tuple(found)
-
-    def _pad(self, node: Node, views: Sequence[Axes]) -> Axes:
-        """An axis that is padded becomes an axis of its own."""
-        found: list[Axis | None] = []
-        for place, axis in enumerate(views[0]):
-            low, high = node.attr("low")[place], node.attr("high")[place]
-            padded = low != const(0) or high != const(0)
-            found.append(self._loose((node.shape[place],))[0] if padded else axis)
-        return tuple(found)
-
-    def _gather(self, node: Node, views: Sequence[Axes]) -> Axes:
-        """Along an axis that does not move, at indices in frames; batches agree."""
-        data, indices = views
-        axis, batch = node.attr("axis"), node.attr("batch", 0)
-        if node.attr("checked") or data[axis] is not None:
-            raise _Refused
-        shared = []
-        for left, right in zip(data[:batch], indices[:batch]):
-            joined = self._joined(left, right)
-            if joined is not None and (left is None or right is None):
-                joined.rigid = True
-            shared.append(joined)
-        return (*shared, *data[batch:axis], *indices[batch:], *data[axis + 1 :])
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
@@ -400,12 +227,12 @@ class Frames:
     def _is_left(self, edge: Edge) -> bool:
         """Whether an edge sees axes that move, of a node that has no frames any more."""
         shape = self.graph.nodes[edge.node].results[edge.result].shape
-        return edge.node not in self.nodes and any(self._mentions(size) for size in shape)
+        return edge.node not in self.nodes and any(self.rules.mentions(size) for size in shape)
 
     def _frame(self, axis: Axis) -> Frame:
         own = Frame(const(0), axis.length, self._extent(axis, axis.length))
         for window in [] if axis.rigid else axis.windows:
-            if not self._mentions(window.start):
+            if not self.rules.mentions(window.start):
                 return own
             shift = self.hulls.sizes.simplify(window.start - window.lo)
             hull = Frame(shift, axis.length, self._extent(axis, shift + axis.length))
@@ -420,14 +247,3 @@ class Frames:
 
 def _is_slice(index: Point | Slice) -> bool:
     return isinstance(index, Slice)
-
-
-_RULES: Mapping[str, Callable[[Frames, Node, Sequence[Axes]], Axes]] = {
-    "broadcast": Frames._broadcast,
-    "dot": Frames._dot,
-    "gather": Frames._gather,
-    "pad": Frames._pad,
-    "reshape": Frames._reshape,
-    "slice": Frames._slice,
-    "transpose": Frames._transpose,
-}

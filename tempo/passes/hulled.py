@@ -14,7 +14,8 @@ from dataclasses import replace
 from tempo import dtypes
 from tempo.analysis.components import strongly_connected
 from tempo.errors import InternalError
-from tempo.passes.frames import Axes, Axis, Frame, Frames
+from tempo.passes.frame_rules import Axes, Axis, Frame
+from tempo.passes.frames import Frames
 from tempo.passes.not_finite import Whole, where, with_infinities
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.graph import Edge, Graph, Node, Slice

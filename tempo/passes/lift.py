@@ -196,7 +196,9 @@ class _Lifting:
         for (edge, is_lifted), rank in zip(reads, ranks):
             if is_lifted and operator.kind == "elementwise":
                 edge = tensors.with_ones(edge, 1, max(ranks) - rank)
-            if result.broadcast and not is_lifted:
+            if is_lifted:
+                edge = tensors.moved(edge, 0, result.at)
+            elif result.broadcast:
                 edge = self.spread(tensors, edge, span)
             operands.append(edge)
         return tensors.moved(tensors.apply(node.op, *operands, **result.attrs), result.axis, 0)

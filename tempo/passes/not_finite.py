@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tempo import dtypes
-from tempo.passes.frames import Frame
+from tempo.passes.frame_rules import Frame
 from tempo.passes.rewriting import Tensors
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge

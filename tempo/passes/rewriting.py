@@ -193,9 +193,23 @@ class Tensors:
         if not isinstance(condition, Ge | Eq):
             raise TypeError(f"{condition!r} is no condition")
         op = "ge" if isinstance(condition, Ge) else "eq"
+        if sides := self._sides(condition.expr, along):
+            return self.apply(op, *sides)
         if not fits_as_operand(condition.expr):
             return self.apply(op, self._wide(condition.expr, along), self._wide_number(0))
         return self.apply(op, self.values(condition.expr, along), self.number(0))
+
+    def _sides(self, expr: Expr, along: dict[Symbol, Edge]) -> tuple[Edge, Edge] | None:
+        """Two sides, of which `expr` is the difference: the one atom with tensors in it, and the rest."""
+        varying = [(atom, factor) for atom, factor in expr.terms if not atom.symbols().isdisjoint(along)]
+        if len(varying) != 1 or abs(factor := varying[0][1]) != 1:
+            return None
+        atom = Expr(((varying[0][0], 1),), 0)
+        rest = expr - atom * factor
+        if not (fits_as_operand(atom) and fits_as_operand(rest)):
+            return None
+        tensor = self.values(atom, along)
+        return (tensor, self.number(-rest)) if factor > 0 else (self.number(rest), tensor)
 
     # In 64 bits, for what 32 do not hold on the way.
 

@@ -66,11 +66,10 @@ def _gather_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
 
 
 def _lift_gather(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    alone = _batch(attrs) == 0
-    if alone and lifted[0] and not any(lifted[1:]):
+    if _batch(attrs) == 0 and lifted[0] and not any(lifted[1:]):
         return Lifted({**attrs, "axis": attrs["axis"] + 1})
-    if alone and not lifted[0] and all(lifted[1:]):
-        return Lifted(attrs, axis=attrs["axis"])
+    if not lifted[0] and all(lifted[1:]):
+        return Lifted(attrs, axis=attrs["axis"], at=_batch(attrs))
     return Lifted({**attrs, "axis": attrs["axis"] + 1, "batch": _batch(attrs) + 1}, broadcast=True)
 
 

@@ -43,12 +43,14 @@ Roles = tuple[tuple[Role, ...], ...]
 class Lifted:
     """How an operator is applied to operands with one more leading axis.
 
-    `axis` is where that axis lies in the result. With `broadcast`, the operands that have it not must be given it.
+    `axis` is where that axis lies in the result, `at` where it must lie in the operands that have it. With `broadcast`,
+    the others must be given it.
     """
 
     attrs: Attrs
     axis: int = 0
     broadcast: bool = False
+    at: int = 0
 
 
 LiftRule = Callable[[Attrs, tuple[bool, ...], tuple[int, ...], Expr], Lifted]

@@ -125,6 +125,7 @@ def apply_lifted(operator: Operator, sample: Sample, arrays, lifted: tuple[bool,
         operands = [
             array if new else np.broadcast_to(array, (LIFTED, *array.shape)) for array, new in zip(operands, lifted)
         ]
+    operands = [np.moveaxis(array, 0, how.at) if new else array for array, new in zip(operands, lifted)]
     types = [StaticType(array.shape, dtypes.from_numpy(array.dtype)) for array in operands]
     symbolic = tuple(TensorType(tuple(map(as_expr, type.shape)), type.dtype) for type in types)
     result = operator.infer(how.attrs, symbolic)
@@ -181,7 +182,8 @@ def lifted_sample(sample: Sample, lifted: tuple[bool, ...]) -> Sample:
     operator, ranks = OPERATORS[sample.op], tuple(len(shape) for shape in sample.shapes)
     how = operator.lift(sample.attrs, lifted, ranks, as_expr(2))
     shapes = tuple(
-        (2, *shape) if new or how.broadcast else shape for shape, new in zip(sample.shapes, lifted, strict=True)
+        (*shape[: how.at], 2, *shape[how.at :]) if new or how.broadcast else shape
+        for shape, new in zip(sample.shapes, lifted, strict=True)
     )
     scalars = (0,) * (len(operator.scalars(how.attrs)) - len(sample.scalars)) + sample.scalars
     return Sample(sample.op, shapes, dict(how.attrs), sample.dtypes, scalars, sample.indices)
