@@ -37,6 +37,11 @@ def _slice(call: Call, device: torch.device) -> Function:
     if len(axes) == 1 and steps[0] == 1:
         return _leading_slice(*axes[0][:2])
 
+    moving = [number for number, start in enumerate(starts) if not start.is_const]
+    known = [(0 if number in moving else start.as_int(), *axes[number]) for number, start in enumerate(starts)]
+    if len(moving) == 1 and steps[moving[0]] == 1 and all(_within(*axis) for axis in known):
+        return _moving_slice(known, moving[0], dtype)
+
     def general(x: torch.Tensor, *starts: int) -> torch.Tensor:
         return _sliced(x, [(start, *axis) for start, axis in zip(starts, axes)], dtype)
 
@@ -70,6 +75,23 @@ def _leading_slice(size: int, length: int) -> Function:
         return x.index_select(0, _clamped(start, size, length, 1, x.device))
 
     return leading
+
+
+def _moving_slice(axes: Sequence[Axis], moving: int, dtype: str) -> Function:
+    """One axis has a start that is known at run time; the positions along the others are all inside."""
+    _, size, length, _ = axes[moving]
+    others = [axis if number != moving else (0, size, size, 1) for number, axis in enumerate(axes)]
+    whole = all((start, length, step) == (0, size, 1) for start, size, length, step in others)
+    cut = (lambda x: x) if whole else _basic_slice(others, dtype)
+    last = size - length
+
+    def slice_at(x: torch.Tensor, *starts: int) -> torch.Tensor:
+        start = starts[moving]
+        if 0 <= start <= last:
+            return cut(x).narrow(moving, start, length)
+        return cut(x).index_select(moving, _clamped(start, size, length, 1, x.device))
+
+    return slice_at
 
 
 def _sliced(x: torch.Tensor, axes: Sequence[Axis], dtype: str) -> torch.Tensor:
