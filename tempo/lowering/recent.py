@@ -7,11 +7,11 @@ copied whole for it in every iteration. A state and a stack of states, as one wr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.lowering.loop_ir import Loop, PointIndex, Read, Statement, Write, nested, walk
-from tempo.symbolic import Context, Expr, var
+from tempo.symbolic import Context, Expr, Mod, Symbol, var
 
 FURTHEST = 4
 """Iterations between a write and a read of it; beyond, a buffer costs less than what is handed on."""
@@ -21,11 +21,16 @@ Place = tuple[int, tuple[Expr, ...]]
 
 @dataclass(frozen=True)
 class Recent:
-    """What the loop writes at `index` of `buffer`, for reads of it up to `depth` iterations later."""
+    """What the loop writes at `index` of `buffer`, for reads of it up to `depth` iterations later.
+
+    `replaces`: what is handed on is all that the loop leaves in the buffer, and the loop reads nothing else of it. So
+    the buffer need not be written before the loop has ended.
+    """
 
     buffer: int
     index: tuple[Expr, ...]
     depth: int
+    replaces: bool = False
 
 
 def recent(loop: Loop) -> tuple[Recent, ...]:
@@ -36,14 +41,39 @@ def recent(loop: Loop) -> tuple[Recent, ...]:
     """
     writes = _only_writes(loop)
     depths: dict[int, int] = defaultdict(int)
+    others: set[int] = set()
     for read, written in _reads(loop.body, frozenset()):
-        if read.buffer not in writes or (place := read_place(read)) is None:
-            continue
-        index = writes[read.buffer].index
-        distance = _distance(place[1], index, loop)
-        if distance and (read.buffer not in written or _differ(place[1], index)):
-            depths[read.buffer] = max(depths[read.buffer], distance)
-    return tuple(Recent(id, writes[id].index, depth) for id, depth in sorted(depths.items()))
+        distance = _handed(read, written, writes, loop)
+        depths[read.buffer] = max(depths[read.buffer], distance)
+        others |= set() if distance else {read.buffer}
+    found = ((id, writes[id].index, depth) for id, depth in sorted(depths.items()) if depth)
+    return tuple(
+        Recent(id, index, depth, id not in others and _is_circle(index, loop.var, depth)) for id, index, depth in found
+    )
+
+
+def _handed(read: Read, written: frozenset[int], writes: Mapping[int, Write], loop: Loop) -> int:
+    """How many iterations ago what is read was written; 0 where it is read from the buffer."""
+    place = read_place(read)
+    if place is None or read.buffer not in writes:
+        return 0
+    index = writes[read.buffer].index
+    distance = _distance(place[1], index, loop)
+    return distance if distance and (read.buffer not in written or _differ(place[1], index)) else 0
+
+
+def _is_circle(index: tuple[Expr, ...], variable: Symbol, most: int) -> bool:
+    """Whether the iterations write to at most so many places in turn."""
+    moving = [expr for expr in index if variable in expr.symbols()]
+    if len(moving) != 1 or moving[0].const or len(moving[0].terms) != 1:
+        return False
+    ((atom, factor),) = moving[0].terms
+    if not isinstance(atom, Mod) or factor != 1 or atom.divisor > most:
+        return False
+    return (
+        abs(atom.expr.coefficient(variable)) == 1
+        and variable not in (atom.expr - atom.expr.coefficient(variable) * var(variable)).symbols()
+    )
 
 
 def earlier(each: Recent, loop: Loop, iterations: int) -> Place:

@@ -34,13 +34,14 @@ from tempo.lowering.loop_ir import (
     stop_in,
     walk,
 )
-from tempo.lowering.recent import Place, Recent, earlier, read_place, recent
+from tempo.lowering.recent import Place, read_place
 from tempo.lowering.splitting import fixed_condition, is_empty, split
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol, const, maximum, minimum
 from tempo_jax import access
 from tempo_jax.branches import BranchPlan
 from tempo_jax.evaluate import Values, condition, expression, scalar
+from tempo_jax.handed import Handed
 
 Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
@@ -262,7 +263,8 @@ class SegmentTracer:
         if stop is None and isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
             self.few(loop, range(lo, hi), state)
             return
-        carried, recents = self.liveness.carried(loop), recent(loop)
+        recent = Handed(loop, lo, hi)
+        carried = [id for id in self.liveness.carried(loop) if id not in recent.replaced]
         forward = loop.direction == "forward"
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -271,23 +273,17 @@ class SegmentTracer:
             inner.buffers.update(zip(carried, arrays, strict=False))
             inner.values[loop.var] = step if forward else lo + hi - 1 - step
             handed = arrays[len(carried) :]
-            inner.handed = {**state.handed, **dict(zip(_places(recents, loop), handed, strict=True))}
+            inner.handed = {**state.handed, **dict(zip(recent.places, handed, strict=True))}
             self.block(loop.body, inner)
-            return (*(inner.buffers[id] for id in carried), *_handed_on(recents, inner.written, handed))
+            return (*(inner.buffers[id] for id in carried), *recent.on(inner.written, handed))
 
-        before = self.before(loop, recents, lo if forward else hi - 1, state)
-        start = (*(state.buffers[id] for id in carried), *before)
+        start = (*(state.buffers[id] for id in carried), *recent.before(state.buffers, state.values))
         if stop is None:
             arrays = lax.fori_loop(_bound(lo), _bound(hi), body, start)
         else:
             arrays = _until(lo, hi, body, start, carried.index(stop))
         state.buffers.update(zip(carried, arrays, strict=False))
-
-    def before(self, loop: Loop, recents: tuple[Recent, ...], first: Any, state: State) -> Iterator[Array]:
-        """What the first iteration reads of what iterations before it would have written."""
-        values = {**state.values, loop.var: first}
-        for buffer, index in _places(recents, loop):
-            yield access.at(state.buffers[buffer], access.place(index, values))
+        state.buffers.update(recent.after(state.buffers, state.values, arrays[len(carried) :]))
 
     def few(self, loop: Loop, points: range, state: State) -> None:
         """Iterations without a loop around them, at points that are numbers."""
@@ -337,19 +333,6 @@ class SegmentTracer:
             array = state.buffers[id]
             sizes.append(math.prod(array.shape[len(index) :]))
         return sum(sizes) <= _LARGEST_SELECTION
-
-
-def _places(recents: tuple[Recent, ...], loop: Loop) -> list[Place]:
-    return [earlier(each, loop, ago) for each in recents for ago in range(1, each.depth + 1)]
-
-
-def _handed_on(recents: tuple[Recent, ...], written: Mapping[int, Array], handed: tuple[Array, ...]) -> Iterator[Array]:
-    """The values of `_places` for the next iteration: what this one wrote, then all but the oldest before it."""
-    at = 0
-    for each in recents:
-        yield written[each.buffer]
-        yield from handed[at : at + each.depth - 1]
-        at += each.depth
 
 
 def _operators(statements: tuple[Statement, ...]) -> int:

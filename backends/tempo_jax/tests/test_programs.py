@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tempo as tp
@@ -16,3 +17,25 @@ def test_segments_that_make_their_buffers_mean_what_the_reference_says(seed: int
     sizes = {dim.symbol.name: 1 + (seed + at) % 5 for at, dim in enumerate(dims) if not dim.size.is_const}
     mode = Mode("jax", tp.Options(checks=False, lift=seed % 2 == 0, debug=True))
     check(program, [Situation(sizes, seed), Situation(sizes, seed + 1, continued=True)], [mode])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize(("backward", "stops"), [(False, False), (False, True), (True, False)])
+def test_what_a_loop_leaves_in_a_circular_buffer(size: int, backward: bool, stops: bool):
+    """The last two points are handed on from iteration to iteration; after the loop they are where others read them."""
+    with tp.Program("two_back") as program:
+        t = tp.dim("t")
+        u = tp.recurrent("u", shape=(3,), dims=(t,))
+        first, back = (t >= t.size - 2, 1) if backward else (t < 2, -1)
+        u[first] = tp.constant(np.arange(3, dtype=np.float32))
+        u[t] = 0.5 * u[t + back] + u[t + 2 * back] + 1
+        if not stops:
+            tp.output("last", u[0] if backward else u[t.size - 1])
+        tp.output("norm", (u**2).sum())
+        if stops:
+            tp.stop_when(t, u.sum() > 9)
+    expected = tp.compile(program, backend="reference", sizes={"t": size})()
+    run = tp.compile(program, backend="jax", sizes={"t": size})
+    for found in (run(), run(progress=lambda done, total: None)):
+        for name, value in expected.items():
+            np.testing.assert_allclose(np.asarray(found[name]), value, rtol=1e-5, err_msg=name)

@@ -70,7 +70,7 @@ def test_other_reads_stay(other: Read) -> None:
 def test_a_read_after_the_write_must_be_of_another_place() -> None:
     assert recent(loop(write(T), read(T - 1))) == (Recent(1, (T,), 1),)
     circular = loop(write(T % 3), read((T - 1) % 3))
-    assert recent(circular) == (Recent(1, (T % 3,), 1),)
+    assert recent(circular) == (Recent(1, (T % 3,), 1, replaces=False),)  # of three points, one is handed on
     fixed = const(0)
     assert recent(loop(read(fixed), write(fixed))) == (Recent(1, (fixed,), 1),)
     assert recent(loop(write(fixed), read(fixed))) == ()  # that is of this iteration
@@ -80,3 +80,15 @@ def test_all_axes_must_be_those_of_the_write() -> None:
     other = dim("i")
     assert recent(loop(read(other, T - 1), write(other, T))) == (Recent(1, (other, T), 1),)
     assert recent(loop(read(other - 1, T - 1), write(other, T))) == ()
+
+
+def test_a_circle_that_is_handed_on_whole_need_not_be_written_before_the_end() -> None:
+    place = T % 2
+    body = (read((T - 1) % 2), read((T - 2) % 2), write(place))
+    assert recent(loop(*body)) == (Recent(1, (place,), 2, replaces=True),)
+    assert recent(loop(read((T - 1) % 2), write(place))) == (Recent(1, (place,), 1, replaces=False),)
+    window = Read("r", 1, (WindowIndex(T - 1, const(2), exact=True),))
+    assert recent(loop(*body, window)) == (Recent(1, (place,), 2, replaces=False),)
+    row = dim("i")
+    moved = (read(row, (T - 1) % 2), read(row, (T - 2) % 2), write(row, place))
+    assert recent(loop(*moved)) == (Recent(1, (row, place), 2, replaces=True),)

@@ -1,0 +1,55 @@
+"""What a loop hands on from iteration to iteration beside its buffers: what iterations shortly before wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from tempo.lowering.loop_ir import Loop, stop_in
+from tempo.lowering.recent import Place, earlier, recent
+from tempo.symbolic import Symbol
+from tempo_jax import access
+
+Array = Any
+Buffers = Mapping[int, Array]
+Values = Mapping[Symbol, Any]
+
+
+class Handed:
+    """The values at `places`, as an iteration indexes them, of a loop from `lo` to `hi`."""
+
+    def __init__(self, loop: Loop, lo: Any, hi: Any) -> None:
+        self._var, self._recents = loop.var, recent(loop)
+        self.places: list[Place] = [
+            earlier(each, loop, ago) for each in self._recents for ago in range(1, each.depth + 1)
+        ]
+        known = stop_in(loop) is None  # where it ends
+        self.replaced = frozenset(each.buffer for each in self._recents if each.replaces and known)
+        count = max(hi - lo, 0) if isinstance(hi - lo, int) else jnp.maximum(hi - lo, 0)
+        forward = loop.direction == "forward"
+        self._first, self._end = (lo, lo + count) if forward else (hi - 1, hi - 1 - count)
+
+    def before(self, buffers: Buffers, values: Values) -> Iterator[Array]:
+        """What the first iteration reads of what iterations before it would have written."""
+        here = {**values, self._var: self._first}
+        for buffer, index in self.places:
+            yield access.at(buffers[buffer], access.place(index, here))
+
+    def on(self, written: Buffers, handed: tuple[Array, ...]) -> Iterator[Array]:
+        """For the next iteration: what this one wrote, then all but the oldest of what it was handed."""
+        at = 0
+        for each in self._recents:
+            yield written[each.buffer]
+            yield from handed[at : at + each.depth - 1]
+            at += each.depth
+
+    def after(self, buffers: Buffers, values: Values, handed: Iterable[Array]) -> dict[int, Array]:
+        """The buffers that the loop has not written, with what it leaves in them."""
+        here = {**values, self._var: self._end}
+        found = {id: buffers[id] for id in self.replaced}
+        for (buffer, index), value in zip(self.places, handed, strict=True):
+            if buffer in found:
+                found[buffer] = access.write(found[buffer], access.place(index, here), value)
+        return found
