@@ -76,12 +76,13 @@ def test_gradients_of_jax_as_a_gradient_of_its_own() -> None:
     np.testing.assert_allclose(found, np.sin(2 * x_data), rtol=1e-4, atol=1e-5)
 
 
-def test_wide_types_are_honoured() -> None:
+@pytest.mark.parametrize("backend", ["jax", "reference"])
+def test_wide_types_are_honoured(backend: str) -> None:
     with tp.Program() as made:
         x = tp.input("x", (2,), (), tp.float64)
         (y,) = tp.backend_call(jnp.exp, x, out=[((2,), tp.float64)], backend="jax")
         tp.output("y", y)
-    found = tp.compile(made, "jax")(x=np.array([0.1, 0.2]))["y"]
+    found = tp.compile(made, backend)(x=np.array([0.1, 0.2]))["y"]
     np.testing.assert_allclose(found, np.exp([0.1, 0.2]), rtol=1e-14)
 
 
