@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tempo.errors import CycleError, DefinitionError, DomainError, Location, ShapeError
 from tempo.sdg.graph import Graph, Node, Output
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, Symbol
 
 
@@ -32,7 +33,8 @@ def output_reader(output: Output) -> Node:
 
 def needs_elements(node: Node) -> bool:
     """Whether the reduction has no value over an empty axis. A mean is a sum that says `nonempty`."""
-    return node.op in {"reduce_max", "reduce_min", "argmax", "argmin"} or bool(node.attr("nonempty"))
+    composite = node.op in OPERATORS and OPERATORS[node.op].decompose is not None
+    return composite or node.op in {"reduce_max", "reduce_min", "argmax", "argmin"} or bool(node.attr("nonempty"))
 
 
 def slice_text(start: int | Expr, length: int | Expr) -> str:

@@ -38,9 +38,6 @@ class Nodes(Tensors):
     def finished(self) -> Graph:
         return replace(self.graph, nodes=self.nodes)
 
-    def seen(self, edge: Edge) -> TensorType:
-        return self.rewriter.seen(edge)
-
     def identity(self, id: int) -> Edge:
         return self.rewriter.identity(id)
 

@@ -22,7 +22,7 @@ def pulled_back(nodes: Nodes, node: Node, result: Edge, cotangent: Edge) -> Sequ
         raise UnsupportedError(
             f"{node.op} has no gradient: {operator.gradient_note}", location=node.location or nodes.location
         )
-    reverse = Reverse(node.attributes, node.operands, result, cotangent, nodes)
+    reverse = Reverse(node.attributes, node.operands, nodes, result, cotangent)
     found: Sequence[Edge | None] = operator.gradient(reverse)
     return found
 

@@ -200,4 +200,17 @@ def creation() -> Iterator[Sample]:
         yield Sample("random_bits", ((),), {**attrs, "coordinates": (), "shape": ()}, seed)
 
 
-SAMPLES = (*elementwise(), *movement(), *reductions(), *contractions(), *indexing(), *creation())
+def composites() -> Iterator[Sample]:
+    for op in ("softmax", "log_softmax", "logsumexp"):
+        yield sample(op, (5,), axes=(0,))
+        yield sample(op, (2, 3, 4), axes=(1,))
+        yield sample(op, (2, 3, 4), axes=(0, 2))
+        yield sample(op, (0, 3), axes=(1,))
+    for op in ("layer_norm", "rms_norm"):
+        yield sample(op, (5,), axes=(0,), epsilon=1e-5)
+        yield sample(op, (2, 3, 4), axes=(2,), epsilon=1e-3)
+        yield sample(op, (2, 3, 4), axes=(0, 1), epsilon=1e-5)
+        yield sample(op, (0, 3), axes=(1,), epsilon=1e-5)
+
+
+SAMPLES = (*elementwise(), *movement(), *reductions(), *contractions(), *composites(), *indexing(), *creation())

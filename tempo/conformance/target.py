@@ -22,7 +22,7 @@ TOLERANCES = {"float16": 4e-3, "bfloat16": 3.2e-2, "float32": 1e-5, "float64": 1
 """Relative, per dtype: libraries differ by some units in the last place, and sums in the order of their terms."""
 
 _SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
-_NEEDED = "static_extents"  # shapes without dims are what everything after the passes relies on
+_NEEDED = {"decompose", "static_extents"}  # what everything after the passes relies on: primitives, shapes without dims
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Configuration:
 
 
 def _optional() -> list[str]:
-    return [name for name in dict.fromkeys(each.name for each in default_passes()) if name != _NEEDED]
+    return [name for name in dict.fromkeys(each.name for each in default_passes()) if name not in _NEEDED]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tempo.sdg.call import Call
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.elementwise import BINARY, UNARY
 
-KINDS = ("elementwise", "movement", "reduction", "scan", "contraction", "indexing", "creation")
+KINDS = ("elementwise", "movement", "reduction", "scan", "contraction", "composite", "indexing", "creation")
 IN_LOOPS = ("float32", "int32", "bool")
 WILD = (0, 1, -1, 2, -2, 3, 0.5, -0.5, 1.5, 2.5, -7, 7.25, 30, -30, 87, -87, 1e-3, -1e-3, 300.7, -300.7, 1e10, -1e10)
 LIMITS = (np.inf, -np.inf, np.nan, -0.0)

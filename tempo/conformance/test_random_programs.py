@@ -11,12 +11,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import tempo as tp
 from tempo.conformance.random_programs.agreement import Mode, check
 from tempo.conformance.random_programs.description import RandomProgram
 from tempo.conformance.random_programs.gradients import comparable
 from tempo.conformance.random_programs.strategies import differentiable_programs, programs, situations
-from tempo.conformance.target import Target
+from tempo.conformance.target import Configuration, Target
 
 NORMAL = 100
 
@@ -57,9 +56,9 @@ def agreement(
     def agree(data: st.DataObject) -> None:
         program = data.draw(drawn)
         runs = data.draw(situations(program))
-        lift = data.draw(st.booleans())
+        passes = data.draw(st.sampled_from(Configuration.every() if target.thorough else Configuration.few()))
         checks = can_check and data.draw(st.integers(0, 4)) < 4
-        options = tp.Options(checks=checks, lift=lift, poison=True, debug=True)
+        options = target.options(checks=checks, disable=passes.disable)
         tally["programs"] += 1
         check(program, runs[:2], [Mode(target.backend, options, target.scheduler, target.to_numpy)], tally)
 

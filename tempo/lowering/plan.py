@@ -21,6 +21,7 @@ from tempo.lowering.safety import clusters_with_tables
 from tempo.lowering.scoping import scoped
 from tempo.lowering.storage import decide_storage
 from tempo.passes.cluster import cluster
+from tempo.passes.decompose import Decompose, undecomposed
 from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
 from tempo.passes.static_extents import StaticExtents, varying
 from tempo.schedule.problem import SchedulingProblem
@@ -70,6 +71,7 @@ class PlanOptions:
     """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range.
 
     `schedule_seconds`: how long each attempt of the scheduler may take.
+    `composites`: what the backend takes whole.
     `mapping` forces what `tempo.passes.mapping` decides otherwise.
     """
 
@@ -80,14 +82,16 @@ class PlanOptions:
     schedule_seconds: float | None = None
     mapping: str | Mapping[str, str] | None = None
     likely: Mapping[Symbol, int] = field(default_factory=dict)  # sizes that costs are counted with
+    composites: tuple[str, ...] = ()
 
 
 def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, options: PlanOptions) -> Plan:
     clock = _Clock()
     manager = PassManager.configured(passes, options.disable, options.debug)
-    context = PassContext({"mapping": options.mapping}, options.likely)
+    context = PassContext({"mapping": options.mapping, "composites": options.composites}, options.likely)
     optimized, records = manager.run(graph, context)
     _check_static(optimized, records)
+    _check_decomposed(optimized, options)
     optimized = materialise_outputs(optimized)
     clock.stage("passes")
     demands = context.demand(optimized)
@@ -148,6 +152,17 @@ def _check_static(graph: Graph, records: tuple[PassRecord, ...]) -> None:
         raise UnsupportedError(
             f"{node.name or node.op} reads or has a shape that varies, and without the pass {StaticExtents.name!r} it"
             " cannot be compiled",
+            location=node.location,
+            hint="do not leave that pass out",
+        )
+
+
+def _check_decomposed(graph: Graph, options: PlanOptions) -> None:
+    """Raises `UnsupportedError` where the pass that takes composites apart was left out, and some are not taken."""
+    node = undecomposed(graph, options.composites)
+    if node is not None:
+        raise UnsupportedError(
+            f"{node.name or node.op} is no primitive, and without the pass {Decompose.name!r} it cannot be compiled",
             location=node.location,
             hint="do not leave that pass out",
         )

@@ -10,6 +10,7 @@ from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.cse import CommonSubexpressions
 from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.decide import Decide
+from tempo.passes.decompose import Decompose
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
 from tempo.passes.recurrences import Recurrences
@@ -21,6 +22,7 @@ from tempo.passes.static_extents import StaticExtents
 
 def default_passes() -> tuple[Pass, ...]:
     return (
+        Decompose(),
         Canonicalize(),
         Decide(),
         Simplify(),

@@ -99,6 +99,9 @@ class Tensors:
         self.rewriter = rewriter
         self.location = location
 
+    def seen(self, edge: Edge) -> TensorType:
+        return self.rewriter.seen(edge)
+
     def shape(self, edge: Edge) -> tuple[Expr, ...]:
         return self.rewriter.shape(edge)
 

@@ -122,6 +122,7 @@ class CompiledEngine:
                 schedule_seconds=how.schedule_seconds,
                 mapping=how.mapping,
                 likely=self.likely,
+                composites=self.backend.info.capabilities.composites,
             )
             plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
             check_supported(plan.graph, self.backend.info)
@@ -238,7 +239,9 @@ def collect(run: Run) -> Results:
     run.compiled.backend.synchronize()
     found: dict[str, Arrays] = {"": {}, "state": {}}
     for key, id in run.compiled.program.outputs.items():
-        role, name = key.split(":", 1) if ":" in key else ("", key)
+        role, colon, name = key.partition(":")
+        if not colon or role not in ("state", "stop"):  # an output of the user's, whose name may hold a colon
+            role, name = "", key
         if role in found:
             found[role][name] = run.output(id)
     kept = {dim: run.kept(slot) for dim, slot in run.compiled.stops.items()}

@@ -13,7 +13,9 @@ INFO = BackendPlugin(
     api_version=1,
     summary="generated loops over preallocated PyTorch tensors, on a CPU or, eagerly, on CUDA",
     factory="tempo_torch.backend:TorchBackend",
-    capabilities=Capabilities(devices=("cpu", "cuda")),
+    capabilities=Capabilities(
+        devices=("cpu", "cuda"), composites=("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm")
+    ),
 )
 
 

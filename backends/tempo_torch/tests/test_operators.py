@@ -17,7 +17,8 @@ from tempo.sdg.operators.elementwise import BINARY, UNARY
 from tempo.symbolic import as_expr, dim
 
 CPU = torch.device("cpu")
-NOMINAL = {name for name, operator in OPERATORS.items() if operator.kind == "nominal"}
+CALLS = {"backend_call", "backend_result"}
+NOMINAL = {name for name, operator in OPERATORS.items() if operator.kind == "nominal"} - CALLS
 # Units in the last place of a result's dtype by which libraries may differ, relative to its magnitude.
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "float64": 1e-14}
 

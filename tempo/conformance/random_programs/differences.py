@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +23,7 @@ from tempo.runtime.executable import Executable
 STEP = 1e-6
 TOLERANCE = 1e-4
 _LOSS, _SLOPE = "loss", "slope_"
+_DECLARES = re.compile(r"= tp\.(input|recurrent|parameter)\(")
 
 
 def draw_differentiable(choices: Choices, fits: Callable[[Program, Value], bool] = smooth) -> RandomProgram | None:
@@ -45,6 +47,8 @@ def in_doubles(program: RandomProgram) -> RandomProgram:
 
     def widened(statement: Statement) -> Statement:
         source = statement.source.replace("float32", "float64").replace("float16", "float64")
+        if _DECLARES.search(source) and "dtype=" not in source:
+            source = source.removesuffix(")") + ", dtype=tp.float64)"
         return Statement(source, statement.defines, statement.extends, statement.effect)
 
     return RandomProgram(tuple(map(widened, program.functions)), tuple(map(widened, program.statements)))

@@ -11,9 +11,8 @@ from tempo import dtypes
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, promoted, scalar
-from tempo.language.functions.arithmetic import multiply, not_equal, where
-from tempo.language.functions.elementwise import exp, log, sqrt
-from tempo.language.functions.elementwise import isfinite as is_finite
+from tempo.language.functions.arithmetic import multiply, not_equal
+from tempo.language.functions.elementwise import sqrt
 from tempo.language.shapes import Axes, Shape, inferred_shape, normalize_axes, normalize_axis, reshaped, show
 from tempo.language.tensor import RecurrentTensor
 from tempo.symbolic import const
@@ -192,31 +191,44 @@ def _along(op: str, x: RecurrentTensor, axis: int | None) -> RecurrentTensor:
 
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
     """`log(sum(exp(x)))` without overflow."""
-    (tensor,) = promoted(x, to_float=True)
-    axes = normalize_axes(axis, tensor.ndim)
-    greatest = _greatest(tensor, axes)
-    shift = where(is_finite(greatest), greatest, 0.0)
-    result = log(sum(exp(tensor - shift), axes, keepdims=True)) + shift
-    kept = tuple(size for position, size in enumerate(result.type.shape) if position not in axes)
-    return result if keepdims else reshaped(result, kept)
-
-
-def _greatest(x: RecurrentTensor, axes: tuple[int, ...]) -> RecurrentTensor:
-    """What keeps exponentials finite. It cancels, so no derivative goes through it."""
-    return apply("stop_gradient", amax(x, axes, keepdims=True))
+    tensor, axes = _to_normalize(x, axis, "logsumexp")
+    result = apply("logsumexp", tensor, attrs={"axes": axes}, weak=tensor.weak)
+    return _kept(result, tensor.type.shape, axes) if keepdims else result
 
 
 def softmax(x: TensorLike, axis: Axes = -1) -> RecurrentTensor:
     """`exp(x) / sum(exp(x))` along the axes, without overflow."""
-    (tensor,) = promoted(x, to_float=True)
-    axes = normalize_axes(axis, tensor.ndim)
-    weights = exp(tensor - _greatest(tensor, axes))
-    return weights / sum(weights, axes, keepdims=True)
+    tensor, axes = _to_normalize(x, axis, "softmax")
+    return apply("softmax", tensor, attrs={"axes": axes}, weak=tensor.weak)
 
 
 def log_softmax(x: TensorLike, axis: Axes = -1) -> RecurrentTensor:
     """`log(softmax(x))` without overflow."""
+    tensor, axes = _to_normalize(x, axis, "log_softmax")
+    return apply("log_softmax", tensor, attrs={"axes": axes}, weak=tensor.weak)
+
+
+def layer_norm(x: TensorLike, axis: Axes = -1, epsilon: float = 1e-5) -> RecurrentTensor:
+    """Mean 0 and variance 1 along the axes: `(x - mean(x)) / sqrt(var(x) + epsilon)`.
+
+    Source: Ba, Kiros and Hinton 2016, section 3.
+    """
+    tensor, axes = _to_normalize(x, axis, "layer_norm")
+    return apply("layer_norm", tensor, attrs={"axes": axes, "epsilon": float(epsilon)}, weak=tensor.weak)
+
+
+def rms_norm(x: TensorLike, axis: Axes = -1, epsilon: float = 1e-6) -> RecurrentTensor:
+    """Root mean square 1 along the axes: `x / sqrt(mean(x^2) + epsilon)`.
+
+    Source: Zhang and Sennrich 2019, equation 4.
+    """
+    tensor, axes = _to_normalize(x, axis, "rms_norm")
+    return apply("rms_norm", tensor, attrs={"axes": axes, "epsilon": float(epsilon)}, weak=tensor.weak)
+
+
+def _to_normalize(x: TensorLike, axis: Axes, name: str) -> tuple[RecurrentTensor, tuple[int, ...]]:
+    """A tensor of floats, and axes that are not empty."""
     (tensor,) = promoted(x, to_float=True)
     axes = normalize_axes(axis, tensor.ndim)
-    shifted = tensor - _greatest(tensor, axes)
-    return shifted - log(sum(exp(shifted), axes, keepdims=True))
+    _not_empty(tensor, axes, name)
+    return tensor, axes

@@ -29,13 +29,11 @@ class Maker(Protocol):
 
 
 @dataclass(frozen=True)
-class Reverse:
-    """One application of an operator, and what rules make of it."""
+class Formula:
+    """One application of an operator, and what can be made of its operands."""
 
     attrs: Attrs
     operands: tuple[Edge, ...]
-    result: Edge
-    cotangent: Edge
     maker: Maker
 
     @property
@@ -45,10 +43,6 @@ class Reverse:
     @property
     def y(self) -> Edge:
         return self.operands[1]
-
-    @property
-    def g(self) -> Edge:
-        return self.cotangent
 
     def shape(self, edge: Edge) -> tuple[Expr, ...]:
         return self.maker.seen(edge).shape
@@ -65,7 +59,7 @@ class Reverse:
     # Arithmetic; numbers take the dtype of the tensor that they meet.
 
     def number(self, value: float, like: Edge | None = None) -> Edge:
-        dtype = dtypes.to_numpy(self.dtype(self.g if like is None else like))
+        dtype = dtypes.to_numpy(self.dtype(self.x if like is None else like))
         return self.apply("constant", value=ArrayValue(np.asarray(value, dtype)))
 
     def _two(self, op: str, a: Edge | float, b: Edge | float) -> Edge:
@@ -130,6 +124,21 @@ class Reverse:
         new = len(given) - len(shape)
         repeated = [new + axis for axis, size in enumerate(shape) if size != given[new + axis]]
         return self.reshape(self.sum(edge, (*range(new), *repeated)), shape)
+
+
+@dataclass(frozen=True)
+class Reverse(Formula):
+    """An application with its result and the cotangent of that: what rules are made of."""
+
+    result: Edge
+    cotangent: Edge
+
+    @property
+    def g(self) -> Edge:
+        return self.cotangent
+
+    def number(self, value: float, like: Edge | None = None) -> Edge:
+        return super().number(value, self.g if like is None else like)
 
 
 Gradient = Callable[[Reverse], Sequence[Edge | None]]

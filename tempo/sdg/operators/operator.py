@@ -15,8 +15,9 @@ Attrs = Mapping[str, Any]
 Function = Callable[..., Any]
 Builder = Callable[[Call], Function]
 Kind = Literal[
-    "elementwise", "movement", "reduction", "scan", "contraction", "creation", "random", "indexing", "nominal"
-]
+    "elementwise", "movement", "reduction", "scan", "contraction", "composite", "creation", "random", "indexing",
+    "nominal",
+]  # fmt: skip
 
 
 class Role(enum.Enum):
@@ -62,6 +63,7 @@ class Operator:
 
     infer         result type from attributes and operand types; raises `ShapeError`, `DTypeError`
     roles         per operand, per axis, from attributes and operand ranks
+    decompose     of a composite: what it is made of, for backends that do not take it whole
     typed_roles   the same from attributes and operand types, where the sizes tell more than the ranks; see `roles_for`
     cost          arithmetic operations of a call
     numpy         the meaning: a function of the arrays, then the run-time scalars
@@ -87,6 +89,7 @@ class Operator:
     views: bool = False
     gradient: Callable[..., Any] | None = None
     gradient_note: str = ""
+    decompose: Callable[..., Any] | None = None
     typed_roles: Callable[[Attrs, tuple[TensorType, ...]], Roles] | None = None
 
     def roles_for(self, attrs: Attrs, operands: tuple[TensorType, ...]) -> Roles:

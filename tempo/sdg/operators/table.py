@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tempo.sdg.operators.composites import COMPOSITES
 from tempo.sdg.operators.contractions import CONTRACTIONS
 from tempo.sdg.operators.creation import CREATION
 from tempo.sdg.operators.elementwise import ELEMENTWISE
@@ -24,6 +25,7 @@ _ALL = (
     *ARGS,
     *SCANS,
     *CONTRACTIONS,
+    *COMPOSITES,
     *INDEXING,
     *CREATION,
     *RANDOM,

@@ -200,11 +200,11 @@ def test_the_domain_of_a_node_is_what_varies():
 def test_nodes_know_the_users_line():
     with tp.Program() as program:
         x = tp.input("x", shape=(3,))
-        y = tp.softmax(x)  # every node of the softmax was made here
+        y = tp.std(x)  # every node of the deviation was made here
         tp.output("y", y)
     made = [node for node in program.graph().nodes.values() if node.op != "input"]
     assert len(made) > 3
-    assert all(node.location.path == __file__ and "softmax was made here" in node.location.text for node in made)
+    assert all(node.location.path == __file__ and "deviation was made here" in node.location.text for node in made)
     (output,) = program.graph().outputs
     assert 'tp.output("y", y)' in output.location.text
 

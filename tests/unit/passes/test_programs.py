@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.passes.decompose import Decompose
 from tempo.passes.lift import Lift
 from tempo.passes.static_extents import StaticExtents
 from tests.unit.passes.equivalence import check
@@ -17,7 +18,7 @@ class Both:
     """The two passes one after the other, as the pipeline runs them."""
 
     def apply(self, graph, context):
-        return StaticExtents().apply(Lift().apply(graph, context), context)
+        return StaticExtents().apply(Lift().apply(Decompose().apply(graph, context), context), context)
 
 
 def running_statistics(b, l, t, p):

@@ -316,7 +316,7 @@ def test_compiling_calls_the_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) 
     seen = sys.modules["fake_observer"].seen
     assert ("started", "numpy", "GreedyScheduler") in seen
     assert ("finished", run) in seen
-    assert [each[0] for each in seen if isinstance(each, list)] == ["canonicalize"]
+    assert [each[0] for each in seen if isinstance(each, list)] == ["decompose"]
 
 
 def test_two_distributions_may_answer_hooks_under_one_name(site: Site) -> None:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from tempo_torch.operators.builder import Builder, Function, Operation
 from tempo_torch.operators.calls import CALLS
+from tempo_torch.operators.composites import COMPOSITES
 from tempo_torch.operators.contractions import CONTRACTIONS
 from tempo_torch.operators.creation import CREATION
 from tempo_torch.operators.elementwise import ELEMENTWISE
@@ -16,7 +17,7 @@ from tempo_torch.operators.movement import MOVEMENT
 from tempo_torch.operators.reductions import REDUCTIONS
 
 TABLE: Mapping[str, Builder] = MappingProxyType(
-    {**ELEMENTWISE, **MOVEMENT, **EXTENTS, **REDUCTIONS, **CONTRACTIONS, **INDEXING, **CREATION, **CALLS}
+    {**ELEMENTWISE, **MOVEMENT, **EXTENTS, **REDUCTIONS, **CONTRACTIONS, **COMPOSITES, **INDEXING, **CREATION, **CALLS}
 )
 
 __all__ = ["TABLE", "Builder", "Function", "Operation"]

@@ -1,0 +1,217 @@
+"""Composites: operators that are made of others, which a backend may take whole.
+
+What a composite means is its decomposition: the evaluator computes that, and the pass `decompose` puts it in place of
+the composite for a backend that does not take it. The gradient is the composite's own, in terms of its result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tempo.sdg.call import Call, call_for, static_type
+from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.gradients import Formula, Gradient, Reverse
+from tempo.sdg.operators.operator import Attrs, Builder, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.shapes import check_axes, check_count, check_kind, roles_at, shape_of, shifted, without
+from tempo.sdg.operators.special import HALF
+from tempo.symbolic import Expr
+
+Decomposition = Callable[[Formula], Edge]
+
+
+def _infer(op: str, keeps: bool) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]:
+    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+        check_count(op, operands, 1)
+        shape, axes = operands[0].shape, attrs["axes"]
+        check_axes(op, axes, len(shape))
+        check_kind(op, operands[0].dtype, ("float",))
+        return operands[0] if keeps else TensorType(without(shape, axes), operands[0].dtype)
+
+    return infer
+
+
+def _roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    """Every element along the axes depends on every other: padding would have to be told from what it pads."""
+    return (roles_at(ranks[0], attrs["axes"], Role.OPAQUE),)
+
+
+def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    return Lifted({**attrs, "axes": shifted(attrs["axes"])})
+
+
+class _Steps:
+    """Makes a function of arrays instead of nodes: the steps of a decomposition, in order."""
+
+    def __init__(self, operands: Sequence[TensorType]) -> None:
+        self.types = list(operands)
+        self.steps: list[tuple[Function, tuple[int, ...]]] = []
+
+    def seen(self, edge: Edge) -> TensorType:
+        return self.types[edge.node]
+
+    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
+        from tempo.sdg.operators.table import OPERATORS  # the table holds composites, which are made of the others
+
+        given = tuple(map(self.seen, operands))
+        result = OPERATORS[op].infer(attrs, given)
+        call = call_for(op, attrs, [static_type(type, Expr.as_int) for type in given], static_type(result, _int), _int)
+        self.steps.append((OPERATORS[op].numpy(call), tuple(edge.node for edge in operands)))
+        self.types.append(result)
+        return Edge(len(self.types) - 1)
+
+
+def _int(size: Expr | int) -> int:
+    return size if isinstance(size, int) else size.as_int()
+
+
+def _numpy(decompose: Decomposition) -> Builder:
+    def builder(call: Call) -> Function:
+        maker = _Steps([TensorType(shape_of(each.shape), each.dtype) for each in call.operands])
+        operands = tuple(Edge(place) for place in range(len(call.operands)))
+        result = decompose(Formula(call.attrs, operands, maker)).node
+
+        def run(*arrays: Any) -> Any:
+            values = list(arrays)
+            for function, places in maker.steps:
+                values.append(function(*(values[place] for place in places)))
+            return values[result]
+
+        return run
+
+    return builder
+
+
+def _cost(per_element: float) -> Callable[[Call], float]:
+    def cost(call: Call) -> float:
+        count = 1.0
+        for size in call.operands[0].shape:
+            count *= size
+        return per_element * count
+
+    return cost
+
+
+def _widened(decompose: Decomposition) -> Decomposition:
+    """Halves are computed in float32 and rounded once."""
+
+    def wide(f: Formula) -> Edge:
+        dtype = f.dtype(f.x)
+        if dtype not in HALF:
+            return decompose(f)
+        inner = Formula(f.attrs, (f.apply("cast", f.x, dtype="float32"),), f.maker)
+        return f.apply("cast", decompose(inner), dtype=dtype)
+
+    return wide
+
+
+def _composite(
+    name: str, decompose: Decomposition, gradient: Gradient, per_element: float, keeps: bool = True
+) -> Operator:
+    whole = _widened(decompose)
+    return Operator(
+        name=name,
+        kind="composite",
+        infer=_infer(name, keeps),
+        roles=_roles,
+        cost=_cost(per_element),
+        numpy=_numpy(whole),
+        lift=_lift,
+        gradient=gradient,
+        decompose=whole,
+    )
+
+
+# softmax, log_softmax, logsumexp {axes}: e^x / sum(e^x), its logarithm, log(sum(e^x))
+
+
+def _over(f: Formula, op: str, edge: Edge) -> Edge:
+    """A reduction over the axes, of the shape of what it reduces."""
+    return f.spread(f.apply(op, edge, axes=f.attrs["axes"]), f.attrs["axes"], f.shape(edge))
+
+
+def _softmax(f: Formula) -> Edge:
+    weights = f.apply("exp", f.sub(f.x, _over(f, "reduce_max", f.x)))
+    return f.div(weights, _over(f, "reduce_sum", weights))
+
+
+def _softmax_gradient(r: Reverse) -> tuple[Edge]:
+    """y * (g - sum(g * y))"""
+    return (r.mul(r.result, r.sub(r.g, _over(r, "reduce_sum", r.mul(r.g, r.result)))),)
+
+
+def _log_softmax(f: Formula) -> Edge:
+    shifted = f.sub(f.x, _over(f, "reduce_max", f.x))
+    total = f.sum(f.apply("exp", shifted), f.attrs["axes"])
+    return f.sub(shifted, f.spread(f.apply("log", total), f.attrs["axes"], f.shape(f.x)))
+
+
+def _log_softmax_gradient(r: Reverse) -> tuple[Edge]:
+    """g - e^y * sum(g)"""
+    return (r.sub(r.g, r.mul(r.apply("exp", r.result), _over(r, "reduce_sum", r.g))),)
+
+
+def _logsumexp(f: Formula) -> Edge:
+    """Shifted by the greatest element, where that is finite."""
+    axes = f.attrs["axes"]
+    greatest = f.apply("reduce_max", f.x, axes=axes)
+    shift = f.where(f.apply("isfinite", greatest), greatest, 0.0)
+    terms = f.apply("exp", f.sub(f.x, f.spread(shift, axes, f.shape(f.x))))
+    return f.add(f.apply("log", f.sum(terms, axes)), shift)
+
+
+def _logsumexp_gradient(r: Reverse) -> tuple[Edge]:
+    """g * e^(x - y)"""
+    axes, shape = r.attrs["axes"], r.shape(r.x)
+    weights = r.apply("exp", r.sub(r.x, r.spread(r.result, axes, shape)))
+    return (r.mul(r.spread(r.g, axes, shape), weights),)
+
+
+# layer_norm, rms_norm {axes, epsilon}: z / sqrt(mean(z^2) + epsilon), where z is x - mean(x), or x
+
+
+def _mean(f: Formula, edge: Edge) -> Edge:
+    """Over the axes, of the shape of what it is taken of."""
+    sizes = [f.shape(edge)[axis] for axis in f.attrs["axes"]]
+    count = f.number(math.prod(size.as_int() for size in sizes if size.is_const), edge)
+    for size in sizes:
+        if not size.is_const:
+            count = f.mul(count, f.apply("cast", f.apply("index_value", expr=size), dtype=f.dtype(edge)))
+    return f.div(_over(f, "reduce_sum", edge), count)
+
+
+def _scale(f: Formula, centred: Edge) -> Edge:
+    return f.apply("rsqrt", f.add(_mean(f, f.square(centred)), f.attrs["epsilon"]))
+
+
+def _layer_norm(f: Formula) -> Edge:
+    centred = f.sub(f.x, _mean(f, f.x))
+    return f.mul(centred, _scale(f, centred))
+
+
+def _layer_norm_gradient(r: Reverse) -> tuple[Edge]:
+    """s * (g - mean(g) - y * mean(g * y)), s the factor by which x is scaled"""
+    scale = _scale(r, r.sub(r.x, _mean(r, r.x)))
+    along = r.mul(r.result, _mean(r, r.mul(r.g, r.result)))
+    return (r.mul(scale, r.sub(r.sub(r.g, _mean(r, r.g)), along)),)
+
+
+def _rms_norm(f: Formula) -> Edge:
+    return f.mul(f.x, _scale(f, f.x))
+
+
+def _rms_norm_gradient(r: Reverse) -> tuple[Edge]:
+    """s * (g - y * mean(g * y))"""
+    along = r.mul(r.result, _mean(r, r.mul(r.g, r.result)))
+    return (r.mul(_scale(r, r.x), r.sub(r.g, along)),)
+
+
+COMPOSITES = (
+    _composite("softmax", _softmax, _softmax_gradient, 5.0),
+    _composite("log_softmax", _log_softmax, _log_softmax_gradient, 5.0),
+    _composite("logsumexp", _logsumexp, _logsumexp_gradient, 4.0, keeps=False),
+    _composite("layer_norm", _layer_norm, _layer_norm_gradient, 6.0),
+    _composite("rms_norm", _rms_norm, _rms_norm_gradient, 4.0),
+)
+"""Composites. To add one: its decomposition and its gradient, here; a sample; a line for each backend that takes it."""

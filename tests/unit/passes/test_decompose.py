@@ -1,0 +1,63 @@
+"""Composites come apart where the backend does not take them, or an axis varies in length."""
+
+from __future__ import annotations
+
+import pytest
+
+import tempo as tp
+from tempo.conformance.operator_samples import SAMPLES
+from tempo.errors import UnsupportedError
+from tempo.passes.decompose import Decompose, undecomposed
+from tempo.passes.manager import PassContext
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.validate import validate
+from tests.unit.passes.equivalence import check
+
+COMPOSITES = sorted(name for name, operator in OPERATORS.items() if operator.decompose is not None)
+SIZES = tuple({"t": t} for t in (1, 3, 6))
+
+
+def program(op: str) -> tp.Program:
+    """The composite along an axis of a number, along a dim, and along a prefix."""
+    function = getattr(tp, op)
+    with tp.Program(op) as made:
+        t = tp.dim("t")
+        x = tp.input("x", (4,), (t,))
+        tp.output("row", function(x, axis=0))
+        tp.output("column", function(x[0 : t.size], axis=0))
+        tp.output("prefix", function(x[0 : t + 1], axis=0).sum(axis=0))
+    return made
+
+
+def ops(graph: object) -> list[str]:
+    return sorted(node.op for node in graph.nodes.values() if node.op in COMPOSITES)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("op", COMPOSITES)
+def test_what_is_not_taken_comes_apart_and_means_the_same(op: str) -> None:
+    after = check(Decompose(), program(op).graph(), *SIZES)
+    assert ops(after) == []
+
+
+@pytest.mark.parametrize("op", COMPOSITES)
+def test_what_is_taken_stays_but_along_an_axis_that_varies(op: str) -> None:
+    graph = program(op).graph()
+    after = Decompose().apply(graph, PassContext({"composites": (op,)}))
+    validate(after)
+    assert ops(graph) == [op] * 3
+    assert ops(after) == [op] * 2
+    assert undecomposed(after, (op,)) is None
+
+
+def test_without_the_pass_only_what_is_taken_compiles() -> None:
+    with tp.Program() as plain:
+        tp.output("y", tp.softmax(tp.input("x", (4,), ())))
+    with pytest.raises(UnsupportedError, match="softmax is no primitive, and without the pass 'decompose'"):
+        tp.compile(plain, options=tp.Options(disable=("decompose",)))
+
+
+def test_a_composite_has_a_gradient_and_a_sample() -> None:
+    assert COMPOSITES
+    for name in COMPOSITES:
+        assert OPERATORS[name].gradient is not None
+        assert any(sample.op == name for sample in SAMPLES)
