@@ -23,6 +23,7 @@ from tempo.passes.manager import PassContext
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.passes.sliding import COMBINE, element, leaves
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import Symbol, const, var
 
 _GIVEN = frozenset({"input", "constant"})
@@ -35,8 +36,9 @@ class Accumulate:
     name: ClassVar[str] = "accumulate"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
+        stopped = stops_of(graph)  # how far these go is known when they have ended
         for dim in graph.dims:
-            if context.forced(dim.symbol) == "sequential":
+            if context.forced(dim.symbol) == "sequential" and dim.symbol not in stopped:
                 graph = _accumulated(graph, dim.symbol, context)
         return graph
 

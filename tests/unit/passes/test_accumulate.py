@@ -93,3 +93,17 @@ def test_halves_add_up_in_float32() -> None:
     made = program(lambda x, t: (_steps(x, t) * 0 + 1)[0 : t.size].sum(axis=0), "float16")
     run = tp.compile(made, "numpy", options=tp.Options(mapping=SEQUENTIAL), sizes={"t": 4000})
     assert run(x=np.zeros((4000, 2), np.float16))["y"].tolist() == [4000, 4000]
+
+
+def test_a_dim_that_may_end_early_stays() -> None:
+    """The sum at its last point may never be made."""
+
+    def stopping(x: Tensor, t: tp.Dim) -> Tensor:
+        states = _steps(x, t)
+        tp.stop_when(t, states.sum() > 9)
+        tp.output("states", states)
+        return states[0 : t.size].sum(axis=0)
+
+    graph = program(stopping).graph()
+    made = Accumulate().apply(graph, PassContext({"mapping": SEQUENTIAL}))
+    assert merges(made) == merges(graph)
