@@ -45,7 +45,7 @@ class Lift:
         for dim in reversed(graph.dims):
             if dim.symbol in kept:
                 continue
-            graph, spans = search.spans(graph, dim)
+            graph, spans = search.mapped(graph, dim)
             if spans:
                 graph = without_dead_nodes(lifted(graph, dim, spans, Context.of((), context.facts)))
         return graph

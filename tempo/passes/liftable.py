@@ -25,7 +25,7 @@ _REWRITTEN = frozenset({"index_value", "condition_value", "random_bits", "slice"
 
 _OUTSIDE = frozenset({"input", "host_call", "sink"})
 
-_OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "nominal"})
+OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "nominal"})
 """Kinds of operators that can be applied to axes of no positions."""
 
 
@@ -142,7 +142,7 @@ class Candidates:
             return False
         if node.id in self.frames.nodes:
             return self.may_be_made(node)
-        if guards(node, symbol) and not all(_is_free(piece, symbol) for piece in self.parts(node)):
+        if guards(node, symbol) and not all(is_free(piece, symbol) for piece in self.parts(node)):
             return False
         if not supported(node, symbol) or not self.may_be_made(node):
             return False
@@ -163,7 +163,7 @@ class Candidates:
 
     def has_shapes(self, node: Node) -> bool:
         """Whether the operator makes sense at all sizes: where it is not demanded it need not have its shapes."""
-        least = 0 if OPERATORS[node.op].kind in _OF_NOTHING else 1
+        least = 0 if OPERATORS[node.op].kind in OF_NOTHING else 1
         shapes = [type.shape for type in node.results]
         shapes += [self.graph.seen_type(edge).shape for _, edge in node.reads()]
         here = self.context(node)
@@ -184,7 +184,7 @@ class Candidates:
     def in_range(self, reader: Node, edge: Edge, condition: Condition) -> bool:
         here = self.context(reader).assume(condition)
         dims = self.graph.domain_dims(self.graph.nodes[edge.node])
-        return all(here.implies(_inside(index, dim.size)) for index, dim in zip(edge.map, dims, strict=True))
+        return all(here.implies(inside(index, dim.size)) for index, dim in zip(edge.map, dims, strict=True))
 
     def context(self, node: Node) -> Context:
         """What holds at the points where a node is demanded."""
@@ -280,11 +280,11 @@ def guards(node: Node, symbol: Symbol) -> bool:
     return any(symbol in case.condition.symbols() for case in node.cases)
 
 
-def _is_free(piece: Piece, symbol: Symbol) -> bool:
+def is_free(piece: Piece, symbol: Symbol) -> bool:
     return bool(piece.cases) and not any(symbol in case.condition.symbols() for case in piece.cases)
 
 
-def _inside(index: Point | Slice, size: Expr) -> Condition:
+def inside(index: Point | Slice, size: Expr) -> Condition:
     if isinstance(index, Point):
         return index.index.ge(0) & index.index.lt(size)
     return index.start.ge(0) & (index.start + index.length).le(size)

@@ -19,10 +19,11 @@ from tempo.analysis.demand import Demand
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.frames import Frames
 from tempo.passes.hulled import hulled
-from tempo.passes.liftable import Candidates, Span
+from tempo.passes.liftable import Candidates, Span, guards
 from tempo.passes.loop_stages import Stages
 from tempo.passes.manager import PassContext
 from tempo.passes.mapping_costs import Sizes
+from tempo.passes.selects import Selects
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Dim, Expr, Symbol
 
@@ -58,6 +59,21 @@ class MappingSearch:
         self.context = context
         self.hoisted: set[int] = set()
         self._known: tuple[Graph, list[Block[int, Need]]] | None = None
+
+    def mapped(self, graph: Graph, dim: Dim) -> tuple[Graph, dict[int, Span]]:
+        """The nodes to lift along `dim`, and the graph they are of: with selections where these let more be lifted."""
+        if not any(guards(node, dim.symbol) for node in graph.nodes.values()):
+            return self.spans(graph, dim)
+        selecting, changed = Selects(self.candidates(graph, dim)[1]).apply()
+        if not changed:
+            return self.spans(graph, dim)
+        decided, hoisted = len(self.context.decisions), set(self.hoisted)
+        mapped, spans = self.spans(selecting, dim)
+        if changed <= spans.keys():
+            return mapped, spans
+        del self.context.decisions[decided:]
+        self.hoisted = hoisted
+        return self.spans(graph, dim)
 
     def spans(self, graph: Graph, dim: Dim) -> tuple[Graph, dict[int, Span]]:
         """The nodes to lift along `dim`, with the span of each, and the graph with the axes of those in frames."""

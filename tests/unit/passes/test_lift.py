@@ -325,6 +325,52 @@ def test_an_empty_piece_may_not_ask_for_what_is_not_made():
     )
 
 
+SELECTION = f"""
+{X}
+{Y}
+{Z}
+%10: float32[3] over (b, t) = merge {{name: "c", role: "cases"}} @5
+  | CONDITION -> %11[b, t]
+  | True -> %1[t]
+%11: float32[3] over (b, t) = tanh(%0[b, t])
+output "y": float32[3] over (b, t) = %10[b, t] as ($b, $t, 0)
+"""
+
+
+@pytest.mark.parametrize("condition", ["b % 2 == 0", "b < t", "b >= 1 and t % 2 == 0 and b % 3 >= 1", "t == 2*b"])
+def test_conditions_that_pieces_cannot_tell_select(condition):
+    """Both sides can be computed at every point."""
+    after = lift(SELECTION.replace("CONDITION", condition), lifts="bt")
+    assert "where" in {node.op for node in after.nodes.values()}
+
+
+@pytest.mark.parametrize(
+    ("condition", "read", "lifts"),
+    [
+        ("b < t", "tanh(%0[b, t - b])", ""),  # out of range where b is greater
+        ("b % 2 == 1", "tanh(%0[b - 1, t])", "t"),  # out of range at 0
+        ("b < t", "tanh(%10[b, t - 1])", ""),  # out of range where t is 0
+    ],
+)
+def test_what_is_not_there_at_every_point_is_not_selected(condition, read, lifts):
+    lift(SELECTION.replace("CONDITION", condition).replace("tanh(%0[b, t])", read), lifts=lifts)
+
+
+def test_a_recurrence_selects_among_steps_before():
+    lift(
+        f"""
+{X}
+{Y}
+%10: float32[3] over (b, t) = merge {{name: "h", role: "recurrent"}} @5
+  | t == 0 -> %1[t]
+  | b % 2 == 0 -> %11[b, t]
+  | True -> %0[b, t]
+%11: float32[3] over (b, t) = tanh(%10[b, t - 1])
+output "y": float32[3] over (b, t) = %10[b, t] as ($b, $t, 0)
+"""
+    )
+
+
 def test_a_band_in_the_middle_and_pieces_that_may_be_empty():
     lift(
         f"""
@@ -347,9 +393,6 @@ output "y": float32[3] over (b, t) = %11[b, t] as ($b, $t, 0)
     [
         "%10: float32[3] over (b, t) = neg(%0[b.size - 1 - b, t])",
         "%10: float32[3] over (b, t) = neg(%0[b, min(b, t)])",
-        """%10: float32[3] over (b, t) = merge {name: "c", role: "recurrent"} @5
-  | b % 2 == 0 -> %1[t]
-  | True -> %0[b, t]""",
     ],
 )
 def test_what_differs_between_points_is_not_lifted(node):
