@@ -29,8 +29,9 @@ from tempo.symbolic import Dim, Expr, Symbol
 
 Kind = Literal["sequential", "full"]
 KINDS: tuple[Kind, ...] = ("sequential", "full")
-MOST_AT_ONCE = 64 << 20
-"""No tensor of reads that move with a dim may be larger: of causal attention, the scores of all pairs of points."""
+MOST_AT_ONCE = 16 << 20
+"""No tensor of reads that move with a dim may be larger: of causal attention, the scores of all pairs of points. A
+gradient holds some forty of that size."""
 MOST_NEW_BYTES = 4
 """A group is lifted when it needs at most so many times the bytes along the dim that are there anyway."""
 
