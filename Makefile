@@ -41,6 +41,7 @@ demo-%: $(READY) out/tiny-llama/tokenizer.json
 	$(BIN)/python examples/cartpole_rollout.py --backend $* --check --plot out/cartpole-$*.png
 	$(BIN)/python examples/decode.py --backend $* --model out/tiny-llama --check --plot out/decode-$*.png
 	$(BIN)/python examples/ppo.py --backend $* --plot out/ppo-$*.png $(PPO_$*)
+	$(BIN)/python examples/reinforce.py --backend $* --iterations 60 --plot out/reinforce-$*.png
 	for name in $(MODELS); do $(BIN)/python examples/$$name.py --backend $* --check --plot out/$$name-$*.png || exit 1; done
 
 out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py

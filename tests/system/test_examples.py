@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -117,3 +118,19 @@ def test_configurations_of_both_ages_mean_the_same(checkpoint: Path, tmp_path: P
         found.append(rotary_frequencies(Config.read(tmp_path)).tolist())
     assert found[0] == found[1]
     assert len(set(found[0])) == len(found[0])
+
+
+@pytest.mark.parametrize(("returns", "points"), [("mc", 64), ("nstep", 17), ("td", 2)])
+def test_reinforce_keeps_what_its_returns_need(tmp_path: Path, returns: str, points: int) -> None:
+    picture = tmp_path / "reinforce.png"
+    settings = ("--returns", returns, "--iterations", 3, "--sequential", "--plot", picture)
+    assert f"keeps {points} of 64 steps" in run_example("reinforce.py", *settings)
+    assert picture.stat().st_size > 0
+
+
+def test_reinforce_learns() -> None:
+    printed = run_example("reinforce.py", "--returns", "mc", "--iterations", 60)
+    found = re.search(r"mean return (\d+) of the first 100 episodes, (\d+) of the last", printed)
+    assert found is not None, printed
+    first, last = map(int, found.groups())
+    assert first < 40 and last > 60
