@@ -125,10 +125,10 @@ class UncheckedIndices(Replaced):
         )
 
 
-class WrongMaximum(Replaced):
-    """The larger of two is the smaller."""
+class SteepTanh(Replaced):
+    """The hyperbolic tangent is the sign."""
 
-    functions: ClassVar[Functions] = {"maximum": lambda call, right, a, b: np.minimum(a, b)}
+    functions: ClassVar[Functions] = {"tanh": lambda call, right, x: np.sign(x)}
 
 
 class ForgetfulSums(Replaced):
@@ -229,7 +229,7 @@ BACKENDS: Mapping[str, type[NumpyBackend]] = {
     "visible-padding": VisiblePadding,
     "shifted-bits": ShiftedBits,
     "unchecked-indices": UncheckedIndices,
-    "wrong-maximum": WrongMaximum,
+    "steep-tanh": SteepTanh,
     "lost-additions": LostAdditions,
     "forgetful-sums": ForgetfulSums,
     "stale-results": StaleResults,
