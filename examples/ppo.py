@@ -115,7 +115,7 @@ def trainer(environment: Any, settings: Settings) -> tp.Program:
         adam.apply(learned, gradients)
 
         tp.output("loss", objective)
-        tp.output("length", seen.length)
+        tp.output("reward", seen.reward)
         tp.output("done", seen.done)
     return program
 
@@ -129,20 +129,6 @@ def player(environment: Any, settings: Settings, steps: int) -> tp.Program:
         tp.output("length", seen.length)
         tp.output("done", seen.done)
     return program
-
-
-def learning_curve(length: np.ndarray, done: np.ndarray, last: int = 100) -> tuple[np.ndarray, np.ndarray]:
-    """Environment steps so far, and the mean return of the `last` episodes, at the end of every episode.
-
-    In CartPole the return of an episode is its length. `length` and `done` are (iterations, steps, environments).
-    """
-    flat_done = done.reshape(-1, done.shape[-1])
-    at, _ = np.nonzero(flat_done)
-    returns = length.reshape(flat_done.shape)[flat_done]
-    sums = np.concatenate([[0], np.cumsum(returns)])
-    ends = np.arange(1, len(returns) + 1)
-    starts = np.maximum(ends - last, 0)
-    return (at + 1) * done.shape[-1], (sums[ends] - sums[starts]) / (ends - starts)
 
 
 def plot(path: Path, curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
@@ -183,9 +169,8 @@ def main(arguments: list[str] | None = None) -> int:
         compiled = time.perf_counter() - start
         start = time.perf_counter()
         trained = run(seed=seed)
-        length = np.asarray(trained["length"])
         seconds = time.perf_counter() - start
-        curve = learning_curve(length, np.asarray(trained["done"]))
+        curve = tp.rl.learning_curve(trained["reward"], trained["done"])
         curves[f"seed {seed}"] = curve
         solved = np.flatnonzero(curve[1] >= 475)
         reached = f"475 after {curve[0][solved[0]]} steps" if len(solved) else f"{curve[1].max():.0f} at most"

@@ -70,22 +70,9 @@ def trainer(environment: tp.rl.Environment, settings: Settings, returns: str) ->
         learned = {**policy.parameters(), **value.parameters()}
         gradients = tp.optim.clip_by_global_norm(tp.grad(objective, learned), settings.max_norm)
         tp.optim.Adam(settings.rate, dim=i).apply(learned, gradients)
-        tp.output("length", seen.length)
+        tp.output("reward", seen.reward)
         tp.output("done", seen.done)
     return program
-
-
-def learning_curve(length: np.ndarray, done: np.ndarray, last: int = 100) -> tuple[np.ndarray, np.ndarray]:
-    """Environment steps so far, and the mean return of the `last` episodes, at the end of every episode.
-
-    In CartPole the return of an episode is its length. `length` and `done` are (iterations, steps, environments).
-    """
-    flat_done = done.reshape(-1, done.shape[-1])
-    at, _ = np.nonzero(flat_done)
-    sums = np.concatenate([[0], np.cumsum(length.reshape(flat_done.shape)[flat_done])])
-    ends = np.arange(1, len(at) + 1)
-    starts = np.maximum(ends - last, 0)
-    return (at + 1) * done.shape[-1], (sums[ends] - sums[starts]) / (ends - starts)
 
 
 def plot(path: Path, curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
@@ -128,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     for seed in range(options.seeds):
         start = time.perf_counter()
         trained = run(seed=seed)
-        curve = learning_curve(np.asarray(trained["length"]), np.asarray(trained["done"]))
+        curve = tp.rl.learning_curve(trained["reward"], trained["done"])
         curves[f"{options.returns}, seed {seed}"] = curve
         steps = settings.iterations * settings.steps * settings.environments
         print(

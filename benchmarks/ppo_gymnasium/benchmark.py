@@ -25,7 +25,7 @@ import numpy as np
 import tempo as tp
 from benchmarks.harness import Benchmark, Session
 from benchmarks.measure import in_turn, ratios
-from examples.ppo import Settings, learning_curve, sizes, trainer
+from examples.ppo import Settings, sizes, trainer
 
 LONG = 1_000_000
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -88,7 +88,7 @@ class Ours:
         found = self.run(seed=self.rounds, **({} if self.state is None else {"state": self.state}))
         np.asarray(found["loss"])
         self.state = found.state
-        _, means = learning_curve(np.asarray(found["length"]), np.asarray(found["done"]))
+        _, means = tp.rl.learning_curve(found["reward"], found["done"])
         self.mean_return = float(means[-1]) if len(means) else 0.0
 
     def environment_alone(self, steps: int) -> None:

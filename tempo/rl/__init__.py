@@ -4,6 +4,7 @@ Environments that can be traced (`CartPole`, `Pendulum`, `Trivial`) run inside t
 are called on the host (`GymnasiumEnvs`), those of gymnax are traced by JAX (`GymnaxEnvs`). All give a `Trajectory`.
 """
 
+from tempo.rl.curves import learning_curve
 from tempo.rl.distributions import Categorical, Normal
 from tempo.rl.environments import CartPole, Environment, Pendulum, Trajectory, Trivial, rollout
 from tempo.rl.gymnasium import GymnasiumEnvs
@@ -21,6 +22,7 @@ __all__ = [
     "Trajectory",
     "Trivial",
     "gae",
+    "learning_curve",
     "monte_carlo",
     "n_step",
     "rollout",
