@@ -33,9 +33,9 @@ def learning_curve(
 
 def _sums_between(rewards: npt.NDArray[Any], at: npt.NDArray[Any], which: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """What each episode gave: the sum since the one before it in the same environment."""
-    total: npt.NDArray[Any] = np.cumsum(rewards, axis=0)[at, which]
-    before = np.zeros_like(total)
+    total = np.cumsum(rewards, axis=0)[at, which]
+    returns: npt.NDArray[Any] = np.copy(total)
     for environment in range(rewards.shape[1]):
         own = np.flatnonzero(which == environment)
-        before[own[1:]] = total[own[:-1]]
-    return total - before
+        returns[own[1:]] -= total[own[:-1]]
+    return returns
