@@ -64,7 +64,9 @@ class _Check:
 
     def _passes_on(self, node: Node) -> bool:
         """Whether the node has no time of its own along the dim."""
-        return self.symbol in node.domain and (node.op not in NOMINAL or node.attr("role") == "cases")
+        if self.symbol not in node.domain:
+            return False
+        return node.op not in NOMINAL or node.op in ("random_bits", "backend_call") or node.attr("role") == "cases"
 
     def _farthest(self, reader: Node) -> _Step | None:
         """The read that leads farthest on, through others; None where the reader reads nothing along the dim."""

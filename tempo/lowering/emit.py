@@ -157,7 +157,9 @@ class Emitter:
                 label = _name(self._buffer(buffer).label, _context(not index))
                 return [_assign(self._place(label, index), self.value(value))]
             case Branch(condition, then, otherwise):
+                held = dict(self._held)  # both sides may use what was read before them
                 tail = self._block(otherwise) if otherwise else []
+                self._held = held
                 return [ast.If(self._expr(condition), self._block(then), tail)]
             case Guard(table, point, body):
                 return [ast.If(_subscript(self._table(table), self._exprs(point)), self._block(body), [])]

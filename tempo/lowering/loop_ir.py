@@ -95,12 +95,14 @@ class PointIndex:
 class WindowIndex:
     """Positions `start, ..., start + extent - 1`; `exact` when all of them are proven to be inside the dim.
 
-    Otherwise each position is clamped into the dim (what lies outside is never looked at).
+    Otherwise each position is clamped into the dim (what lies outside is never looked at). `length`: how many of them
+    mean anything, where that varies.
     """
 
     start: Expr
     extent: Expr
     exact: bool
+    length: Expr | None = None
 
 
 BufferIndex = tuple[PointIndex | WindowIndex, ...]
@@ -146,9 +148,12 @@ class Assign:
 
 @dataclass(frozen=True)
 class Branch:
+    """`is_choice`: both sides mean the same, and one of them costs less (`tempo.lowering.tiling`)."""
+
     condition: Condition
     then: tuple[Statement, ...]
     otherwise: tuple[Statement, ...] = ()
+    is_choice: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def split(
     only those of branches that compute something. `stays` says of which branches a conditional costs less than the code
     of another body.
     """
-    branches = [each for each in _branches(loop.body) if not stays(each)]
+    branches = [each for each in _branches(loop.body) if not stays(each) and not each.is_choice]
     thresholds = _thresholds(loop, sizes, branches)
     if len(thresholds) > _MOST_THRESHOLDS:
         computing = [each for each in branches if any(isinstance(inner, Compute) for inner in walk((each,)))]
@@ -131,4 +131,4 @@ def _decided_statement(statement: Statement, context: Context, sizes: Mapping[Sy
     if context.excludes(condition):
         return _decided(statement.otherwise, context, sizes)
     then, otherwise = (_decided(block, context, sizes) for block in (statement.then, statement.otherwise))
-    return (Branch(statement.condition, then, otherwise),)
+    return (replace(statement, then=then, otherwise=otherwise),)

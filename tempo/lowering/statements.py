@@ -157,7 +157,8 @@ class RunLowering:
                 found.append(PointIndex(at % axis.extent if axis.kind == "window" else at))
                 continue
             exact = axis.kind == "full" and self._inside(index, axis.extent, cluster)
-            found.append(WindowIndex(index.start.substitute(here), index.seen.substitute(here), exact))
+            length = None if index.extent is None else index.length.substitute(here)
+            found.append(WindowIndex(index.start.substitute(here), index.seen.substitute(here), exact, length))
         return tuple(found)
 
     def _inside(self, index: Slice, size: Expr, cluster: Cluster) -> bool:

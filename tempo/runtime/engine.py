@@ -11,6 +11,7 @@ from tempo.backends.base import Backend
 from tempo.errors import InternalError, ScheduleError, UnsupportedError
 from tempo.lowering.fusing import fused
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
+from tempo.lowering.tiling import Tiling, tiled
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
 from tempo.passes.pipeline import PassRegistry
@@ -186,7 +187,8 @@ class CompiledEngine:
         whole = self.backend.fuses_segments and not in_parts
         key = outermost, whole, tuple(static.values())
         if key not in self._compiled:
-            loops = fused(plan.loops) if whole else plan.loops
+            tiling = Tiling(self.options.extent, self.options.tile)
+            loops = tiled(fused(plan.loops) if whole else plan.loops, static, tiling)
             self._compiled[key] = compile_program(loops, self.backend, static, sizes)
         return self._compiled[key]
 

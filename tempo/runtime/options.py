@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tempo.errors import InputError, user_location
+from tempo.lowering.tiling import EXTENTS
 from tempo.passes.mapping import KINDS
 
 
@@ -20,6 +21,9 @@ class Options:
     mapping  forces what is otherwise searched for: "full" lifts along every dim whatever can be lifted, "sequential"
              nothing, and adds up step by step what is reduced over the dim, to keep few points; a mapping from names
              of dims to these does so for those dims. None: by cost
+    extent   how a read whose length varies (`k[0:t + 1]`) is run: "hull" always takes the greatest length, masked;
+             "specialise" chooses at every point among copies for lengths that double. None: by cost
+    tile     the least of these lengths. None: by cost
     disable  names of passes to leave out
     debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
     poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written
@@ -31,6 +35,8 @@ class Options:
     checks: bool | None = None
     lift: bool = True
     mapping: str | Mapping[str, str] | None = None
+    extent: str | None = None
+    tile: int | None = None
     disable: tuple[str, ...] = ()
     debug: bool | None = None
     poison: bool = False
@@ -45,6 +51,13 @@ class Options:
         seconds: Any = self.schedule_seconds
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
             raise InputError(f"schedule_seconds={seconds!r} is no positive number", location=user_location())
+        if self.extent not in (None, *EXTENTS):
+            raise InputError(
+                f"extent={self.extent!r} names no way to run a read", location=user_location(), hint=f"ways: {EXTENTS}"
+            )
+        tile: Any = self.tile
+        if tile is not None and not (type(tile) is int and tile >= 1):
+            raise InputError(f"tile={tile!r} is no positive integer", location=user_location())
         forced: Any = self.mapping
         kinds = forced.values() if isinstance(forced, Mapping) else () if forced is None else (forced,)
         if any(kind not in KINDS for kind in kinds):

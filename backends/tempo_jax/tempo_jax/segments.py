@@ -173,8 +173,12 @@ class SegmentTracer:
             case Loop(lo=lo, hi=hi):
                 if not is_empty(statement, self.static) and self.possible(statement.body):
                     self.loop(statement, expression(lo, state.values), expression(hi, state.values), state)
-            case Branch(test, then, otherwise):
+            case Branch(test, then, otherwise, is_choice):
+                # What a choice reads is used in it alone, so it is fused into nothing behind it.
+                carried = state.carried
+                state.carried = frozenset() if is_choice else carried
                 self.branch(condition(fixed_condition(test, self.static), state.values), then, otherwise, state)
+                state.carried = carried
             case Guard(table, point, body):
                 marked = access.at(state.tables[table], access.place(point, state.values))
                 self.branch(marked, body, (), state)

@@ -80,9 +80,10 @@ class Disagreement(AssertionError):
 
 
 def numpy_modes(checks: bool = True) -> tuple[Mode, ...]:
-    """The default backend, lifting by cost, all that can be or nothing; new buffers and padding are full of NaN."""
-    mappings = None, "full", "sequential"
-    return tuple(Mode("numpy", Options(checks=checks, mapping=each, poison=True, debug=True)) for each in mappings)
+    """The default backend, lifting by cost, all that can be or nothing, with choices among extents; new buffers and
+    padding are full of NaN."""
+    ways: tuple[dict[str, Any], ...] = {}, {"mapping": "full"}, {"mapping": "sequential"}, {"tile": 1}, {"tile": 3}
+    return tuple(Mode("numpy", Options(checks=checks, poison=True, debug=True, **each)) for each in ways)
 
 
 def check(

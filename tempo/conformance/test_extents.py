@@ -1,0 +1,97 @@
+"""Family 7, extents that vary: the same result whatever extents reads are run with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Target, numbers
+
+LENGTH = 37
+WAYS: tuple[dict[str, Any], ...] = ({"extent": "hull"}, {"tile": 1}, {"tile": 3}, {"tile": 16}, {"tile": 64}, {})
+
+
+def attention(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    """Over all of the past, of what a recurrence makes."""
+    h = tp.recurrent("h", (2, 3), (t,))
+    scores = tp.einsum("hd,shd->hs", h, h[0 : t + 1])
+    mixed = tp.einsum("hs,shd->hd", tp.softmax(scores, axis=-1), h[0 : t + 1])
+    h[0] = x[0]
+    h[t + 1] = tp.tanh(mixed + x[t + 1])
+    tp.output("h", h)
+
+
+def grouped(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    """Axes are moved and joined on the way; a bias that falls with distance."""
+    h = tp.recurrent("h", (2, 3), (t,))
+    past = h[0 : t + 1].reshape(t + 1, 6).T
+    distance = (tp.as_tensor(t) - tp.arange(t + 1)).astype(tp.float32)
+    weights = tp.softmax(h.reshape(6) @ past - 0.1 * distance, axis=-1)
+    h[0] = x[0]
+    h[t + 1] = tp.tanh((past @ weights).reshape(2, 3) + x[t + 1])
+    tp.output("h", h)
+
+
+def statistics(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    past = x[0 : t + 1]
+    tp.output("mean", past.mean(axis=0))
+    tp.output("deviation", ((past - past.mean(axis=0)) ** 2).sum(axis=0))
+    tp.output("span", past.max(axis=0) - past.min(axis=0))
+    tp.output("where", past.argmax(axis=0))
+    tp.output("any", (past > 1.5).any(axis=0))
+
+
+def suffix(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    tp.output("rest", (x[t : t.size] * x).sum(axis=0))
+    tp.output("greatest", tp.exp(x[t : t.size]).max(axis=0))
+
+
+def windows(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    window = x[tp.max(t - 20, 0) : t + 1]
+    tp.output("sorted", tp.cumsum(tp.sort(window, axis=0), axis=0).max(axis=0))
+    tp.output("least", tp.sort(window, axis=0).spatial[0])
+
+
+def steps(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    """The length does not grow by one."""
+    tp.output("half", x[t // 2 : t + 1].sum(axis=0))
+    tp.output("empty", x[0 : t - t % 4].sum(axis=0))
+
+
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("program_of", [attention, grouped, statistics, suffix, windows, steps])
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_every_extent_gives_the_same(target: Target, program_of: Callable[..., None], way: dict[str, Any]) -> None:
+    if not target.thorough and way not in ({"tile": 3}, {"tile": 16}):
+        pytest.skip("compiles for long")
+    with tp.Program() as program:
+        t = tp.dim("t")
+        program_of(t, tp.input("x", (2, 3), (t,)))
+    for mapping in (None, "sequential") if target.thorough else (None,):
+        for length in (1, LENGTH) if target.thorough else (LENGTH,):
+            x_data = numbers((length, 2, 3)) / 4
+            target.agrees(program, x=x_data, tolerance=10, options={**way, "mapping": mapping})
+
+
+@pytest.mark.one_configuration
+@pytest.mark.planned
+def test_one_executable_runs_all_lengths(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        attention(t, tp.input("x", (2, 3), (t,)))
+    run = target.compile(program, tile=2)
+    for _ in range(3):
+        run(x=np.zeros((LENGTH, 2, 3), np.float32))
+    assert run.executables == 1
+
+
+@pytest.mark.one_configuration
+def test_what_is_no_way_is_refused(target: Target) -> None:
+    del target
+    for wrong in ({"extent": "mask"}, {"tile": 0}, {"tile": True}, {"tile": 1.5}):
+        with pytest.raises(tp.InputError):
+            tp.Options(**wrong)

@@ -1,0 +1,118 @@
+"""Choices among extents: which operators a region goes through, and what its copies look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tempo as tp
+from tempo.lowering.loop_ir import Branch, Compute, LoopProgram, Read, WindowIndex, walk
+from tempo.lowering.tiling import Tiling, tiled
+from tempo.lowering.tracking import FOLDED, tracked
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Expr, const, dim, size
+
+T = size("t")
+
+
+def resolve(expr: Expr) -> int:
+    return int(expr.evaluate(dict.fromkeys(expr.symbols(), 12)))
+
+
+def compute(op: str, *shapes: tuple[Any, ...], **attrs: Any) -> Compute:
+    types = tuple(
+        TensorType(tuple(const(each) if isinstance(each, int) else each for each in shape), "float32")
+        for shape in shapes
+    )
+    names = tuple(f"x{number}" for number in range(len(shapes)))
+    return Compute("y", op, attrs, names, types, OPERATORS[op].infer(attrs, types))
+
+
+@pytest.mark.parametrize(
+    ("made", "axes", "axis"),
+    [
+        (compute("exp", (3, T)), [1], 1),
+        (compute("add", (T,), (3, T)), [0, 1], 1),
+        (compute("mul", (3, T, 4), (4,)), [1, None], 1),
+        (compute("sub", (3, T), (T,)), [1, None], 1),  # the other is cut
+        (compute("mask", (3, T), axis=1, fill=0.0, length=dim("t")), [1], 1),
+        (compute("reduce_sum", (3, T, 4), axes=(1,)), [1], FOLDED),
+        (compute("reduce_max", (3, T, 4), axes=(0,)), [1], 0),
+        (compute("argmax", (T, 3), axis=0), [0], FOLDED),
+        (compute("cumsum", (T, 3), axis=0), [0], 0),
+        (compute("transpose", (T, 3, 4), axes=(1, 2, 0)), [0], 2),
+        (compute("reshape", (2, 3, T), shape=(const(6), T)), [2], 1),
+        (compute("broadcast", (T, 1), shape=(const(5), T, const(4))), [0], 1),
+        (compute("dot", (3, T), (T, 4), lhs_contract=(1,), rhs_contract=(0,), lhs_batch=(), rhs_batch=()), [1, 0], -1),
+        (
+            compute("dot", (3, T), (4, 3), lhs_contract=(0,), rhs_contract=(1,), lhs_batch=(), rhs_batch=()),
+            [1, None],
+            0,
+        ),
+        (
+            compute("dot", (5, 3), (3, T), lhs_contract=(1,), rhs_contract=(0,), lhs_batch=(), rhs_batch=()),
+            [None, 1],
+            1,
+        ),
+    ],
+)
+def test_the_axis_is_followed(made: Compute, axes: list[int | None], axis: int) -> None:
+    found = tracked(made, axes, resolve)
+    assert found is not None
+    assert found.axis == axis
+    *cuts, other = found.at(5)
+    assert all(each.op == "slice" and 5 in map(resolve, each.type.shape) for each in cuts)
+    sizes = [resolve(each) for each in other.type.shape]
+    wanted = [resolve(each) for each in made.type.shape]
+    assert sizes == (wanted if axis == FOLDED else [*wanted[:axis], 5, *wanted[axis + 1 :]])
+
+
+@pytest.mark.parametrize(
+    ("made", "axes"),
+    [
+        (compute("add", (T, 1), (1, T)), [0, 1]),
+        (compute("flip", (T, 3), axes=(0,)), [0]),
+        (compute("concat", (T, 3), (T, 3), axis=0), [0, 0]),
+        (compute("reshape", (T, 3), shape=(T * 3,)), [0]),
+        (compute("slice", (T, 3), starts=(const(1), const(0)), lengths=(T - 1, const(3)), steps=(1, 1)), [0]),
+        (compute("dot", (2, T), (2, T), lhs_contract=(0,), rhs_contract=(0,), lhs_batch=(), rhs_batch=()), [1, 1]),
+    ],
+)
+def test_what_is_not_known_to_work_position_by_position_has_no_answer(made: Compute, axes: list[int | None]) -> None:
+    assert tracked(made, axes, resolve) is None
+
+
+def loops(length: int) -> tuple[LoopProgram, dict[Any, int]]:
+    with tp.Program("attention") as program:
+        t = tp.dim("t")
+        h = tp.recurrent("h", (4,), (t,))
+        h[0] = tp.ones((4,))
+        h[t + 1] = tp.tanh(tp.softmax(h[0 : t + 1] @ h, axis=0) @ h[0 : t + 1])
+        tp.output("h", h)
+    made = tp.compile(program)._engine.plan().loops  # type: ignore[attr-defined]
+    return made, dict.fromkeys(T.symbols(), length)
+
+
+def choices(program: LoopProgram) -> list[Branch]:
+    found = (each for segment in program.segments for each in walk(segment.body))
+    return [each for each in found if isinstance(each, Branch) and each.is_choice]
+
+
+def test_extents_double_up_to_the_hull() -> None:
+    program, sizes = loops(100)
+    found = choices(tiled(program, sizes, Tiling(tile=16)))
+    assert [str(each.condition) for each in found] == ["t <= 15", "t <= 31", "t <= 63"]
+    for branch, extent in zip(found, (16, 32, 64)):
+        windows = [entry for read in branch.then if isinstance(read, Read) for entry in read.index]
+        assert [entry.extent for entry in windows if isinstance(entry, WindowIndex)] == [const(extent)] * 2
+        assert all(entry.exact for entry in windows if isinstance(entry, WindowIndex))
+
+
+def test_only_what_is_large_is_a_choice_by_itself() -> None:
+    small, large = loops(100), loops(100_000)
+    assert not choices(tiled(*small, Tiling()))
+    assert 1 <= len(choices(tiled(*large, Tiling()))) <= 5
+    assert not choices(tiled(*large, Tiling(extent="hull")))
+    assert choices(tiled(*large, Tiling(extent="specialise")))
