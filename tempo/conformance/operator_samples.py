@@ -213,4 +213,22 @@ def composites() -> Iterator[Sample]:
         yield sample(op, (0, 3), axes=(1,), epsilon=1e-5)
 
 
-SAMPLES = (*elementwise(), *movement(), *reductions(), *contractions(), *composites(), *indexing(), *creation())
+def attention() -> Iterator[Sample]:
+    """Heads before or behind the keys; rows that share them; a length, NaN behind which does not matter."""
+    plain = {"scale": 0.5, "biased": False, "masked": False, "fill": 0.0, "length": dim("t")}
+    straight = {"key_axes": (0, 1, 2), "value_axes": (0, 1, 2), **plain}
+    turned = {"key_axes": (1, 0, 2), "value_axes": (1, 2, 0), **plain}
+    yield sample("attention", (2, 3), (4, 3), (4, 5), **{**straight, "key_axes": (0, 1), "value_axes": (0, 1)}, scalars=(4,))
+    yield sample("attention", (2, 1, 3), (2, 4, 3), (2, 4, 3), **straight, scalars=(3,))
+    yield sample("attention", (2, 3, 3), (4, 2, 3), (3, 2, 4), **turned, scalars=(2,))
+    yield sample("attention", (2, 3, 3), (2, 4, 3), (2, 4, 3), (2, 1, 4), **{**straight, "biased": True}, scalars=(3,))
+    masked = ("*", "*", "*", "bool")
+    hidden = {**straight, "masked": True, "fill": -1e9}
+    yield sample("attention", (2, 3, 3), (2, 4, 3), (2, 4, 3), (1, 3, 4), **hidden, scalars=(3,), dtypes=masked)
+    both = ("*", "*", "*", "*", "bool")
+    more = {"key_axes": (0, 1, 2, 3), "value_axes": (0, 1, 2, 3), **plain, "biased": True, "masked": True, "fill": -2.0}
+    shapes = ((2, 2, 3, 3), (2, 2, 4, 3), (2, 2, 4, 3), (1, 2, 3, 4), (2, 1, 1, 4))
+    yield sample("attention", *shapes, **more, scalars=(4,), dtypes=both)
+
+
+SAMPLES = (*elementwise(), *movement(), *reductions(), *contractions(), *composites(), *attention(), *indexing(), *creation())

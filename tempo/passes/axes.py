@@ -9,15 +9,24 @@ movement asks for the map.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from tempo.passes.sweep import Draft, Sweep, Term
-from tempo.sdg.graph import Edge
+from tempo.sdg.graph import Edge, TensorType
 from tempo.symbolic import Expr, const
 
 ONE = const(1)
 
 Axes = tuple[int | None, ...]
 Shape = tuple[Expr, ...]
+
+
+class Views(Protocol):
+    """What edges show: a sweep, or a graph as it is (`tempo.passes.compose`)."""
+
+    def view(self, edge: Edge) -> Draft | None: ...
+
+    def type_of(self, edge: Edge) -> TensorType: ...
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class Moved:
     axes: Axes
 
 
-def look_through(edge: Edge, sweep: Sweep) -> Moved:
+def look_through(edge: Edge, sweep: Views) -> Moved:
     """What an edge reads, seen through all movement that composes to a map of axes."""
     found = Moved(edge, tuple(range(len(sweep.type_of(edge).shape))))
     while True:
@@ -42,7 +51,7 @@ def look_through(edge: Edge, sweep: Sweep) -> Moved:
         found = Moved(draft.operands[0], tuple(None if axis is None else step[axis] for axis in found.axes))
 
 
-def axes_of(draft: Draft, sweep: Sweep) -> Axes | None:
+def axes_of(draft: Draft, sweep: Views) -> Axes | None:
     """The map of one node of movement; None where it has none."""
     if draft.op == "transpose":
         return tuple(draft.attr("axes"))

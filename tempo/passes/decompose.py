@@ -22,6 +22,7 @@ class Decompose:
     """`PassContext.options["composites"]` names what the backend takes.
 
     A composite along an axis whose length varies is taken apart as well: only primitives tell padding from values.
+    (`attention` is told a length instead.)
     """
 
     name: ClassVar[str] = "decompose"
@@ -50,4 +51,4 @@ def _comes_apart(graph: Graph, node: Node, options: Mapping[str, Any]) -> bool:
     if node.op not in options.get("composites", ()):
         return True
     shape = graph.seen_type(node.operands[0]).shape
-    return any(shape[axis].dims() for axis in node.attr("axes"))
+    return any(shape[axis].dims() for axis in node.attr("axes", ()))

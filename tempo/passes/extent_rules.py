@@ -86,6 +86,21 @@ def dot(situation: Situation) -> Edge:
     return situation.apply((lhs, rhs))
 
 
+def attention(situation: Situation) -> Edge:
+    """The operator is told how many keys count; operands agree in size along keys and rows."""
+    values, attrs = situation.values, situation.attrs
+    last = len(values[0].lengths) - 1
+    keys = [(1, attrs["key_axes"][-2]), (2, attrs["value_axes"][-2])]
+    rows = [(0, last - 1)]
+    for number, extra in enumerate(values[3:], 3):
+        keys += [(number, last)] if extra.lengths[last] != const(1) else []
+        rows += [(number, last - 1)] if extra.lengths[last - 1] != const(1) else []
+    for places in (keys, rows):
+        number, axis = places[0]
+        values = situation.agreeing(values, places, values[number].lengths[axis])
+    return situation.apply(values)
+
+
 def sorting(situation: Situation) -> Edge:
     """Padding sorts last, and behind equal elements, since sorts are stable. NaN sorts after infinity."""
     (value,) = situation.values
@@ -257,6 +272,7 @@ def scattered(situation: Situation) -> Edge:
 
 RULES: Mapping[str, Rule] = {
     "argsort": sorting,
+    "attention": attention,
     "broadcast": broadcast,
     "concat": concatenated,
     "dot": dot,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from tempo.errors import TempoError
 from tempo.passes.accumulate import Accumulate
 from tempo.passes.canonicalize import Canonicalize
+from tempo.passes.compose import Compose
 from tempo.passes.cse import CommonSubexpressions
 from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.decide import Decide
@@ -34,6 +35,7 @@ def default_passes() -> tuple[Pass, ...]:
         Split(),
         Lift(),
         Simplify(),  # what lifting inserts: transpositions, reshapes, broadcasts
+        Compose(),
         StaticExtents(),
     )
 

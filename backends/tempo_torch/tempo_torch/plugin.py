@@ -14,7 +14,8 @@ INFO = BackendPlugin(
     summary="generated loops over preallocated PyTorch tensors, on a CPU or, eagerly, on CUDA",
     factory="tempo_torch.backend:TorchBackend",
     capabilities=Capabilities(
-        devices=("cpu", "cuda"), composites=("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm")
+        devices=("cpu", "cuda"),
+        composites=("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "attention"),
     ),
 )
 

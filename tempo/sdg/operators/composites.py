@@ -46,7 +46,7 @@ class _Steps:
 
     def __init__(self, operands: Sequence[TensorType]) -> None:
         self.types = list(operands)
-        self.steps: list[tuple[Function, tuple[int, ...]]] = []
+        self.steps: list[tuple[Function, tuple[int, ...], tuple[Any, ...]]] = []
 
     def seen(self, edge: Edge) -> TensorType:
         return self.types[edge.node]
@@ -57,7 +57,7 @@ class _Steps:
         given = tuple(map(self.seen, operands))
         result = OPERATORS[op].infer(attrs, given)
         call = call_for(op, attrs, [static_type(type, Expr.as_int) for type in given], static_type(result, _int), _int)
-        self.steps.append((OPERATORS[op].numpy(call), tuple(edge.node for edge in operands)))
+        self.steps.append((OPERATORS[op].numpy(call), tuple(edge.node for edge in operands), OPERATORS[op].scalars(call.attrs)))
         self.types.append(result)
         return Edge(len(self.types) - 1)
 
@@ -66,16 +66,21 @@ def _int(size: Expr | int) -> int:
     return size if isinstance(size, int) else size.as_int()
 
 
-def _numpy(decompose: Decomposition) -> Builder:
+def stepwise(decompose: Decomposition) -> Builder:
+    """The meaning of a composite: its decomposition, run step by step on arrays; scalars are handed on to the steps."""
+
     def builder(call: Call) -> Function:
+        from tempo.sdg.operators.table import OPERATORS
+
+        scalars = OPERATORS[call.op].scalars(call.attrs)
         maker = _Steps([TensorType(shape_of(each.shape), each.dtype) for each in call.operands])
         operands = tuple(Edge(place) for place in range(len(call.operands)))
         result = decompose(Formula(call.attrs, operands, maker)).node
 
-        def run(*arrays: Any) -> Any:
-            values = list(arrays)
-            for function, places in maker.steps:
-                values.append(function(*(values[place] for place in places)))
+        def run(*given: Any) -> Any:
+            values, now = list(given[: len(operands)]), dict(zip(scalars, given[len(operands) :], strict=True))
+            for function, places, own in maker.steps:
+                values.append(function(*(values[place] for place in places), *(now[each] for each in own)))
             return values[result]
 
         return run
@@ -116,7 +121,7 @@ def _composite(
         infer=_infer(name, keeps),
         roles=_roles,
         cost=_cost(per_element),
-        numpy=_numpy(whole),
+        numpy=stepwise(whole),
         lift=_lift,
         gradient=gradient,
         decompose=whole,
@@ -131,7 +136,7 @@ def _over(f: Formula, op: str, edge: Edge) -> Edge:
     return f.spread(f.apply(op, edge, axes=f.attrs["axes"]), f.attrs["axes"], f.shape(edge))
 
 
-def _softmax(f: Formula) -> Edge:
+def softmax(f: Formula) -> Edge:
     weights = f.apply("exp", f.sub(f.x, _over(f, "reduce_max", f.x)))
     return f.div(weights, _over(f, "reduce_sum", weights))
 
@@ -208,7 +213,7 @@ def _rms_norm_gradient(r: Reverse) -> tuple[Edge]:
 
 
 COMPOSITES = (
-    _composite("softmax", _softmax, _softmax_gradient, 5.0),
+    _composite("softmax", softmax, _softmax_gradient, 5.0),
     _composite("log_softmax", _log_softmax, _log_softmax_gradient, 5.0),
     _composite("logsumexp", _logsumexp, _logsumexp_gradient, 4.0, keeps=False),
     _composite("layer_norm", _layer_norm, _layer_norm_gradient, 6.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tempo.sdg.operators.attention import ATTENTION
 from tempo.sdg.operators.composites import COMPOSITES
 from tempo.sdg.operators.contractions import CONTRACTIONS
 from tempo.sdg.operators.creation import CREATION
@@ -26,6 +27,7 @@ _ALL = (
     *SCANS,
     *CONTRACTIONS,
     *COMPOSITES,
+    ATTENTION,
     *INDEXING,
     *CREATION,
     *RANDOM,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tempo_torch.operators.attention import ATTENTION
 from tempo_torch.operators.builder import Builder, Function, Operation
 from tempo_torch.operators.calls import CALLS
 from tempo_torch.operators.composites import COMPOSITES
@@ -17,7 +18,7 @@ from tempo_torch.operators.movement import MOVEMENT
 from tempo_torch.operators.reductions import REDUCTIONS
 
 TABLE: Mapping[str, Builder] = MappingProxyType(
-    {**ELEMENTWISE, **MOVEMENT, **EXTENTS, **REDUCTIONS, **CONTRACTIONS, **COMPOSITES, **INDEXING, **CREATION, **CALLS}
+    {**ELEMENTWISE, **MOVEMENT, **EXTENTS, **REDUCTIONS, **CONTRACTIONS, **COMPOSITES, **ATTENTION, **INDEXING, **CREATION, **CALLS}
 )
 
 __all__ = ["TABLE", "Builder", "Function", "Operation"]
