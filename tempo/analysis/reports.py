@@ -34,7 +34,11 @@ def output_reader(output: Output) -> Node:
 def needs_elements(node: Node) -> bool:
     """Whether the reduction has no value over an empty axis. A mean is a sum that says `nonempty`."""
     composite = node.op in OPERATORS and OPERATORS[node.op].decompose is not None
-    return composite or node.op in {"reduce_max", "reduce_min", "argmax", "argmin"} or bool(node.attr("nonempty"))
+    return (
+        (composite and node.attr("axes") is not None)
+        or node.op in {"reduce_max", "reduce_min", "argmax", "argmin"}
+        or bool(node.attr("nonempty"))
+    )
 
 
 def slice_text(start: int | Expr, length: int | Expr) -> str:

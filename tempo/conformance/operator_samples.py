@@ -215,10 +215,12 @@ def composites() -> Iterator[Sample]:
 
 def attention() -> Iterator[Sample]:
     """Heads before or behind the keys; rows that share them; a length, NaN behind which does not matter."""
-    plain = {"scale": 0.5, "biased": False, "masked": False, "fill": 0.0, "length": dim("t")}
+    plain: dict[str, Any] = {"scale": 0.5, "biased": False, "masked": False, "fill": 0.0, "length": dim("t") + 1}
     straight = {"key_axes": (0, 1, 2), "value_axes": (0, 1, 2), **plain}
     turned = {"key_axes": (1, 0, 2), "value_axes": (1, 2, 0), **plain}
-    yield sample("attention", (2, 3), (4, 3), (4, 5), **{**straight, "key_axes": (0, 1), "value_axes": (0, 1)}, scalars=(4,))
+    yield sample(
+        "attention", (2, 3), (4, 3), (4, 5), **{**straight, "key_axes": (0, 1), "value_axes": (0, 1)}, scalars=(4,)
+    )
     yield sample("attention", (2, 1, 3), (2, 4, 3), (2, 4, 3), **straight, scalars=(3,))
     yield sample("attention", (2, 3, 3), (4, 2, 3), (3, 2, 4), **turned, scalars=(2,))
     yield sample("attention", (2, 3, 3), (2, 4, 3), (2, 4, 3), (2, 1, 4), **{**straight, "biased": True}, scalars=(3,))
@@ -231,4 +233,13 @@ def attention() -> Iterator[Sample]:
     yield sample("attention", *shapes, **more, scalars=(4,), dtypes=both)
 
 
-SAMPLES = (*elementwise(), *movement(), *reductions(), *contractions(), *composites(), *attention(), *indexing(), *creation())
+SAMPLES = (
+    *elementwise(),
+    *movement(),
+    *reductions(),
+    *contractions(),
+    *composites(),
+    *attention(),
+    *indexing(),
+    *creation(),
+)

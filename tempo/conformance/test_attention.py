@@ -56,6 +56,83 @@ def test_causal_and_windowed_attention(target: Target, size: int) -> None:
     target.agrees(program, expected, q=q_data, k=k_data, v=v_data, tolerance=8)
 
 
+def mean_of_grouped(
+    q: Array, k: Array, v: Array, kept: Array, slopes: Array | None, seen: Any, fill: float = -1e30
+) -> Array:
+    """Attention of `(B, T, H, D)` over `(B, T, G, D)`, spelled out: one query, one head at a time."""
+    rows, size, heads, _ = q.shape
+    result = np.empty_like(q)
+    for b, at, head in np.ndindex(rows, size, heads):
+        group = head // (heads // k.shape[2])
+        lo, hi = seen(at)
+        scores = k[b, lo:hi, group] @ q[b, at, head] / np.sqrt(q.shape[-1])
+        if slopes is not None:
+            scores = scores - slopes[head] * np.abs(np.arange(lo, hi) - at)
+        result[b, at, head] = softmax(np.where(kept[b, lo:hi], scores, fill)) @ v[b, lo:hi, group]
+    return result
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_library_s_attention(target: Target, causal: bool, window: int | None, biased: bool) -> None:
+    """Grouped queries; rows that are padded on the left, so that a mask hides their first keys; ALiBi."""
+    size, rows = 6, 2
+    q_data, k_data, v_data = arrays((rows, size, HEADS, WIDTH), *((rows, size, GROUPS, WIDTH),) * 2)
+    kept = np.arange(size) >= np.array([0, 2])[:, None]
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        q = tp.input("q", (HEADS, WIDTH), (b, t))
+        k, v = (tp.input(name, (GROUPS, WIDTH), (b, t)) for name in "kv")
+        real = tp.input("real", (), (b, t), dtype=tp.bool)
+        bias = tp.nn.alibi(HEADS, t) if biased else None
+        tp.output("hidden", tp.nn.attention(q, k, v, t, causal=causal, window=window, bias=bias, mask=real))
+        tp.output("all", tp.nn.attention(q, k, v, t, causal=causal, window=window, bias=bias))
+    slopes = np.exp2(-8.0 * np.arange(1, HEADS + 1) / HEADS) if biased else None
+
+    def seen(at: int) -> tuple[int, int]:
+        return max(0, at + 1 - (window or size)), at + 1 if causal else min(size, at + (window or size))
+
+    expected = {
+        "hidden": mean_of_grouped(q_data, k_data, v_data, kept, slopes, seen),
+        "all": mean_of_grouped(q_data, k_data, v_data, np.ones_like(kept), slopes, seen),
+    }
+    target.agrees(program, expected, q=q_data, k=k_data, v=v_data, real=kept, tolerance=8)
+
+
+def test_left_padded_prompts_decode_as_each_alone(target: Target) -> None:
+    """Prompts of different lengths, one batch: padded on the left, masked, and positions counted from their start."""
+    vocabulary, size, longest = 7, 9, 4
+    table, wq_data, wk_data, wv_data, head = arrays(
+        (vocabulary, WIDTH), (WIDTH, WIDTH), (WIDTH, WIDTH), (WIDTH, WIDTH), (WIDTH, vocabulary)
+    )
+    prompts = [[3, 1, 4, 1], [5, 2], [6]]
+    padding = np.array([longest - len(each) for each in prompts], np.int32)
+    given = np.array([[0] * (longest - len(each)) + each for each in prompts], np.int32)
+    with tp.Program() as program:
+        b, t, p = tp.dims("b t p")
+        prompt = tp.input("prompt", (), (b, p), dtype=tp.int32)
+        pad = tp.input("pad", (), (b,), dtype=tp.int32)
+        embedding, wq, wk, wv, out = (tp.constant(each) for each in (table * 4, wq_data, wk_data, wv_data, head))
+        token = tp.recurrent("token", (), (b, t), dtype=tp.int32)
+        x = tp.take(embedding, token, axis=0)
+        q, k, v = ((x @ w).reshape(1, WIDTH) for w in (wq, wk, wv))
+        seen = tp.nn.attention(q, k, v, t, mask=t >= pad)
+        logits = (x + tp.tanh(seen.reshape(WIDTH))) @ out
+        token[t < p.size] = prompt[b, t]
+        token[b, t + 1] = logits.argmax()
+        tp.output("token", token)
+    expected: list[list[Any]] = []
+    for each in prompts:
+        tokens: list[Any] = list(each)
+        while len(tokens) < size - (longest - len(each)):
+            h = (table * 4)[tokens]
+            full = (h + np.tanh(masked(h @ wq_data, h @ wk_data, h @ wv_data))) @ head
+            tokens.append(np.int32(full[-1].argmax()))
+        expected.append([0] * (longest - len(each)) + tokens)
+    target.agrees(program, {"token": expected}, sizes={"t": size}, prompt=given, pad=padding)
+
+
 def test_grouped_queries_and_rotary_positions(target: Target) -> None:
     """Several heads of queries share one of keys; positions turn pairs of elements."""
     size, half = 6, WIDTH // 2

@@ -12,7 +12,7 @@ Everything here uses the public API alone. A layer declares its parameters when 
 """
 
 from tempo.nn import init
-from tempo.nn.attention import MultiHeadAttention, attention
+from tempo.nn.attention import MultiHeadAttention, alibi, attention
 from tempo.nn.layers import MLP, Embedding, LayerNorm, Linear, RMSNorm
 from tempo.nn.module import Module
 from tempo.nn.recurrent import GRU, LSTM, RNN
@@ -28,6 +28,7 @@ __all__ = [
     "Module",
     "MultiHeadAttention",
     "RMSNorm",
+    "alibi",
     "attention",
     "init",
 ]

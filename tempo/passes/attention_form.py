@@ -18,7 +18,7 @@ from tempo.sdg.graph import Edge
 
 @dataclass(frozen=True)
 class Extra:
-    """A bias or a mask. `axes`: for every axis of the scores the axis of `edge` that it shows; None where it repeats."""
+    """A bias or a mask. `axes`: the axis of `edge` that every axis of the scores shows; None where it repeats."""
 
     edge: Edge
     axes: Axes
@@ -98,8 +98,7 @@ def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -
     if chain is None:
         return None
     batch, rows = (tuple(moved.axes[at] for at in group) for group in (weights.batch, weights.free))
-    made = chain.attention(values, batch, rows, values_first)  # type: ignore[arg-type]
-    return made
+    return chain.attention(values, batch, rows, values_first)  # type: ignore[arg-type]
 
 
 def _normalised(edge: Edge, views: Views) -> tuple[Edge, int] | None:
@@ -124,20 +123,22 @@ def _normalised(edge: Edge, views: Views) -> tuple[Edge, int] | None:
 
 
 def _spread_reduction(edge: Edge, op: str, of: Edge, views: Views) -> int | None:
-    """The axis of `of` over which `edge` is a reduction of it, in the place of a kept axis of size 1."""
-    moved = look_through(edge, views)
+    """The axis of `of` over which `edge` is a reduction of it, repeated along that axis. Either may be moved."""
+    moved, whole = look_through(edge, views), look_through(of, views)
     made = views.view(moved.source)
-    if made is None or made.op != op or made.operands[0] != of or len(made.attr("axes")) != 1:
+    if made is None or made.op != op or len(made.attr("axes")) != 1:
         return None
-    shape, reduced = views.type_of(of).shape, made.attr("axes")[0]
-    kept = [axis for axis in range(len(shape)) if axis != reduced]
-    if len(moved.axes) != len(shape):
+    given, reduced = look_through(made.operands[0], views), made.attr("axes")[0]
+    if given.source != whole.source or given.axes[reduced] is None:
         return None
-    for axis, shown in enumerate(moved.axes):
-        wanted = None if axis == reduced or shape[axis] == ONE else kept.index(axis)
-        if shown != wanted and shape[axis] != ONE:
-            return None
-    return int(reduced)
+    left = [axis for place, axis in enumerate(given.axes) if place != reduced]
+    missing = len(whole.axes) - len(moved.axes)
+    shown: Axes = (*(None,) * missing, *(None if axis is None else left[axis] for axis in moved.axes))
+    wanted = [None if axis == given.axes[reduced] else axis for axis in whole.axes]
+    sizes = views.type_of(of).shape
+    if any(a != b and size != ONE for a, b, size in zip(shown, wanted, sizes, strict=True)):
+        return None
+    return whole.axes.index(given.axes[reduced]) if given.axes[reduced] in whole.axes else None
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class _Chain:
     def attention(
         self, values: Side, batch: tuple[int, ...], rows: tuple[int, ...], values_first: bool
     ) -> Attention | None:
-        """Where the axes fit: what is batch in one product is batch in the other, and keys have one axis of their own."""
+        """Where the axes fit: batch in one product is batch in the other, and keys have one axis of their own."""
         assert self.product is not None
         places = tuple(axis for axis in self.places if axis is not None)
         left, right = sides(self.product, self.views)

@@ -18,7 +18,8 @@ from tempo.symbolic import Expr
 # attention {key_axes, value_axes, scale, biased, masked, fill, length}
 #   queries (batch..., rows, width); keys and values: `transpose(keys, key_axes)` is (batch..., keys, width), and values
 #   likewise (batch..., keys, out), so that both are read as they lie in memory; where `biased` a bias, where `masked` a
-#   mask: either has as many axes as the scores, (batch..., rows, keys), and is broadcast to them. The result is (batch..., rows, out).
+#   mask: either has as many axes as the scores, (batch..., rows, keys), and is broadcast to them. The
+#   result is (batch..., rows, out).
 #   scores = scale * q k^T + bias, `fill` where the mask is False; keys at or after `length` do not count.
 # Queries that share keys (grouped queries) are rows of one batch element.
 
@@ -61,8 +62,8 @@ def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: 
 
 
 def _cost(call: Call) -> float:
-    rows, keys = math.prod(call.operands[0].shape), call.operands[1].shape[call.attrs["key_axes"][-2]]
-    return 4.0 * rows * keys
+    queries, keys = call.operands[0].elements, call.operands[1].shape[call.attrs["key_axes"][-2]]
+    return float(4 * queries * keys)
 
 
 def _decomposed(f: Formula) -> Edge:

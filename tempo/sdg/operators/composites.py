@@ -57,7 +57,9 @@ class _Steps:
         given = tuple(map(self.seen, operands))
         result = OPERATORS[op].infer(attrs, given)
         call = call_for(op, attrs, [static_type(type, Expr.as_int) for type in given], static_type(result, _int), _int)
-        self.steps.append((OPERATORS[op].numpy(call), tuple(edge.node for edge in operands), OPERATORS[op].scalars(call.attrs)))
+        self.steps.append(
+            (OPERATORS[op].numpy(call), tuple(edge.node for edge in operands), OPERATORS[op].scalars(call.attrs))
+        )
         self.types.append(result)
         return Edge(len(self.types) - 1)
 

@@ -36,20 +36,31 @@ def test_recurrent_layers(kind: str, start: bool) -> None:
     np.testing.assert_allclose(out["h"], wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("causal", "window"), [(True, None), (True, 3), (False, None)])
-def test_attention_with_grouped_queries(causal: bool, window: int | None) -> None:
-    heads, groups, width = 4, 2, 3
+@pytest.mark.parametrize(("causal", "window"), [(True, None), (True, 3), (False, None), (False, 2)])
+@pytest.mark.parametrize(("biased", "masked"), [(False, False), (True, False), (True, True)])
+def test_attention_with_grouped_queries(causal: bool, window: int | None, biased: bool, masked: bool) -> None:
+    heads, groups, width, out = 4, 2, 3, 5
     with tp.Program() as program:
         t = tp.dim("t")
-        q, k, v = (tp.input(name, (count, width), (t,)) for name, count in (("q", heads), ("k", 2), ("v", 2)))
-        tp.output("y", tp.nn.attention(q, k, v, t, causal=causal, window=window))
-    given = {"q": data(T, heads, width), "k": 2 * data(T, 2, width), "v": 3 * data(T, 2, width)}
-    found = tp.compile(program)(**given)["y"]
+        shapes = {"q": (heads, width), "k": (2, width), "v": (2, out)}
+        q, k, v = (tp.input(name, shape, (t,)) for name, shape in shapes.items())
+        given_mask = tp.input("mask", (), (t,), dtype=tp.bool)
+        options = {"bias": tp.nn.alibi(heads, t) if biased else None, "mask": given_mask if masked else None}
+        tp.output("mask", given_mask)
+        tp.output("y", tp.nn.attention(q, k, v, t, causal=causal, window=window, **options))
+    given = {"q": data(T, heads, width), "k": 2 * data(T, 2, width), "v": 3 * data(T, 2, out)}
+    kept = np.arange(T) % 3 != 0  # the first point sees nothing, where a mask counts: the mean of what it hides
+    found = tp.compile(program)(**given, mask=kept)["y"]
     for at in range(T):
-        lo, hi = (max(0, at + 1 - (window or T)), at + 1) if causal else (0, T)
+        after = min(T, at + (window or T))
+        lo, hi = max(0, at + 1 - (window or T)), at + 1 if causal else after
         for head in range(heads):
             keys, values = given["k"][lo:hi, head // groups], given["v"][lo:hi, head // groups]
             scores = keys @ given["q"][at, head] / np.sqrt(width)
+            if biased:
+                scores = scores - 2.0 ** (-8 * (head + 1) / heads) * np.abs(np.arange(lo, hi) - at)
+            if masked:
+                scores = np.where(kept[lo:hi], scores, -1e30)
             weights = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
             np.testing.assert_allclose(found[at, head], weights @ values, rtol=1e-5, atol=1e-6)
 
@@ -134,8 +145,6 @@ def test_what_does_not_fit_is_refused() -> None:
         x = tp.input("x", (3, 4), (t,))
         with pytest.raises(tp.ShapeError, match="3 heads of queries are no multiple of 2"):
             tp.nn.attention(x, x.spatial[:2], x.spatial[:2], t)
-        with pytest.raises(ValueError, match="causal"):
-            tp.nn.attention(x, x, x, t, window=3, causal=False)
         with pytest.raises(ValueError, match="input and its output"):
             tp.nn.MLP((4,), name="net")
 

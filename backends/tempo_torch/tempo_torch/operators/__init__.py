@@ -18,7 +18,18 @@ from tempo_torch.operators.movement import MOVEMENT
 from tempo_torch.operators.reductions import REDUCTIONS
 
 TABLE: Mapping[str, Builder] = MappingProxyType(
-    {**ELEMENTWISE, **MOVEMENT, **EXTENTS, **REDUCTIONS, **CONTRACTIONS, **COMPOSITES, **ATTENTION, **INDEXING, **CREATION, **CALLS}
+    {
+        **ELEMENTWISE,
+        **MOVEMENT,
+        **EXTENTS,
+        **REDUCTIONS,
+        **CONTRACTIONS,
+        **COMPOSITES,
+        **ATTENTION,
+        **INDEXING,
+        **CREATION,
+        **CALLS,
+    }
 )
 
 __all__ = ["TABLE", "Builder", "Function", "Operation"]
