@@ -19,6 +19,7 @@ from tempo.errors import (
     InputError,
     InternalError,
     MemoryLimitError,
+    NotFiniteError,
     ProgramError,
     ScheduleError,
     ShapeError,
@@ -67,7 +68,7 @@ __all__ = [
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",
     "DTypeError", "SizeError", "IndexOutOfRangeError", "InputError", "UnknownBackendError", "UnknownSchedulerError",
-    "BrokenPluginError", "HostCallError", "BackendCallError", "UnsupportedError", "MemoryLimitError", "ScheduleError",
+    "BrokenPluginError", "HostCallError", "BackendCallError", "NotFiniteError", "UnsupportedError", "MemoryLimitError", "ScheduleError",
     "InternalError",
 ]  # fmt: skip
 

@@ -118,6 +118,10 @@ class BackendCallError(TempoError, RuntimeError):
     """A function of a backend call failed, or returned something other than it declared."""
 
 
+class NotFiniteError(TempoError, FloatingPointError):
+    """A value is NaN or infinite, in a run with `tp.Options(check_finite=True)`."""
+
+
 class UnsupportedError(TempoError, NotImplementedError):
     """The backend or scheduler cannot run this; says what could.
 

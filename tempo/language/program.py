@@ -17,6 +17,7 @@ from tempo.symbolic import Dim as SymbolicDim
 if TYPE_CHECKING:
     from tempo.language.parameters import Parameter, ParameterSpec
 
+_RESERVED = ("state:", "stop:", "watch:")
 _CURRENT: ContextVar[Program | None] = ContextVar("tempo_program", default=None)
 
 
@@ -127,10 +128,10 @@ class Program:
 
 
 def check_name(name: Any, what: str) -> None:
-    """Raises `ProgramError` where `name` is no string, an empty one, or one that the states of runs have."""
-    if isinstance(name, str) and name and not name.startswith("state:"):
+    """Raises `ProgramError` where `name` is no string, an empty one, or one that a run has for itself."""
+    if isinstance(name, str) and name and not name.startswith(_RESERVED):
         return
-    hint = 'a name is a string that does not begin with "state:"'
+    hint = f"a name is a string that does not begin with {', '.join(map(repr, _RESERVED))}"
     raise ProgramError(f"{name!r} cannot name {what}", location=user_location(), hint=hint)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -50,12 +50,13 @@ Need = Instance | Barrier
 class Results:
     """What a run gives: arrays by name, with the axes of the output's layout (domain dims in front).
 
-    `kept`: how many points there are along each dim where the run ended early.
+    `kept`: how many points there are along each dim where the run ended early. `watched`: the outputs of role "watch".
     """
 
     outputs: dict[str, Array]
     state: dict[str, Array]
     kept: dict[str, int]
+    watched: dict[str, Array] = field(default_factory=dict)
 
 
 class Evaluator:
@@ -99,6 +100,7 @@ class Evaluator:
             outputs={output.name: array for output, array in arrays if output.role == "output"},
             state={output.name: array for output, array in arrays if output.role == "state"},
             kept={symbol.name: count for symbol, count in kept.items() if count < self._extents[symbol]},
+            watched={output.name: array for output, array in arrays if output.role == "watch"},
         )
 
     def value(self, target: Edge | int, point: Mapping[Symbol, int] | Sequence[int] = ()) -> Array:

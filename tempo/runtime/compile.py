@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tempo.errors import InputError, ProgramError, UnsupportedError, user_location
+from tempo.passes.watches import watched
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
+from tempo.runtime.finite import FiniteCheck
 from tempo.runtime.options import Options
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
@@ -58,14 +60,16 @@ def compile(
         chosen = _on_device(chosen, device)
     hooks = default_manager().hooks()
     hooks.tempo_compile_started(program=program, backend=chosen.info.name, scheduler=_name(named))
+    graph, check = program.graph(), None
+    if options.check_finite:
+        graph, watches = watched(graph)
+        check = FiniteCheck(program.graph(), watches)
     engine: Engine
     if getattr(chosen, "interprets", False):
-        engine = ReferenceEngine(program.graph(), options)
+        engine = ReferenceEngine(graph, options)
     else:
-        engine = CompiledEngine(
-            program.graph(), chosen, get_scheduler(named), _name(named), options, _likely(program.graph(), sizes)
-        )
-    executable = Executable(program, engine, sizes)
+        engine = CompiledEngine(graph, chosen, get_scheduler(named), _name(named), options, _likely(graph, sizes))
+    executable = Executable(program, engine, sizes, check)
     hooks.tempo_compile_finished(program=program, executable=executable)
     return executable
 

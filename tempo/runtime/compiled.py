@@ -15,6 +15,7 @@ from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.lowering.emit import Emitter
 from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
+from tempo.passes.watches import WATCH
 from tempo.reference.host_calls import call_host
 from tempo.sdg.call import static_type
 from tempo.sdg.graph import Node
@@ -73,6 +74,12 @@ class Compiled:
         prefix = f"{STOP}:"
         outputs = self.program.outputs.items()
         return {key.removeprefix(prefix): id for key, id in outputs if key.startswith(prefix)}
+
+    @cached_property
+    def read_early(self) -> frozenset[int]:
+        """Buffers that are looked at before they are full: stops, and what a check of values has found so far."""
+        watches = (id for key, id in self.program.outputs.items() if key.startswith(f"{WATCH}:"))
+        return frozenset((*self.stops.values(), *watches))
 
     @cached_property
     def constants(self) -> Mapping[int, Array]:
@@ -158,10 +165,10 @@ class Run:
         backend, shape = self.compiled.backend, self.shapes[buffer.id]
         if buffer.role == "constant":
             return self.compiled.constants[buffer.id]
-        is_stop = buffer.id in self.compiled.stops.values()
-        fill = 0 if is_stop else _poison(buffer.dtype) if self.poison else None
+        starts_at_zero = buffer.id in self.compiled.read_early
+        fill = 0 if starts_at_zero else _poison(buffer.dtype) if self.poison else None
         filled_inside = backend.allocates_inside and buffer.id not in self.compiled.touched_in_host_loops
-        if filled_inside and (fill is None or is_stop):
+        if filled_inside and (fill is None or starts_at_zero):
             return None
         if buffer.role != "output":
             return backend.allocate(shape, buffer.dtype, fill)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
-from tempo.errors import InternalError, ScheduleError, UnsupportedError
+from tempo.errors import BackendCallError, HostCallError, InternalError, ScheduleError, UnsupportedError
 from tempo.lowering.fusing import fused
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
 from tempo.lowering.tiling import Tiling, tiled
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
 from tempo.passes.pipeline import PassRegistry
+from tempo.passes.watches import WATCH
 from tempo.plugins.manager import default_manager
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.binding import input_nodes
@@ -31,14 +33,20 @@ Arrays = dict[str, Any]
 
 
 class Results(NamedTuple):
-    """What a run gives by name: outputs, parameters at its end, and the points kept along dims that it ended early."""
+    """What a run gives by name: outputs, parameters at its end, and the points kept along dims that it ended early.
+
+    `watched`: the outputs of role "watch", as NumPy's.
+    """
 
     outputs: Arrays
     state: Arrays
     kept: dict[str, int]
+    watched: Arrays
 
 
 Progress = Callable[[int, int], None]
+Look = Callable[[Arrays], None]
+"""Raises where what is watched is not finite."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
 
@@ -49,8 +57,8 @@ class Engine(Protocol):
     def finds_order(self) -> bool:
         """Whether there is an order of everything that the program demands, at all sizes."""
 
-    def run(self, arguments: Arguments, progress: Progress | None) -> Results:
-        """Run the program once."""
+    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
+        """Run the program once. Where a call fails in the middle, `look` is shown what was watched until then."""
 
 
 class ReferenceEngine:
@@ -79,9 +87,10 @@ class ReferenceEngine:
     def finds_order(self) -> bool:
         return False  # it follows the demand, whatever there is
 
-    def run(self, arguments: Arguments, progress: Progress | None) -> Results:
+    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
+        del look  # it evaluates what is watched at the end
         results = self.evaluator(arguments).run()
-        return Results(results.outputs, results.state, results.kept)
+        return Results(results.outputs, results.state, results.kept, results.watched)
 
 
 class CompiledEngine:
@@ -214,13 +223,14 @@ class CompiledEngine:
             self._tables[key] = [masks[node] for _, node in sorted(plan.loops.tables.items())]
         return self._tables[key]
 
-    def run(self, arguments: Arguments, progress: Progress | None) -> Results:
+    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)
-        if progress is None:
-            for item in run.compiled.items:
-                run.whole(item)
-        else:
-            _with_progress(run, progress)
+        with looking_after(run, look):
+            if progress is None:
+                for item in run.compiled.items:
+                    run.whole(item)
+            else:
+                _with_progress(run, progress)
         return collect(run)
 
 
@@ -236,15 +246,34 @@ def _with_progress(run: Run, progress: Progress) -> None:
             progress(done, total)
 
 
+@contextmanager
+def looking_after(run: Run, look: Look | None) -> Iterator[None]:
+    """Inside, a call that fails may do so because of what it was given: what is not finite is raised in its place."""
+    try:
+        yield
+    except (HostCallError, BackendCallError):
+        if look is not None:
+            look(watched(run))
+        raise
+
+
 def collect(run: Run) -> Results:
     """What a run that has ended gives."""
     run.compiled.backend.synchronize()
     found: dict[str, Arrays] = {"": {}, "state": {}}
     for key, id in run.compiled.program.outputs.items():
         role, colon, name = key.partition(":")
-        if not colon or role not in ("state", "stop"):  # an output of the user's, whose name may hold a colon
+        if not colon or role not in ("state", "stop", WATCH):  # an output of the user's, whose name may hold a colon
             role, name = "", key
         if role in found:
             found[role][name] = run.output(id)
     kept = {dim: run.kept(slot) for dim, slot in run.compiled.stops.items()}
-    return Results(found[""], found["state"], {dim: count for dim, count in kept.items() if count})
+    return Results(found[""], found["state"], {dim: count for dim, count in kept.items() if count}, watched(run))
+
+
+def watched(run: Run) -> Arrays:
+    """What the outputs of role "watch" hold so far, as far as there is anything of them."""
+    prefix, backend = f"{WATCH}:", run.compiled.backend
+    outputs = run.compiled.program.outputs.items()
+    held = {key: id for key, id in outputs if key.startswith(prefix) and run.buffers[id] is not None}
+    return {key.removeprefix(prefix): backend.to_host(run.output(id)) for key, id in held.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from tempo.analysis.stopping import check_stops
 from tempo.errors import InputError, ProgramError, SizeError, UnsupportedError, user_location
 from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments, CallChecker
-from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
+from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, Results
 from tempo.runtime.explain import explain
+from tempo.runtime.finite import FiniteCheck
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.outputs import Outputs
 from tempo.runtime.progress import reporter
@@ -34,8 +36,11 @@ class Executable:
     It may be called with other sizes, from several threads, and again after a call that failed.
     """
 
-    def __init__(self, program: Program, engine: Engine, sizes: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, program: Program, engine: Engine, sizes: Mapping[str, Any] | None, finite: FiniteCheck | None = None
+    ) -> None:
         self.program = program
+        self._finite = finite
         self.graph = program.graph()
         check_stops(self.graph)
         self._engine = engine
@@ -64,12 +69,21 @@ class Executable:
         with (done, total).
 
         Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
-        `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`.
+        `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`, and `NotFiniteError` where
+        `tp.Options(check_finite=True)` was given.
         """
         arguments = self._arguments(inputs, sizes, state, seed)
         with reporter(progress) as report, told_what_is_large(self._planned_memory), feeding(arguments.feeds):
-            results = self._engine.run(arguments, report)
+            results = self._run(arguments, report)
         return Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
+
+    def _run(self, arguments: Arguments, report: Callable[[int, int], None] | None) -> Results:
+        if self._finite is None:
+            return self._engine.run(arguments, report)
+        self._finite.given(arguments)
+        results = self._engine.run(arguments, report, partial(self._finite.made, arguments))
+        self._finite.made(arguments, results.watched)
+        return results
 
     def stream(
         self,
@@ -93,7 +107,11 @@ class Executable:
             raise InputError(f"the program has no dim {dim!r}", hint=f"dims: {', '.join(names)}")
         length = _chunk_length(chunk)
         arguments = self._arguments(inputs, sizes, state, seed)
-        return Stream(self._engine, arguments, names[dim], length, self._named(arguments.sizes))
+        look = None
+        if self._finite is not None:
+            self._finite.given(arguments)
+            look = partial(self._finite.made, arguments)
+        return Stream(self._engine, arguments, names[dim], length, self._named(arguments.sizes), look)
 
     def value(
         self,

@@ -28,6 +28,9 @@ class Options:
     debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
     poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written
              shows
+    check_finite  a NaN or an infinity in a recurrent tensor, a parameter, the result of a call or an output raises
+             `tp.NotFiniteError` at the end of the run, with the first such tensor, its line and the point. Infinities
+             that can come from one that the program or its caller wrote (a mask of `-inf`) are no error
     schedule_seconds  how long each attempt of the scheduler may take before it tries something simpler, for schedulers
              that have limits (polyhedral). None: the variable TEMPO_SCHEDULE_SECONDS, else what the scheduler sees fit
     """
@@ -40,6 +43,7 @@ class Options:
     disable: tuple[str, ...] = ()
     debug: bool | None = None
     poison: bool = False
+    check_finite: bool = False
     schedule_seconds: float | None = None
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from tempo.lowering.plan import Plan
 from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Item, Run
-from tempo.runtime.engine import CompiledEngine, collect
+from tempo.runtime.engine import CompiledEngine, Look, collect, looking_after, watched
 from tempo.runtime.memory import memory_of, told_what_is_large
 from tempo.runtime.outputs import Outputs, Step
 from tempo.sdg.graph import Output
@@ -23,7 +23,16 @@ class Stream(Iterator[Step]):
     Nothing is computed before the first step; that the program can be run along `dim` is checked at once.
     """
 
-    def __init__(self, engine: CompiledEngine, arguments: Arguments, dim: Symbol, chunk: int, names: Mapping[str, int]):
+    def __init__(
+        self,
+        engine: CompiledEngine,
+        arguments: Arguments,
+        dim: Symbol,
+        chunk: int,
+        names: Mapping[str, int],
+        look: Look | None = None,
+    ):
+        """`look` is shown what is watched after every step."""
         plan = engine.plan_for(arguments.sizes, dim)
         self._planned = partial(memory_of, plan.loops, arguments.sizes)
         with told_what_is_large(self._planned):
@@ -32,12 +41,16 @@ class Stream(Iterator[Step]):
         number, delay = _loop_of(plan, streamed, dim, run)
         size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
         self.result: Outputs | None = None
-        self._names, self._feeds = names, arguments.feeds
+        self._made = run
+        self._names, self._feeds, self._look = names, arguments.feeds, look
         self._steps = self._run(run, number, _steps(run, run.compiled.items[number], streamed, dim, delay, size, chunk))
 
     def __next__(self) -> Step:
-        with told_what_is_large(self._planned), feeding(self._feeds):
-            return next(self._steps)
+        with told_what_is_large(self._planned), feeding(self._feeds), looking_after(self._made, self._look):
+            step = next(self._steps)
+            if self._look is not None:
+                self._look(watched(self._made))
+            return step
 
     def _run(self, run: Run, number: int, steps: Iterator[Step]) -> Iterator[Step]:
         items = run.compiled.items
@@ -47,6 +60,8 @@ class Stream(Iterator[Step]):
         for item in items[number + 1 :]:
             run.whole(item)
         results = collect(run)
+        if self._look is not None:
+            self._look(results.watched)
         self.result = Outputs(results.outputs, results.state, {**self._names, **results.kept})
 
 

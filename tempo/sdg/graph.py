@@ -203,7 +203,8 @@ class Output:
 
     `layout` says what the axes of the user's array are: a Symbol is a dim of the domain, an int an axis of the shape
     that the edge shows. Before lifting it is `(*domain, 0, 1, ...)`; lifting turns a dim into axis 0.
-    `role` is "output", "state" (the value of a parameter at the end) or "stop" (see `tempo.sdg.stops`).
+    `role` is "output", "state" (the value of a parameter at the end), "stop" (see `tempo.sdg.stops`) or "watch" (see
+    `tempo.passes.watches`).
     """
 
     name: str

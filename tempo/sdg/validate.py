@@ -173,7 +173,7 @@ def _check_output(graph: Graph, output: Output, contexts: dict[tuple[Symbol, ...
     _check_edge(graph, output.edge, output.domain)
     found = graph.seen_type(output.edge)
     _require_same_type(output.type, found, _context(graph, output.domain, contexts), "the edge gives")
-    seen = tuple(symbol for symbol in output.domain if output.role == "output" or symbol in output.layout)
+    seen = tuple(symbol for symbol in output.domain if output.role in ("output", "watch") or symbol in output.layout)
     _check_layout(output.layout, seen, output.type.shape)
 
 
