@@ -68,7 +68,8 @@ __all__ = [
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",
     "DTypeError", "SizeError", "IndexOutOfRangeError", "InputError", "UnknownBackendError", "UnknownSchedulerError",
-    "BrokenPluginError", "HostCallError", "BackendCallError", "NotFiniteError", "UnsupportedError", "MemoryLimitError", "ScheduleError",
+    "BrokenPluginError", "HostCallError", "BackendCallError", "NotFiniteError", "UnsupportedError", "MemoryLimitError",
+    "ScheduleError",
     "InternalError",
 ]  # fmt: skip
 

@@ -1,7 +1,7 @@
 """What `tp.Options(check_finite=True)` looks at: outputs that say where a definition is not finite.
 
-They are ordinary nodes and outputs of a role of their own, "watch", so that no backend, pass or scheduler has a case for
-them; they demand nothing that the program does not.
+They are ordinary nodes and outputs of a role of their own, "watch", so that no backend, pass or scheduler has a case
+for them; they demand nothing that the program does not.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def watched(graph: Graph) -> tuple[Graph, tuple[Watch, ...]]:
     whose points are not, and one whose shape varies, is left to those that read it.
     """
     rewriter = Rewriter(graph)
-    watches, outputs = [], []
+    watches: list[Watch] = []
+    outputs: list[Output] = []
     for reader, edge, where in _looked_at(graph, rewriter):
         value = _verdict(Tensors(rewriter, reader.location), edge)
         if where != TRUE:
@@ -103,6 +104,4 @@ def _only(rewriter: Rewriter, reader: Node, where: Condition, value: Edge) -> Ed
     elsewhere = tensors.apply("constant", value=ArrayValue(np.asarray(FINITE, np.int8)))
     cases = (Case(where, value), Case(TRUE, elsewhere))
     attrs = (("name", ""), ("role", "cases"))
-    return rewriter.declared(
-        Node(-1, "merge", reader.domain, (_VALUES,), (), attrs, cases, 0, "", reader.location)
-    )
+    return rewriter.declared(Node(-1, "merge", reader.domain, (_VALUES,), (), attrs, cases, 0, "", reader.location))

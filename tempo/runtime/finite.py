@@ -149,8 +149,8 @@ class _Search:
         while pending and self.steps < MOST_STEPS:
             self.steps += 1
             node, result, point = pending.pop()
-            at = self.by_read.get((node, result))
-            if at is not None:
+            at = self.by_read.get((node, result), -1)
+            if at in self.found:  # else a run that broke off has not come to it
                 if self.found[at][point]:
                     return _Hit(at, point)
                 continue
