@@ -12,7 +12,13 @@ import tempo as tp
 from tempo.conformance.target import Target, numbers
 
 LENGTH = 37
-WAYS: tuple[dict[str, Any], ...] = ({"extent": "hull"}, {"tile": 1}, {"tile": 3}, {"tile": 16}, {"tile": 64}, {})
+EXTENTS = "hull", "blocks", "specialise"
+WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"extent": "hull"},
+    *({"extent": extent, "tile": tile} for extent in ("blocks", "specialise") for tile in (None, 1, 3, 16, 64)),
+)
+FEW = {"extent": "blocks", "tile": 16}, {"extent": "specialise", "tile": 16}
 
 
 def attention(t: tp.Dim, x: tp.RecurrentTensor) -> None:
@@ -66,7 +72,7 @@ def steps(t: tp.Dim, x: tp.RecurrentTensor) -> None:
 @pytest.mark.parametrize("program_of", [attention, grouped, statistics, suffix, windows, steps])
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_extent_gives_the_same(target: Target, program_of: Callable[..., None], way: dict[str, Any]) -> None:
-    if not target.thorough and way not in ({"tile": 3}, {"tile": 16}):
+    if not target.thorough and way not in FEW:
         pytest.skip("compiles for long")
     with tp.Program() as program:
         t = tp.dim("t")

@@ -199,7 +199,10 @@ class Emitter:
         if loop.direction == "forward" and isinstance(lo, ast.Constant) and lo.value == 0:
             arguments = [hi]
         target = _name(self.names(loop.var), ast.Store())
-        return ast.For(target, _call("range", arguments), self._block(loop.body), [])
+        held = dict(self._held)  # what was read before the loop may be used after it, too
+        body = self._block(loop.body)
+        self._held = held
+        return ast.For(target, _call("range", arguments), body, [])
 
     def compute(self, compute: Compute) -> ast.expr:
         """The expression of an operator's result."""

@@ -1,26 +1,32 @@
-"""Extents that vary, at a cost that goes with them: the same statements for several extents, the least that fits runs.
+"""Extents that vary, at a cost that goes with them: the second tiling of the compiler, after the schedule.
 
-After `static_extents` a read of `t + 1` positions is one of all of them, with masks. What hangs on it in a block (its
-*region*) gives the same with any extent that is no less than the length. So the region becomes a chain of choices
+After `static_extents` a read of `t + 1` positions is one of all of them, with masks (the *hull*). What hangs on it in a
+block, its region, gives the same with any extent that is no less than the length, so it may be run in other ways:
 
-    if t + 1 <= 64: (the region, of 64 positions)
-    else: if t + 1 <= 128: ...
-    else: (the region, of t.size positions)
+- "specialise": as a chain of choices among copies, with extents that double up to the hull,
 
-with extents that double: one executable for all lengths, O(log T) copies of the region, at most twice the positions
-that are needed. Nothing else of the program changes; a value that leaves a region has no axis of varying extent.
+      if t + 1 <= 64: (the region, of 64 positions)
+      else: if t + 1 <= 128: ...
+      else: (the region, of t.size positions)
+
+  one executable for all lengths, O(log T) copies of the region, at most twice the positions that are needed;
+- "blocks": as loops over blocks of the axis, as many as the length needs (`tempo.lowering.blocks`). One executable, and
+  no more than a block too much.
+
+Nothing else of the program changes; a value that leaves a region has no axis of varying extent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tempo.lowering.blocks import in_blocks
 from tempo.lowering.loop_ir import (
-    Assign,
+    Axis,
     Branch,
-    Compute,
+    Buffer,
     Guard,
     Loop,
     LoopProgram,
@@ -28,14 +34,11 @@ from tempo.lowering.loop_ir import (
     Segment,
     Statement,
     WindowIndex,
-    Write,
-    walk,
 )
-from tempo.lowering.tracking import FOLDED, Tracked, tracked
+from tempo.lowering.regions import Block, Region, apart, lengths, regions, renamed, used
 from tempo.symbolic import Expr, Symbol, const
 
-Block = tuple[Statement, ...]
-EXTENTS = ("hull", "specialise")
+EXTENTS = ("hull", "blocks", "specialise")
 _LEAST_TILE = 256
 _LEAST_ELEMENTS = 1 << 17
 """Of a region's reads at full extent: below this, the choice costs more than it saves."""
@@ -43,8 +46,8 @@ _LEAST_ELEMENTS = 1 << 17
 
 @dataclass(frozen=True)
 class Tiling:
-    """`extent`: "hull" (every read at its full extent), "specialise", or None: where it pays. `tile`: the least extent;
-    the others are its doubles. None: so that there are few."""
+    """`extent`: one of `EXTENTS`, or None: where it pays. `tile`: the extent of a block, or the least of those that
+    double. None: so that there are few."""
 
     extent: str | None = None
     tile: int | None = None
@@ -55,19 +58,38 @@ class Tiling:
         doubles = (least << power for power in range(hull.bit_length()))
         return [extent for extent in doubles if extent < hull]
 
+    def block(self, hull: int) -> int:
+        return self.tile or _LEAST_TILE
+
 
 def tiled(program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> LoopProgram:
-    """The program with choices among extents in its segments. `sizes` are those that shapes are made of."""
+    """The program with the regions of its segments run as `tiling` says. `sizes` are those that shapes are made of."""
     if tiling.extent == "hull":
         return program
     tiler = _Tiler(program, sizes, tiling)
     segments = tuple(tiler.segment(segment) for segment in program.segments)
-    return program if segments == program.segments else replace(program, segments=segments)
+    return program if segments == program.segments else replace(program, segments=segments, buffers=tiler.buffers.all)
+
+
+@dataclass
+class _Buffers:
+    """Those of the program, and more."""
+
+    all: dict[int, Buffer]
+
+    def __getitem__(self, id: int) -> Buffer:
+        return self.all[id]
+
+    def made(self, name: str, dtype: str, axes: tuple[Axis, ...], shape: tuple[Expr, ...]) -> Buffer:
+        made = Buffer(len(self.all), name, dtype, axes, shape)
+        self.all[made.id] = made
+        return made
 
 
 class _Tiler:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> None:
-        self.program, self.sizes, self.tiling = program, sizes, tiling
+        self.sizes, self.tiling = sizes, tiling
+        self.buffers = _Buffers(dict(program.buffers))
 
     def resolve(self, expr: Expr) -> int:
         return int(expr.evaluate(self.sizes))
@@ -82,8 +104,7 @@ class _Tiler:
 
     def block(self, block: Block) -> Block:
         inner = tuple(self.inside(statement) for statement in block)
-        lengths = dict.fromkeys(length for each in inner for length in _lengths(each))
-        for length in lengths:
+        for length in dict.fromkeys(length for each in inner for length in lengths(each)):
             inner = self.along(inner, length)
         return inner
 
@@ -96,219 +117,51 @@ class _Tiler:
         return statement
 
     def along(self, block: Block, length: Expr) -> Block:
-        """The block with the region of one length made a choice; itself where there is none, or it does not pay."""
-        found = _Region.of(block, length, self.resolve)
-        if found is None or not self.pays(found):
-            return block
-        extents = self.tiling.extents(found.hull)
-        if not extents:
-            return block
-        before, region, after = _apart(block, found.members)
-        leaving = _used(after)
-        chain = region
-        for extent in reversed(extents):
-            chosen = tuple(made for each in region for made in found.at(each, extent, self))
-            then = _renamed(chosen, leaving, f"_of_{extent}")
-            chain = (Branch(length.le(extent), then, chain, is_choice=True),)
-        return (*before, *chain, *after)
+        """The block with its regions of one length run as the tiling says, one after the other."""
+        done: set[frozenset[str]] = set()
+        while True:
+            found = next((each for each in regions(block, length, self.resolve) if each.names not in done), None)
+            if found is None:
+                return block
+            done.add(found.names)
+            if self.pays(found):
+                block = self.rewritten(block, found)
 
-    def pays(self, region: _Region) -> bool:
+    def rewritten(self, block: Block, region: Region) -> Block:
+        before, places, after = apart(block, region.members)
+        made: Block | None = None
+        if self.tiling.extent == "blocks" and self.tiling.block(region.hull) < region.hull:
+            made = in_blocks(places, block, region, self.tiling.block(region.hull), self.buffers)
+        if made is None:
+            made = self.choices(places, block, region, frozenset(used(tuple(block[place] for place in after))))
+        return (*(block[place] for place in before), *made, *(block[place] for place in after))
+
+    def choices(self, places: tuple[int, ...], block: Block, region: Region, leaving: frozenset[str]) -> Block:
+        """The region as a chain of choices among extents; itself where the hull is the least of them."""
+        chain = tuple(block[place] for place in places)
+        for extent in reversed(self.tiling.extents(region.hull)):
+            copy = tuple(each for place in places for each in self.at(place, block, region, extent))
+            then = renamed(copy, leaving, f"_of_{extent}")
+            chain = (Branch(region.length.le(extent), then, chain, is_choice=True),)
+        return chain
+
+    def at(self, place: int, block: Block, region: Region, extent: int) -> Block:
+        if place in region.reads:
+            return (region.narrowed(place, self.narrow(region, place, extent)),)
+        return region.operators[place].at(extent) if place in region.operators else (block[place],)
+
+    def narrow(self, region: Region, place: int, extent: int) -> WindowIndex:
+        window, read = region.window(place), region.reads[place]
+        axis = self.buffers[read.buffer].axes[region.entries[place]]
+        inside = window.start == const(0) and axis.kind == "full" and extent <= self.resolve(axis.extent)
+        return replace(window, extent=const(extent), exact=window.exact or inside)
+
+    def pays(self, region: Region) -> bool:
         if self.tiling.extent is not None or self.tiling.tile is not None:
             return True
         return sum(self.elements(read) for read in region.reads.values()) >= _LEAST_ELEMENTS
 
     def elements(self, read: Read) -> int:
         windows = [self.resolve(entry.extent) for entry in read.index if isinstance(entry, WindowIndex)]
-        shape = [self.resolve(size) for size in self.program.buffers[read.buffer].shape]
+        shape = [self.resolve(size) for size in self.buffers[read.buffer].shape]
         return math.prod(windows) * math.prod(shape)
-
-    def narrowed(self, read: Read, place: int, extent: int) -> Read:
-        entry, axis = read.index[place], self.program.buffers[read.buffer].axes[place]
-        assert isinstance(entry, WindowIndex)
-        inside = entry.start == const(0) and axis.kind == "full" and extent <= self.resolve(axis.extent)
-        narrow = replace(entry, extent=const(extent), exact=entry.exact or inside)
-        return replace(read, index=(*read.index[:place], narrow, *read.index[place + 1 :]))
-
-
-@dataclass(frozen=True)
-class _Region:
-    """The statements of a block that see the axis, by their place: reads and operators."""
-
-    hull: int
-    reads: Mapping[int, Read]
-    places: Mapping[int, int]  # of the entry in the index of a read
-    operators: Mapping[int, Tracked]
-    assigns: frozenset[int]
-    order: Mapping[int, int]  # from the identity of a statement to its place
-
-    @property
-    def members(self) -> frozenset[int]:
-        return frozenset((*self.reads, *self.operators, *self.assigns))
-
-    def at(self, statement: Statement, extent: int, tiler: _Tiler) -> Block:
-        place = self.order[id(statement)]
-        if place in self.reads:
-            return (tiler.narrowed(self.reads[place], self.places[place], extent),)
-        return self.operators[place].at(extent) if place in self.operators else (statement,)
-
-    @staticmethod
-    def of(block: Block, length: Expr, resolve: Callable[[Expr], int]) -> _Region | None:
-        """None where something is done along the axis that is not known to allow another extent."""
-        reads: dict[int, Read] = {}
-        places: dict[int, int] = {}
-        operators: dict[int, Tracked] = {}
-        assigns: set[int] = set()
-        axes: dict[str, int] = {}
-        hulls: set[int] = set()
-        for place, statement in enumerate(block):
-            if isinstance(statement, Read):
-                entries = _dynamic_entries(statement, length)
-                if len(entries) == 1:
-                    (entry,) = entries
-                    reads[place], places[place] = statement, entry
-                    axes[statement.result] = sum(isinstance(each, WindowIndex) for each in statement.index[:entry])
-                    hulls.add(resolve(_window(statement, entry).extent))
-                elif entries:
-                    return None
-            elif isinstance(statement, Compute) and any(name in axes for name in statement.operands):
-                found = tracked(statement, [axes.get(name) for name in statement.operands], resolve)
-                if found is None:
-                    return None
-                operators[place] = found
-                if found.axis != FOLDED:
-                    axes[statement.result] = found.axis
-            elif isinstance(statement, Assign) and statement.value in axes:
-                axes[statement.result] = axes[statement.value]
-                assigns.add(place)
-            elif any(name in axes for name in _used((statement,))):
-                return None
-        if len(hulls) != 1:
-            return None
-        order = {id(statement): place for place, statement in enumerate(block)}
-        return _Region(hulls.pop(), reads, places, operators, frozenset(assigns), order)
-
-
-def _window(read: Read, place: int) -> WindowIndex:
-    entry = read.index[place]
-    assert isinstance(entry, WindowIndex)
-    return entry
-
-
-def _dynamic_entries(read: Read, length: Expr) -> list[int]:
-    """The places in the index of a read that see so many positions of more."""
-    return [at for at, entry in enumerate(read.index) if isinstance(entry, WindowIndex) and entry.length == length]
-
-
-def _lengths(statement: Statement) -> Iterator[Expr]:
-    """The lengths of the windows that a read sees."""
-    if isinstance(statement, Read):
-        for entry in statement.index:
-            if isinstance(entry, WindowIndex) and entry.length is not None:
-                yield entry.length
-
-
-# -- taking a region out of its block --------------------------------------------------------------------------------
-
-
-def _apart(block: Block, members: frozenset[int]) -> tuple[Block, Block, Block]:
-    """What comes before the region, the region, and what comes after it, each in the order of the block.
-
-    A statement between members that needs one, and that one needs, joins them.
-    """
-    needs = _needs(block)
-    behind = _closure(members, _turned(needs))  # what needs a member
-    ahead = _closure(members, needs)
-    region = members | (behind & ahead)
-    first = min(region)
-    after = [at for at in range(len(block)) if at not in region and (at in behind or at > max(region))]
-    before = [at for at in range(len(block)) if at not in region and at not in set(after)]
-    # What is moved in front of the region must not need what stays behind it: then it would be behind, too.
-    assert all(at < first or needs[at].isdisjoint(after) for at in before)
-    return (
-        tuple(block[at] for at in before),
-        tuple(block[at] for at in sorted(region)),
-        tuple(block[at] for at in after),
-    )
-
-
-def _needs(block: Block) -> list[set[int]]:
-    """For each statement the earlier ones that it must come after: values, and buffers that one of both writes."""
-    makers: dict[str, int] = {}
-    last_write: dict[int, int] = {}
-    readers: dict[int, set[int]] = {}
-    found: list[set[int]] = []
-    for at, statement in enumerate(block):
-        mine = {makers[name] for name in _used((statement,)) if name in makers}
-        for inner in walk((statement,)):
-            if isinstance(inner, Read | Write) and inner.buffer in last_write:
-                mine.add(last_write[inner.buffer])
-            if isinstance(inner, Write):
-                mine |= readers.get(inner.buffer, set())
-        mine.discard(at)
-        found.append(mine)
-        for inner in walk((statement,)):
-            if isinstance(inner, Write):
-                last_write[inner.buffer] = at
-                readers[inner.buffer] = set()
-            if isinstance(inner, Read):
-                readers.setdefault(inner.buffer, set()).add(at)
-            if isinstance(inner, Read | Compute | Assign):
-                makers[inner.result] = at
-    return found
-
-
-def _turned(needs: Sequence[set[int]]) -> list[set[int]]:
-    found: list[set[int]] = [set() for _ in needs]
-    for at, mine in enumerate(needs):
-        for other in mine:
-            found[other].add(at)
-    return found
-
-
-def _closure(start: frozenset[int], edges: Sequence[set[int]]) -> frozenset[int]:
-    found, pending = set(start), list(start)
-    while pending:
-        for other in edges[pending.pop()]:
-            if other not in found:
-                found.add(other)
-                pending.append(other)
-    return frozenset(found)
-
-
-def _used(block: Block) -> frozenset[str]:
-    """The names that the statements look at."""
-    found: set[str] = set()
-    for statement in walk(block):
-        if isinstance(statement, Compute):
-            found.update(statement.operands)
-        elif isinstance(statement, Assign | Write):
-            found.add(statement.value)
-    return frozenset(found)
-
-
-def _renamed(block: Block, kept: frozenset[str], suffix: str) -> Block:
-    """With names of its own for what does not leave the block: names that are made once are easier to reason about."""
-    own = {each.result for each in block if isinstance(each, Read | Compute)} - kept
-    names = {name: name + suffix for name in own}
-    return tuple(_with_names(statement, names) for statement in block)
-
-
-def _with_names(statement: Statement, names: Mapping[str, str]) -> Statement:
-    def new(name: str) -> str:
-        return names.get(name, name)
-
-    match statement:
-        case Read(result=result):
-            return replace(statement, result=new(result))
-        case Compute(result=result, operands=operands):
-            return replace(statement, result=new(result), operands=tuple(new(name) for name in operands))
-        case Assign(result=result, value=value):
-            return replace(statement, result=new(result), value=new(value))
-        case Write(value=value):
-            return replace(statement, value=new(value))
-        case Branch(then=then, otherwise=otherwise):
-            then, otherwise = (tuple(_with_names(each, names) for each in block) for block in (then, otherwise))
-            return replace(statement, then=then, otherwise=otherwise)
-        case Loop(body=body) | Guard(body=body):
-            return replace(statement, body=tuple(_with_names(each, names) for each in body))
-    return statement

@@ -21,6 +21,7 @@ Axes = Sequence[int | None]
 """Per operand the axis of varying extent; None: it has none."""
 
 FOLDED = -1
+_ZERO = const(0)
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,12 @@ class Tracked:
     attrs: Callable[[int], Mapping[str, Any]]
     cut: tuple[int, ...] = ()
 
-    def at(self, extent: int) -> tuple[Compute, ...]:
-        """The same with another extent of the axis: the operator, last, and what it needs beside."""
-        cuts = {number: self._cut(number, extent) for number in self.cut}
+    def at(self, extent: int, start: Expr = _ZERO) -> tuple[Compute, ...]:
+        """The same with another extent of the axis: the operator, last, and what it needs beside.
+
+        `start` is the position, among those of the full extent, of the first.
+        """
+        cuts = {number: self._cut(number, extent, start) for number in self.cut}
         types = tuple(
             type if axis is None else _with(type, axis, extent)
             for type, axis in zip(self.compute.operand_types, self.operands, strict=True)
@@ -51,13 +55,32 @@ class Tracked:
         made = replace(self.compute, attrs=self.attrs(extent), operands=names, operand_types=types, type=type)
         return (*cuts.values(), made)
 
-    def _cut(self, number: int, extent: int) -> Compute:
+    def lengthened(self, extent: int) -> tuple[tuple[Compute, ...], Tracked]:
+        """With the operands that are cut made so long first, by statements that come before."""
+        pads = {number: self._pad(number, extent) for number in self.cut}
+        operands, types = list(self.compute.operands), list(self.compute.operand_types)
+        for number, pad in pads.items():
+            operands[number], types[number] = pad.result, pad.type
+        compute = replace(self.compute, operands=tuple(operands), operand_types=tuple(types))
+        return tuple(pads.values()), replace(self, compute=compute)
+
+    def _cut(self, number: int, extent: int, start: Expr) -> Compute:
         type, axis = self.compute.operand_types[number], self.operands[number]
         assert axis is not None
-        short, starts = _with(type, axis, extent), (const(0),) * len(type.shape)
+        starts = tuple(start if place == axis else _ZERO for place in range(len(type.shape)))
+        short = _with(type, axis, extent)
         attrs = {"starts": starts, "lengths": short.shape, "steps": (1,) * len(type.shape)}
         name = f"{self.compute.result}__cut_{number}"
         return Compute(name, "slice", attrs, (self.compute.operands[number],), (type,), short, starts)
+
+    def _pad(self, number: int, extent: int) -> Compute:
+        type, axis = self.compute.operand_types[number], self.operands[number]
+        assert axis is not None
+        rank = len(type.shape)
+        high = tuple(const(extent) - type.shape[axis] if place == axis else _ZERO for place in range(rank))
+        name = f"{self.compute.result}__pad_{number}"
+        attrs = {"low": (_ZERO,) * rank, "high": high, "value": 0}
+        return Compute(name, "pad", attrs, (self.compute.operands[number],), (type,), _with(type, axis, extent))
 
 
 def tracked(compute: Compute, axes: Axes, resolve: Callable[[Expr], int]) -> Tracked | None:

@@ -22,8 +22,11 @@ class Options:
              nothing, and adds up step by step what is reduced over the dim, to keep few points; a mapping from names
              of dims to these does so for those dims. None: by cost
     extent   how a read whose length varies (`k[0:t + 1]`) is run: "hull" always takes the greatest length, masked;
-             "specialise" chooses at every point among copies for lengths that double. None: by cost
-    tile     the least of these lengths. None: by cost
+             "blocks" loops over as many blocks of it as the length needs, and adds up across them; "specialise" chooses
+             at every point among copies for lengths that double. What cannot be added up across blocks (sorts, scans,
+             positions of extremes) is specialised, what allows no other length (positions that are computed) takes the
+             hull. None: by cost
+    tile     the length of a block, and the least of those that double. None: by cost
     disable  names of passes to leave out
     debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
     poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written

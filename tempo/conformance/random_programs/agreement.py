@@ -79,10 +79,19 @@ class Disagreement(AssertionError):
     """A backend gives a program another meaning than the reference evaluator."""
 
 
+_EXTENTS: tuple[dict[str, Any], ...] = (
+    {"extent": "specialise", "tile": 1},
+    {"extent": "blocks", "tile": 1},
+    {"extent": "blocks", "tile": 3},
+)
+
+
 def numpy_modes(checks: bool = True) -> tuple[Mode, ...]:
-    """The default backend, lifting by cost, all that can be or nothing, with choices among extents; new buffers and
-    padding are full of NaN."""
-    ways: tuple[dict[str, Any], ...] = {}, {"mapping": "full"}, {"mapping": "sequential"}, {"tile": 1}, {"tile": 3}
+    """The default backend, lifting by cost, all that can be or nothing, and every execution of extents that vary.
+
+    The others run at the hull: the sizes are small. New buffers and padding are full of NaN.
+    """
+    ways: tuple[dict[str, Any], ...] = {}, {"mapping": "full"}, {"mapping": "sequential"}, *_EXTENTS
     return tuple(Mode("numpy", Options(checks=checks, poison=True, debug=True, **each)) for each in ways)
 
 

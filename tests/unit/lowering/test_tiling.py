@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import tempo as tp
-from tempo.lowering.loop_ir import Branch, Compute, LoopProgram, Read, WindowIndex, walk
+from tempo.lowering.loop_ir import Branch, Compute, Loop, LoopProgram, Read, WindowIndex, Write, walk
 from tempo.lowering.tiling import Tiling, tiled
 from tempo.lowering.tracking import FOLDED, tracked
 from tempo.sdg.graph import TensorType
@@ -15,6 +16,7 @@ from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, const, dim, size
 
 T = size("t")
+Planned = tuple[LoopProgram, dict[Any, int]]
 
 
 def resolve(expr: Expr) -> int:
@@ -84,15 +86,25 @@ def test_what_is_not_known_to_work_position_by_position_has_no_answer(made: Comp
     assert tracked(made, axes, resolve) is None
 
 
-def loops(length: int) -> tuple[LoopProgram, dict[Any, int]]:
-    with tp.Program("attention") as program:
+def planned(length: int, of_past: Callable[..., tp.RecurrentTensor]) -> Planned:
+    with tp.Program("past") as program:
         t = tp.dim("t")
         h = tp.recurrent("h", (4,), (t,))
         h[0] = tp.ones((4,))
-        h[t + 1] = tp.tanh(tp.softmax(h[0 : t + 1] @ h, axis=0) @ h[0 : t + 1])
+        h[t + 1] = tp.tanh(of_past(h[0 : t + 1], h) * h)
         tp.output("h", h)
     made = tp.compile(program)._engine.plan().loops  # type: ignore[attr-defined]
     return made, dict.fromkeys(T.symbols(), length)
+
+
+def loops(length: int) -> Planned:
+    """Attention, of which no layer is a composite."""
+    return planned(length, lambda past, h: tp.softmax(past @ tp.ones((4,)), axis=0) @ past)
+
+
+def block_loops(program: LoopProgram) -> list[Loop]:
+    found = (each for segment in program.segments for each in walk(segment.body))
+    return [each for each in found if isinstance(each, Loop) and each.var.name != "t"]
 
 
 def choices(program: LoopProgram) -> list[Branch]:
@@ -102,7 +114,7 @@ def choices(program: LoopProgram) -> list[Branch]:
 
 def test_extents_double_up_to_the_hull() -> None:
     program, sizes = loops(100)
-    found = choices(tiled(program, sizes, Tiling(tile=16)))
+    found = choices(tiled(program, sizes, Tiling("specialise", 16)))
     assert [str(each.condition) for each in found] == ["t <= 15", "t <= 31", "t <= 63"]
     for branch, extent in zip(found, (16, 32, 64)):
         windows = [entry for read in branch.then if isinstance(read, Read) for entry in read.index]
@@ -116,3 +128,42 @@ def test_only_what_is_large_is_a_choice_by_itself() -> None:
     assert 1 <= len(choices(tiled(*large, Tiling()))) <= 5
     assert not choices(tiled(*large, Tiling(extent="hull")))
     assert choices(tiled(*large, Tiling(extent="specialise")))
+
+
+def test_each_fold_that_waits_for_another_has_loops_of_its_own() -> None:
+    program, sizes = loops(100)
+    found = block_loops(tiled(program, sizes, Tiling("blocks", 16)))
+    bounds = [f"{each.lo}..{each.hi}" for each in found]
+    assert bounds == ["0..(t + 1)//16", "(t + 1)//16..t//16 + 1"] * 3
+    names = [{each.op for each in loop.body if isinstance(each, Compute)} for loop in found]
+    assert all("mask" not in each for each in names[::2]), "whole blocks need no masks"
+    assert all("mask" in each for each in names[1::2])
+
+
+def test_what_two_stages_need_is_kept_and_reads_are_read_again() -> None:
+    program, sizes = planned(100, lambda past, h: ((past - past.mean(axis=0)) ** 2).sum(axis=0))
+    made = tiled(program, sizes, Tiling("blocks", 16))
+    assert not [each for loop in block_loops(made) for each in loop.body if isinstance(each, Write) and each.index]
+    program, sizes = loops(100)
+    made = tiled(program, sizes, Tiling("blocks", 16))
+    kept = {each.buffer for loop in block_loops(made) for each in loop.body if isinstance(each, Write) and each.index}
+    assert [made.buffers[id].extents(sizes) for id in sorted(kept)] == [(7, 16), (7, 16)]
+
+
+def test_what_cannot_be_added_up_across_blocks_is_a_choice() -> None:
+    program, sizes = planned(100, lambda past, h: tp.sort(past, axis=0).max(axis=0))
+    made = tiled(program, sizes, Tiling("blocks", 16))
+    assert not block_loops(made)
+    assert len(choices(made)) == 3
+
+
+def test_what_allows_no_other_extent_keeps_the_hull() -> None:
+    program, sizes = planned(100, lambda past, h: tp.cumsum(tp.flip(past * h, 0), axis=0).max(axis=0))
+    for extent in ("blocks", "specialise"):
+        assert tiled(program, sizes, Tiling(extent, 16)) == program
+
+
+def test_regions_that_share_no_axis_are_apart() -> None:
+    program, sizes = planned(100, lambda past, h: tp.exp(past * h).sum(axis=0) + tp.sin(past + h).max(axis=0))
+    assert len(choices(tiled(program, sizes, Tiling("specialise", 64)))) == 2
+    assert len(block_loops(tiled(program, sizes, Tiling("blocks", 64)))) == 4
