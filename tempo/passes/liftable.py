@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from tempo.analysis.all_or_none import AllOrNone
 from tempo.analysis.demand import Demand
 from tempo.passes.extents import Hulls
 from tempo.passes.frames import Frames
@@ -193,12 +194,17 @@ class Candidates:
     def whole(self, varying: list[Node]) -> set[int]:
         """The nodes of which all points of the span mean something wherever one does.
 
-        Every point of the box is demanded; or all along the dim are or none (`even`); or they all do the same, on
+        Every point of the box is demanded, or none, as sizes have it; or all along the dim are or none (`even`); or they all do the same, on
         producers of which this is true. The last is assumed of all and dropped where it fails until nothing does.
         """
         found = {node.id for node in varying}
         even = self.even(found)
-        pending = [node for node in varying if not self.demands[node.id].exact and node.id not in even]
+        as_one = AllOrNone(self.graph, self.demands, self.facts)
+        pending = [
+            node
+            for node in varying
+            if not self.demands[node.id].exact and node.id not in even and not as_one.holds(node.id)
+        ]
         readers: dict[int, list[Node]] = {}
         for node in pending:
             for _, edge in node.reads():

@@ -159,7 +159,7 @@ def test_suffixes_stretches_and_several_cuts(make: Callable[[], tp.Program]) -> 
     assert all(any(symbol in node.domain for node in free if node.op == "dot") for symbol in known)
 
 
-@pytest.mark.parametrize("make", [teacher, ending, corrected, stretch, twice])
+@pytest.mark.parametrize("make", [decoder, teacher, ending, corrected, stretch, twice])
 def test_the_known_side_is_lifted(make: Callable[[], tp.Program]) -> None:
     """Its contraction is one for all known points, though a loop goes through what it is read by."""
     context = PassContext()
