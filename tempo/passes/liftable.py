@@ -194,8 +194,9 @@ class Candidates:
     def whole(self, varying: list[Node]) -> set[int]:
         """The nodes of which all points of the span mean something wherever one does.
 
-        Every point of the box is demanded, or none, as sizes have it; or all along the dim are or none (`even`); or they all do the same, on
-        producers of which this is true. The last is assumed of all and dropped where it fails until nothing does.
+        Every point of the box is demanded, or none, as sizes have it; or all along the dim are or none (`even`); or
+        they all do the same, on producers of which this is true. The last is assumed of all and dropped where it fails
+        until nothing does.
         """
         found = {node.id for node in varying}
         even = self.even(found)

@@ -48,7 +48,7 @@ def two_readers() -> tp.Program:
             out = tp.recurrent(name, (), (t,))
             dim = p if name == "first" else q
             out[t < dim.size] = 0.0
-            out[True] = made[0 : t + 1].sum(axis=0) * given[0]
+            out[True] = (made[0 : t + 1] * made).sum(axis=0) * given[0] if dim is p else made[0 : t + 1].max(axis=0)
             tp.output(name, out)
     return program
 
