@@ -33,7 +33,7 @@ def lstm(
     t, hidden = dims[-1], wh.shape[0]
     h = tp.recurrent("h", shape=(hidden,), dims=dims)  # before the step
     c = tp.recurrent("c", shape=(hidden,), dims=dims)
-    enter, forget, new, leave = tp.split(x @ wx + h @ wh + bias, 4, axis=-1)
+    enter, forget, new, leave = tp.split(x @ wx + bias + h @ wh, 4, axis=-1)
     cell = tp.sigmoid(forget) * c + tp.sigmoid(enter) * tp.tanh(new)
     out = tp.sigmoid(leave) * tp.tanh(cell)
     h[t == 0] = 0

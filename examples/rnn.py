@@ -34,7 +34,7 @@ def rnn(
     """The states, over `dims`; the last of them is time."""
     t = dims[-1]
     before = tp.recurrent("before", shape=bias.shape, dims=dims)
-    h = tp.tanh(x @ wx + before @ wh + bias)
+    h = tp.tanh(x @ wx + bias + before @ wh)
     before[t == 0] = 0
     before[..., t + 1] = h
     return h

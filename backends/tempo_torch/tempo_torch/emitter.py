@@ -20,6 +20,7 @@ from tempo.lowering.loop_ir import Compute, Read, Segment, Statement, WindowInde
 from tempo.sdg.graph import TensorType
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
+from tempo_torch.picks import Pick, picked, picker, picks
 from tempo_torch.releases import releases
 
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
@@ -44,11 +45,27 @@ class TorchEmitter(Emitter):
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
         self._releases = releases(segment, self._bytes)
+        self._picks = picks(segment)
         return super().segment(segment)
 
     def after(self, statement: Statement) -> list[ast.stmt]:
         names = () if self._in_driver else self._releases.get(id(statement), ())
-        return [ast.Delete([ast.Name(name, ast.Del()) for name in names])] if names else []
+        assigned = [ast.Name(name, ast.Del()) for name in names if name not in self._picks]
+        return [ast.Delete(assigned)] if assigned else []
+
+    def _statement(self, statement: Statement) -> list[ast.stmt]:
+        if self._in_driver or not isinstance(statement, Compute) or statement.result not in self._picks:
+            return super()._statement(statement)
+        self._held[statement.result] = self._picked(self._picks[statement.result])
+        return []
+
+    def _picked(self, pick: Pick) -> ast.expr:
+        place = self._expr(pick.place)
+        buffer = self._unchanging(pick.operand)
+        if buffer is not None:
+            return ast.Call(self._hoist(buffer, picker(pick.axis)), [place], [])
+        function = self.named(picked, "picked")
+        return ast.Call(ast.Name(function, ast.Load()), [self.value(pick.operand), ast.Constant(pick.axis), place], [])
 
     def _bytes(self, type: TensorType) -> float:
         """Infinite where a size is known when the source runs, not before."""
@@ -60,6 +77,8 @@ class TorchEmitter(Emitter):
         return [statement for key, statement in self._hoisted.items() if self._uses[key]]
 
     def compute(self, compute: Compute) -> ast.expr:
+        if compute.operands and compute.operands[0] in self._picks:
+            return self.value(compute.operands[0])
         operation = self.function_of(compute)
         if not isinstance(operation, Operation):
             operation = Operation(operation)
@@ -95,23 +114,24 @@ class TorchEmitter(Emitter):
 
     def _turned(self, name: str) -> ast.expr | None:
         """The transpose of what a loop reads, made before the loop; None where it varies."""
-        if name not in self._held:
-            return None
-        read = self._reads[name]
-        if read.fresh or read not in self._flow.looped:
-            return None
-        if self._has_rows(read):
+        read = self._reads.get(name) if name in self._held else None
+        if read is not None and read in self._flow.looped and not read.fresh and self._has_rows(read):
             self._held.pop(name)
             self._uses[read.buffer, rows] -= 1
             return self._row(read, self._hoist(read.buffer, turned_rows))
-        buffer = self._buffer(read.buffer)
-        if buffer.id in self._flow.replaced or not all(
-            isinstance(entry, WindowIndex) and self._is_whole(axis, entry)
-            for axis, entry in zip(buffer.axes, read.index)
-        ):
+        buffer = self._unchanging(name)
+        return None if buffer is None else self._hoist(buffer, torch.t)
+
+    def _unchanging(self, name: str) -> int | None:
+        """The buffer all of which a loop reads under this name, again and again; the read is then taken back."""
+        read = self._reads.get(name) if name in self._held else None
+        if read is None or read.fresh or read not in self._flow.looped or read.buffer in self._flow.replaced:
+            return None
+        entries = zip(self._buffer(read.buffer).axes, read.index)
+        if not all(isinstance(entry, WindowIndex) and self._is_whole(axis, entry) for axis, entry in entries):
             return None
         self._held.pop(name)
-        return self._hoist(read.buffer, torch.t)
+        return read.buffer
 
     def _hoist(self, buffer: int, function: Callable[..., Any]) -> ast.expr:
         """The name of `function(buffer)`, computed once in the prologue."""
