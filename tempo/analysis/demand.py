@@ -35,6 +35,17 @@ def demand(graph: Graph, facts: Condition = TRUE) -> Mapping[int, Demand]:
     return _Solver(graph, facts).solve()
 
 
+def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[Box, ...]]:
+    """For every node that is reached, boxes whose points are demanded, all of them, proven for all sizes.
+
+    They are all the points that are demanded where the demand is a box, or is read by such as boxes.
+    """
+    solver = _Solver(graph, facts)
+    demands = solver.solve()
+    exact = {id for id, found in demands.items() if found.exact}
+    return {id: (demands[id].box,) if id in exact else solver.apart(solver.certain(id, exact)) for id in demands}
+
+
 class _Solver:
     """`boxes` holds an over-approximation of the demand of what has been solved so far."""
 
@@ -152,11 +163,24 @@ class _Solver:
             pending += [edge.node for _, edge in self.graph.nodes[id].reads()]
         return exact
 
-    def is_exact(self, id: int, exact: set[int]) -> bool:
-        node, box = self.graph.nodes[id], self.boxes[id]
+    def certain(self, id: int, exact: set[int]) -> list[Box]:
+        """What is surely demanded of a node, where all points in the boxes of `exact` are demanded."""
         read = [image for consumer, found in self.incoming[id].items() if consumer in exact for image in found]
         parts = [image.box for image in (*self.seeds.get(id, ()), *read) if image.exact]
-        parts += [self.wholes[id]] if id in self.wholes else []
+        return parts + ([self.wholes[id]] if id in self.wholes else [])
+
+    def apart(self, boxes: list[Box]) -> tuple[Box, ...]:
+        """The boxes without those that others cover."""
+        kept = list(dict.fromkeys(boxes))
+        for box in tuple(kept):
+            others = [other for other in kept if other is not box]
+            if others and covers(box, others, self.sizes):
+                kept = others
+        return tuple(kept)
+
+    def is_exact(self, id: int, exact: set[int]) -> bool:
+        node, box = self.graph.nodes[id], self.boxes[id]
+        parts = self.certain(id, exact)
         if node.op != "host_call" or not parts:
             return covers(box, parts, self.sizes)
         needed = hull(parts, self.sizes)

@@ -6,18 +6,18 @@ for them; they demand nothing that the program does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tempo import dtypes
-from tempo.analysis.demand import Demand, demand
+from tempo.analysis.demand import certain_points
 from tempo.analysis.reports import output_reader
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, TensorType
-from tempo.symbolic import FALSE, TRUE, Box, Condition
+from tempo.symbolic import FALSE, TRUE, Box, Condition, disjunction
 
 WATCH = "watch"
 FINITE, INFINITE, NOT_A_NUMBER = 0, 1, 2
@@ -41,8 +41,8 @@ class Watch:
 def watched(graph: Graph) -> tuple[Graph, tuple[Watch, ...]]:
     """The graph with a watch on every floating definition (recurrent tensors, parameters, results of calls) and output.
 
-    A definition is looked at at the points that the program demands of it, where these are proven to be a box; one
-    whose points are not, and one whose shape varies, is left to those that read it.
+    A definition is looked at at the points that are proven to be demanded; the others, and one whose shape varies, are
+    left to those that read them.
     """
     rewriter = Rewriter(graph)
     watches: list[Watch] = []
@@ -59,12 +59,12 @@ def watched(graph: Graph) -> tuple[Graph, tuple[Watch, ...]]:
 
 def _looked_at(graph: Graph, rewriter: Rewriter) -> Iterator[tuple[Node, Edge, Condition]]:
     """Readers, what they read, and where."""
-    demands = demand(graph)
+    certain = certain_points(graph)
     taken: set[Edge] = set()
     for node in graph.nodes.values():
         if not _is_definition(node):
             continue
-        where = _points(graph, node, demands)
+        where = _points(graph, node, certain.get(node.id, ()))
         for at, type in enumerate(node.results):
             if dtypes.is_float(type.dtype) and not any(size.dims() for size in type.shape) and where != FALSE:
                 edge = replace(rewriter.identity(node.id), result=at)
@@ -79,13 +79,11 @@ def _is_definition(node: Node) -> bool:
     return node.op in ("host_call", "backend_call") or node.attr("role") in ("recurrent", "parameter")
 
 
-def _points(graph: Graph, node: Node, demands: Mapping[int, Demand]) -> Condition:
-    """Where the node is demanded; `FALSE` where that is nowhere, or not known for sure."""
-    found = demands.get(node.id)
-    if found is None or not found.exact or any(lo == hi for _, lo, hi in found.box.bounds):
-        return FALSE
+def _points(graph: Graph, node: Node, boxes: Sequence[Box]) -> Condition:
+    """Where a definition is looked at."""
     whole = Box.full(graph.domain_dims(node))
-    return TRUE if found.box == whole else found.box.condition()
+    reached = [box for box in boxes if not any(lo == hi for _, lo, hi in box.bounds)]
+    return TRUE if whole in reached else disjunction(box.condition() for box in reached)
 
 
 def _verdict(tensors: Tensors, edge: Edge) -> Edge:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import tempo as tp
+from tempo import dtypes
+from tempo.errors import user_location
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,11 @@ class Categorical:
         return self.logits.argmax(axis=-1)
 
     def log_prob(self, action: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        """Log-probability of `action`, shape (...)."""
+        """Log-probability of `action`, shape (...).
+
+        Raises `DTypeError` where it is no integer, `ShapeError` where it has fewer axes than there are choices.
+        """
+        _check(action, self.logits, "Categorical", chooses=True)
         count = self.logits.shape[-1]
         chosen: tp.RecurrentTensor = tp.one_hot(action, count, dtype=self.logits.dtype)
         log_p: tp.RecurrentTensor = tp.log_softmax(self.logits, axis=-1)
@@ -56,7 +62,11 @@ class Normal:
         return self.mean
 
     def log_prob(self, action: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        """Log-density of `action`, summed over the last axis; shape (...)."""
+        """Log-density of `action`, summed over the last axis; shape (...).
+
+        Raises `DTypeError` where it is not floating, `ShapeError` where its last axis is not that of the mean.
+        """
+        _check(action, self.mean, "Normal", chooses=False)
         scaled = (action - self.mean) * tp.exp(-self.log_std)
         density: tp.RecurrentTensor = -0.5 * scaled * scaled - self.log_std - 0.5 * math.log(2 * math.pi)
         return density.sum(axis=-1)
@@ -65,3 +75,14 @@ class Normal:
         """In nats, summed over the last axis; shape (...)."""
         each = self.log_std + 0.5 * (1 + math.log(2 * math.pi))
         return (each + 0 * self.mean).sum(axis=-1)
+
+
+def _check(action: tp.RecurrentTensor, parameter: tp.RecurrentTensor, name: str, chooses: bool) -> None:
+    """That the action is of the distribution's space: what broadcasts may still be something else."""
+    if dtypes.is_float(action.dtype) == chooses:
+        kind = "integers" if chooses else "floating"
+        raise tp.DTypeError(f"an action of {action.dtype}; those of a {name} are {kind}", location=user_location())
+    wanted = parameter.shape[:-1] if chooses else parameter.shape
+    if len(action.shape) < len(wanted) or (not chooses and action.shape[-1] != wanted[-1]):
+        message = f"an action of shape {action.shape}; those of this {name} have {wanted}"
+        raise tp.ShapeError(message, location=user_location())

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import tempo as tp
+from tempo.errors import user_location
+from tempo.rl.spaces import check_actions, check_batch
 
 Tensor = tp.RecurrentTensor
 
@@ -64,13 +66,23 @@ def rollout(
 ) -> Trajectory:
     """`batch` environments at every point of `dims`, in lexicographic order; episodes go on across all of them.
 
-    `policy` gives an action for an observation.
+    `policy` gives an action (batch,) int32, or (batch, *actions), for observations (batch, *observation). Raises
+    `DTypeError` and `ShapeError` where its actions are not the environment's, `InputError` for what is no number of
+    environments, and for environments that are not traced.
     """
+    check_batch(batch)
+    if hasattr(environment, "rollout"):
+        raise tp.InputError(
+            f"{type(environment).__name__} is not traced: its steps are calls",
+            location=user_location(),
+            hint="write environment.rollout(policy, dims)",
+        )
     age = tp.recurrent(f"{name}.age", (batch,), dims, dtype=tp.int32)
     first = environment.reset((batch,), dims=())
     state = tp.recurrent(f"{name}.state", first.shape, dims, dtype=first.dtype)
     observation = environment.observe(state)
     action = policy(observation)
+    check_actions(action, environment.actions, batch)
     after, reward, terminated = environment.step(state, action)
     length = age + 1
     truncated = (length >= environment.longest) & ~terminated

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tempo as tp
+from tempo.errors import user_location
 from tempo.rl.environments import Trajectory
+from tempo.rl.spaces import check_actions, check_batch
 
 Tensor = tp.RecurrentTensor
 
@@ -24,6 +26,7 @@ class GymnaxEnvs:
         import gymnax
         import jax
 
+        check_batch(batch)
         if isinstance(environment, str):
             environment, default = gymnax.make(environment, **options)
             params = default if params is None else params
@@ -63,7 +66,7 @@ class GymnaxEnvs:
             tp.recurrent(f"{name}.state{at}", shape, dims, dtype=dtype) for at, (shape, dtype) in enumerate(kinds)
         ]
         action = policy(observation)
-        self._check(action)
+        check_actions(action, self.actions, self.batch)
         keys = tp.random.bits((self.batch, 2), dims=tuple(dims))
         after, reward, terminated, truncated, following, *moved = tp.backend_call(
             self._step, keys, action, *states, out=[shown, one, flag, flag, shown, *kinds], backend="jax"
@@ -76,11 +79,6 @@ class GymnaxEnvs:
             tp.optim.define_next(tensor, dims, goes_on)
         real = tp.ones_like(terminated)
         return Trajectory(observation, action, reward, terminated, truncated, following, length, real)
-
-    def _check(self, action: Tensor) -> None:
-        wanted = (self.batch,) if isinstance(self.actions, int) else (self.batch, *self.actions)
-        if action.shape != wanted:
-            raise tp.ShapeError(f"the policy gives actions of shape {action.shape}; the environment takes {wanted}")
 
     # Functions of JAX arrays.
 
@@ -111,4 +109,5 @@ class GymnaxEnvs:
 
 def _check_box(space: Any, what: str) -> None:
     if not (hasattr(space, "low") and hasattr(space, "shape")):
-        raise tp.UnsupportedError(f"{what} of the space {space}: only Box{' and Discrete' * (what == 'actions')}")
+        supported = f"only Box{' and Discrete' * (what == 'actions')}"
+        raise tp.UnsupportedError(f"{what} of the space {space}: {supported}", location=user_location())

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempo.analysis.components import strongly_connected
-from tempo.analysis.demand import demand
+from tempo.analysis.demand import certain_points, demand
 from tempo.analysis.instances import demanded
 from tempo.analysis.reads import Sizes, reads_of_point
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Slice, TensorType
@@ -230,7 +230,7 @@ def inside(box, sizes, shape):
 @settings(max_examples=60, deadline=None)
 @given(graphs())
 def test_demand_contains_every_needed_point_and_no_other_where_it_is_exact(graph):
-    found = demand(graph)
+    found, certain = demand(graph), certain_points(graph)
     meaningful = all(is_acyclic(graph, sizes) for sizes in SIZES)
     for sizes in SIZES:
         for id, mask in demanded(graph, sizes).items():
@@ -241,6 +241,29 @@ def test_demand_contains_every_needed_point_and_no_other_where_it_is_exact(graph
             assert not (mask & ~box).any(), f"node {id}: too small at {sizes}"
             if found[id].exact and meaningful:
                 assert (mask == box).all(), f"node {id}: not exact at {sizes}"
+            for part in certain[id] if meaningful else ():
+                assert not (inside(part, sizes, mask.shape) & ~mask).any(), f"node {id}: not needed at {sizes}"
+
+
+def test_points_that_are_no_box_are_certain_by_parts():
+    """A state that goes on across episodes: what is made at the very last step is needed nowhere."""
+    found = certain_points(
+        parse("""
+dims i: i.size, t: t.size
+%0: float32[] = input {layout: (), name: "x", role: "input"} @0
+%1: float32[] over (i, t) = merge {name: "state", role: "recurrent"} @1
+  | i == 0 and t == 0 -> %0
+  | t == 0 -> %2[i - 1, t.size - 1]
+  | True -> %2[i, t - 1]
+%2: float32[] over (i, t) = neg(%1[i, t])
+output "state": float32[] over (i, t) = %1[i, t] as ($i, $t)
+""")
+    )
+    assert [str(box) for box in found[1]] == ["0 <= i < i.size, 0 <= t < t.size"]
+    assert sorted(str(box) for box in found[2]) == [
+        "0 <= i < i.size - 1, t.size - 1 <= t < t.size",
+        "0 <= i < i.size, 0 <= t < t.size - 1",
+    ]
 
 
 def test_sizes_that_are_numbers_are_used():

@@ -187,8 +187,17 @@ class TestGymnasiumEnvs:
 
     def test_a_policy_that_does_not_fit_is_refused(self) -> None:
         envs = tp.rl.GymnasiumEnvs("CartPole-v1", 2)
-        with tp.Program(), pytest.raises(tp.ShapeError, match=r"\(2, 4\); the environment takes \(2,\)"):
-            envs.rollout(lambda seen: seen, (tp.dim("t"),))
+        with tp.Program(), pytest.raises(tp.ShapeError, match=r"\(2, 4\); 2 environments take \(2,\)"):
+            envs.rollout(lambda seen: seen.astype(tp.int32), (tp.dim("t"),))
+
+    def test_a_policy_that_looks_at_nothing_still_begins_with_a_reset(self) -> None:
+        envs = tp.rl.GymnasiumEnvs("CartPole-v1", 2)
+        with tp.Program() as program:
+            t = tp.dim("t", 5)
+            seen = envs.rollout(lambda _: tp.random.bernoulli(0.5, (2,), dims=(t,)).astype(tp.int32), (t,))
+            tp.output("length", seen.length)
+        for _ in range(2):
+            assert tp.compile(program)()["length"][:, 0].tolist() == [1, 2, 3, 4, 5]
 
     def test_an_environment_that_raises_stops_the_run_with_the_point(self) -> None:
         envs = tp.rl.GymnasiumEnvs("CartPole-v1", 2)

@@ -99,5 +99,5 @@ def test_it_runs_on_jax_alone() -> None:
 
 def test_a_policy_that_does_not_fit_is_refused() -> None:
     envs = tp.rl.GymnaxEnvs("CartPole-v1", BATCH)
-    with tp.Program(), pytest.raises(tp.ShapeError, match=r"\(3, 4\); the environment takes \(3,\)"):
-        envs.rollout(lambda seen: seen, (tp.dim("t"),))
+    with tp.Program(), pytest.raises(tp.ShapeError, match=r"\(3, 4\); 3 environments take \(3,\)"):
+        envs.rollout(lambda seen: seen.astype(tp.int32), (tp.dim("t"),))
