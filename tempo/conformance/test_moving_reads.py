@@ -46,6 +46,14 @@ def test_all_points_at_once_see_their_own_windows(target: Target, name: str) -> 
         target.agrees(attention(WINDOWS[name], 3), x=numbers((size, 3)), options={"mapping": "full"}, tolerance=10)
 
 
+@pytest.mark.parametrize("block", [2, 3])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_blocks_of_points_see_their_own_windows(target: Target, name: str, block: int) -> None:
+    """The last block overlaps the one before; of fewer points than a block there is one block."""
+    for size in (1, 4, 6):
+        target.agrees(attention(WINDOWS[name], 3), x=numbers((size, 3)), options={"mapping": block}, tolerance=10)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", WINDOWS)
@@ -89,3 +97,12 @@ def test_reads_of_all_pairs_are_lifted_where_they_are_small(target: Target) -> N
     graphs = [target.compile(program, {"t": size}, mapping=None).explain() for size in (32, 8192)]
     assert "all points at once" not in graphs[0]
     assert "all points at once would hold 256 MiB" in graphs[1]
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+def test_blocks_hold_a_part_of_all_pairs(target: Target) -> None:
+    size = 4096
+    run = target.compile(attention(WINDOWS["prefix"], 16, gradient=False), {"t": size}, mapping=None, poison=False)
+    assert "t: blocks of" in run.explain()
+    assert run.memory.peak_bytes < size * size

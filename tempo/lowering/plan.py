@@ -80,7 +80,7 @@ class PlanOptions:
     disable: tuple[str, ...] = ()
     debug: bool | None = None
     schedule_seconds: float | None = None
-    mapping: str | Mapping[str, str] | None = None
+    mapping: str | int | Mapping[str, str | int] | None = None
     likely: Mapping[Symbol, int] = field(default_factory=dict)  # sizes that costs are counted with
     composites: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ from tempo.passes.frame_rules import Axes, Axis, Frame, FrameRules, Refused, Win
 from tempo.passes.mapping_costs import Sizes
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import Context, Expr, Symbol, const, maximum, var
+from tempo.symbolic import Context, Dim, Expr, Symbol, const, maximum, var
 
 MOST_WIDENING = 2
 """A hull for all points may be so many times as long as the longest single read, or each point gets its own copy."""
@@ -45,7 +45,7 @@ class Frames:
         self.graph, self.symbol, self.demands, self.hulls = graph, symbol, demands, hulls
         self.meaningful, self.sizes = meaningful, sizes
         self.rules = FrameRules(graph, symbol)
-        self.context = Context.of(graph.dims, hulls.facts)
+        self._contexts: dict[tuple[Dim, ...], Context] = {}
         self.axes: dict[int, Axes] = {}
         self.reads: dict[tuple[int, Edge], Axes] = {}
         self.ragged = {node.id for node in graph.nodes.values() if node.id in demands and self.is_ragged(node)}
@@ -163,6 +163,13 @@ class Frames:
         slices = sum(isinstance(index, Slice) for index in edge.map)
         return any(axis is not None for axis in view[slices:])
 
+    def context(self, symbols: Iterable[Symbol]) -> Context:
+        """What holds at every point of the dims. Of others there may be none, which would say something of sizes."""
+        dims = tuple(map(self.graph.dim, self.graph.canonical(symbols)))
+        if dims not in self._contexts:
+            self._contexts[dims] = Context.of(dims, self.hulls.facts)
+        return self._contexts[dims]
+
     def groups(self) -> list[list[int]]:
         """The nodes with frames, by what hangs together through axes that move."""
         near: dict[int, set[int]] = {id: set() for id in self.nodes}
@@ -242,7 +249,9 @@ class Frames:
 
     def _extent(self, axis: Axis, expr: Expr) -> Expr:
         found = {self.hulls.hull(expr, node) for node in axis.members}
-        return self.hulls.sizes.simplify(maximum(*found)) if len(found) > 1 else found.pop()
+        extent = self.hulls.sizes.simplify(maximum(*found)) if len(found) > 1 else found.pop()
+        wholes = (window.hi - window.lo for window in axis.windows)  # what is read is in range
+        return next((whole for whole in wholes if self.hulls.sizes.implies(extent.ge(whole))), extent)
 
 
 def _is_slice(index: Point | Slice) -> bool:

@@ -70,7 +70,7 @@ class _Hulling:
         """What the edge showed: of every axis in a frame only what means something."""
         if edge.node not in self.chosen:
             return edge
-        producer, shown = self.old.nodes[edge.node], self.through(edge)
+        producer, shown = self.old.nodes[edge.node], self.spread(tensors, edge)
         at = {dim: index.index for dim, index in zip(producer.domain, edge.map) if not isinstance(index, Slice)}
         slices = len(edge.map) - len(at)
         for place, axis in enumerate(self.frames.axes[edge.node]):
@@ -78,6 +78,18 @@ class _Hulling:
                 start, length = (expr.substitute(at) for expr in (_frame(axis).shift, _frame(axis).length))
                 shown = tensors.cut(shown, slices + place, start, length)
         return shown
+
+    def spread(self, tensors: Tensors, edge: Edge) -> Edge:
+        """The same read of a producer; what no longer varies along a dim that is sliced is repeated."""
+        node = self.new.nodes[edge.node]
+        pairs = list(zip(self.old.nodes[edge.node].domain, edge.map, strict=True))
+        seen = [(symbol in node.domain, index.seen) for symbol, index in pairs if isinstance(index, Slice)]
+        shown = replace(edge, map=tuple(index for symbol, index in pairs if symbol in node.domain))
+        for place, (varies, _) in enumerate(seen):
+            shown = shown if varies else tensors.with_ones(shown, place, 1)
+        if all(varies for varies, _ in seen):
+            return shown
+        return tensors.broadcast(shown, (*(size for _, size in seen), *tensors.shape(shown)[len(seen) :]))
 
     def through(self, edge: Edge) -> Edge:
         """The same read of a producer that may have lost dims along which nothing varies any more."""
@@ -141,8 +153,10 @@ class _Hulling:
     def validity(self, tensors: Tensors, frame: Frame) -> Edge | None:
         """Which positions mean something, as a vector; None where all do."""
         position = Dim(_POSITION, frame.extent)
-        here = self.frames.context.assume(var(_POSITION).ge(0), var(_POSITION).lt(position.size))
-        condition = here.simplify_condition(frame.valid(var(_POSITION)))
+        valid_here = frame.valid(var(_POSITION))
+        points = self.frames.context(symbol for symbol in valid_here.dims() if symbol != _POSITION)
+        here = points.assume(var(_POSITION).ge(0), var(_POSITION).lt(position.size))
+        condition = here.simplify_condition(valid_here)
         if condition == TRUE:
             return None
         valid = tensors.holds(condition, {_POSITION: tensors.iota((frame.extent,), 0)})

@@ -7,7 +7,7 @@ reads can take all of them together, and no point is computed by it that means n
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tempo.analysis.all_or_none import AllOrNone
@@ -55,6 +55,7 @@ class Candidates:
     sequential: Mapping[int, frozenset[Symbol]]
     facts: Condition = TRUE
     counts: Sizes = field(default_factory=lambda: Sizes({}))
+    others: dict[Symbol, Candidates] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def sizes(self) -> Context:
@@ -78,13 +79,21 @@ class Candidates:
 
     def is_meaningful(self, id: int, dim: Symbol) -> bool:
         """Whether every point along `dim` within the box of a node's demand may be read."""
-        along = dim == self.dim.symbol and id in self.kept
-        return along or self.demands[id].exact or self.graph.nodes[id].op in ("input", "constant")
+        along = self if dim == self.dim.symbol else self.along(dim)
+        return id in along.kept or self.demands[id].exact or self.graph.nodes[id].op in ("input", "constant")
+
+    def along(self, symbol: Symbol) -> Candidates:
+        """The same for another dim."""
+        if symbol not in self.others:
+            self.others[symbol] = replace(self, dim=self.graph.dim(symbol), others={})
+        return self.others[symbol]
 
     def is_free(self, node: Node) -> bool:
         return node.op not in _OUTSIDE and self.dim.symbol not in self.sequential.get(node.id, ())
 
-    def spans(self) -> dict[int, Span]:
+    @cached_property
+    def spans(self) -> Mapping[int, Span]:
+        """The candidates, with the points that each would hold."""
         varying, kept = self.varying, self.kept
         found = {node.id: self.span(node) for node in varying if node.id in kept and self.fits(node)}
         for node in self.graph.nodes.values():

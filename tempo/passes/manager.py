@@ -45,10 +45,10 @@ class PassContext:
             self._demands[:] = [(graph, demand(graph, self.facts))]
         return self._demands[-1][1]
 
-    def forced(self, dim: Symbol) -> str | None:
-        """How the user has the dim run, whatever it costs: "full", "sequential"; None where it is ours to decide."""
+    def forced(self, dim: Symbol) -> str | int | None:
+        """How the user has the dim run, whatever it costs; None where it is ours to decide (`tp.Options`)."""
         mapping = self.options.get("mapping")
-        forced: str | None = mapping.get(dim.name) if isinstance(mapping, Mapping) else mapping
+        forced: str | int | None = mapping.get(dim.name) if isinstance(mapping, Mapping) else mapping
         return forced
 
     def over(self, graph: Graph, domain: tuple[Symbol, ...]) -> Context:

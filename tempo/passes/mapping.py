@@ -3,42 +3,47 @@
 For each block (what stands side by side inside the same loops) and each dim, the candidates that hang together are one
 group, and a group has one decision. What it costs is memory: a lifted node reads everything along the dim at once, and
 is kept for all of it. So a group is lifted where that needs no buffer over the whole dim, or where such buffers are
-there anyway: where what it reads is made by an earlier loop, or what it makes is wanted by a later one.
+there anyway: where what it reads is made by an earlier loop, or what it makes is wanted by a later one. Where all
+points at once would hold too much in between, the model of the costs (`mapping_costs.py`) says how many do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from tempo import dtypes
 from tempo.analysis.acyclic import Need, needs_of
 from tempo.analysis.blocks import Block, blocks
 from tempo.analysis.demand import Demand
 from tempo.passes.dce import without_dead_nodes
-from tempo.passes.frames import Frames
+from tempo.passes.held import Held
 from tempo.passes.hulled import hulled
 from tempo.passes.liftable import Candidates, Span, guards
+from tempo.passes.lifting import lifted
 from tempo.passes.loop_stages import Stages
 from tempo.passes.manager import PassContext
-from tempo.passes.mapping_costs import Sizes
+from tempo.passes.mapping_costs import Cost, Sizes
 from tempo.passes.selects import Selects
+from tempo.passes.strips import between, strippable, stripped
 from tempo.sdg.graph import Graph
-from tempo.symbolic import Dim, Expr, Symbol
+from tempo.symbolic import Context, Dim, Symbol
 
-Kind = Literal["sequential", "full"]
-KINDS: tuple[Kind, ...] = ("sequential", "full")
-MOST_AT_ONCE = 16 << 20
-"""No tensor of reads that move with a dim may be larger: of causal attention, the scores of all pairs of points. A
-gradient holds some forty of that size."""
+Kind = Literal["sequential", "blocks", "full"]
+KINDS: tuple[str, ...] = ("sequential", "full")
 MOST_NEW_BYTES = 4
 """A group is lifted when it needs at most so many times the bytes along the dim that are there anyway."""
+
+Way = int | None
+"""How many points a block has, or None: all points at once."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided for the nodes of one group along one dim. Bytes are those of one point along the dim."""
+    """What was decided for the nodes of one group along one dim. Bytes are those of one point along the dim.
+
+    `points` is the size of blocks, `costs` what the model says of every way that was considered.
+    """
 
     dim: Symbol
     kind: Kind
@@ -46,11 +51,15 @@ class Decision:
     new_bytes: int
     kept_bytes: int
     why: str
+    points: int | None = None
+    costs: tuple[tuple[str, Cost], ...] = ()
 
     def __str__(self) -> str:
         count = f"{len(self.nodes)} nodes" if len(self.nodes) > 1 else f"%{self.nodes[0]}"
         bytes = f"{self.new_bytes} bytes more a point, {self.kept_bytes} kept anyway"
-        return f"{self.dim.name}: {self.kind:<10} {count} from %{min(self.nodes)} on: {self.why} ({bytes})"
+        way = self.kind if self.points is None else f"{self.kind} of {self.points}"
+        lines = [f"{self.dim.name}: {way:<10} {count} from %{min(self.nodes)} on: {self.why} ({bytes})"]
+        return "\n".join([*lines, *(f"    {name + ':':<16} {cost}" for name, cost in self.costs)])
 
 
 class MappingSearch:
@@ -61,75 +70,29 @@ class MappingSearch:
         self.hoisted: set[int] = set()
         self._known: tuple[Graph, list[Block[int, Need]]] | None = None
 
-    def mapped(self, graph: Graph, dim: Dim) -> tuple[Graph, dict[int, Span]]:
-        """The nodes to lift along `dim`, and the graph they are of: with selections where these let more be lifted."""
-        if not any(guards(node, dim.symbol) for node in graph.nodes.values()):
-            return self.spans(graph, dim)
-        selecting, changed = Selects(self.candidates(graph, dim)[1]).apply()
+    def mapped(self, graph: Graph, dim: Dim) -> Graph:
+        """The graph with `dim` lifted as decided: with selections where these let more be lifted."""
+        if not any(dim.symbol in node.domain and node.op != "input" for node in graph.nodes.values()):
+            return graph
+        candidates = self.candidates(graph, dim)
+        changed = frozenset[int]()
+        if any(guards(node, dim.symbol) for node in graph.nodes.values()):
+            selecting, changed = Selects(candidates).apply()
         if not changed:
-            return self.spans(graph, dim)
+            return self.carried_out(candidates, self.ways(candidates))
         decided, hoisted = len(self.context.decisions), set(self.hoisted)
-        mapped, spans = self.spans(selecting, dim)
-        if changed <= spans.keys():
-            return mapped, spans
+        selects = self.candidates(selecting, dim)
+        ways = self.ways(selects)
+        if changed <= ways.keys():
+            return self.carried_out(selects, ways)
         del self.context.decisions[decided:]
         self.hoisted = hoisted
-        return self.spans(graph, dim)
+        return self.carried_out(candidates, self.ways(candidates))
 
-    def spans(self, graph: Graph, dim: Dim) -> tuple[Graph, dict[int, Span]]:
-        """The nodes to lift along `dim`, with the span of each, and the graph with the axes of those in frames."""
-        if not any(dim.symbol in node.domain and node.op != "input" for node in graph.nodes.values()):
-            return graph, {}
-        found, candidates = self.candidates(graph, dim)
-        spans = candidates.spans()
-        if self.context.forced(dim.symbol) is None:
-            left_out = self.too_large(dim, candidates)
-            spans = {id: span for id, span in spans.items() if id not in left_out}
-        chosen = self.chosen(graph, dim, found, spans)
-        framed = candidates.frames.closed(chosen)
-        if not framed:
-            return graph, {id: span for id, span in spans.items() if id in chosen}
-        last, graph = max(graph.nodes), without_dead_nodes(hulled(graph, candidates.frames, framed))
-        spans = self.candidates(graph, dim)[1].spans()
-        return graph, {id: span for id, span in spans.items() if id in chosen or id > last}
-
-    def candidates(self, graph: Graph, dim: Dim) -> tuple[list[Block[int, Need]], Candidates]:
+    def candidates(self, graph: Graph, dim: Dim) -> Candidates:
         demands = self.context.demand(graph)
-        found = self.blocks(graph, demands)
-        counts = Sizes(self.context.sizes)
-        return found, Candidates(graph, dim, demands, _sequential(found), self.context.facts, counts)
-
-    def too_large(self, dim: Dim, candidates: Candidates) -> set[int]:
-        """Nodes of which all points at once hold more than may be, or nobody knows how much."""
-        found, frames, looped = set[int](), candidates.frames, candidates.sequential
-        for group in frames.groups():
-            held = [(id, shape) for id in group for shape in frames.held(frames.graph.nodes[id], looped.get(id, ()))]
-            if not frames.sizes.are_known(size for _, shape in held for size in shape):
-                why = "how much all points at once hold depends on sizes that are not known"
-            elif (most := max(self._bytes(frames, id, shape) for id, shape in held)) > MOST_AT_ONCE:
-                why = f"all points at once would hold {most >> 20} MiB in one tensor"
-            else:
-                continue
-            found.update(group)
-            self.context.decisions.append(Decision(dim.symbol, "sequential", tuple(group), 0, 0, why))
-        return found
-
-    @staticmethod
-    def _bytes(frames: Frames, id: int, shape: Iterable[Expr]) -> int:
-        return frames.elements(shape) * dtypes.itemsize(frames.graph.nodes[id].dtype)
-
-    def chosen(self, graph: Graph, dim: Dim, found: Iterable[Block[int, Need]], spans: Mapping[int, Span]) -> set[int]:
-        """The nodes that are lifted, of those that could be."""
-        forced = self.context.forced(dim.symbol)
-        if forced is not None:
-            return set(spans) if forced == "full" else set()
-        chosen: set[int] = set()
-        for block in found:
-            for decision in self.decide(graph, dim, block, spans.keys(), chosen):
-                self.context.decisions.append(decision)
-                if decision.kind == "full":
-                    chosen.update(decision.nodes)
-        return chosen
+        sequential = _sequential(self.blocks(graph, demands))
+        return Candidates(graph, dim, demands, sequential, self.context.facts, Sizes(self.context.sizes))
 
     def blocks(self, graph: Graph, demands: Mapping[int, Demand]) -> list[Block[int, Need]]:
         """The blocks of the graph; those of the last one are remembered: most dims change nothing."""
@@ -138,11 +101,98 @@ class MappingSearch:
             self._known = graph, blocks({id: graph.nodes[id].domain for id in demands}, links)
         return self._known[1]
 
+    # -- what is done ------------------------------------------------------------------------------------------------
+
+    def carried_out(self, candidates: Candidates, ways: Mapping[int, Way]) -> Graph:
+        """Blocks first, whose points are a dim of their own, then everything else."""
+        graph, dim = candidates.graph, candidates.dim
+        sizes = {id: size for id, size in ways.items() if size is not None}
+        if not sizes:
+            return self.at_once(candidates, ways) if ways else graph
+        last = max(graph.nodes)
+        graph, strips = stripped(candidates, sizes)
+        for strip in strips:
+            graph = self.at_once(self.candidates(graph, strip.dims[1]), graph.nodes)
+        return self.at_once(self.candidates(graph, dim), {*ways, *(id for id in graph.nodes if id > last)})
+
+    def at_once(self, candidates: Candidates, chosen: Collection[int]) -> Graph:
+        """The graph with the dim as an axis of those of the chosen nodes for which that can be."""
+        graph, dim = candidates.graph, candidates.dim
+        spans = {id: span for id, span in candidates.spans.items() if id in chosen}
+        framed = candidates.frames.closed(spans)
+        if framed:
+            last, graph = max(graph.nodes), without_dead_nodes(hulled(graph, candidates.frames, framed))
+            found = self.candidates(graph, dim).spans
+            spans = {id: span for id, span in found.items() if id in spans or id > last}
+        if not spans:
+            return graph
+        return without_dead_nodes(lifted(graph, dim, spans, Context.of((), self.context.facts)))
+
+    # -- what is decided ---------------------------------------------------------------------------------------------
+
+    def ways(self, candidates: Candidates) -> dict[int, Way]:
+        """The nodes that are lifted, of those that could be, and how many points at once."""
+        spans, forced = candidates.spans, self.context.forced(candidates.dim.symbol)
+        if forced == "sequential":
+            return {}
+        if isinstance(forced, int):
+            in_blocks = self.longer(candidates, spans, forced)
+            return {id: forced if id in in_blocks else None for id in spans}
+        if forced == "full":
+            return dict.fromkeys(spans)
+        return self.by_cost(candidates)
+
+    def by_cost(self, candidates: Candidates) -> dict[int, Way]:
+        """By the bytes that are kept; where all points at once hold too much, in blocks."""
+        sizes = candidates.sizes
+        held = Held(candidates)
+        spans = self.without_refused(held)
+        decisions: list[Decision] = []
+        chosen: set[int] = set()
+        for block in self.blocks(candidates.graph, candidates.demands):
+            for decision in self.decide(candidates, block, spans.keys(), chosen):
+                decisions.append(decision)
+                if decision.kind == "full":
+                    chosen.update(decision.nodes)
+        large = {each.nodes: why for each in decisions if each.kind == "full" and (why := held.too_much(each.nodes))}
+        members = {id for nodes in large for id in nodes if id in held.why}
+        points = held.block(members)
+        in_blocks = self.longer(candidates, between(candidates, members, chosen), points)
+        ways: dict[int, Way] = {}
+        for decision in decisions:
+            why = large.get(decision.nodes, "")
+            if why:
+                decision = replace(decision, kind="blocks", points=points, why=why)
+                whole = (id for id in decision.nodes if id not in held.why or sizes.implies(spans[id].size.le(points)))
+                ways.update(dict.fromkeys(whole))
+            elif decision.kind == "full":
+                ways.update(dict.fromkeys(decision.nodes))
+            self.context.decisions.append(replace(decision, costs=held.costs(decision.nodes, points if why else None)))
+        return ways | dict.fromkeys(in_blocks, points)
+
+    @staticmethod
+    def longer(candidates: Candidates, nodes: Iterable[int], points: int) -> set[int]:
+        """The nodes that can be computed in blocks of so many points, and have more than one block."""
+        spans, sizes = candidates.spans, candidates.sizes
+        found = {id for id in nodes if not sizes.implies(spans[id].size.le(points))}
+        return strippable(candidates, found)
+
+    def without_refused(self, held: Held) -> dict[int, Span]:
+        """The candidates without those of which all points at once hold too much, and that blocks do not suit."""
+        candidates = held.candidates
+        spans = dict(candidates.spans)
+        for group, why in held.groups.items():
+            if not spans.keys().isdisjoint(group) and not strippable(candidates, spans) >= set(group):
+                spans = {id: span for id, span in spans.items() if id not in group}
+                self.context.decisions.append(Decision(candidates.dim.symbol, "sequential", group, 0, 0, why))
+        return spans
+
     def decide(
-        self, graph: Graph, dim: Dim, block: Block[int, Need], candidates: Iterable[int], chosen: set[int]
+        self, candidates: Candidates, block: Block[int, Need], among: Collection[int], chosen: set[int]
     ) -> list[Decision]:
         """One decision for every group of candidates of the block; `chosen` are those lifted in inner blocks."""
-        stages = Stages(graph, dim.symbol, block, frozenset(candidates), Sizes(self.context.sizes))
+        symbol = candidates.dim.symbol
+        stages = Stages(candidates.graph, symbol, block, frozenset(among), candidates.counts)
         decisions = []
         for group in stages.bound_groups():
             new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
@@ -150,14 +200,14 @@ class MappingSearch:
             why = (
                 "reads or makes what is kept for all points" if lifts else "else its loop keeps only what it reads next"
             )
-            decisions.append(Decision(dim.symbol, "full" if lifts else "sequential", group, new, kept, why))
+            decisions.append(Decision(symbol, "full" if lifts else "sequential", group, new, kept, why))
             if lifts:
                 chosen.update(group)
         for group in stages.free_groups():
-            decisions.append(self.hoisting(dim, stages, group, chosen))
+            decisions.append(self.hoisting(symbol, stages, group, chosen))
         return decisions
 
-    def hoisting(self, dim: Dim, stages: Stages, group: tuple[int, ...], chosen: set[int]) -> Decision:
+    def hoisting(self, symbol: Symbol, stages: Stages, group: tuple[int, ...], chosen: set[int]) -> Decision:
         """A group that waits for no loop: it is lifted, taken out of the loops that read it, unless it is in vain."""
         new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
         kind: Kind = "full"
@@ -170,7 +220,7 @@ class MappingSearch:
             self.hoisted.update(group)
         else:
             kind, why = "sequential", "cheaper made where it is read"
-        return Decision(dim.symbol, kind, group, new, kept, why)
+        return Decision(symbol, kind, group, new, kept, why)
 
 
 def _sequential(found: Iterable[Block[int, Need]]) -> dict[int, frozenset[Symbol]]:

@@ -1,4 +1,9 @@
-"""What the search for a mapping counts with: bytes of tensors, at the sizes known or at a middling guess."""
+"""What the search for a mapping counts with: operations, bytes and calls, at the sizes known or at a middling guess.
+
+The rates are those of no machine in particular. They weigh what lifting changes against each other: one point at a
+time costs a call of every operator per point, and a change between host and device where the loop does host work; all
+at once leaves the caches. They are the same everywhere, so that a program is compiled in one way.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tempo import dtypes
-from tempo.sdg.graph import Node
+from tempo.sdg.call import call_for, static_type
+from tempo.sdg.graph import Graph, Node
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, Symbol
 
 UNKNOWN = 32
 """What a size that is not known counts as."""
+MOST_AT_ONCE = 16 << 20
+"""No tensor of reads that move with a dim may be larger: of causal attention, the scores of all pairs of points. A
+gradient holds some forty of that size."""
+MOST_BETWEEN = 256 << 20
+"""No other tensor of all points may be larger that nothing but the same points of others reads."""
+BLOCK = 64
+"""How many points a block has where sizes are not known."""
+
+_OPERATIONS = 2e10  # a second
+_CACHED, _UNCACHED = 4e10, 8e9  # bytes a second, by whether the largest tensor fits in
+_CACHE = 1 << 20  # bytes
+_LAUNCH, _TRANSITION = 2e-6, 4e-5  # seconds, of a call of an operator, and from host to device and back
 
 
 @dataclass(frozen=True)
@@ -36,3 +55,78 @@ class Sizes:
                 elements *= self.extent(size)
             total += elements * dtypes.itemsize(type.dtype)
         return total
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a group costs in one way to run it, in each round of the loops around."""
+
+    operations: float
+    bytes: float
+    launches: int
+    transitions: int
+    cached: bool
+
+    @property
+    def seconds(self) -> float:
+        moved = self.bytes / (_CACHED if self.cached else _UNCACHED)
+        return self.operations / _OPERATIONS + moved + self.launches * _LAUNCH + self.transitions * _TRANSITION
+
+    def __str__(self) -> str:
+        parts = [f"{self.operations:.3g} operations", f"{self.bytes:.3g} bytes{'' if self.cached else ' uncached'}"]
+        parts.append(f"{self.launches} launches")
+        if self.transitions:
+            parts.append(f"{self.transitions} host transitions")
+        return f"{self.seconds * 1e3:.3g} ms ({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a group of nodes does along a dim of `points` points: at one point, but for `launches` and `hosted`.
+
+    `held` is the bytes of its largest tensor, `hosted` whether the loop that it is in while it
+    is not lifted calls the host.
+    """
+
+    points: int
+    operations: float
+    bytes: float
+    held: int
+    launches: int
+    hosted: bool
+
+    def cost(self, at_once: int) -> Cost:
+        """Of so many points at once."""
+        rounds = -(-self.points // max(at_once, 1))
+        transitions = 0 if not self.hosted else self.points if at_once == 1 else 1
+        cached = self.held * at_once <= _CACHE
+        operations, moved = self.operations * self.points, self.bytes * self.points
+        return Cost(operations, moved, self.launches * rounds, transitions, cached)
+
+    def best_block(self, most: int) -> int:
+        """How many points a block has, a power of two, so that its largest tensor has at most so many bytes."""
+        sizes = [1 << power for power in range(1, max(self.points - 1, 2).bit_length())]
+        fitting = [size for size in sizes if size * self.held <= most] or sizes[:1]
+        return min(fitting, key=lambda size: (self.cost(size).seconds, -size))
+
+
+def work(graph: Graph, group: Iterable[int], held: int, points: int, hosted: bool, sizes: Sizes) -> Work:
+    """What a group of nodes does, as they are before the dim is lifted."""
+    middle = {dim.symbol: sizes.extent(dim.size) // 2 for dim in graph.dims}
+
+    def resolve(expr: Expr) -> int:
+        return sizes.extent(expr.substitute(middle))
+
+    operations = moved = 0.0
+    launches = 0
+    for id in group:
+        node = graph.nodes[id]
+        operator = OPERATORS[node.op]
+        operands = [static_type(graph.seen_type(edge), resolve) for edge in node.operands]
+        result = static_type(node.type, resolve)
+        operations += operator.cost(call_for(node.op, node.attrs, operands, result, resolve))
+        if operator.views:
+            continue
+        launches += 1
+        moved += sum(type.elements * dtypes.itemsize(type.dtype) for type in (*operands, result))
+    return Work(points, operations, moved, held, launches, hosted)

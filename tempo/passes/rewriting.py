@@ -196,23 +196,29 @@ class Tensors:
         if not isinstance(condition, Ge | Eq):
             raise TypeError(f"{condition!r} is no condition")
         op = "ge" if isinstance(condition, Ge) else "eq"
-        if sides := self._sides(condition.expr, along):
+        if sides := self._sides(condition.expr, along, is_order=op == "ge"):
             return self.apply(op, *sides)
         if not fits_as_operand(condition.expr):
             return self.apply(op, self._wide(condition.expr, along), self._wide_number(0))
         return self.apply(op, self.values(condition.expr, along), self.number(0))
 
-    def _sides(self, expr: Expr, along: dict[Symbol, Edge]) -> tuple[Edge, Edge] | None:
-        """Two sides, of which `expr` is the difference: the one atom with tensors in it, and the rest."""
-        varying = [(atom, factor) for atom, factor in expr.terms if not atom.symbols().isdisjoint(along)]
-        if len(varying) != 1 or abs(factor := varying[0][1]) != 1:
+    def _sides(self, expr: Expr, along: dict[Symbol, Edge], *, is_order: bool) -> tuple[Edge, Edge] | None:
+        """Two sides, of which `expr` is the difference: the atoms with tensors in them, and the rest."""
+        varying = Expr(tuple(term for term in expr.terms if not term[0].symbols().isdisjoint(along)), 0)
+        rest = expr - varying
+        if not fits_as_operand(varying):
             return None
-        atom = Expr(((varying[0][0], 1),), 0)
-        rest = expr - atom * factor
-        if not (fits_as_operand(atom) and fits_as_operand(rest)):
-            return None
-        tensor = self.values(atom, along)
-        return (tensor, self.number(-rest)) if factor > 0 else (self.number(rest), tensor)
+        if not fits_as_operand(rest):
+            return (self.values(varying, along), self._clipped(-rest)) if is_order else None
+        if len(varying.terms) == 1 and varying.terms[0][1] < 0:
+            return self.number(rest), self.values(-varying, along)
+        return self.values(varying, along), self.number(-rest)
+
+    def _clipped(self, expr: Expr) -> Edge:
+        """A number that 32 bits may not hold, or one beyond all that they are compared with."""
+        ends = self._wide_number(1 - 2**31), self._wide_number(2**31 - 1)
+        value = self.apply("maximum", self.apply("minimum", self._wide(expr, {}), ends[1]), ends[0])
+        return self.apply("cast", value, dtype=INDEX_DTYPE)
 
     # In 64 bits, for what 32 do not hold on the way.
 

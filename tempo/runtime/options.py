@@ -19,8 +19,9 @@ class Options:
              None: the backend's default, which is True on NumPy and on the reference
     lift     dims that are parallel at every level become batch axes instead of loops
     mapping  forces what is otherwise searched for: "full" lifts along every dim whatever can be lifted, "sequential"
-             nothing, and adds up step by step what is reduced over the dim, to keep few points; a mapping from names
-             of dims to these does so for those dims. None: by cost
+             nothing, and adds up step by step what is reduced over the dim, to keep few points; a number lifts that
+             many points at once, block by block; a mapping from names of dims to these does so for those dims.
+             None: by cost
     extent   how a read whose length varies (`k[0:t + 1]`) is run: "hull" always takes the greatest length, masked;
              "blocks" loops over as many blocks of it as the length needs, and adds up across them; "specialise" chooses
              at every point among copies for lengths that double. What cannot be added up across blocks (sorts, scans,
@@ -40,7 +41,7 @@ class Options:
 
     checks: bool | None = None
     lift: bool = True
-    mapping: str | Mapping[str, str] | None = None
+    mapping: str | int | Mapping[str, str | int] | None = None
     extent: str | None = None
     tile: int | None = None
     disable: tuple[str, ...] = ()
@@ -67,9 +68,9 @@ class Options:
             raise InputError(f"tile={tile!r} is no positive integer", location=user_location())
         forced: Any = self.mapping
         kinds = forced.values() if isinstance(forced, Mapping) else () if forced is None else (forced,)
-        if any(kind not in KINDS for kind in kinds):
+        if not all(kind in KINDS or (type(kind) is int and kind > 0) for kind in kinds):
             raise InputError(
                 f"mapping={forced!r} names no way to run a dim",
                 location=user_location(),
-                hint=f"ways: {', '.join(KINDS)}; for one dim write mapping={{'t': 'full'}}",
+                hint=f"ways: {', '.join(KINDS)}, a number of points; for one dim write mapping={{'t': 'full'}}",
             )

@@ -79,6 +79,7 @@ class Disagreement(AssertionError):
     """A backend gives a program another meaning than the reference evaluator."""
 
 
+_MAPPINGS: tuple[dict[str, Any], ...] = {"mapping": "full"}, {"mapping": 2}, {"mapping": "sequential"}
 _EXTENTS: tuple[dict[str, Any], ...] = (
     {"extent": "specialise", "tile": 1},
     {"extent": "blocks", "tile": 1},
@@ -87,11 +88,11 @@ _EXTENTS: tuple[dict[str, Any], ...] = (
 
 
 def numpy_modes(checks: bool = True) -> tuple[Mode, ...]:
-    """The default backend, lifting by cost, all that can be or nothing, and every execution of extents that vary.
+    """The default backend, under every mapping, and every execution of extents that vary.
 
     The others run at the hull: the sizes are small. New buffers and padding are full of NaN.
     """
-    ways: tuple[dict[str, Any], ...] = {}, {"mapping": "full"}, {"mapping": "sequential"}, *_EXTENTS
+    ways: tuple[dict[str, Any], ...] = {}, *_MAPPINGS, *_EXTENTS
     return tuple(Mode("numpy", Options(checks=checks, poison=True, debug=True, **each)) for each in ways)
 
 

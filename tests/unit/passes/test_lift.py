@@ -70,7 +70,7 @@ output "first": float32[3] over (t) = %15[0, t] as ($t, 0)
 output "all": float32[b.size, 3] over (t) = %15[0 +: b.size, t] as ($t, 0, 1)
 output "swapped": float32[t.size, 3] over (b) = %15[b, 0 +: t.size] as ($b, 0, 1)
 """,
-        lifts="b",  # by cost t stays: nobody knows what all of its points hold
+        lifts="bt",  # t in blocks: nobody knows what all of its points hold
     )
 
 
