@@ -24,6 +24,7 @@ _JUMPS = frozenset(
 )
 """Operators whose derivative jumps at points that programs do reach; `_UNBOUNDED` are those where it has no bound."""
 _UNBOUNDED = frozenset({"sqrt", "rsqrt", "pow"})
+_REFUSED = frozenset({"backend_call"})  # by `tp.grad`, with an error
 _EXACT = frozenset(
     {"neg", "cast", "where", "input", "merge", "gather", "gather_pairs", "argsort", "argmax", "argmin", "copy"}
 )
@@ -90,10 +91,10 @@ def _mean(session: Session, value: Value) -> bool:
 
 
 def comparable(program: Program, loss: Value) -> bool:
-    """Whether every backend takes the same side wherever a derivative of the loss jumps."""
+    """Whether there are derivatives of the loss, and every backend takes the same side wherever one jumps."""
     nodes = program.builder.nodes
     found = list(_reached(nodes, [loss.tensor.edge]))
-    if any(node.op in _UNBOUNDED for node in found):
+    if any(node.op in _UNBOUNDED | _REFUSED for node in found):
         return False
     before = [node.operands for node in found if node.op in _JUMPS]
     return all(_makes_same_bits(node) for operands in before for node in _reached(nodes, operands))
