@@ -22,7 +22,7 @@ from tempo.analysis.reports import cycle_error, tensor_name
 from tempo.analysis.witness import witness
 from tempo.errors import DefinitionError
 from tempo.sdg.graph import Graph, Node
-from tempo.symbolic import TRUE, Box, Condition, Context, Dim, Expr, Symbol, as_expr, conjunction, var
+from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, as_expr, conjunction, var
 
 Array = np.ndarray[Any, Any]
 
@@ -105,11 +105,15 @@ def check_at(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict | None 
 
 
 def _check_reachable(graph: Graph, chosen: ChosenCase) -> None:
-    """Sizes that the program fixes count as given: a case that only they leave without points is fine."""
-    dims = [Dim(dim.symbol, var(Symbol(dim.symbol.name, "size"))) for dim in graph.domain_dims(chosen.node)]
-    if not Context.of(graph.domain_dims(chosen.node)).excludes(chosen.condition):
-        return
+    """Sizes that the program fixes count as given: a case that only they leave without points is fine.
+
+    A condition no longer tells such a size from a number: `t < t.size - 1` is `t < 0` where the size is 1. So nothing
+    is assumed of dims of fixed sizes.
+    """
+    dims = graph.domain_dims(chosen.node)
     if not Context.of(dims).excludes(chosen.condition):
+        return
+    if not Context.of([dim for dim in dims if not dim.size.is_const]).excludes(chosen.condition):
         return
     raise DefinitionError(
         f"no point reaches a case of {tensor_name(chosen.node)}, at any sizes",

@@ -70,6 +70,22 @@ def test_what_is_not_finite_reaches_no_other_window(target: Target, name: str, v
     target.agrees(program, a=a_data, b=b_data, options={"mapping": "full"}, tolerance=10)
 
 
+@pytest.mark.parametrize("size", [1, 2, 6])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_gradients_of_gradients(target: Target, name: str, size: int) -> None:
+    """As the search maps them; at one point a strict prefix is of a dim of which nothing is read."""
+    with tp.Program() as program:
+        t = tp.dim("t", size)
+        x = tp.input("x", (2,), (t,))
+        start, stop = WINDOWS[name](t)
+        total = (x[start:stop] ** 2).sum(axis=0)
+        largest = tp.concatenate([total.reshape(1, 2), (x * x)[start:stop]]).max(axis=0)
+        first = tp.grad((total * x + largest * largest).sum(), x)
+        tp.output("first", first)
+        tp.output("second", tp.grad((first * first).sum(), x))
+    target.agrees(program, x=numbers((size, 2)), tolerance=20)
+
+
 @pytest.mark.planned
 @pytest.mark.one_configuration
 @pytest.mark.parametrize("name", ["prefix", "suffix"])

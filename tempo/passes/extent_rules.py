@@ -141,7 +141,8 @@ def sliced(situation: Situation) -> Edge:
 def _window(situation: Situation, value: Value, axis: int, start: Expr, extent: Expr, step: int) -> Edge:
     tensors = situation.tensors
     offsets = tensors.times(tensors.iota((extent,), 0), step)
-    return tensors.gather(value.edge, tensors.add(offsets, tensors.number(start)), axis)
+    data = tensors.never_empty(value.edge, axis, situation.hulls.sizes)
+    return tensors.gather(data, tensors.add(offsets, tensors.number(start)), axis)
 
 
 def padded(situation: Situation) -> Edge:

@@ -17,7 +17,7 @@ from tempo.errors import UnsupportedError
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum, minimum
+from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum, minimum
 
 Shape = tuple[Expr, ...]
 
@@ -88,7 +88,9 @@ class Situation:
         return self.node.shape
 
     def implies(self, condition: Condition) -> bool:
-        return self.hulls.context(self.node).implies(condition)
+        """Whether it holds wherever the node is demanded. Where that is nowhere, shapes are checked all the same."""
+        here = self.hulls.context(self.node)
+        return (self.hulls.sizes if here.implies(FALSE) else here).implies(condition)
 
     def hull(self, expr: Expr | int) -> Expr:
         return self.hulls.hull(as_expr(expr), self.node)

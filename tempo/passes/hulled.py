@@ -125,19 +125,15 @@ class _Hulling:
                 moved.append((axis, first - lo, frame.extent))
         shown = replace(shown, map=tuple(map))
         for axis, first, extent in moved:
-            if not self.sizes.implies(tensors.shape(shown)[axis].ge(1)):
-                shown = self.padded(tensors, shown, axis)
-            positions = tensors.iota((extent,), 0)
-            indices = positions if first == const(0) else tensors.add(positions, tensors.number(first))
-            shown = tensors.gather(shown, indices, axis)
+            shown = self.placed(tensors, shown, axis, first, extent)
         return shown
 
-    @staticmethod
-    def padded(tensors: Tensors, edge: Edge, axis: int) -> Edge:
-        """With one more position, so that there is one to clamp to."""
-        rank = tensors.rank(edge)
-        high = tuple(const(int(place == axis)) for place in range(rank))
-        return tensors.apply("pad", edge, low=(const(0),) * rank, high=high, value=0)
+    def placed(self, tensors: Tensors, edge: Edge, axis: int, first: Expr, extent: Expr) -> Edge:
+        """An axis of `extent` positions, of which p shows position `first + p`, where that exists."""
+        edge = tensors.never_empty(edge, axis, self.sizes)
+        positions = tensors.iota((extent,), 0)
+        indices = positions if first == const(0) else tensors.add(positions, tensors.number(first))
+        return tensors.gather(edge, indices, axis)
 
     def is_inside(self, start: Expr, stop: Expr, lo: Expr, hi: Expr) -> bool:
         """Whether the same points are read for all along the dim, and they are all there."""
@@ -300,21 +296,11 @@ def _padded(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[
         old = Frame(const(0), given[place], given[place]) if before is None else _frame(before)
         size = node.shape[place] if after is None else _frame(after).extent
         start = low + (const(0) if after is None else _frame(after).shift)
-        edge = _placed(hulling, tensors, edge, place, old.shift - start, size)
+        if old.shift != start or tensors.shape(edge)[place] != size:
+            edge = hulling.placed(tensors, edge, place, old.shift - start, size)
         axis = Axis(old.length, frame=Frame(start, old.length, size))
         edge = hulling.masked(tensors, edge, place, axis, node.attr("value", 0))
     return edge
-
-
-def _placed(hulling: _Hulling, tensors: Tensors, edge: Edge, place: int, first: Expr, size: Expr) -> Edge:
-    """An axis of `size` positions, of which p shows position `first + p`, where that exists."""
-    given = tensors.shape(edge)[place]
-    if first == const(0) and given == size:
-        return edge
-    indices = tensors.iota((size,), 0)
-    if first != const(0):
-        indices = tensors.add(indices, tensors.number(first))
-    return tensors.gather(edge, indices, place)
 
 
 _Rule = Callable[[_Hulling, Tensors, Node, Sequence[Edge]], Edge]

@@ -228,6 +228,7 @@ class _Lifting:
         starts = tensors.reshape(tensors.values(start, self.along(tensors, span)), (span.size, 1))
         offsets = tensors.times(tensors.iota((length,), 0), step)
         indices = tensors.add(starts, offsets)
+        data = tensors.never_empty(data, axis + is_lifted, self.sizes)
         if is_lifted:
             return tensors.gather(data, indices, axis + 1, batch=1)
         return tensors.moved(tensors.gather(data, indices, axis), axis, 0)

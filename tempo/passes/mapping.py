@@ -117,13 +117,14 @@ class MappingSearch:
 
     def at_once(self, candidates: Candidates, chosen: Collection[int]) -> Graph:
         """The graph with the dim as an axis of those of the chosen nodes for which that can be."""
-        graph, dim = candidates.graph, candidates.dim
-        spans = {id: span for id, span in candidates.spans.items() if id in chosen}
-        framed = candidates.frames.closed(spans)
-        if framed:
-            last, graph = max(graph.nodes), without_dead_nodes(hulled(graph, candidates.frames, framed))
-            found = self.candidates(graph, dim).spans
-            spans = {id: span for id, span in found.items() if id in spans or id > last}
+        graph, dim, last = candidates.graph, candidates.dim, max(candidates.graph.nodes)
+        chosen = candidates.spans.keys() & chosen
+        if framed := candidates.frames.closed(chosen):
+            graph = without_dead_nodes(hulled(graph, candidates.frames, framed))
+            candidates = self.candidates(graph, dim)
+        # What has axes that move and got no frame, as it reads such axes of what stays a loop, stays one as well.
+        fit = candidates.spans.keys() - candidates.frames.ragged
+        spans = {id: span for id, span in candidates.spans.items() if id in fit and (id in chosen or id > last)}
         if not spans:
             return graph
         return without_dead_nodes(lifted(graph, dim, spans, Context.of((), self.context.facts)))

@@ -20,6 +20,7 @@ from tempo.symbolic import (
     TRUE,
     And,
     Condition,
+    Context,
     Eq,
     Expr,
     FloorDiv,
@@ -145,6 +146,13 @@ class Tensors:
         """One position of an axis; the axis is gone."""
         shape = self.shape(edge)
         return self.reshape(self.cut(edge, axis, index, const(1)), (*shape[:axis], *shape[axis + 1 :]))
+
+    def never_empty(self, edge: Edge, axis: int, sizes: Context) -> Edge:
+        """With one more position where there may be none, so that there is one to clamp to."""
+        if sizes.implies(self.shape(edge)[axis].ge(1)):
+            return edge
+        none = (const(0),) * self.rank(edge)
+        return self.apply("pad", edge, low=none, high=(*none[:axis], const(1), *none[axis + 1 :]), value=0)
 
     def gather(self, data: Edge, indices: Edge, axis: int, batch: int = 0) -> Edge:
         """`data` at `indices` along `axis`; indices out of range are clamped."""

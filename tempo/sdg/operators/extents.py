@@ -23,7 +23,7 @@ from tempo.sdg.operators.shapes import (
     shape_of,
     show,
 )
-from tempo.symbolic import Expr, as_expr
+from tempo.symbolic import Expr, as_expr, const
 
 # pad {low, high, value}: `value` (0 unless given) before and after, sizes per axis
 
@@ -76,13 +76,14 @@ def _infer_slice(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
         raise ShapeError(f"slice: not every axis of {show(shape)} has one start, length and step")
     if 0 in steps:
         raise ShapeError("slice: a step of 0")
-    for start, size, length, step in zip(attrs["starts"], shape, lengths, steps):
-        _check_slice(as_expr(start), size, length, step)
+    if const(0) not in lengths:  # else nothing is read
+        for start, size, length, step in zip(attrs["starts"], shape, lengths, steps):
+            _check_slice(as_expr(start), size, length, step)
     return TensorType(lengths, operands[0].dtype)
 
 
 def _check_slice(start: Expr, size: Expr, length: Expr, step: int) -> None:
-    if not (start.is_const and size.is_const and length.is_const) or length.as_int() == 0:
+    if not (start.is_const and size.is_const and length.is_const):
         return
     ends = (start.as_int(), start.as_int() + (length.as_int() - 1) * step)
     if length.as_int() < 0 or min(ends) < 0 or max(ends) >= size.as_int():
@@ -109,6 +110,8 @@ def _lift_slice(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], 
 def _numpy_slice(call: Call) -> Function:
     starts, lengths, steps = shape_of(call.attrs["starts"]), call.result.shape, call.attrs["steps"]
     axes = list(zip(call.operands[0].shape, lengths, steps))
+    if 0 in lengths:
+        return lambda x, *starts: np.empty(lengths, x.dtype)
     if all(start.is_const for start in starts):
         return _fixed_slice([(start.as_int(), *axis) for start, axis in zip(starts, axes)])
     moving = [axis for axis, start in enumerate(starts) if not start.is_const]

@@ -378,3 +378,11 @@ def test_sizes_that_the_program_fixes() -> None:
     with pytest.raises(tp.DomainError) as caught:
         check_symbolic(program.graph())
     assert "x[t = 8] is read at t = 7, outside its domain 0 <= t < 8" in caught.value.message
+
+
+def test_a_condition_that_a_fixed_size_makes_a_number_of_is_fine() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t", 1)
+        x = tp.input("x", (), (t,))
+        tp.output("after", tp.cases((t < t.size - 1, x[t + 1]), x))
+    check_at(program.graph(), {})

@@ -90,8 +90,11 @@ def _moving(x: Value, along: _Along, start: Value) -> Value:
     """Positions outside the axis are clamped one by one; XLA's dynamic slice moves the whole window instead.
 
     So the window is read where it fits, contiguously, and then its positions are clamped: a small gather, seven times
-    as fast on a CPU as one from the whole operand.
+    as fast on a CPU as one from the whole operand. An axis without positions is read in branches that are traced but
+    never taken.
     """
+    if along.size == 0:
+        return lax.pad(x, jnp.zeros((), x.dtype), [(0, along.length * (at == along.axis), 0) for at in range(x.ndim)])
     span = (along.length - 1) * abs(along.step) + 1
     if span > along.size:
         return take(x, _clamped(positions(along.length, start, along.step), along.size), along.axis)
