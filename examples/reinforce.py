@@ -1,9 +1,11 @@
 """REINFORCE with a learned baseline: the returns are one line, and what is kept of acting follows from it.
 
 Run step by step (`--sequential`), Monte Carlo returns keep the observations of the whole trajectory, n-step returns
-n + 1 of them, TD(0) two. Nothing else in the program differs.
+n + 1 of them, TD(0) two. Nothing else in the program differs. The environment is traced into the program (CartPole's
+equations), or the real one of Gymnasium, called from it.
 
-    python examples/reinforce.py --returns nstep --backend jax --plot out/reinforce.png
+    python examples/reinforce.py --returns mc nstep td --backend jax --seeds 3 --plot out/reinforce.png
+    python examples/reinforce.py --returns nstep --backend torch --gymnasium
 
 Source: Williams 1992; Sutton and Barto 2018, sections 13.4 and 7.1.
 """
@@ -15,6 +17,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +26,11 @@ import tempo as tp
 
 @dataclass(frozen=True)
 class Settings:
-    """Of CartPole-v1; every one of `iterations` learns once from `environments * steps` points."""
+    """Of CartPole-v1; every one of `iterations` learns once from `environments * steps` points.
+
+    The value is learned faster than the policy: TD(0) looks one step ahead and has the rest from the value, so what
+    it learns is wrong for as long as the value is of an older policy.
+    """
 
     environments: int = 16
     steps: int = 64
@@ -31,26 +38,36 @@ class Settings:
     width: int = 64
     n: int = 16
     gamma: float = 0.98
-    rate: float = 5e-3
+    rate: float = 1e-3
+    value_rate: float = 2e-2
     max_norm: float = 0.5
-    entropy_weight: float = 0.1
+    entropy_weight: float = 0.01
 
 
-def trainer(environment: tp.rl.Environment, settings: Settings, returns: str) -> tp.Program:
+def act(environment: Any, policy: tp.nn.MLP, dims: tuple[tp.Dim, ...], batch: int) -> tp.rl.Trajectory:
+    def choose(observation: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        return tp.rl.Categorical(policy(observation)).sample(dims=dims)
+
+    if isinstance(environment, tp.rl.GymnasiumEnvs):
+        return environment.rollout(choose, dims)
+    return tp.rl.rollout(environment, choose, dims, batch)
+
+
+def trainer(environment: Any, settings: Settings, returns: str) -> tp.Program:
     with tp.Program("reinforce") as program:
         i, t = tp.dim("i", settings.iterations), tp.dim("t", settings.steps)
         (width, gamma), inputs = (settings.width, settings.gamma), environment.observation[0]
         policy = tp.nn.MLP((inputs, width, environment.actions), name="policy", dims=(i,))
-        value = tp.nn.MLP((inputs, width, 1), name="value", dims=(i,))
-        seen = tp.rl.rollout(
-            environment,
-            lambda observation: tp.rl.Categorical(policy(observation)).sample(dims=(i, t)),
-            (i, t),
-            settings.environments,
-        )
-        estimate = value(seen.observation).spatial[..., 0]
+        baseline = tp.nn.MLP((inputs, width, 1), name="value", dims=(i,))
+        horizon = 1 / (1 - gamma)  # what rewards of 1 add up to: the network gives numbers near 1
+
+        def value(observation: tp.RecurrentTensor) -> tp.RecurrentTensor:
+            return horizon * baseline(observation).spatial[..., 0]
+
+        seen = act(environment, policy, (i, t), settings.environments)
+        estimate = value(seen.observation)
         # An episode that was cut went on: its value stands for what would have come.
-        going_on = value(seen.following).spatial[..., 0]
+        going_on = value(seen.following)
         reward = seen.reward + gamma * tp.where(seen.truncated, going_on, 0.0)
         last = going_on[i, -1]
         match returns:  # the one line that differs
@@ -65,65 +82,81 @@ def trainer(environment: tp.rl.Environment, settings: Settings, returns: str) ->
         advantage = tp.stop_gradient(target - estimate)
         actions = tp.rl.Categorical(policy(seen.observation))
         gain = actions.log_prob(seen.action) * advantage + settings.entropy_weight * actions.entropy()
-        error = estimate - tp.stop_gradient(target)
-        objective = (0.5 * error * error - gain).sum() / (settings.environments * settings.steps)
-        learned = {**policy.parameters(), **value.parameters()}
-        gradients = tp.optim.clip_by_global_norm(tp.grad(objective, learned), settings.max_norm)
-        tp.optim.Adam(settings.rate, dim=i).apply(learned, gradients)
+        error = (estimate - tp.stop_gradient(target)) / horizon
+        for net, loss, rate in ((policy, -gain, settings.rate), (baseline, 0.5 * error * error, settings.value_rate)):
+            objective = loss.sum() / (settings.environments * settings.steps)
+            gradients = tp.optim.clip_by_global_norm(tp.grad(objective, net.parameters()), settings.max_norm)
+            tp.optim.Adam(rate, dim=i, name=f"{net.name}_adam").apply(net, gradients)
         tp.output("reward", seen.reward)
         tp.output("done", seen.done)
     return program
 
 
-def plot(path: Path, curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+LABELS = {"mc": "Monte Carlo", "nstep": "n-step", "td": "TD(0)"}
+
+
+def plot(path: Path, curves: dict[str, list[tuple[np.ndarray, np.ndarray]]], title: str) -> None:
+    """One colour for each kind of returns, a line for each seed."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    for label, (steps, returns) in curves.items():
-        axes.plot(steps, returns, label=label)
+    for number, (returns, runs) in enumerate(curves.items()):
+        for at, (steps, means) in enumerate(runs):
+            axes.plot(steps, means, color=f"C{number}", alpha=0.7, label=LABELS[returns] if at == 0 else None)
     axes.axhline(22, color="grey", linestyle=":", label="actions at random")
-    axes.set(
-        title="REINFORCE on CartPole-v1", xlabel="environment steps", ylabel="mean return of the last 100 episodes"
-    )
+    axes.set(title=title, xlabel="environment steps", ylabel="mean return of the last 100 episodes")
     axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 
+def train(returns: str, options: argparse.Namespace) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The learning curve of every seed."""
+    settings = Settings(iterations=options.iterations, rate=options.rate)
+    environment: Any = tp.rl.CartPole()
+    if options.gymnasium:
+        environment = tp.rl.GymnasiumEnvs("CartPole-v1", settings.environments)
+    start = time.perf_counter()
+    plan = tp.Options(mapping={"t": "sequential"}) if options.sequential else None
+    run = tp.compile(trainer(environment, settings, returns), options.backend, options=plan)
+    # In CartPole what is observed is the state: float32, of all environments.
+    observed = ("environment.state", "environment.observation")
+    kept = sum(each.bytes for each in run.memory.buffers if each.name in observed)
+    points = kept // (4 * settings.environments * environment.observation[0])
+    compiled = time.perf_counter() - start
+    print(f"{returns}: compiled in {compiled:.1f} s; keeps {points} of {settings.steps} steps")
+    curves = []
+    for seed in range(options.seeds):
+        if options.gymnasium:
+            environment.seed = seed
+        start = time.perf_counter()
+        trained = run(seed=seed)
+        curves.append(tp.rl.learning_curve(trained["reward"], trained["done"]))
+        (_, means), steps = curves[-1], settings.iterations * settings.steps * settings.environments
+        print(
+            f"{returns}, seed {seed}: {steps} steps in {time.perf_counter() - start:.1f} s; mean return "
+            f"{means[min(99, len(means) - 1)]:.0f} of the first 100 episodes, {means[-1]:.0f} of the last"
+        )
+    return curves
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
-    parser.add_argument("--returns", choices=("mc", "nstep", "td"), default="mc")
+    parser.add_argument("--returns", nargs="+", choices=tuple(LABELS), default=["mc"], help="one kind or several")
+    parser.add_argument("--gymnasium", action="store_true", help="Gymnasium's environment instead of the traced one")
     parser.add_argument("--iterations", type=int, default=Settings.iterations)
-    parser.add_argument("--rate", type=float, default=Settings.rate, help="the learning rate")
+    parser.add_argument("--rate", type=float, default=Settings.rate, help="the policy's learning rate")
     parser.add_argument("--sequential", action="store_true", help="learn step by step, as the returns allow")
     parser.add_argument("--seeds", type=int, default=1, help="train so many times")
     parser.add_argument("--plot", type=Path, help="write a picture of the learning curves")
     options = parser.parse_args(arguments)
-    settings = Settings(iterations=options.iterations, rate=options.rate)
-    start = time.perf_counter()
-    plan = tp.Options(mapping={"t": "sequential"}) if options.sequential else None
-    run = tp.compile(trainer(tp.rl.CartPole(), settings, options.returns), options.backend, options=plan)
-    # In CartPole what is observed is the state: float32, of all environments.
-    kept = sum(each.bytes for each in run.memory.buffers if each.name == "environment.state")
-    points = kept // (4 * settings.environments * tp.rl.CartPole.observation[0])
-    print(f"compiled in {time.perf_counter() - start:.1f} s; keeps {points} of {settings.steps} steps")
-    curves = {}
-    for seed in range(options.seeds):
-        start = time.perf_counter()
-        trained = run(seed=seed)
-        curve = tp.rl.learning_curve(trained["reward"], trained["done"])
-        curves[f"{options.returns}, seed {seed}"] = curve
-        steps = settings.iterations * settings.steps * settings.environments
-        print(
-            f"{options.returns}, seed {seed}: {steps} steps in {time.perf_counter() - start:.1f} s; mean return "
-            f"{curve[1][min(99, len(curve[1]) - 1)]:.0f} of the first 100 episodes, {curve[1][-1]:.0f} of the last"
-        )
+    curves = {returns: train(returns, options) for returns in options.returns}
     if options.plot:
-        plot(options.plot, curves)
+        plot(options.plot, curves, f"REINFORCE on CartPole-v1{' of Gymnasium' * options.gymnasium}")
         print(f"picture: {options.plot}")
     return 0
 

@@ -128,9 +128,21 @@ def test_reinforce_keeps_what_its_returns_need(tmp_path: Path, returns: str, poi
     assert picture.stat().st_size > 0
 
 
-def test_reinforce_learns() -> None:
-    printed = run_example("reinforce.py", "--returns", "mc", "--iterations", 60)
+@pytest.mark.parametrize("returns", ["mc", "nstep", "td"])
+def test_reinforce_learns(returns: str) -> None:
+    printed = run_example("reinforce.py", "--returns", returns, "--iterations", 150)
     found = re.search(r"mean return (\d+) of the first 100 episodes, (\d+) of the last", printed)
     assert found is not None, printed
     first, last = map(int, found.groups())
-    assert first < 40 and last > 60
+    assert first < 40 and last > 70
+
+
+def test_reinforce_in_gymnasiums_environment(tmp_path: Path) -> None:
+    pytest.importorskip("gymnasium")
+    picture = tmp_path / "reinforce.png"
+    settings = ("--returns", "mc", "td", "--iterations", 3, "--gymnasium", "--seeds", 2, "--plot", picture)
+    printed = run_example("reinforce.py", *settings)
+    assert [line[:10] for line in printed.splitlines() if ", seed" in line] == [
+        "mc, seed 0", "mc, seed 1", "td, seed 0", "td, seed 1",
+    ]  # fmt: skip
+    assert picture.stat().st_size > 0
