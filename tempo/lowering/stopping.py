@@ -15,7 +15,7 @@ from tempo.schedule import tree
 from tempo.schedule.tree import For, If, Run, ScheduleTree, runs
 from tempo.sdg.graph import Output
 from tempo.sdg.stops import stops_of
-from tempo.symbolic import Box, Symbol, const
+from tempo.symbolic import Box, Condition, Context, Symbol, const, var
 
 Part = tuple[ScheduleTree, ...]
 _HINT = "scheduler='greedy' keeps apart what ends early and what does not"
@@ -59,7 +59,8 @@ class Stops:
             along = [run for run in found if dim in self._dims(run)]
             if all(self._is_first(run, dim) for run in along):
                 continue
-            if len(along) == len(found) and self._is_outermost(part, output):
+            first = [run for item in part for run in _at_the_first(item) if dim not in self._dims(run)]
+            if len(along) + len(first) == len(found) and self._is_outermost(part, output):
                 return output
             raise UnsupportedError(
                 f"the schedule runs what ends early along {dim.name} together with what does not",
@@ -82,6 +83,24 @@ class Stops:
         inside = (run for item in part for run in runs(item) if run.statement in stops)
         own = [run for item in part for run in _runs_outside_loops(item.body if isinstance(item, For) else item)]
         return all(run in own for run in inside)
+
+
+def _at_the_first(item: ScheduleTree) -> Iterator[Run]:
+    """The runs under a guard that holds at the first point of the loop around it alone, which is always kept."""
+    if isinstance(item, For) and item.direction == "forward":
+        yield from _guarded(item.body, Context.of((), var(item.var).ge(item.lo)), var(item.var).eq(item.lo))
+
+
+def _guarded(item: ScheduleTree, here: Context, wanted: Condition) -> Iterator[Run]:
+    match item:
+        case If(condition, body):
+            inside = here.assume(condition)
+            yield from runs(body) if inside.implies(wanted) else _guarded(body, inside, wanted)
+        case For(body=body):
+            yield from _guarded(body, here, wanted)
+        case tree.Sequence(items):
+            for inner in items:
+                yield from _guarded(inner, here, wanted)
 
 
 def _runs_outside_loops(item: ScheduleTree) -> Iterator[Run]:
