@@ -13,6 +13,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.lowering.emit import Emitter
+from tempo.lowering.layouts import layouts
 from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.passes.watches import WATCH
@@ -67,6 +68,11 @@ class Compiled:
     def axes(self) -> tuple[tuple[int, ...], ...]:
         """From the axes of the user's array to those of the buffer, by its number."""
         return tuple(buffer.from_user for _, buffer in sorted(self.program.buffers.items()))
+
+    @cached_property
+    def layouts(self) -> Mapping[int, tuple[int, ...]]:
+        """Where the backend has views, the internal buffers whose axes lie in another order than the logical one."""
+        return layouts(self.program) if self.backend.shares_memory else {}
 
     @cached_property
     def stops(self) -> Mapping[str, int]:
@@ -170,11 +176,12 @@ class Run:
         filled_inside = backend.allocates_inside and buffer.id not in self.compiled.touched_in_host_loops
         if filled_inside and (fill is None or starts_at_zero):
             return None
-        if buffer.role != "output":
+        order = buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
+        if order is None:
             return backend.allocate(shape, buffer.dtype, fill)
-        axes = self.compiled.axes[buffer.id]
-        physical = tuple(shape[at] for at in buffer.to_user)
-        return backend.transpose(backend.allocate(physical, buffer.dtype, fill), axes)
+        physical = tuple(shape[at] for at in order)
+        logical = tuple(order.index(axis) for axis in range(len(order)))
+        return backend.transpose(backend.allocate(physical, buffer.dtype, fill), logical)
 
     def bounds(self, item: Item) -> tuple[int, int]:
         assert item.loop is not None

@@ -1,0 +1,81 @@
+"""A small decoder, greedy from its first token: attention over all that was said, or the last `window` tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+import tempo as tp
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Config:
+    layers: int = 4
+    width: int = 256
+    heads: int = 8
+    kv_heads: int = 8
+    batch: int = 4
+    vocabulary: int = 256
+    window: int | None = None
+
+    @property
+    def head(self) -> int:
+        return self.width // self.heads
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """A layer's matrices, input to output."""
+        return {
+            "wq": (self.width, self.width),
+            "wk": (self.width, self.kv_width),
+            "wv": (self.width, self.kv_width),
+            "wo": (self.width, self.width),
+            "up": (self.width, 4 * self.width),
+            "down": (4 * self.width, self.width),
+        }
+
+    def weights(self) -> dict[str, Array]:
+        random = np.random.default_rng(0)
+        found = {
+            name: (random.standard_normal((self.layers, *shape)) / np.sqrt(shape[0])).astype(np.float32)
+            for name, shape in self.shapes().items()
+        }
+        found["embedding"] = random.standard_normal((self.vocabulary, self.width)).astype(np.float32)
+        return found
+
+    def start(self) -> Array:
+        return np.arange(self.batch, dtype=np.int32)
+
+
+def decoder(config: Config) -> tp.Program:
+    with tp.Program("decoder") as program:
+        b, l, t = tp.dims("b l t")
+        w = {name: tp.input(name, shape, (l,)) for name, shape in config.shapes().items()}
+        embedding = tp.input("embedding", (config.vocabulary, config.width))
+        start = tp.input("start", (), (b,), dtype=tp.int32)
+        token = tp.recurrent("token", (), (b, t), dtype=tp.int32)
+        x = tp.recurrent("x", (config.width,), (b, l, t))  # what enters layer l
+        x[b, 0, t] = embedding.spatial[token]
+        normed = tp.rms_norm(x, axis=-1)
+        q = (normed @ w["wq"]).reshape(config.heads, config.head)
+        k, v = ((normed @ w[name]).reshape(config.kv_heads, config.head) for name in ("wk", "wv"))
+        seen = tp.nn.attention(q, k, v, t, window=config.window)
+        mixed = x + seen.reshape(config.width) @ w["wo"]
+        y = mixed + tp.silu(tp.rms_norm(mixed, axis=-1) @ w["up"]) @ w["down"]
+        x[b, l + 1, t] = y
+        logits = embedding @ tp.rms_norm(y[b, l.size - 1, t], axis=-1)
+        token[b, 0] = start
+        token[b, t + 1] = logits.argmax(axis=-1)
+        tp.output("token", token)
+    return program
+
+
+def sizes(config: Config, length: int) -> Mapping[str, int]:
+    return {"b": config.batch, "l": config.layers, "t": length}

@@ -1,0 +1,51 @@
+"""The decoder by hand in PyTorch: a cache that is allocated once, and torch's kernel on the part that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks.attention.program import Config
+
+
+def decode(config: Config, weights: Mapping[str, Any], length: int) -> Callable[[], np.ndarray]:
+    device = weights["wq"].device
+    layers = [{name: weights[name][layer] for name in config.shapes()} for layer in range(config.layers)]
+    embedding, group = weights["embedding"], config.heads // config.kv_heads
+    shape = (config.layers, config.batch, config.kv_heads, length, config.head)
+    start = torch.from_numpy(config.start()).to(device)
+    folded = (config.batch, config.kv_heads, group, config.head)  # queries that share keys are rows
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return functional.rms_norm(x, x.shape[-1:], eps=1e-6)
+
+    @torch.inference_mode()
+    def run() -> np.ndarray:
+        keys, values = (torch.empty(shape, device=device) for _ in range(2))
+        tokens = torch.empty((config.batch, length), dtype=torch.int32, device=device)
+        token = start
+        for t in range(length):
+            tokens[:, t] = token
+            if t == length - 1:
+                break
+            first = 0 if config.window is None else max(0, t + 1 - config.window)
+            x = embedding[token]
+            for layer, w in enumerate(layers):
+                normed = norm(x)
+                keys[layer, :, :, t] = (normed @ w["wk"]).view(config.batch, config.kv_heads, config.head)
+                values[layer, :, :, t] = (normed @ w["wv"]).view(config.batch, config.kv_heads, config.head)
+                seen = functional.scaled_dot_product_attention(
+                    (normed @ w["wq"]).view(folded),
+                    keys[layer, :, :, first : t + 1],
+                    values[layer, :, :, first : t + 1],
+                )
+                x = x + seen.reshape(config.batch, config.width) @ w["wo"]
+                x = x + functional.silu(norm(x) @ w["up"]) @ w["down"]
+            token = (norm(x) @ embedding.T).argmax(-1).to(torch.int32)
+        return tokens.cpu().numpy()
+
+    return run

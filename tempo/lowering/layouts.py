@@ -1,0 +1,57 @@
+"""In which order of axes an internal buffer lies in memory, where a backend has views of any.
+
+What is kept is read as slices; a contraction with batch axes (heads) reads one batch element after the other, and each is
+each is in one piece where the batch axes come first: `(heads, points, width)`, not `(points, heads, width)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tempo.lowering.loop_ir import Buffer, Compute, LoopProgram, PointIndex, Read, WindowIndex, walk
+
+Order = tuple[int, ...]
+
+
+def layouts(program: LoopProgram) -> Mapping[int, Order]:
+    """By buffer, its logical axes in the order of memory; those that all readers want as they are are left out."""
+    wanted: dict[int, set[Order | None]] = {}
+    for segment in program.segments:
+        reads: dict[str, Read] = {}
+        for statement in walk(segment.body):
+            if isinstance(statement, Read) and any(isinstance(entry, WindowIndex) for entry in statement.index):
+                reads[statement.result] = statement
+            if isinstance(statement, Compute):
+                for read, order in _read_by(statement, reads):
+                    buffer = program.buffers[read.buffer]
+                    if buffer.role == "internal":
+                        wanted.setdefault(buffer.id, set()).add(_of_buffer(buffer, read, order))
+    found = {id: orders.pop() for id, orders in wanted.items() if len(orders) == 1}
+    return {id: order for id, order in found.items() if order is not None and order != tuple(range(len(order)))}
+
+
+def _read_by(compute: Compute, reads: Mapping[str, Read]) -> Iterator[tuple[Read, Order | None]]:
+    """The slices among the operands, each with the order of axes that the operator would have it in; None: any."""
+    for at, name in enumerate(compute.operands):
+        if name in reads:
+            yield reads[name], _wanted(compute, at)
+
+
+def _wanted(compute: Compute, operand: int) -> Order | None:
+    attrs, rank = compute.attrs, len(compute.operand_types[operand].shape)
+    if compute.op == "attention":
+        axes: Order | None = {1: attrs["key_axes"], 2: attrs["value_axes"]}.get(operand)
+        return axes
+    if compute.op != "dot":
+        return None
+    batch = tuple(attrs["rhs_batch" if operand else "lhs_batch"])
+    return (*batch, *(axis for axis in range(rank) if axis not in batch)) if batch else None
+
+
+def _of_buffer(buffer: Buffer, read: Read, order: Order | None) -> Order | None:
+    """Of the buffer's axes: those that are read at a point stay in front."""
+    if order is None:
+        return None
+    points = [at for at, entry in enumerate(read.index) if isinstance(entry, PointIndex)]
+    seen = [at for at in range(len(buffer.logical_shape)) if at not in points]
+    return (*points, *(seen[axis] for axis in order))
