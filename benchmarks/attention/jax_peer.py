@@ -1,4 +1,4 @@
-"""The decoder by hand in JAX: one `jit` over all steps, a cache of the greatest length, attention over all of it, masked.
+"""The decoder by hand in JAX: one `jit` over all steps, a cache of the greatest length, attention over it all, masked.
 
 Queries that share keys are rows of one product; keys and values are not repeated.
 """

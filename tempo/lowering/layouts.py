@@ -1,7 +1,7 @@
 """In which order of axes an internal buffer lies in memory, where a backend has views of any.
 
-What is kept is read as slices; a contraction with batch axes (heads) reads one batch element after the other, and each is
-each is in one piece where the batch axes come first: `(heads, points, width)`, not `(points, heads, width)`.
+What is kept is read as slices; a contraction with batch axes (heads) reads one batch element after the other, and each
+is in one piece where the batch axes come first: `(heads, points, width)`, not `(points, heads, width)`.
 """
 
 from __future__ import annotations

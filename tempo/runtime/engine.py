@@ -12,6 +12,7 @@ from tempo.backends.base import Backend
 from tempo.errors import BackendCallError, HostCallError, InternalError, ScheduleError, UnsupportedError
 from tempo.lowering.fusing import fused
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
+from tempo.lowering.rotation import unrotated
 from tempo.lowering.tiling import Tiling, tiled
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
@@ -197,7 +198,7 @@ class CompiledEngine:
         key = outermost, whole, tuple(static.values())
         if key not in self._compiled:
             tiling = Tiling(self.options.extent, self.options.tile)
-            loops = tiled(fused(plan.loops) if whole else plan.loops, static, tiling)
+            loops = tiled(unrotated(fused(plan.loops) if whole else plan.loops, static), static, tiling)
             self._compiled[key] = compile_program(loops, self.backend, static, sizes)
         return self._compiled[key]
 

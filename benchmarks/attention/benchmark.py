@@ -1,0 +1,92 @@
+"""Greedy decoding by a small decoder of random weights, causal and with a window, at several lengths.
+
+Time per token, mean over a run of each length; what one token takes early and late in a run (`at`), and the bytes that
+a run needs. Peers, on their own backend: PyTorch with a cache allocated once and torch's kernel on the part of it that
+counts, JAX with one `jit` over all steps and attention over the whole cache, masked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from importlib import import_module
+
+import numpy as np
+
+import tempo as tp
+from benchmarks.attention.program import Config, decoder, sizes
+from benchmarks.harness import Benchmark, Session
+
+CONFIGURATIONS = {"small": {"layers": 1, "width": 128, "heads": 4, "kv_heads": 2, "batch": 2}, "medium": {}}
+LENGTHS = (1024, 2048, 4096)
+QUICK_LENGTHS = (256, 512)
+CHUNK = 64  # tokens that are timed together
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--size", choices=sorted(CONFIGURATIONS), help="default: medium (4 layers, 256 wide), quick small"
+    )
+    parser.add_argument("--lengths", type=int, nargs="+", help=f"default {LENGTHS}, quick {QUICK_LENGTHS}")
+    parser.add_argument(
+        "--windows", type=int, nargs="+", help="0 is causal; default 0 and a quarter of the least length"
+    )
+    parser.add_argument("--no-peers", action="store_true", help="for lengths at which these take minutes")
+
+
+def measure(session: Session) -> None:
+    chosen = session.options
+    size = CONFIGURATIONS[chosen.size or ("small" if session.quick else "medium")]
+    lengths = chosen.lengths or (QUICK_LENGTHS if session.quick else LENGTHS)
+    for window in chosen.windows or (0, min(lengths) // 4):
+        for length in lengths:
+            _measure(session, Config(**size, window=window or None), length)
+
+
+def _measure(session: Session, config: Config, length: int) -> None:
+    kind = "causal" if config.window is None else f"window {config.window}"
+    case = f"{kind}, {length} tokens"
+    weights = {name: session.resident(array) for name, array in config.weights().items()}
+    start = time.perf_counter()
+    run = session.compile(decoder(config), sizes(config, length))
+    session.add(case, "compile", "s, compile", time.perf_counter() - start)
+
+    def tempo() -> np.ndarray:
+        return np.asarray(session.ready(run(start=config.start(), **weights)["token"]))
+
+    peers: dict[str, Callable[[], np.ndarray]] = {}
+    if session.backend in ("jax", "torch") and not session.options.no_peers:
+        peer = import_module(f"benchmarks.attention.{session.backend}_peer")
+        peers["by hand"] = peer.decode(config, weights, length)
+    timings = session.compare(case, tempo, peers, np.testing.assert_array_equal)
+    for name, timing in timings.items():
+        session.add(case, name, "ms/token", *(seconds / length * 1e3 for seconds in timing.seconds))
+    session.add(case, "peak", "MB", run.memory.peak_bytes / 1e6)
+    early, late = _at_ends(run, config, weights)
+    session.add(case, "at the first tokens", "ms/token", *early)
+    session.add(case, "at the last tokens", "ms/token", *late)
+
+
+def _at_ends(run: tp.Executable, config: Config, weights: dict[str, object]) -> tuple[list[float], list[float]]:
+    """Milliseconds per token of chunks in the first eighth of a run, but for the first, and in the last eighth."""
+    found: list[float] = []
+    stream = run.stream("t", chunk=CHUNK, start=config.start(), **weights)
+    before = time.perf_counter()
+    for chunk in stream:
+        np.asarray(chunk["token"])
+        now = time.perf_counter()
+        found.append((now - before) / CHUNK * 1e3)
+        before = now
+    count = max(1, len(found) // 8)
+    return found[1 : 1 + count] or found, found[-1 - count : -1] or found
+
+
+BENCHMARK = Benchmark(
+    measure,
+    repeats=3,
+    quick_repeats=2,
+    backends=("numpy", "jax", "torch"),
+    devices=("cpu", "cuda"),
+    add_options=options,
+)
