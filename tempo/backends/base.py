@@ -54,7 +54,10 @@ class Backend(Protocol):
     """Whether an executable is for buffers of fixed shapes; otherwise only what operators see must be static."""
 
     allocates_inside: bool
-    """Whether segments make the buffers that they are the first to touch: they are given None for those."""
+    """Whether segments make the buffers that they are the first to touch: they are given None for those.
+
+    Where `shares_memory` is False they have `tempo.lowering.layouts.layouts_in_segments` in the order that it says.
+    """
 
     fuses_segments: bool
     """Whether one executable for all segments of a program without host calls is better than one for each.

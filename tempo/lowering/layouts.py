@@ -1,4 +1,4 @@
-"""In which order of axes an internal buffer lies in memory, where a backend has views of any.
+"""In which order of axes an internal buffer lies in memory.
 
 What is kept is read as slices; a contraction with batch axes (heads) reads one batch element after the other, and each
 is in one piece where the batch axes come first: `(heads, points, width)`, not `(points, heads, width)`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tempo.lowering.loop_ir import Buffer, Compute, LoopProgram, PointIndex, Read, WindowIndex, walk
+from tempo.lowering.loop_ir import Buffer, CallSegment, Compute, LoopProgram, PointIndex, Read, WindowIndex, walk
 
 Order = tuple[int, ...]
 
@@ -28,6 +28,11 @@ def layouts(program: LoopProgram) -> Mapping[int, Order]:
                         wanted.setdefault(buffer.id, set()).add(_of_buffer(buffer, read, order))
     found = {id: orders.pop() for id, orders in wanted.items() if len(orders) == 1}
     return {id: order for id, order in found.items() if order is not None and order != tuple(range(len(order)))}
+
+
+def layouts_in_segments(program: LoopProgram) -> Mapping[int, Order]:
+    """The same for backends without views, whose segments index what lies in another order: nobody else may."""
+    return layouts(program) if all(isinstance(item, CallSegment) for item in program.items) else {}
 
 
 def _read_by(compute: Compute, reads: Mapping[str, Read]) -> Iterator[tuple[Read, Order | None]]:

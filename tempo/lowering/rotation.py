@@ -83,8 +83,10 @@ class _Rewriter:
                 if isinstance(entry, WindowIndex)
             ]
             for at, (axis, entry) in enumerate(windows):
-                size = self.resolve(axis.extent)
-                if axis.kind == "window" and self.resolve(entry.extent) == size and _is_all(entry, size):
+                if axis.kind != "window" or not axis.extent.is_const:
+                    continue
+                size = axis.extent.as_int()
+                if self.resolve(entry.extent) == size and _is_all(entry, size):
                     yield read, at, entry
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.lowering.emit import Emitter
-from tempo.lowering.layouts import layouts
+from tempo.lowering.layouts import layouts, layouts_in_segments
 from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.passes.watches import WATCH
@@ -71,8 +71,10 @@ class Compiled:
 
     @cached_property
     def layouts(self) -> Mapping[int, tuple[int, ...]]:
-        """Where the backend has views, the internal buffers whose axes lie in another order than the logical one."""
-        return layouts(self.program) if self.backend.shares_memory else {}
+        """The internal buffers whose axes lie in another order than the logical one, with that order."""
+        if self.backend.shares_memory:
+            return layouts(self.program)
+        return layouts_in_segments(self.program) if self.backend.allocates_inside else {}
 
     @cached_property
     def stops(self) -> Mapping[str, int]:
@@ -180,8 +182,10 @@ class Run:
         if order is None:
             return backend.allocate(shape, buffer.dtype, fill)
         physical = tuple(shape[at] for at in order)
-        logical = tuple(order.index(axis) for axis in range(len(order)))
-        return backend.transpose(backend.allocate(physical, buffer.dtype, fill), logical)
+        array = backend.allocate(physical, buffer.dtype, fill)
+        if buffer.role != "output" and not backend.shares_memory:
+            return array
+        return backend.transpose(array, tuple(order.index(axis) for axis in range(len(order))))
 
     def bounds(self, item: Item) -> tuple[int, int]:
         assert item.loop is not None

@@ -13,17 +13,21 @@ from tempo_jax.evaluate import Values, expression
 from tempo_jax.operators.indexing import take
 
 Array = Any
+Order = tuple[int, ...]
+"""The logical axes of a buffer as they lie in memory, where they lie in another order than the logical one."""
 
 
-def read(buffer: Buffer, array: Array, statement: Read, values: Values, static: Values) -> Array:
+def read(
+    buffer: Buffer, array: Array, statement: Read, values: Values, static: Values, order: Order | None = None
+) -> Array:
     """What the buffer holds at an index: one dynamic slice, then gathers of the windows that may leave it.
 
     A window is sliced where it fits and clamped within itself: a gather from the whole buffer is slower.
     """
     if buffer.is_slot or _is_everything(buffer, statement):
-        return array
+        return _logical(array, order)
     starts: list[Any] = [0] * array.ndim
-    lengths = list(array.shape)
+    lengths = list(_logical_shape(array, order))
     dropped: list[int] = []
     gathered: list[tuple[int, Array]] = []
     for at, (axis, entry) in enumerate(zip(buffer.axes, statement.index, strict=True)):
@@ -34,12 +38,12 @@ def read(buffer: Buffer, array: Array, statement: Read, values: Values, static: 
         start, extent = expression(entry.start, values), expression(entry.extent, static)
         if entry.exact:
             starts[at], lengths[at] = start, extent
-        elif axis.kind == "full" and extent <= array.shape[at]:
-            starts[at], lengths[at] = jnp.clip(start, 0, array.shape[at] - extent), extent
+        elif axis.kind == "full" and extent <= lengths[at]:
+            starts[at], lengths[at] = jnp.clip(start, 0, lengths[at] - extent), extent
             gathered.append((at, jnp.clip(start - starts[at] + _counted(extent), 0, extent - 1)))
         else:
-            gathered.append((at, _positions(axis, start, extent, array.shape[at])))
-    cut = _slice(array, starts, lengths)
+            gathered.append((at, _positions(axis, start, extent, lengths[at])))
+    cut = _slice(array, starts, lengths, order)
     for at, positions in gathered:
         cut = take(cut, positions, at)
     return lax.squeeze(cut, dropped)
@@ -68,25 +72,39 @@ def place(index: tuple[Expr, ...], values: Values) -> tuple[Any, ...]:
     return tuple(expression(each, values) for each in index)
 
 
-def at(array: Array, index: tuple[Any, ...]) -> Array:
+def at(array: Array, index: tuple[Any, ...], order: Order | None = None) -> Array:
     """The element of the leading axes."""
     starts = [*index, *([0] * (array.ndim - len(index)))]
-    lengths = [*([1] * len(index)), *array.shape[len(index) :]]
-    return lax.squeeze(_slice(array, starts, lengths), range(len(index)))
+    lengths = [*([1] * len(index)), *_logical_shape(array, order)[len(index) :]]
+    return lax.squeeze(_slice(array, starts, lengths, order), range(len(index)))
 
 
-def write(array: Array, index: tuple[Any, ...], value: Array) -> Array:
+def write(array: Array, index: tuple[Any, ...], value: Array, order: Order | None = None) -> Array:
     """`array` with `value` at the element `index` of the leading axes; without index, `value` itself."""
     if not index:
         return value
     starts = [*index, *([0] * (array.ndim - len(index)))]
-    return lax.dynamic_update_slice(
-        array, lax.expand_dims(value, range(len(index))), _indices(starts), allow_negative_indices=False
-    )
+    written = lax.expand_dims(value, range(len(index)))
+    if order is not None:
+        written, starts = lax.transpose(written, order), [starts[axis] for axis in order]
+    return lax.dynamic_update_slice(array, written, _indices(starts), allow_negative_indices=False)
 
 
-def _slice(array: Array, starts: list[Any], lengths: list[int]) -> Array:
-    return lax.dynamic_slice(array, _indices(starts), lengths, allow_negative_indices=False)
+def _slice(array: Array, starts: list[Any], lengths: list[int], order: Order | None) -> Array:
+    """Of an array whose axes lie in `order`, with logical starts and lengths; the result is logical."""
+    if order is None:
+        return lax.dynamic_slice(array, _indices(starts), lengths, allow_negative_indices=False)
+    starts, lengths = [starts[axis] for axis in order], [lengths[axis] for axis in order]
+    return _logical(lax.dynamic_slice(array, _indices(starts), lengths, allow_negative_indices=False), order)
+
+
+def _logical(array: Array, order: Order | None) -> Array:
+    return array if order is None else lax.transpose(array, tuple(order.index(axis) for axis in range(len(order))))
+
+
+def _logical_shape(array: Array, order: Order | None) -> tuple[int, ...]:
+    shape: tuple[int, ...] = array.shape
+    return shape if order is None else tuple(shape[order.index(axis)] for axis in range(len(order)))
 
 
 def _indices(starts: list[Any]) -> list[Array]:

@@ -20,7 +20,8 @@ Values = Mapping[Symbol, Any]
 class Handed:
     """The values at `places`, as an iteration indexes them, of a loop from `lo` to `hi`."""
 
-    def __init__(self, loop: Loop, lo: Any, hi: Any) -> None:
+    def __init__(self, loop: Loop, lo: Any, hi: Any, orders: Mapping[int, access.Order]) -> None:
+        self._orders = orders
         self._var, self._recents = loop.var, recent(loop)
         self.places: list[Place] = [
             earlier(each, loop, ago) for each in self._recents for ago in range(1, each.depth + 1)
@@ -35,7 +36,7 @@ class Handed:
         """What the first iteration reads of what iterations before it would have written."""
         here = {**values, self._var: self._first}
         for buffer, index in self.places:
-            yield access.at(buffers[buffer], access.place(index, here))
+            yield access.at(buffers[buffer], access.place(index, here), self._orders.get(buffer))
 
     def on(self, written: Buffers, handed: tuple[Array, ...]) -> Iterator[Array]:
         """For the next iteration: what this one wrote, then all but the oldest of what it was handed."""
@@ -51,5 +52,6 @@ class Handed:
         found = {id: buffers[id] for id in self.replaced}
         for (buffer, index), value in zip(self.places, handed, strict=True):
             if buffer in found:
-                found[buffer] = access.write(found[buffer], access.place(index, here), value)
+                place = access.place(index, here)
+                found[buffer] = access.write(found[buffer], place, value, self._orders.get(buffer))
         return found

@@ -19,6 +19,7 @@ from jax import lax
 from tempo import dtypes
 from tempo.backends.base import SegmentRequest
 from tempo.errors import InternalError, ShapeError
+from tempo.lowering.layouts import layouts_in_segments
 from tempo.lowering.liveness import Liveness
 from tempo.lowering.loop_ir import (
     Assign,
@@ -85,6 +86,7 @@ class SegmentTracer:
         self.buffers = request.program.buffers
         self.static: Values = request.sizes
         self.operator = operator
+        self.orders = layouts_in_segments(request.program)
         self._functions: dict[int, Callable[..., Array]] = {}
         self.stretches = tuple(self._stretches())
         self.body = tuple(self._apart(self.segment.body))
@@ -142,7 +144,9 @@ class SegmentTracer:
             return jnp.asarray(constants[id].array.transpose(buffer.from_user))
         if given is not None:
             return given
-        return jnp.zeros(buffer.extents(self.static), dtypes.to_numpy(buffer.dtype))
+        shape = buffer.extents(self.static)
+        order = self.orders.get(id, range(len(shape)))
+        return jnp.zeros([shape[axis] for axis in order], dtypes.to_numpy(buffer.dtype))
 
     # -- statements ------------------------------------------------------------------------------------------------
 
@@ -158,7 +162,9 @@ class SegmentTracer:
                     state.names[result] = handed
                     return
                 array = state.buffers[buffer]
-                state.names[result] = access.read(self.buffers[buffer], array, statement, state.values, self.static)
+                order = self.orders.get(buffer)
+                held = access.read(self.buffers[buffer], array, statement, state.values, self.static, order)
+                state.names[result] = held
                 if not self.buffers[buffer].is_slot and buffer in state.carried:
                     # Fused into what follows the buffer's next write, the read would have the buffer copied for it.
                     state.names[result] = lax.optimization_barrier(state.names[result])
@@ -168,7 +174,8 @@ class SegmentTracer:
                 state.names[result] = state.names[value]
             case Write(buffer, index, value):
                 place = access.place(index, state.values)
-                state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value])
+                order = self.orders.get(buffer)
+                state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value], order)
                 state.written[buffer] = state.names[value]
             case Loop(lo=lo, hi=hi):
                 if not is_empty(statement, self.static) and self.possible(statement.body):
@@ -267,7 +274,7 @@ class SegmentTracer:
         if stop is None and isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
             self.few(loop, range(lo, hi), state)
             return
-        recent = Handed(loop, lo, hi)
+        recent = Handed(loop, lo, hi, self.orders)
         carried = [id for id in self.liveness.carried(loop) if id not in recent.replaced]
         forward = loop.direction == "forward"
 
@@ -314,7 +321,10 @@ class SegmentTracer:
                 inner = state.inner()
                 self.block(statements, inner)
                 wholes = [inner.buffers[id] for id in plan.whole]
-                parts = [access.at(inner.buffers[id], access.place(index, state.values)) for id, index in plan.places]
+                parts = [
+                    access.at(inner.buffers[id], access.place(index, state.values), self.orders.get(id))
+                    for id, index in plan.places
+                ]
                 return (*(inner.names[name] for name in plan.names), *wholes, *parts)
 
             return run
@@ -329,13 +339,14 @@ class SegmentTracer:
         state.names.update(zip(plan.names, names, strict=True))
         state.buffers.update(zip(plan.whole, rest, strict=False))
         for (id, index), value in zip(plan.places, rest[len(plan.whole) :], strict=True):
-            state.buffers[id] = access.write(state.buffers[id], access.place(index, state.values), value)
+            place = access.place(index, state.values)
+            state.buffers[id] = access.write(state.buffers[id], place, value, self.orders.get(id))
 
     def _is_small(self, plan: BranchPlan, state: State) -> bool:
         sizes = [state.buffers[id].size for id in plan.whole]
         for id, index in plan.places:
-            array = state.buffers[id]
-            sizes.append(math.prod(array.shape[len(index) :]))
+            extents = self.buffers[id].extents(self.static)
+            sizes.append(math.prod(extents[len(index) :]))
         return sum(sizes) <= _LARGEST_SELECTION
 
 
