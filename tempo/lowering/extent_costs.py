@@ -19,6 +19,8 @@ _LEAST_TILE = 16
 _SAMPLES = 64
 _CLEAR = 0.9
 """What another execution than the hull may cost at most, of what the hull does."""
+_RUNS = 10
+"""Of an executable, for which it is compiled."""
 _POINTS = 1000
 """How often a region runs where that is not known."""
 
@@ -67,14 +69,14 @@ class Work:
         launched = operators * blocks.mean() + 2 * self.stages * blocks.mean() + 3 * self.folds
         moved = self.bytes * costs.byte * blocks.mean() * tile + (self._reading(costs) - self.bytes * costs.byte) * tile
         compiled = (2 * (operators + self.stages) + 3 * self.folds - self.operators) * costs.compiling
-        return float(launched * costs.operator + moved + compiled / self.points)
+        return float(launched * costs.operator + moved + compiled / (self.points * _RUNS))
 
     def choices_cost(self, costs: Costs, extents: Sequence[int]) -> float:
         every = np.asarray([*extents, self.hull])
         extent = every[np.minimum(np.searchsorted(every, self.lengths), len(extents))]
         launched = self.operators * costs.operator + costs.choice * min(len(extents), 2)
         compiled = len(extents) * (self.operators + 1) * costs.compiling
-        return float(launched + self._reading(costs) * extent.mean() + compiled / self.points)
+        return float(launched + self._reading(costs) * extent.mean() + compiled / (self.points * _RUNS))
 
     def _reading(self, costs: Costs) -> float:
         """Seconds per position, masked."""
