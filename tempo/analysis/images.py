@@ -57,14 +57,15 @@ class Images:
         self.facts = facts
         self.sizes = Context.of((), facts)
         self._readers: dict[tuple[tuple[Symbol, ...], Box, Conjuncts], Reader] = {}
-        self._disjuncts: dict[Condition, tuple[Conjuncts, ...]] = {}
+        self._disjuncts: dict[tuple[tuple[Symbol, ...], Condition], tuple[Conjuncts, ...]] = {}
 
     def of(self, node: Node, box: Box) -> Iterator[Image]:
         """The images of `box` under every read of `node`, but for those that are empty at all sizes."""
         for condition, edge in node.guarded_reads():
-            if condition not in self._disjuncts:
-                self._disjuncts[condition] = disjuncts(condition)
-            for conjuncts in self._disjuncts[condition]:
+            key = (node.domain, condition)
+            if key not in self._disjuncts:
+                self._disjuncts[key] = disjuncts(condition, Context.of(self.graph.domain_dims(node), self.facts))
+            for conjuncts in self._disjuncts[key]:
                 reader = self.reader(node.domain, box, conjuncts)
                 image = None if reader.unreachable else self._image(reader, edge)
                 if image is not None and not self._is_empty(image.box):
@@ -161,23 +162,27 @@ class Reader:
         return inner.implies(start.substitute(step).le(stop)) and inner.implies(start.le(stop.substitute(step)))
 
 
-def disjuncts(condition: Condition) -> tuple[Conjuncts, ...]:
-    """Disjunctive normal form; where it would be of very many disjuncts, some conjuncts are left that are none."""
+def disjuncts(condition: Condition, context: Context) -> tuple[Conjuncts, ...]:
+    """Disjunctive normal form; where it would be of very many disjuncts, some conjuncts are left that are none.
+
+    What the context excludes is left out: `t != 0` is `t >= 1`.
+    """
     if condition == TRUE:
         return ((),)
     if condition == FALSE:
         return ()
     if isinstance(condition, Or):
-        found = tuple(conjuncts for arg in condition.args for conjuncts in disjuncts(arg))
+        possible = (arg for arg in condition.args if not context.excludes(arg))
+        found = tuple(conjuncts for arg in possible for conjuncts in disjuncts(arg, context))
         return found if len(found) <= _MOST_DISJUNCTS else ((condition,),)
     if not isinstance(condition, And):
         return ((condition,),)
     product: tuple[Conjuncts, ...] = ((),)
     for arg in condition.args:
-        choices = disjuncts(arg)
+        choices = disjuncts(arg, context)
         wider = tuple(_joined(chosen, more) for chosen in product for more in choices)
         if len(wider) > _MOST_DISJUNCTS:
-            wider = tuple(chosen for chosen in dict.fromkeys(wider) if not Context.of((), *chosen).infeasible())
+            wider = tuple(chosen for chosen in dict.fromkeys(wider) if not context.assume(*chosen).infeasible())
         product = wider if len(wider) <= _MOST_DISJUNCTS else tuple(_joined(chosen, (arg,)) for chosen in product)
     return product
 

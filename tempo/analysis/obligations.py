@@ -39,16 +39,19 @@ def obligations(graph: Graph) -> Iterator[Obligation]:
     """Everything that the program's reachable nodes and outputs oblige it to, but for what is plain to see."""
     reachable = graph.reachable()
     for node in graph.nodes.values():
-        if node.id not in reachable:
-            continue
-        yield from _reads_in_range(graph, node)
-        yield from _not_negative(graph, node)
-        if node.op == "merge":
-            yield from _covered(node)
-        elif needs_elements(node):
-            yield from _not_empty(graph, node)
+        if node.id in reachable:
+            yield from obligations_of(graph, node)
     for output in graph.outputs:
         yield from output_obligations(graph, output)
+
+
+def obligations_of(graph: Graph, node: Node) -> Iterator[Obligation]:
+    yield from _reads_in_range(graph, node)
+    yield from _not_negative(graph, node)
+    if node.op == "merge":
+        yield from _covered(node)
+    elif needs_elements(node):
+        yield from _not_empty(graph, node)
 
 
 def output_obligations(graph: Graph, output: Output) -> Iterator[Obligation]:

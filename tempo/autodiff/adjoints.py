@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from tempo.autodiff.nodes import Guarded, Nodes
 from tempo.sdg.graph import TensorType
@@ -20,18 +21,32 @@ def collected(nodes: Nodes, contributions: Sequence[Guarded], type: TensorType, 
         groups[condition] = (condition, edge if known is None else nodes.add(known[1], edge))
     found: Alternatives = ()
     for group in groups.values():
-        found = _joined(nodes, found, group, type, context)
+        joined = _joined(nodes, found, group, context)
+        if joined is None:
+            return (_padded(nodes, tuple(groups.values()), type, context),)
+        found = joined
     return found
 
 
-def _joined(nodes: Nodes, found: Alternatives, new: Guarded, type: TensorType, context: Context) -> Alternatives:
-    """`found` and `new`, added where both exist."""
+def _padded(nodes: Nodes, groups: Alternatives, type: TensorType, context: Context) -> Guarded:
+    """The sum where any of them exists, of each with zeros where it does not: as many cases as there are groups."""
+    covered = disjunction(condition for condition, _ in groups)
+    zero = TRUE, nodes.zeros(type)
+    parts = [
+        edge if context.implies(condition) else nodes.choice(((condition, edge), zero), type)
+        for condition, edge in groups
+    ]
+    condition = TRUE if context.implies(covered) else context.simplify_condition(covered)
+    return condition, reduce(nodes.add, parts)
+
+
+def _joined(nodes: Nodes, found: Alternatives, new: Guarded, context: Context) -> Alternatives | None:
+    """`found` and `new`, added where both exist; None where there are several others, and not all of them apart."""
     condition, edge = new
     if all(context.excludes(other & condition) for other, _ in found):
         return (*found, new)
     if len(found) > 1:
-        known = choice(nodes, found, type, context)
-        return _joined(nodes, (known,), new, type, context)
+        return None
     ((other, value),) = found
     within = context.assume(condition)
     if within.implies(other):  # new is the narrower one

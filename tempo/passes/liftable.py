@@ -12,6 +12,7 @@ from functools import cached_property
 
 from tempo.analysis.all_or_none import AllOrNone
 from tempo.analysis.demand import Demand
+from tempo.analysis.harmless import harmless
 from tempo.passes.extents import Hulls
 from tempo.passes.frames import Frames
 from tempo.passes.mapping_costs import Sizes
@@ -204,17 +205,23 @@ class Candidates:
         """The nodes of which all points of the span mean something wherever one does.
 
         Every point of the box is demanded, or none, as sizes have it; or all along the dim are or none (`even`); or
-        they all do the same, on producers of which this is true. The last is assumed of all and dropped where it fails
-        until nothing does.
+        they all do the same, on producers of which this is true; or every point of the box can be made all the same.
         """
-        found = {node.id for node in varying}
-        even = self.even(found)
+        every = {node.id for node in varying}
+        even = self.even(every)
         as_one = AllOrNone(self.graph, self.demands, self.facts)
         pending = [
             node
             for node in varying
             if not self.demands[node.id].exact and node.id not in even and not as_one.holds(node.id)
         ]
+        found = self.doing_the_same(every, pending)
+        made = harmless(self.graph, self.demands, every - found, self.facts) if found != every else set[int]()
+        return self.doing_the_same(every, [node for node in pending if node.id not in made]) if made else found
+
+    def doing_the_same(self, found: set[int], pending: list[Node]) -> set[int]:
+        """Without those pending that do not do the same: assumed of all, dropped where it fails until all do."""
+        found, pending = set(found), list(pending)
         readers: dict[int, list[Node]] = {}
         for node in pending:
             for _, edge in node.reads():

@@ -1,0 +1,64 @@
+"""Nodes that can be computed at every point of the demanded box, whether that point is demanded or not.
+
+The corners of a stencil's edge are read by nobody, and the demand of all that is read is no box. But they can be made
+like the rest: every read of theirs is in range, every case decides, nothing is called, and so it is for what they read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from tempo.analysis.demand import Demand
+from tempo.analysis.obligations import Obligation, obligations_of
+from tempo.sdg.graph import Graph, Node
+from tempo.symbolic import TRUE, Condition, Context
+
+_CALLS = frozenset({"host_call", "backend_call", "sink"})
+
+
+def harmless(graph: Graph, demands: Mapping[int, Demand], nodes: Iterable[int], facts: Condition = TRUE) -> set[int]:
+    """Those of `nodes` that can be made at all points of their boxes: each on its own, and all that it reads there.
+
+    The box of what is read holds every point that is read from the reader's box. It is assumed of all that they are,
+    and dropped where it fails until nothing does.
+    """
+    cone = _cone(graph, demands, nodes)
+    readers: dict[int, set[int]] = defaultdict(set)
+    for id in cone:
+        for _, edge in graph.nodes[id].reads():
+            readers[edge.node].add(id)
+    lost = [id for id in cone if not _can_be_made(graph, graph.nodes[id], demands, facts)]
+    found = cone - set(lost)
+    while lost:
+        fresh = readers[lost.pop()] & found
+        found -= fresh
+        lost += fresh
+    return found
+
+
+def _cone(graph: Graph, demands: Mapping[int, Demand], nodes: Iterable[int]) -> set[int]:
+    """The nodes and what they are made of, up to what is demanded at all points."""
+    found, pending = set[int](), list(nodes)
+    while pending:
+        id = pending.pop()
+        if id in found:
+            continue
+        found.add(id)
+        pending += [edge.node for _, edge in graph.nodes[id].reads() if not _is_there(graph, demands, edge.node)]
+    return found
+
+
+def _is_there(graph: Graph, demands: Mapping[int, Demand], id: int) -> bool:
+    return demands[id].exact or graph.nodes[id].op in ("input", "constant")
+
+
+def _can_be_made(graph: Graph, node: Node, demands: Mapping[int, Demand], facts: Condition) -> bool:
+    if node.op in _CALLS or node.attr("checked") or node.attr("role") == "parameter":
+        return False
+    here = Context.of(graph.domain_dims(node), facts, box=demands[node.id].box)
+    return all(_holds(here, obligation) for obligation in obligations_of(graph, node))
+
+
+def _holds(here: Context, obligation: Obligation) -> bool:
+    return here.assume(obligation.guard).implies(obligation.goal)
