@@ -81,13 +81,13 @@ def primed(symbol: Symbol) -> Symbol:
 def preimages(reader: Region, map: IndexMap, producer: Region) -> list[Preimage]:
     """The consumers in `reader` that read q in `producer`, in disjoint parts."""
     prime = {dim.symbol: var(primed(dim.symbol)) for dim in reader.dims}
-    equations: list[Expr] = []
+    equations: list[_Equation] = []
     conditions: list[_Fact] = []
     simplify = reader.context().simplify
     for dim, index in zip(producer.dims, map, strict=True):
         q = var(dim.symbol)
         if isinstance(index, Point):
-            equations.append(simplify(index.index).substitute(prime) - q)
+            equations.append(_Equation(simplify(index.index).substitute(prime) - q))
             continue
         start = simplify(index.start).substitute(prime)
         stop = simplify(index.start + index.length).substitute(prime)
@@ -95,12 +95,12 @@ def preimages(reader: Region, map: IndexMap, producer: Region) -> list[Preimage]
     for part in _parts(reader.condition):
         primed_part = part.substitute(prime)
         if isinstance(primed_part, Eq):
-            equations.append(primed_part.expr)
+            equations.append(_Equation(primed_part.expr, part))
         else:
             conditions.append(_Fact(primed_part, part))
     found = []
     for chosen, extra in _pieces(equations):
-        solver = _Solver(reader, producer, [*conditions, *(_Fact(part) for part in extra)])
+        solver = _Solver(reader, producer, [*conditions, *extra])
         preimage = solver.solve(chosen)
         if preimage is not None:
             found.append(preimage)
@@ -115,17 +115,26 @@ class _Fact:
     own: Condition | None = None
 
 
+@dataclass(frozen=True)
+class _Equation:
+    """`expr == 0`, over q and primed p; `own` as of a fact."""
+
+    expr: Expr
+    own: Condition | None = None
+
+
 def _parts(condition: Condition) -> tuple[Condition, ...]:
     if condition == TRUE:
         return ()
     return condition.args if isinstance(condition, And) else (condition,)
 
 
-def _pieces(equations: Sequence[Expr]) -> list[tuple[list[Expr], list[Condition]]]:
+def _pieces(equations: Sequence[_Equation]) -> list[tuple[list[_Equation], list[_Fact]]]:
     """Equations without a lone minimum or maximum: `min(a, b) == 0` is `a == 0 <= b`, or `b == 0 < a`."""
-    pieces: list[tuple[list[Expr], list[Condition]]] = [([], [])]
+    pieces: list[tuple[list[_Equation], list[_Fact]]] = [([], [])]
     for equation in equations:
-        choices = _choices(equation)
+        own = equation.own
+        choices = [(_Equation(e, own), [_Fact(part, own) for part in more]) for e, more in _choices(equation.expr)]
         pieces = [([*chosen, e], [*extra, *more]) for chosen, extra in pieces for e, more in choices]
     return pieces
 
@@ -156,9 +165,8 @@ class _Solver:
     def __post_init__(self) -> None:
         self.unknown = {primed(dim.symbol) for dim in self.reader.dims}
 
-    def solve(self, equations: Sequence[Expr]) -> Preimage | None:
-        for equation in self._eliminate(list(equations)):
-            self._leave(equation)
+    def solve(self, equations: Sequence[_Equation]) -> Preimage | None:
+        self.facts += self._eliminate(list(equations))
         own, bounds, over_q = self._sort()
         over_q += [part for symbol, value in self.solved.items() for part in self._inside(symbol, value)]
         region = Region(self.producer.dims, self.producer.box)
@@ -183,18 +191,18 @@ class _Solver:
             condition, mask = base.simplify_condition(condition & mask), TRUE
         return Preimage(condition, solved, wider, conjunction(own), mask)
 
-    def _eliminate(self, equations: list[Expr]) -> list[Expr]:
+    def _eliminate(self, equations: list[_Equation]) -> list[_Fact]:
         """Solves one equation after another for the one unknown that it has; returns those that it cannot solve."""
         progress = True
         while progress:
             progress = False
             for equation in list(equations):
-                if self._use(equation.substitute(self.solved)):
+                if self._use(equation.expr.substitute(self.solved), equation.own):
                     equations.remove(equation)
                     progress = True
-        return [equation.substitute(self.solved) for equation in equations]
+        return [_Fact(equation.expr.eq(0), equation.own) for equation in equations]
 
-    def _use(self, equation: Expr) -> bool:
+    def _use(self, equation: Expr, own: Condition | None) -> bool:
         unknown = equation.symbols() & self.unknown
         if not unknown:
             self.facts.append(_Fact(equation.eq(0)))
@@ -205,7 +213,7 @@ class _Solver:
         factor = equation.coefficient(symbol)
         rest = equation - factor * var(symbol)
         if symbol in rest.symbols():
-            return self._divided(equation, symbol)
+            return self._divided(equation, symbol, own)
         if abs(factor) != 1:
             self.facts.append(_Fact((rest % abs(factor)).eq(0)))
         value = -rest if factor > 0 else rest
@@ -213,7 +221,7 @@ class _Solver:
         self.unknown.remove(symbol)
         return True
 
-    def _divided(self, equation: Expr, symbol: Symbol) -> bool:
+    def _divided(self, equation: Expr, symbol: Symbol, own: Condition | None) -> bool:
         """`c * (inner // k) == v` is `k * (v // c) <= inner < k * (v // c) + k` where c divides v."""
         atoms = [(atom, factor) for atom, factor in equation.terms if symbol in atom.symbols()]
         atom, factor = atoms[0]
@@ -222,11 +230,8 @@ class _Solver:
         rest = equation - factor * (atom.expr // atom.divisor)
         start = (-rest if factor > 0 else rest) // abs(factor) * atom.divisor
         self.facts.append(_Fact((rest % abs(factor)).eq(0)))
-        self.facts += [_Fact(atom.expr.ge(start)), _Fact(atom.expr.lt(start + atom.divisor))]
+        self.facts += [_Fact(atom.expr.ge(start), own), _Fact(atom.expr.lt(start + atom.divisor), own)]
         return True
-
-    def _leave(self, equation: Expr) -> None:
-        self.mask.append(equation.eq(0))
 
     def _inside(self, symbol: Symbol, value: Expr) -> tuple[Condition, Condition]:
         dim = next(dim.symbol for dim in self.reader.dims if primed(dim.symbol) == symbol)

@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from tempo.lowering.emit import Emitter
+from tempo.lowering.extent_costs import EAGER, Costs
 from tempo.lowering.loop_ir import LoopProgram, Segment
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
@@ -65,6 +66,9 @@ class Backend(Protocol):
     It is made for buffers of fixed shapes.
     """
 
+    costs: Costs
+    """By which the executions of reads of varying length are compared."""
+
     shares_memory: bool
     """Whether an array may be a view of another one. Where it may, what a run returns is copied if need be."""
 
@@ -110,6 +114,7 @@ class GenericBackend:
     allocates_inside = False
     fuses_segments = False
     shares_memory = True
+    costs = EAGER
     emitter: type[Emitter] = Emitter
 
     def with_device(self, name: str) -> Self:

@@ -10,9 +10,8 @@ needs again are kept, block by block, and reads are read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -42,24 +41,27 @@ _AGAIN = frozenset({"transpose", "reshape", "broadcast", "mask"})
 _HALVES = frozenset({"float16", "bfloat16"})
 
 
-class Buffers(Protocol):
-    """The buffers of the program, and new ones."""
-
-    def __getitem__(self, id: int) -> Buffer: ...
-
-    def made(self, name: str, dtype: str, axes: tuple[Axis, ...], shape: tuple[Expr, ...]) -> Buffer:
-        """A new one."""
+Maker = Callable[[str, str, tuple[Axis, ...], tuple[Expr, ...]], Buffer]
+"""A new buffer of the program, of a name, dtype, axes and shape."""
 
 
-def in_blocks(places: Sequence[int], block: Block, region: Region, tile: int, buffers: Buffers) -> Block | None:
+def stages_of(places: Sequence[int], block: Block, region: Region) -> int:
+    """How many loops over blocks, one after the other, the region needs; 0 where it cannot be run in blocks."""
+    stages = _Stages.of(places, block, region)
+    return 0 if stages is None else stages.count(region)
+
+
+def in_blocks(
+    places: Sequence[int], block: Block, region: Region, tile: int, rooms: Mapping[int, int | None], made: Maker
+) -> Block:
     """The statements of `block` at `places`, which hold `region`, as loops over blocks of `tile` positions.
 
-    None where something cannot be accumulated across blocks: sorts, scans, positions of extremes, and effects between.
+    `rooms`: by the place of a read how many positions from its start on it may see; None where they do not lie in a
+    row. Only for what `stages_of` gives a number: sorts, scans, positions of extremes and effects in between cannot be.
     """
     stages = _Stages.of(places, block, region)
-    if stages is None:
-        return None
-    return tuple(_Lowering(stages, block, region, tile, buffers).statements())
+    assert stages is not None, "`stages_of` says where it can be done"
+    return tuple(_Lowering(stages, block, region, tile, rooms, made).statements())
 
 
 @dataclass
@@ -119,18 +121,26 @@ def _can(operator: Tracked) -> bool:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some of the blocks. `whole`: all positions are valid; `inside`: reads of them stay within the hull."""
+    """Some of the blocks. `whole`: all positions are valid."""
 
     suffix: str
     lo: Expr
     hi: Expr
     whole: bool
-    inside: bool
 
 
 class _Lowering:
-    def __init__(self, stages: _Stages, block: Block, region: Region, tile: int, buffers: Buffers) -> None:
-        self.stages, self.block, self.region, self.tile, self.buffers = stages, block, region, tile, buffers
+    def __init__(
+        self,
+        stages: _Stages,
+        block: Block,
+        region: Region,
+        tile: int,
+        rooms: Mapping[int, int | None],
+        made: Maker,
+    ) -> None:
+        self.stages, self.block, self.region, self.tile = stages, block, region, tile
+        self.rooms, self.made = rooms, made
         self.symbol = Symbol(f"{_stem(region)}.block", "dim")
         self.start = var(self.symbol) * tile
         self.count = -(-region.hull // tile)
@@ -138,10 +148,9 @@ class _Lowering:
         self.accumulators: dict[int, Buffer] = {}
         self.kept: dict[str, Buffer] = {}
         whole, length = region.length // tile, region.length
-        fits = region.hull % tile == 0
-        self.parts = [_Part("", const(0), whole, whole=True, inside=True)]
+        self.parts = [_Part("", const(0), whole, whole=True)]
         if tile > 1:
-            self.parts.append(_Part("_rest", whole, (length + tile - 1) // tile, whole=False, inside=fits))
+            self.parts.append(_Part("_rest", whole, (length + tile - 1) // tile, whole=False))
 
     def statements(self) -> Iterator[Statement]:
         count = self.stages.count(self.region)
@@ -217,8 +226,8 @@ class _Lowering:
 
     def read(self, place: int, part: _Part) -> Read:
         window = self.region.window(place)
-        axis = self.buffers[self.region.reads[place].buffer].axes[self.region.entries[place]]
-        exact = axis.kind == "full" and (part.whole or (part.inside and window.exact))
+        room = self.rooms[place]
+        exact = room is not None and (part.whole or self.count * self.tile <= room)
         moved = WindowIndex(window.start + self.start, const(self.tile), exact)
         return self.region.narrowed(place, moved)
 
@@ -240,7 +249,7 @@ class _Lowering:
         operator = self.operators[place].compute
         type = _accumulated(operator.type)
         if place not in self.accumulators:
-            self.accumulators[place] = self.buffers.made(f"{operator.result}_sum", type.dtype, (), type.shape)
+            self.accumulators[place] = self.made(f"{operator.result}_sum", type.dtype, (), type.shape)
         neutral = OPERATORS[operator.op].neutral
         assert neutral is not None
         value = np.asarray(neutral(operator.operand_types[0].dtype)).astype(dtypes.to_numpy(type.dtype))
@@ -279,7 +288,7 @@ class _Lowering:
         if name not in self.kept:
             type = self.operators[place].at(self.tile)[-1].type
             axis = Axis(self.symbol, 0, "full", const(self.count))
-            self.kept[name] = self.buffers.made(f"{name}_kept", type.dtype, (axis,), type.shape)
+            self.kept[name] = self.made(f"{name}_kept", type.dtype, (axis,), type.shape)
         return Write(self.kept[name].id, (var(self.symbol),), name)
 
     def fetched(self, name: str, part: _Part) -> Read:

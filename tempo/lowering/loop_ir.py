@@ -253,6 +253,7 @@ class LoopProgram:
     tables: Mapping[int, int]  # table -> node of the graph whose demanded points it marks
     registers: tuple[Buffer, ...] = ()  # values that never leave the block that makes them; for `run.memory`
     stopped: tuple[int | None, ...] = ()  # for each item, the buffer of the stop after which it is left out
+    extents: tuple[str, ...] = ()  # how reads of varying length are run, for people
 
     def __str__(self) -> str:
         from tempo.lowering.pretty import render

@@ -22,11 +22,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tempo.lowering.blocks import in_blocks
+from tempo import dtypes
+from tempo.lowering.blocks import in_blocks, stages_of
+from tempo.lowering.extent_costs import FUSED, Costs, Way, Work, cheapest, doubles, sampled
 from tempo.lowering.loop_ir import (
     Axis,
     Branch,
     Buffer,
+    Compute,
     Guard,
     Loop,
     LoopProgram,
@@ -36,63 +39,46 @@ from tempo.lowering.loop_ir import (
     WindowIndex,
 )
 from tempo.lowering.regions import Block, Region, apart, lengths, regions, renamed, used
+from tempo.lowering.tracking import FOLDED
 from tempo.symbolic import Expr, Symbol, const
 
-EXTENTS = ("hull", "blocks", "specialise")
-_LEAST_TILE = 256
-_LEAST_ELEMENTS = 1 << 17
-"""Of a region's reads at full extent: below this, the choice costs more than it saves."""
+EXTENTS: tuple[Way, ...] = ("hull", "blocks", "specialise")
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """`extent`: one of `EXTENTS`, or None: where it pays. `tile`: the extent of a block, or the least of those that
-    double. None: so that there are few."""
+    """`extent`: one of `EXTENTS`. `tile`: of a block, or the least of the extents that double. None: by `costs`."""
 
-    extent: str | None = None
+    extent: Way | None = None
     tile: int | None = None
-
-    def extents(self, hull: int) -> list[int]:
-        """The extents below the hull."""
-        least = self.tile or max(_LEAST_TILE, hull // 16)
-        doubles = (least << power for power in range(hull.bit_length()))
-        return [extent for extent in doubles if extent < hull]
-
-    def block(self, hull: int) -> int:
-        return self.tile or _LEAST_TILE
+    costs: Costs = FUSED
 
 
 def tiled(program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> LoopProgram:
-    """The program with the regions of its segments run as `tiling` says. `sizes` are those that shapes are made of."""
-    if tiling.extent == "hull":
-        return program
+    """The program with the regions of its segments run as `tiling` says. `sizes` are those that shapes are made of.
+
+    `extents` of the result tells how each is run.
+    """
     tiler = _Tiler(program, sizes, tiling)
     segments = tuple(tiler.segment(segment) for segment in program.segments)
-    return program if segments == program.segments else replace(program, segments=segments, buffers=tiler.buffers.all)
-
-
-@dataclass
-class _Buffers:
-    """Those of the program, and more."""
-
-    all: dict[int, Buffer]
-
-    def __getitem__(self, id: int) -> Buffer:
-        return self.all[id]
-
-    def made(self, name: str, dtype: str, axes: tuple[Axis, ...], shape: tuple[Expr, ...]) -> Buffer:
-        made = Buffer(len(self.all), name, dtype, axes, shape)
-        self.all[made.id] = made
-        return made
+    buffers = program.buffers if segments == program.segments else tiler.buffers
+    return replace(program, segments=segments, buffers=buffers, extents=tuple(tiler.notes))
 
 
 class _Tiler:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> None:
         self.sizes, self.tiling = sizes, tiling
-        self.buffers = _Buffers(dict(program.buffers))
+        self.buffers = dict(program.buffers)
+        self.loops: tuple[tuple[Symbol, Expr, Expr], ...] = ()
+        self.notes: list[str] = []
 
     def resolve(self, expr: Expr) -> int:
         return int(expr.evaluate(self.sizes))
+
+    def buffer(self, name: str, dtype: str, axes: tuple[Axis, ...], shape: tuple[Expr, ...]) -> Buffer:
+        made = Buffer(len(self.buffers), name, dtype, axes, shape)
+        self.buffers[made.id] = made
+        return made
 
     def segment(self, segment: Segment) -> Segment:
         body = self.block(segment.body)
@@ -110,7 +96,12 @@ class _Tiler:
 
     def inside(self, statement: Statement) -> Statement:
         match statement:
-            case Loop(body=body) | Guard(body=body):
+            case Loop(body=body):
+                around, self.loops = self.loops, (*self.loops, (statement.var, statement.lo, statement.hi))
+                body = self.block(body)
+                self.loops = around
+                return replace(statement, body=body)
+            case Guard(body=body):
                 return replace(statement, body=self.block(body))
             case Branch(then=then, otherwise=otherwise):
                 return replace(statement, then=self.block(then), otherwise=self.block(otherwise))
@@ -124,22 +115,57 @@ class _Tiler:
             if found is None:
                 return block
             done.add(found.names)
-            if self.pays(found):
-                block = self.rewritten(block, found)
+            block = self.rewritten(block, found)
 
     def rewritten(self, block: Block, region: Region) -> Block:
         before, places, after = apart(block, region.members)
-        made: Block | None = None
-        if self.tiling.extent == "blocks" and self.tiling.block(region.hull) < region.hull:
-            made = in_blocks(places, block, region, self.tiling.block(region.hull), self.buffers)
-        if made is None:
-            made = self.choices(places, block, region, frozenset(used(tuple(block[place] for place in after))))
+        work = self.work(places, block, region)
+        way, tile = cheapest(work, self.tiling.costs, self.tiling.extent, self.tiling.tile)
+        self.notes.append(self.note(region, way, tile))
+        if way == "hull":
+            return block
+        if way == "blocks":
+            made = in_blocks(places, block, region, tile, self.rooms(region), self.buffer)
+        else:
+            leaving = frozenset(used(tuple(block[place] for place in after)))
+            made = self.choices(places, block, region, leaving, doubles(tile, region.hull))
         return (*(block[place] for place in before), *made, *(block[place] for place in after))
 
-    def choices(self, places: tuple[int, ...], block: Block, region: Region, leaving: frozenset[str]) -> Block:
-        """The region as a chain of choices among extents; itself where the hull is the least of them."""
+    def work(self, places: tuple[int, ...], block: Block, region: Region) -> Work:
+        lengths, points = sampled(region.length, self.loops, self.sizes, region.hull)
+        rooms = [room for room in self.rooms(region).values() if room is not None]
+        return Work(
+            region.hull,
+            min(rooms, default=region.hull),
+            sum(self.bytes(read) for read in region.reads.values()) / max(1, region.hull),
+            sum(isinstance(block[place], Compute) for place in places),
+            sum(operator.axis == FOLDED for operator in region.operators.values()),
+            stages_of(places, block, region),
+            lengths,
+            points,
+        )
+
+    def rooms(self, region: Region) -> dict[int, int | None]:
+        """By the place of a read how many positions from its start on it may see; None: they do not lie in a row."""
+        found: dict[int, int | None] = {}
+        for place, read in region.reads.items():
+            axis, window = self.buffers[read.buffer].axes[region.entries[place]], region.window(place)
+            anywhere = region.hull if window.exact else 0
+            room = self.resolve(axis.extent) if window.start == const(0) else anywhere
+            found[place] = room if axis.kind == "full" else None
+        return found
+
+    def note(self, region: Region, way: Way, tile: int) -> str:
+        reads = ", ".join(dict.fromkeys(self.buffers[read.buffer].name for read in region.reads.values()))
+        how = {"hull": "masked", "blocks": f"blocks of {tile}", "specialise": f"choices from {tile} on"}[way]
+        return f"{reads}: {region.length} of {region.hull}: {how}"
+
+    def choices(
+        self, places: tuple[int, ...], block: Block, region: Region, leaving: frozenset[str], extents: list[int]
+    ) -> Block:
+        """The region as a chain of choices among extents, of which the last is the hull."""
         chain = tuple(block[place] for place in places)
-        for extent in reversed(self.tiling.extents(region.hull)):
+        for extent in reversed(extents):
             copy = tuple(each for place in places for each in self.at(place, block, region, extent))
             then = renamed(copy, leaving, f"_of_{extent}")
             chain = (Branch(region.length.le(extent), then, chain, is_choice=True),)
@@ -156,12 +182,8 @@ class _Tiler:
         inside = window.start == const(0) and axis.kind == "full" and extent <= self.resolve(axis.extent)
         return replace(window, extent=const(extent), exact=window.exact or inside)
 
-    def pays(self, region: Region) -> bool:
-        if self.tiling.extent is not None or self.tiling.tile is not None:
-            return True
-        return sum(self.elements(read) for read in region.reads.values()) >= _LEAST_ELEMENTS
-
-    def elements(self, read: Read) -> int:
+    def bytes(self, read: Read) -> int:
+        """What is read at full extent."""
         windows = [self.resolve(entry.extent) for entry in read.index if isinstance(entry, WindowIndex)]
-        shape = [self.resolve(size) for size in self.buffers[read.buffer].shape]
-        return math.prod(windows) * math.prod(shape)
+        buffer = self.buffers[read.buffer]
+        return math.prod((*windows, *map(self.resolve, buffer.shape))) * dtypes.itemsize(buffer.dtype)

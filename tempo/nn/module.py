@@ -44,21 +44,34 @@ class Module:
 
     def at(self, **index: Any) -> Self:
         """The same layers with every parameter read at other points: `net.at(e=0)` acts with the first epoch's."""
-        moved = copy.copy(self)
-        for name, value in vars(self).items():
-            setattr(moved, name, _at(value, index))
-        return moved
+        return self.mapped(lambda tensor: tensor.at(**index))
+
+    def mapped(self, change: Callable[[tp.RecurrentTensor], tp.RecurrentTensor]) -> Self:
+        """The same layers with what `change` makes of every parameter in its place; it is called once for each."""
+        changed: dict[int, tp.RecurrentTensor] = {}
+
+        def once(tensor: tp.RecurrentTensor) -> tp.RecurrentTensor:
+            if id(tensor) not in changed:
+                changed[id(tensor)] = change(tensor)
+            return changed[id(tensor)]
+
+        mapped: Self = _mapped(self, once)
+        return mapped
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {tensor.shape}" for name, tensor in self.parameters().items())
         return f"{type(self).__name__}({shapes})"
 
 
-def _at(value: Any, index: dict[str, Any]) -> Any:
-    if isinstance(value, tp.RecurrentTensor | Module):
-        return value.at(**index)
+def _mapped(value: Any, change: Callable[[tp.RecurrentTensor], tp.RecurrentTensor]) -> Any:
+    if isinstance(value, tp.RecurrentTensor):
+        return change(value)
+    if isinstance(value, Module):
+        module = copy.copy(value)
+        vars(module).update({name: _mapped(each, change) for name, each in vars(value).items()})
+        return module
     if isinstance(value, list):
-        return [_at(each, index) for each in value]
+        return [_mapped(each, change) for each in value]
     if isinstance(value, dict):
-        return {key: _at(each, index) for key, each in value.items()}
+        return {key: _mapped(each, change) for key, each in value.items()}
     return value

@@ -44,6 +44,27 @@ class Categorical:
 
 
 @dataclass(frozen=True)
+class EpsilonGreedy:
+    """The action of the greatest value, and with probability `epsilon` any; `values` (..., n), actions (...) int32."""
+
+    values: tp.RecurrentTensor
+    epsilon: tp.RecurrentTensor | float
+
+    def sample(self, dims: Any = None) -> tp.RecurrentTensor:
+        """A draw at every point of `dims`, or of the values' domain."""
+        domain = self.values.domain if dims is None else dims
+        shape, count = self.values.shape[:-1], self.values.shape[-1]
+        explores = tp.random.uniform(shape, dims=domain) < self.epsilon
+        any_action = tp.random.categorical(tp.zeros((*shape, count)), dims=domain)
+        drawn: tp.RecurrentTensor = tp.where(explores, any_action, self.mode())
+        return drawn
+
+    def mode(self) -> tp.RecurrentTensor:
+        """The action of the greatest value."""
+        return self.values.argmax(axis=-1)
+
+
+@dataclass(frozen=True)
 class Normal:
     """Independent normals; `mean` (..., n), `log_std` broadcast against it, actions (..., n)."""
 

@@ -35,6 +35,8 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         _section("buffers", "\n".join(_buffers(plan.loops))),
     ]
     if sizes is not None and compiled is not None:
+        rows = "\n".join(compiled.program.extents) or "no length varies"
+        parts.append(_section(f"extents at {_sizes(sizes)}", rows))
         parts.append(_section(f"memory at {_sizes(sizes)}", str(memory_of(plan.loops, sizes))))
         code = [segment.source for segment in compiled.segments]
         parts.append(_section("code", "\n\n".join([*code, compiled.driver_source])))

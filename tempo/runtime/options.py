@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tempo.errors import InputError, user_location
+from tempo.lowering.extent_costs import Way
 from tempo.lowering.tiling import EXTENTS
 from tempo.passes.mapping import KINDS
 
@@ -42,7 +43,7 @@ class Options:
     checks: bool | None = None
     lift: bool = True
     mapping: str | int | Mapping[str, str | int] | None = None
-    extent: str | None = None
+    extent: Way | None = None
     tile: int | None = None
     disable: tuple[str, ...] = ()
     debug: bool | None = None

@@ -146,3 +146,16 @@ def test_reinforce_in_gymnasiums_environment(tmp_path: Path) -> None:
         "mc, seed 0", "mc, seed 1", "td, seed 0", "td, seed 1",
     ]  # fmt: skip
     assert picture.stat().st_size > 0
+
+
+@pytest.mark.parametrize("gymnasium", [False, True])
+def test_dqn_learns(tmp_path: Path, gymnasium: bool) -> None:
+    if gymnasium:
+        pytest.importorskip("gymnasium")
+    picture = tmp_path / "dqn.png"
+    printed = run_example("dqn.py", "--steps", 3000, "--plot", picture, *["--gymnasium"] * gymnasium)
+    found = re.search(r"mean return (\d+) of the first 100 episodes, (\d+) of the last", printed)
+    assert found is not None, printed
+    first, last = map(int, found.groups())
+    assert first < 40 and last > 60
+    assert picture.stat().st_size > 0

@@ -14,6 +14,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.errors import UnsupportedError
+from tempo.lowering.extent_costs import FUSED, FUSED_CUDA, Costs
 from tempo.lowering.loop_ir import Compute, LoopProgram, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
@@ -40,6 +41,10 @@ class JaxBackend:
     def __init__(self, device: Any = None) -> None:
         self.device = device if device is not None else jax.devices()[0]
         self._meter = Meter()
+
+    @property
+    def costs(self) -> Costs:
+        return FUSED if self.device.platform == "cpu" else FUSED_CUDA
 
     def with_device(self, name: str) -> JaxBackend:
         """The same backend on the first device of a platform ("cpu", "cuda")."""

@@ -26,6 +26,7 @@ _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (\(.*?\)|\S+) ([\w\-]+)\(
 _SHAPE = re.compile(r"\w+\[([\d,]*)\]")
 _CALLED = re.compile(r"(body|condition|calls|to_apply|\w+_computations?)=\{?((?:%[\w.\-]+(?:, )?)+)")
 _COPIES = ("copy", "copy-start")
+_PASSES_ON = ("parameter", "get-tuple-element", "tuple", "while", "bitcast")
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,22 @@ def copies_in_loops(hlo: str, least: int) -> list[str]:
     return [each.text for each in in_loops(hlo) if each.opcode in _COPIES and each.elements >= least]
 
 
+def made_in_loops(hlo: str, least: int) -> list[str]:
+    """What makes arrays of `least` elements or more inside loops, other than by an update in place.
+
+    A gather of a whole window is a copy under another name; where it is fused with what reads it nothing is made.
+    """
+    parts = computations(hlo)
+    bodies = {name for part in parts.values() for each in part for name in each.called("body")}
+    moved = [each for name in sorted(bodies) for each in parts[name] if each.elements >= least]
+    return [each.text for each in moved if each.opcode not in _PASSES_ON and not _updates(each, parts)]
+
+
+def _updates(instruction: Instruction, parts: dict[str, list[Instruction]]) -> bool:
+    inside = [instruction, *(each for name in instruction.called("calls") for each in parts[name])]
+    return any(each.opcode == "dynamic-update-slice" for each in inside)
+
+
 def optimised(function: Callable[..., Any], *arguments: Any) -> str:
     return str(jax.jit(function).lower(*arguments).compile().as_text())
 
@@ -93,13 +110,14 @@ class Recorder(JaxBackend):
         return CompiledSegment(call, made.source)
 
 
-def assert_in_place(program: tp.Program, sizes: dict[str, int], least: int, **inputs: Any) -> None:
+def assert_in_place(program: tp.Program, sizes: dict[str, int], least: int, **inputs: Any) -> Recorder:
     """Runs the program; some loop updates an array of `least` elements, and no loop copies one."""
     recorder = Recorder()
     tp.compile(program, backend=recorder, sizes=sizes)(**inputs)
     inside = [each for text in recorder.texts for each in in_loops(text)]
     assert any(each.elements >= least for each in inside if each.opcode == "dynamic-update-slice")
     assert [copy for text in recorder.texts for copy in copies_in_loops(text, least)] == []
+    return recorder
 
 
 # -- the counter -------------------------------------------------------------------------------------------------------
@@ -136,6 +154,20 @@ def test_a_copy_in_a_loop_within_a_branch_within_a_loop_is_counted():
 
     start = np.zeros(1000, np.float32)
     assert copies_in_loops(optimised(lambda x: lax.fori_loop(0, 999, body, (x, x)), start), 1000)
+
+
+def test_a_gather_of_everything_is_counted_where_it_is_made():
+    """All of the buffer in another order has two readers of another kind, so it is no part of either."""
+
+    def body(step: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+        turned = carried[0][(jnp.arange(1000) + step) % 1000]
+        return _updated(step, carried[0]), carried[1] + jnp.sort(turned)[step] + turned[step]
+
+    start = (np.zeros(1000, np.float32), np.float32(0))
+    hlo = optimised(lambda x: lax.fori_loop(0, 999, body, x), start)
+    assert made_in_loops(hlo, 1000)
+    alone = optimised(lambda x: lax.fori_loop(0, 999, _updated, x), start[0])
+    assert made_in_loops(alone, 1000) == []
 
 
 def test_a_copy_outside_of_loops_is_not_counted():
@@ -228,6 +260,20 @@ def test_episodes_that_go_on_across_iterations():
     settings = Settings(environments=128, steps=60, iterations=2)  # few: the only loops are those over steps
     given = {**noise(settings), "state": weights(settings)}
     assert_in_place(ppo(settings), {}, 128 * 60 * 48, **given)
+
+
+def test_the_replay_buffer_of_the_dqn_example():
+    """A window of 250 points of 8 environments, written at one of them and read at random ones in every step."""
+    from examples.dqn import Settings as DqnSettings
+    from examples.dqn import trainer
+
+    settings = DqnSettings(environments=8, steps=600, capacity=2000, width=16)
+    program = trainer(tp.rl.CartPole(), settings)
+    recorder = assert_in_place(program, {}, settings.capacity)
+    assert [made for text in recorder.texts for made in made_in_loops(text, settings.capacity)] == []
+    buffers = tp.compile(program, "jax").memory.buffers
+    (observations,) = [each for each in buffers if each.name == "environment.state"]
+    assert observations.shape == (settings.capacity // 8, 8, 4)
 
 
 def test_the_decode_example():

@@ -12,6 +12,7 @@ import torch
 from tempo import dtypes
 from tempo.backends.base import CompiledSegment, GenericBackend, SegmentRequest
 from tempo.errors import UnsupportedError
+from tempo.lowering.extent_costs import EAGER, EAGER_CUDA
 from tempo.lowering.loop_ir import Loop, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
@@ -38,6 +39,7 @@ class TorchBackend(GenericBackend):
                 hint="torch.cuda.is_available() must hold: a CUDA build of torch, a driver and a device",
             )
         self.device = torch.device(device)
+        self.costs = EAGER if device == "cpu" else EAGER_CUDA
 
     def with_device(self, device: str) -> TorchBackend:
         """The same backend on another device."""

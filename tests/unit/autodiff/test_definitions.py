@@ -189,6 +189,19 @@ def test_second_order_through_time():
         check(declare, {"x": numbers(size), "w": np.array(0.8)})
 
 
+def test_what_only_strided_reads_need_has_no_adjoint_elsewhere():
+    """An adjoint that is there at every third point only, read by a range that a mask picks these points from."""
+
+    def declare():
+        t = tp.dim("t")
+        x = tp.input("x", shape=(), dims=(t,), dtype=F)
+        product = (x**2).at(t=(2 * t) % 3) * x
+        inner = product.at(t=tp.min(tp.max(3 * t - 4, 0), t.size - 1)) ** 2
+        return tp.grad(inner, x) ** 2, {"x": x}
+
+    check(declare, {"x": numbers(7)})
+
+
 def test_a_gradient_penalty_in_training():
     with tp.Program("penalty") as program:
         i = tp.dim("i", 5)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.lowering.extent_costs import EAGER, FUSED, Costs, Work, cheapest, sampled
 from tempo.lowering.loop_ir import Branch, Compute, Loop, LoopProgram, Read, WindowIndex, Write, walk
 from tempo.lowering.tiling import Tiling, tiled
 from tempo.lowering.tracking import FOLDED, tracked
@@ -122,10 +124,12 @@ def test_extents_double_up_to_the_hull() -> None:
         assert all(entry.exact for entry in windows if isinstance(entry, WindowIndex))
 
 
-def test_only_what_is_large_is_a_choice_by_itself() -> None:
+def test_only_what_is_large_is_tiled_by_itself() -> None:
     small, large = loops(100), loops(100_000)
-    assert not choices(tiled(*small, Tiling()))
-    assert 1 <= len(choices(tiled(*large, Tiling()))) <= 5
+    assert tiled(*small, Tiling()).segments == small[0].segments
+    for costs in EAGER, FUSED:
+        made = tiled(*large, Tiling(costs=costs))
+        assert choices(made) or block_loops(made)
     assert not choices(tiled(*large, Tiling(extent="hull")))
     assert choices(tiled(*large, Tiling(extent="specialise")))
 
@@ -160,10 +164,60 @@ def test_what_cannot_be_added_up_across_blocks_is_a_choice() -> None:
 def test_what_allows_no_other_extent_keeps_the_hull() -> None:
     program, sizes = planned(100, lambda past, h: tp.cumsum(tp.flip(past * h, 0), axis=0).max(axis=0))
     for extent in ("blocks", "specialise"):
-        assert tiled(program, sizes, Tiling(extent, 16)) == program
+        made = tiled(program, sizes, Tiling(extent, 16))
+        assert made.segments == program.segments
 
 
 def test_regions_that_share_no_axis_are_apart() -> None:
     program, sizes = planned(100, lambda past, h: tp.exp(past * h).sum(axis=0) + tp.sin(past + h).max(axis=0))
     assert len(choices(tiled(program, sizes, Tiling("specialise", 64)))) == 2
     assert len(block_loops(tiled(program, sizes, Tiling("blocks", 64)))) == 4
+
+
+# -- what it is expected to cost ---------------------------------------------------------------------------------------
+
+
+def work(hull: int, bytes: float, lengths: list[int], stages: int = 3, points: int = 10_000) -> Work:
+    return Work(hull, hull, bytes, 10, 3, stages, np.array(lengths), points)
+
+
+def test_what_is_small_takes_the_hull_and_what_is_large_does_not() -> None:
+    for costs in EAGER, FUSED:
+        assert cheapest(work(64, 64, [1, 32, 64]), costs, None, None)[0] == "hull"
+        assert cheapest(work(16_384, 4096, [1, 8192, 16_384]), costs, None, None)[0] != "hull"
+
+
+def test_what_is_nearly_always_full_takes_the_hull() -> None:
+    """As a window does that a long loop slides."""
+    assert cheapest(work(4096, 4096, [4096] * 64), FUSED, None, None)[0] == "hull"
+
+
+def test_what_runs_once_is_not_worth_compiling_copies() -> None:
+    assert cheapest(work(4096, 1024, [1, 2048, 4096], points=1), FUSED, None, None)[0] == "hull"
+
+
+def test_what_is_forced_is_taken() -> None:
+    some = work(4096, 4, [1, 2048])
+    assert cheapest(some, EAGER, "blocks", 64) == ("blocks", 64)
+    assert cheapest(some, EAGER, "specialise", 64) == ("specialise", 64)
+    assert cheapest(some, EAGER, "hull", 64)[0] == "hull"
+    assert cheapest(some, EAGER, None, 64)[1] == 64
+    assert cheapest(some, EAGER, "blocks", 8192)[0] == "hull", "a block of more than there is"
+    assert cheapest(work(4096, 4, [1, 2048], stages=0), EAGER, "blocks", 64) == ("specialise", 64)
+
+
+def test_blocks_divide_the_hull_where_they_can() -> None:
+    costs = Costs(byte=1e-9, operator=1e-6, choice=1.0, compiling=0.0, copies=False)
+    way, tile = cheapest(work(3000, 4096, [1, 1500, 3000]), costs, None, None)
+    assert way == "blocks" and 3000 % tile == 0
+
+
+def test_lengths_are_those_at_the_points_of_the_loops() -> None:
+    t, n = dim("t"), size("t")
+    (variable,) = t.symbols()
+    sizes = dict.fromkeys(n.symbols(), 101)
+    found, points = sampled(t + 1, [(variable, const(0), n)], sizes, 101)
+    assert (found.min(), found.max(), points) == (1, 101, 101)
+    assert abs(found.mean() - 51) < 2
+    found, _ = sampled(dim("other") + 1, [], {}, 10)
+    assert (found.min(), found.max()) == (0, 10)
