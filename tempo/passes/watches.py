@@ -20,8 +20,8 @@ from tempo.sdg.graph import Case, Edge, Graph, Node, Output, TensorType
 from tempo.symbolic import FALSE, TRUE, Box, Condition, disjunction
 
 WATCH = "watch"
-FINITE, INFINITE, NOT_A_NUMBER = 0, 1, 2
-"""What a watch holds at each point, int8; a tensor with both is not a number."""
+UNKNOWN, FINITE, INFINITE, NOT_A_NUMBER = 0, 1, 2, 3
+"""What a watch holds at each point, int8; a tensor with both is not a number. Buffers begin with zeros."""
 
 _VALUES = TensorType((), "int8")
 
@@ -89,17 +89,20 @@ def _points(graph: Graph, node: Node, boxes: Sequence[Box]) -> Condition:
 def _verdict(tensors: Tensors, edge: Edge) -> Edge:
     axes = tuple(range(tensors.rank(edge)))
 
+    finite = tensors.apply("constant", value=ArrayValue(np.asarray(FINITE, _VALUES.dtype)))
+
     def some(flags: Edge) -> Edge:
         held = tensors.apply("reduce_any", flags, axes=axes) if axes else flags
         return tensors.apply("cast", held, dtype=_VALUES.dtype)
 
     not_finite = tensors.apply("logical_not", tensors.apply("isfinite", edge))
-    return tensors.apply("add", some(not_finite), some(tensors.apply("isnan", edge)))
+    counted = tensors.apply("add", some(not_finite), some(tensors.apply("isnan", edge)))
+    return tensors.apply("add", finite, counted)
 
 
 def _only(rewriter: Rewriter, reader: Node, where: Condition, value: Edge) -> Edge:
     tensors = Tensors(rewriter, reader.location)
-    elsewhere = tensors.apply("constant", value=ArrayValue(np.asarray(FINITE, np.int8)))
+    elsewhere = tensors.apply("constant", value=ArrayValue(np.asarray(FINITE, _VALUES.dtype)))
     cases = (Case(where, value), Case(TRUE, elsewhere))
     attrs = (("name", ""), ("role", "cases"))
     return rewriter.declared(Node(-1, "merge", reader.domain, (_VALUES,), (), attrs, cases, 0, "", reader.location))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -59,6 +60,10 @@ class Results:
     watched: dict[str, Array] = field(default_factory=dict)
 
 
+class _IsOverError(Exception):
+    """A call would have to be made, in a run that a call has ended."""
+
+
 class Evaluator:
     """Evaluates `graph` on `inputs` at known `sizes`.
 
@@ -87,6 +92,7 @@ class Evaluator:
         self._inputs = {node.id: self._laid_out(node, inputs) for node in graph.nodes.values() if node.op == "input"}
         self._values: dict[Need, tuple[Array, ...]] = {}
         self._functions: dict[object, Callable[..., Any]] = {}
+        self._is_over = False
 
     def run(self) -> Results:
         """Every output and every effect; host calls in the order that the language prescribes."""
@@ -102,6 +108,18 @@ class Evaluator:
             kept={symbol.name: count for symbol, count in kept.items() if count < self._extents[symbol]},
             watched={output.name: array for output, array in arrays if output.role == "watch"},
         )
+
+    def so_far(self) -> dict[str, Array]:
+        """After a call that failed: the outputs of role "watch", 0 from the first point that needs another call on."""
+        self._is_over = True
+        found = {}
+        for output in (each for each in self.graph.outputs if each.role == "watch"):
+            found[output.name] = array = np.zeros(self._domain_shape(output.domain), dtypes.to_numpy(output.type.dtype))
+            with suppress(_IsOverError):
+                for point in np.ndindex(array.shape):
+                    env = {**self.sizes, **dict(zip(output.domain, point))}
+                    array[point] = self._read(output_reader(output), output.edge, env)
+        return found
 
     def value(self, target: Edge | int, point: Mapping[Symbol, int] | Sequence[int] = ()) -> Array:
         """The value of a node at a point of its domain, or what an edge shows at a point of its consumer's."""
@@ -159,6 +177,8 @@ class Evaluator:
             return (self._read(node, self._chosen(node, need.point, env), env),)
         arrays = [self._read(node, edge, env) for edge in node.operands]
         types = [(_ints(type.shape, env), dtypes.to_numpy(type.dtype)) for type in node.results]
+        if node.op in EFFECTS and self._is_over:
+            raise _IsOverError
         if node.op in EFFECTS:
             return call_host(node, need.point, arrays, types)
         if node.op == "backend_call":

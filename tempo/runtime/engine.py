@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from tempo.analysis.instances import demanded, find_cycle
@@ -46,8 +47,8 @@ class Results(NamedTuple):
 
 
 Progress = Callable[[int, int], None]
-Look = Callable[[Arrays], None]
-"""Raises where what is watched is not finite."""
+Look = Callable[[Arrays, bool], None]
+"""Raises where what is watched is not finite; told whether there is more to come."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
 
@@ -89,8 +90,9 @@ class ReferenceEngine:
         return False  # it follows the demand, whatever there is
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
-        del look  # it evaluates what is watched at the end
-        results = self.evaluator(arguments).run()
+        evaluator = self.evaluator(arguments)
+        with looking_after(evaluator.so_far, look):
+            results = evaluator.run()
         return Results(results.outputs, results.state, results.kept, results.watched)
 
 
@@ -226,7 +228,7 @@ class CompiledEngine:
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)
-        with looking_after(run, look):
+        with looking_after(partial(watched, run), look):
             if progress is None:
                 for item in run.compiled.items:
                     run.whole(item)
@@ -248,13 +250,13 @@ def _with_progress(run: Run, progress: Progress) -> None:
 
 
 @contextmanager
-def looking_after(run: Run, look: Look | None) -> Iterator[None]:
+def looking_after(so_far: Callable[[], Arrays], look: Look | None) -> Iterator[None]:
     """Inside, a call that fails may do so because of what it was given: what is not finite is raised in its place."""
     try:
         yield
     except (HostCallError, BackendCallError):
         if look is not None:
-            look(watched(run))
+            look(so_far(), False)
         raise
 
 

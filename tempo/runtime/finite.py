@@ -13,7 +13,7 @@ from tempo import dtypes
 from tempo.analysis.reads import Sizes, reads_of_point
 from tempo.analysis.reports import point_text, tensor_name
 from tempo.errors import NotFiniteError
-from tempo.passes.watches import INFINITE, NOT_A_NUMBER, Watch
+from tempo.passes.watches import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
 from tempo.runtime.call import Arguments
 from tempo.sdg.graph import Graph, Node
 
@@ -49,19 +49,24 @@ class FiniteCheck:
                 kind = "the input" if node.attr("role") == "input" else "the state of the parameter"
                 raise NotFiniteError(f"{kind} {tensor_name(node)!r} is NaN{_at(node, point)}", location=node.location)
 
-    def made(self, arguments: Arguments, values: Mapping[str, Array]) -> None:
-        """Raises `NotFiniteError` for the first tensor that is not finite, by what the watches hold."""
+    def made(self, arguments: Arguments, values: Mapping[str, Array], unfinished: bool = False) -> None:
+        """Raises `NotFiniteError` for the first tensor that is not finite, by what the watches hold.
+
+        Of a run that is `unfinished` only where nothing before it is still to come.
+        """
         found = {at: array for at, watch in enumerate(self.watches) if (array := values.get(watch.name)) is not None}
-        if not any(array.any() for array in found.values()):
+        if not any((array >= INFINITE).any() for array in found.values()):
             return
         meant = self._may_be_infinite(arguments)
-        for at, array in found.items():
-            least = NOT_A_NUMBER if self.watches[at].edge.node in meant else INFINITE
-            found[at] = array >= least
-        if hits := [self._earliest(at, array) for at, array in found.items() if array.any()]:
-            sizes = Sizes.of(self.graph, arguments.sizes)
-            first = _Search(self, sizes, found).first(min(hits, key=self._position))
-            raise self._failure(first, values, sizes)
+        least = {at: NOT_A_NUMBER if self.watches[at].edge.node in meant else INFINITE for at in found}
+        hits = [self._earliest(at, array >= least[at]) for at, array in found.items() if (array >= least[at]).any()]
+        if not hits:
+            return
+        sizes = Sizes.of(self.graph, arguments.sizes)
+        search = _Search(self, sizes, found, least, MOST_STEPS // 100 if unfinished else MOST_STEPS)
+        first = search.first(min(hits, key=self._position))
+        if search.is_certain or not unfinished:
+            raise self._failure(first, values, sizes, search.is_certain)
 
     # -- what is infinite on purpose -------------------------------------------------------------------------------
 
@@ -96,13 +101,13 @@ class FiniteCheck:
         here = dict(zip(self.watches[hit.watch].reader.domain, hit.point))
         return tuple(here.get(dim.symbol, -1) for dim in self.graph.dims)
 
-    def _failure(self, hit: _Hit, values: Mapping[str, Array], sizes: Sizes) -> NotFiniteError:
+    def _failure(self, hit: _Hit, values: Mapping[str, Array], sizes: Sizes, is_certain: bool) -> NotFiniteError:
         watch = self.watches[hit.watch]
         node = watch.reader
         what = "NaN" if values[watch.name][hit.point] >= NOT_A_NUMBER else "infinite"
         name = f"result {watch.edge.result} of {tensor_name(node)}" if len(node.results) > 1 else tensor_name(node)
         return NotFiniteError(
-            f"{name} is {what}{_at(node, hit.point)}, the first that is not finite",
+            f"{name} is {what}{_at(node, hit.point)}, the first {'' if is_certain else 'known '}that is not finite",
             location=node.location,
             hint=self._made_by(node, hit.point, sizes),
         )
@@ -129,16 +134,18 @@ def _writes_infinity(node: Node) -> bool:
 class _Search:
     """Goes back from a point that is not finite, through what it was made of, to one that is made of finite values."""
 
-    def __init__(self, check: FiniteCheck, sizes: Sizes, found: Mapping[int, Array]) -> None:
-        self.check, self.sizes, self.found = check, sizes, found
+    def __init__(
+        self, check: FiniteCheck, sizes: Sizes, found: Mapping[int, Array], least: Mapping[int, int], steps: int
+    ) -> None:
+        self.check, self.sizes, self.found, self.least, self.steps = check, sizes, found, least, steps
+        self.is_certain = True
         self.by_read: dict[tuple[int, int], int] = {}
         for at, watch in enumerate(check.watches):
             if watch.reader.id >= 0:  # a definition, at its own points
                 self.by_read[watch.edge.node, watch.edge.result] = at
-        self.steps = 0
 
     def first(self, hit: _Hit) -> _Hit:
-        while (before := self._before(hit)) is not None and self.steps < MOST_STEPS:
+        while (before := self._before(hit)) is not None:
             hit = before
         return hit
 
@@ -146,17 +153,20 @@ class _Search:
         """A point that is not finite among those that `hit` is made of, by operators alone."""
         pending = list(self._reads(self.check.watches[hit.watch].reader, hit.point))
         seen = set(pending)
-        while pending and self.steps < MOST_STEPS:
-            self.steps += 1
+        while pending and self.steps > 0:
+            self.steps -= 1
             node, result, point = pending.pop()
             at = self.by_read.get((node, result), -1)
-            if at in self.found:  # else a run that broke off has not come to it
-                if self.found[at][point]:
-                    return _Hit(at, point)
+            held = self.found[at][point] if at in self.found else UNKNOWN
+            if held != UNKNOWN and held >= self.least[at]:
+                return _Hit(at, point)
+            if held != UNKNOWN:
                 continue
+            self.is_certain = self.is_certain and at < 0
             fresh = [each for each in self._reads(self.check.graph.nodes[node], point) if each not in seen]
             seen.update(fresh)
             pending += fresh
+        self.is_certain = self.is_certain and not pending
         return None
 
     def _reads(self, node: Node, point: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:

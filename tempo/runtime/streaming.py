@@ -46,10 +46,14 @@ class Stream(Iterator[Step]):
         self._steps = self._run(run, number, _steps(run, run.compiled.items[number], streamed, dim, delay, size, chunk))
 
     def __next__(self) -> Step:
-        with told_what_is_large(self._planned), feeding(self._feeds), looking_after(self._made, self._look):
+        with (
+            told_what_is_large(self._planned),
+            feeding(self._feeds),
+            looking_after(partial(watched, self._made), self._look),
+        ):
             step = next(self._steps)
             if self._look is not None:
-                self._look(watched(self._made))
+                self._look(watched(self._made), True)
             return step
 
     def _run(self, run: Run, number: int, steps: Iterator[Step]) -> Iterator[Step]:
@@ -61,7 +65,7 @@ class Stream(Iterator[Step]):
             run.whole(item)
         results = collect(run)
         if self._look is not None:
-            self._look(results.watched)
+            self._look(results.watched, False)
         self.result = Outputs(results.outputs, results.state, {**self._names, **results.kept})
 
 
