@@ -119,7 +119,9 @@ def _add_value(program: Clustered, value: Value, decided: Storage, buffers: Buff
     if decided.register:
         buffers.registers.append(Buffer(-1, name, type.dtype, (), type.shape))
         return
-    buffers.of_value[value] = buffers.add(name=name, dtype=type.dtype, axes=decided.axes, shape=type.shape)
+    buffers.of_value[value] = buffers.add(
+        name=name, dtype=type.dtype, axes=decided.axes, shape=type.shape, local=decided.local
+    )
 
 
 def _full_axes(program: Clustered, domain: tuple[Symbol, ...]) -> tuple[Axis, ...]:

@@ -1,8 +1,9 @@
 """Which slots a loop must hand from one iteration to the next, and which are written anew before they are read.
 
-A backend that compiles loops carries what a body writes. An array that is written point by point is always carried. A
-slot need not be where each iteration writes it before it reads it, and nothing reads it after the loop: the copies that
-such a slot costs are then nobody's.
+A backend that compiles loops carries what a body writes. An array that is written point by point is carried unless
+all its reads are in the iteration that wrote what they read (`tempo.lowering.locality`). A slot need not be where each
+iteration writes it before it reads it, and nothing reads it after the loop: the copies that such a slot costs are then
+nobody's.
 """
 
 from __future__ import annotations
@@ -28,9 +29,18 @@ class Liveness:
 
     def carried(self, loop: Loop) -> list[int]:
         """The buffers that the loop writes and whose values outlive an iteration, in order."""
-        written = {each.buffer for each in walk(loop.body) if isinstance(each, Write)}
         live = self._at_end[id(loop)]
+        written = self._written(loop) - set(self.local(loop))
         return sorted(id for id in written if not self._buffers[id].is_slot or id in live)
+
+    def local(self, loop: Loop) -> list[int]:
+        """The arrays that an iteration may make anew, in order."""
+        found = (id for id in self._written(loop) if loop.var in self._buffers[id].local)
+        return sorted(id for id in found if not self._buffers[id].is_slot)
+
+    @staticmethod
+    def _written(loop: Loop) -> set[int]:
+        return {each.buffer for each in walk(loop.body) if isinstance(each, Write)}
 
     @staticmethod
     def _at_least(after: Slots, before: Callable[[Slots], Slots]) -> Slots:

@@ -35,7 +35,8 @@ class Buffer:
     """Where the values of a tensor live. Without axes it is a *slot*: replaced as a whole by each write.
 
     The logical shape is the extents of the axes, then `shape`. `layout` says what the axes of the user's array are
-    (inputs and outputs): a Symbol is an axis, an int a position in `shape`.
+    (inputs and outputs): a Symbol is an axis, an int a position in `shape`. `local`: the variables of loops that
+    have all reads in them, each of what its own iteration wrote.
     """
 
     id: int
@@ -45,6 +46,7 @@ class Buffer:
     shape: tuple[Expr, ...]
     role: Literal["internal", "input", "constant", "output"] = "internal"
     layout: tuple[Symbol | int, ...] = ()
+    local: frozenset[Symbol] = frozenset()
 
     @property
     def label(self) -> str:

@@ -57,10 +57,15 @@ def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symb
     return Stretch(first, end, _decided(loop.body, Context.of((), facts), sizes))
 
 
+def iterations(loop: Loop, sizes: Mapping[Symbol, int]) -> int:
+    """How often the loop runs; 1 where `sizes` alone do not say."""
+    length = _fixed(loop.hi, sizes) - _fixed(loop.lo, sizes)
+    return max(length.as_int(), 0) if length.is_const else 1
+
+
 def is_empty(loop: Loop, sizes: Mapping[Symbol, int]) -> bool:
     """Whether `sizes` alone say that the loop never runs."""
-    length = _fixed(loop.hi, sizes) - _fixed(loop.lo, sizes)
-    return length.is_const and length.as_int() <= 0
+    return iterations(loop, sizes) == 0
 
 
 def fixed_condition(condition: Condition, sizes: Mapping[Symbol, int]) -> Condition:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tempo.lowering.conflicts import conflict_widths
+from tempo.lowering.locality import local_to
 from tempo.lowering.loop_ir import Axis
 from tempo.lowering.places import Place
 from tempo.lowering.problem import GIVEN, Clustered
@@ -23,10 +24,11 @@ from tempo.symbolic import Symbol, const
 
 @dataclass(frozen=True)
 class Storage:
-    """`axes` of the buffer; a register has no buffer."""
+    """`axes` of the buffer; a register has no buffer. `local`: see `Buffer`."""
 
     register: bool
     axes: tuple[Axis, ...] = ()
+    local: frozenset[Symbol] = frozenset()
 
 
 def decide_storage(
@@ -64,7 +66,8 @@ class _Analysis:
         sliced = {
             position for read in reads for position, index in enumerate(read.edge.map) if isinstance(index, Slice)
         }
-        return Storage(register=False, axes=self._axes(cluster.domain, self._widths(reads, cluster, rank), sliced))
+        axes = self._axes(cluster.domain, self._widths(reads, cluster, rank), sliced)
+        return Storage(register=False, axes=axes, local=local_to(self.places[cluster.name], reads))
 
     def _widths(self, reads: list[Read], cluster: Cluster, rank: int) -> list[int]:
         if not cluster.domain:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tempo.lowering.loop_ir import Assign, Branch, Compute, Loop, Read, Statement, Write, walk
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr
+
+_MOVES = Read | Assign | Write | Branch
+_PURE = _MOVES | Compute
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class BranchPlan:
     whole: tuple[int, ...]
     places: tuple[tuple[int, tuple[Expr, ...]], ...]
     only_reads: bool
+    only_operators: bool
 
     @staticmethod
     def of(then: tuple[Statement, ...], otherwise: tuple[Statement, ...], buffers: Mapping[int, Any]) -> BranchPlan:
@@ -33,8 +38,14 @@ class BranchPlan:
         writes = [each for each in walk(both) if isinstance(each, Write)]
         whole = sorted({each.buffer for each in writes if buffers[each.buffer].is_slot or each.buffer in inside_loops})
         places = dict.fromkeys((each.buffer, each.index) for each in writes if each.buffer not in whole)
-        only_reads = all(isinstance(each, Read | Assign | Write | Branch) for each in walk(both))
-        return BranchPlan(tuple(names), tuple(whole), tuple(places), only_reads)
+        only_reads = all(isinstance(each, _MOVES) for each in walk(both))
+        only_operators = all(isinstance(each, _PURE) and not _is_foreign(each) for each in walk(both))
+        return BranchPlan(tuple(names), tuple(whole), tuple(places), only_reads, only_operators)
+
+
+def _is_foreign(statement: Statement) -> bool:
+    """Whether it runs a function of the user's, of which nobody knows what it costs."""
+    return isinstance(statement, Compute) and OPERATORS[statement.op].kind == "nominal"
 
 
 def _assigned(statements: tuple[Statement, ...]) -> list[str]:

@@ -43,6 +43,7 @@ from tempo_jax import access
 from tempo_jax.branches import BranchPlan
 from tempo_jax.evaluate import Values, condition, expression, scalar
 from tempo_jax.handed import Handed
+from tempo_jax.work import operators, work
 
 Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
@@ -50,8 +51,10 @@ Operator = Callable[[Call], Callable[..., Array]]
 _LARGEST_SELECTION = 1 << 14
 # A constant of more elements is an argument: XLA takes long to compile with large ones.
 _MOST_KNOWN = 1 << 10
-# A body of so many operators is long; a branch with at most this share of them does little in it.
-_LONG, _SHARE = 32, 16
+# A body of so many operators is long; a branch with at most this share of them, and of the body's work, does little in
+# it. With less than the second share of the work, it is done whatever the condition says, and selected from: XLA finds
+# better orders, in time and in memory, for a body without conditionals.
+_LONG, _SHARE, _SMALL_SHARE = 32, 8, 64
 
 
 @dataclass
@@ -68,6 +71,8 @@ class State:
     """What earlier iterations of the loops around wrote, by place."""
     written: dict[int, Array] = field(default_factory=dict)
     """What was last written at an index of a buffer."""
+    work: float = 0
+    """What an iteration of the innermost loop does."""
 
     def inner(self) -> State:
         names, buffers, values = dict(self.names), dict(self.buffers), dict(self.values)
@@ -248,26 +253,20 @@ class SegmentTracer:
 
     def _stays(self, loop: Loop) -> Callable[[Branch], bool]:
         """In a long body a branch that does little stays one: XLA would compile the whole body again without it."""
-        operators = _operators(loop.body)
+        count = operators(loop.body)
+        if count < _LONG:
+            return lambda branch: False
+        most = max(_LARGEST_SELECTION, self.work(loop.body) / _SHARE)
 
         def stays(branch: Branch) -> bool:
-            inner = tuple(walk((branch,)))
-            does_little = _operators((branch,)) * _SHARE <= operators and not any(
-                isinstance(each, Loop) for each in inner
-            )
-            return operators >= _LONG and does_little and self._moves(inner) <= _LARGEST_SELECTION
+            if any(isinstance(each, Loop) for each in walk((branch,))):
+                return False
+            return operators((branch,)) * _SHARE <= count and self.work((branch,)) <= most
 
         return stays
 
-    def _moves(self, statements: tuple[Statement, ...]) -> int:
-        """How many elements are read and written."""
-        total = 0
-        for each in statements:
-            if isinstance(each, Read | Write):
-                buffer = self.buffers[each.buffer]
-                windows = [entry.extent for entry in each.index if isinstance(entry, WindowIndex)]
-                total += math.prod(self.resolve(extent) for extent in (*windows, *buffer.shape))
-        return total
+    def work(self, statements: tuple[Statement, ...]) -> float:
+        return work(statements, self.buffers, self.static)
 
     def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
         stop = stop_in(loop)
@@ -279,7 +278,7 @@ class SegmentTracer:
         forward = loop.direction == "forward"
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-            inner = state.inner()
+            inner = self.iteration(loop, state)
             inner.carried = frozenset(carried)
             inner.buffers.update(zip(carried, arrays, strict=False))
             inner.values[loop.var] = step if forward else lo + hi - 1 - step
@@ -299,10 +298,17 @@ class SegmentTracer:
     def few(self, loop: Loop, points: range, state: State) -> None:
         """Iterations without a loop around them, at points that are numbers."""
         for point in points:
-            inner = state.inner()
+            inner = self.iteration(loop, state)
             inner.values[loop.var] = point
             self.block(loop.body, inner)
-            state.buffers.update(inner.buffers)
+            state.buffers.update((id, inner.buffers[id]) for id in self.liveness.carried(loop))
+
+    def iteration(self, loop: Loop, state: State) -> State:
+        """What an iteration starts with: what is local to it has a place of its own."""
+        inner = state.inner()
+        inner.buffers.update((id, self.array(id, None)) for id in self.liveness.local(loop))
+        inner.work = self.work(loop.body)
+        return inner
 
     # -- branches --------------------------------------------------------------------------------------------------
 
@@ -329,8 +335,7 @@ class SegmentTracer:
 
             return run
 
-        select = plan.only_reads and self._is_small(plan, state)
-        if select:
+        if self._selects(plan, (*then, *otherwise), state):
             pairs = zip(side(then)(), side(otherwise)(), strict=True)
             found = tuple(mine if mine is theirs else jnp.where(test, mine, theirs) for mine, theirs in pairs)
         else:
@@ -342,16 +347,17 @@ class SegmentTracer:
             place = access.place(index, state.values)
             state.buffers[id] = access.write(state.buffers[id], place, value, self.orders.get(id))
 
+    def _selects(self, plan: BranchPlan, both: tuple[Statement, ...], state: State) -> bool:
+        if plan.only_reads and self._is_small(plan, state):
+            return True
+        return plan.only_operators and self.work(both) * _SMALL_SHARE < state.work
+
     def _is_small(self, plan: BranchPlan, state: State) -> bool:
         sizes = [state.buffers[id].size for id in plan.whole]
         for id, index in plan.places:
             extents = self.buffers[id].extents(self.static)
             sizes.append(math.prod(extents[len(index) :]))
         return sum(sizes) <= _LARGEST_SELECTION
-
-
-def _operators(statements: tuple[Statement, ...]) -> int:
-    return sum(isinstance(each, Compute) for each in walk(statements))
 
 
 def known_bounds(request: SegmentRequest) -> tuple[int, int] | None:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tempo.lowering.liveness import Liveness
-from tempo.lowering.loop_ir import Branch, Buffer, Loop, LoopProgram, Read, Segment, Statement, Write
-from tempo.symbolic import Condition, Symbol, const, parse_condition, size
+from tempo.lowering.loop_ir import (
+    Axis,
+    Branch,
+    Buffer,
+    Loop,
+    LoopProgram,
+    PointIndex,
+    Read,
+    Segment,
+    Statement,
+    Write,
+)
+from tempo.symbolic import Condition, Symbol, const, parse_condition, size, var
 
 T = Symbol("t", "dim")
 S = Symbol("s", "dim")
@@ -35,6 +48,21 @@ def liveness(*blocks: tuple[Statement, ...], elsewhere: tuple[int, ...] = (), ou
 def test_a_slot_that_is_written_before_it_is_read_is_not_carried() -> None:
     whole = loop(write(A), read(A), read(B), write(B))
     assert liveness((whole,)).carried(whole) == [B]
+
+
+def array(local: frozenset[Symbol]) -> Buffer:
+    return Buffer(A, "b", "float32", (Axis(S, 0, "full", size("s")),), (), local=local)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_an_array_that_is_local_to_a_loop_is_not_carried_by_it(local: bool) -> None:
+    inner = loop(Write(A, (var(S),), "v"), var=S)
+    outer = loop(inner, Read("v", A, (PointIndex(const(3)),)))
+    segment = Segment.of(0, (outer,))
+    buffers = {A: array(frozenset({T} if local else ()))}
+    found = Liveness(LoopProgram((), (segment,), buffers, (), {}, {}, {}, {}), segment, ((outer,),))
+    assert (found.carried(inner), found.local(inner)) == ([A], [])
+    assert (found.carried(outer), found.local(outer)) == (([], [A]) if local else ([A], []))
 
 
 def test_nothing_is_live_around_a_loop_in_a_loop() -> None:

@@ -45,9 +45,12 @@ def _dot(call: Call) -> Function:
     if not left.contract:
         return in_float32(_outer(left, right), call.result.dtype)
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
+    turned = ((right.contract, left.contract), (right.batch, left.batch))
     if _swapped(left, right):
-        turned = ((right.contract, left.contract), (right.batch, left.batch))
         return lambda x, y: _dot_general(y, x, turned, call.result.dtype)
+    if _transposes_second(left, right):
+        back = _back(left, right)
+        return lambda x, y: jnp.transpose(_dot_general(y, x, turned, call.result.dtype), back)
     return lambda x, y: _dot_general(x, y, numbers, call.result.dtype)
 
 
@@ -62,6 +65,28 @@ def _swapped(left: _Side, right: _Side) -> bool:
         return False
     matrix, matrix_first = (left, True) if left.free else (right, False)
     return matrix_first == (min(matrix.contract) < min(matrix.free))
+
+
+def _transposes_second(left: _Side, right: _Side) -> bool:
+    """Whether one of the sides must be transposed, and it had better be the second.
+
+    XLA copies one of two sides that are contracted over their first axes. Of a gradient, the first is what the way
+    forward has kept and the second is a cotangent: the copy of the first is made as soon as that is there, and then
+    both are kept. What is transposed back, the result, should be small.
+    """
+    if not (left.free and right.free) or prod(left.sizes(left.contract)) < max(map(_free_size, (left, right))):
+        return False
+    return all(max(side.contract) < min(side.free) for side in (left, right))
+
+
+def _free_size(side: _Side) -> int:
+    return prod(side.sizes(side.free))
+
+
+def _back(left: _Side, right: _Side) -> Axes:
+    """The permutation from (batch, right's free axes, left's) to (batch, left's, right's)."""
+    batch, first, second = len(left.batch), len(right.free), len(left.free)
+    return (*range(batch), *range(batch + first, batch + first + second), *range(batch, batch + first))
 
 
 def _dot_general(x: Value, y: Value, numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]], dtype: str) -> Value:
