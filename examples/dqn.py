@@ -145,22 +145,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, help="write a picture of the learning curves")
     options = parser.parse_args(arguments)
     settings = Settings(steps=options.steps)
+    environment: Any = tp.rl.CartPole()
+    if options.gymnasium:
+        environment = tp.rl.GymnasiumEnvs("CartPole-v1", settings.environments)
+    start = time.perf_counter()
+    run = tp.compile(trainer(environment, settings), options.backend)
+    print(f"compiled in {time.perf_counter() - start:.1f} s")
     curves = {}
     for seed in range(options.seeds):
-        environment: Any = tp.rl.CartPole()
         if options.gymnasium:
-            environment = tp.rl.GymnasiumEnvs("CartPole-v1", settings.environments, seed=seed)
-        start = time.perf_counter()
-        run = tp.compile(trainer(environment, settings), options.backend)
-        compiled = time.perf_counter() - start
+            environment.seed = seed
         start = time.perf_counter()
         trained = run(seed=seed, progress=sys.stderr.isatty())
-        seconds = time.perf_counter() - start
         curve = tp.rl.learning_curve(trained["reward"], trained["done"])
+        seconds = time.perf_counter() - start
         curves[f"seed {seed}"] = curve
         print(
-            f"seed {seed}: {settings.steps * settings.environments} steps in {seconds:.1f} s, compiled in "
-            f"{compiled:.1f} s; mean return {curve[1][min(99, len(curve[1]) - 1)]:.0f} of the first 100 episodes, "
+            f"seed {seed}: {settings.steps * settings.environments} steps in {seconds:.1f} s; "
+            f"mean return {curve[1][min(99, len(curve[1]) - 1)]:.0f} of the first 100 episodes, "
             f"{curve[1][-1]:.0f} of the last"
         )
     play = tp.compile(player(tp.rl.CartPole(), settings, 1000), options.backend)

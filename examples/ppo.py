@@ -169,8 +169,8 @@ def main(arguments: list[str] | None = None) -> int:
         compiled = time.perf_counter() - start
         start = time.perf_counter()
         trained = run(seed=seed)
-        seconds = time.perf_counter() - start
         curve = tp.rl.learning_curve(trained["reward"], trained["done"])
+        seconds = time.perf_counter() - start
         curves[f"seed {seed}"] = curve
         solved = np.flatnonzero(curve[1] >= 475)
         reached = f"475 after {curve[0][solved[0]]} steps" if len(solved) else f"{curve[1].max():.0f} at most"

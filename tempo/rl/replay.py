@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import tempo as tp
+from tempo.errors import user_location
 
 Tensor = tp.RecurrentTensor
 Network = TypeVar("Network", bound=tp.nn.Module)
@@ -33,7 +34,8 @@ def replay(
     environments = _environments(transitions)
     points = capacity // environments
     if points < 1:
-        raise tp.ShapeError(f"a capacity of {capacity} is less than the {environments} transitions of one point")
+        message = f"a capacity of {capacity} is less than the {environments} transitions of one point"
+        raise tp.ShapeError(message, location=user_location())
     first = tp.max(dim + 1 - points, 0)
     domain = (dim,) if dims is None else dims
     point = _below(tp.as_tensor(dim + 1 - first, dtype=tp.int32), batch, domain)
@@ -88,7 +90,8 @@ def _environments(transitions: Mapping[str, Tensor]) -> int:
     if isinstance(count, int):
         return count
     found = ", ".join(f"{name} {tensor.shape}" for name, tensor in transitions.items()) or "none"
-    raise tp.ShapeError(f"transitions of the same number of environments are replayed together; there are {found}")
+    message = f"transitions of the same number of environments are replayed together; there are {found}"
+    raise tp.ShapeError(message, location=user_location())
 
 
 def _below(count: Tensor | int, batch: int, dims: Any) -> Tensor:
