@@ -18,9 +18,9 @@ from tempo.symbolic import Expr, Symbol
 
 UNKNOWN = 32
 """What a size that is not known counts as."""
-MOST_AT_ONCE = 16 << 20
+MOST_AT_ONCE = 8 << 20
 """No tensor of reads that move with a dim may be larger: of causal attention, the scores of all pairs of points. A
-gradient holds some forty of that size."""
+gradient holds some forty of that size; at twice the size, blocks took half the time on every backend (two cores)."""
 MOST_BETWEEN = 256 << 20
 """No other tensor of all points may be larger that nothing but the same points of others reads."""
 BLOCK = 64
