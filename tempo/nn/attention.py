@@ -100,7 +100,7 @@ class MultiHeadAttention(Module):
         self.heads, self.kv_heads = heads, kv_heads or heads
         self.head_width = head_width or width // heads
         if head_width is None and width % heads:
-            raise ValueError(f"{heads} heads do not divide the width {width}; say head_width=")
+            raise tp.ShapeError(f"{heads} heads do not divide the width {width}; say head_width=")
         inner = {"query": self.heads, "key": self.kv_heads, "value": self.kv_heads}
         options: dict[str, Any] = {"bias": bias, "dims": dims, "dtype": dtype, "weight_init": weight_init}
         self.maps = {

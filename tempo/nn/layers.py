@@ -55,7 +55,7 @@ class MLP(Module):
     ) -> None:
         super().__init__(name, dims, dtype)
         if len(sizes) < 2:
-            raise ValueError(f"an MLP needs at least the widths of its input and its output, not {tuple(sizes)}")
+            raise tp.ShapeError(f"an MLP needs at least the widths of its input and its output, not {tuple(sizes)}")
         self.activation = activation
         inits = [weight_init] * (len(sizes) - 2) + [last_init or weight_init]
         self.layers = [
