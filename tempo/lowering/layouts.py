@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tempo.lowering.loop_ir import Buffer, CallSegment, Compute, LoopProgram, PointIndex, Read, WindowIndex, walk
+from tempo.lowering.loop_ir import (
+    Assign,
+    Buffer,
+    CallSegment,
+    Compute,
+    LoopProgram,
+    PointIndex,
+    Read,
+    WindowIndex,
+    walk,
+)
 
 Order = tuple[int, ...]
 
@@ -21,7 +31,11 @@ def layouts(program: LoopProgram) -> Mapping[int, Order]:
         for statement in walk(segment.body):
             if isinstance(statement, Read) and any(isinstance(entry, WindowIndex) for entry in statement.index):
                 reads[statement.result] = statement
-            if isinstance(statement, Compute):
+            elif isinstance(statement, Assign) and statement.value in reads:
+                reads[statement.result] = reads[statement.value]
+            elif isinstance(statement, Compute) and statement.op == "mask" and statement.operands[0] in reads:
+                reads[statement.result] = reads[statement.operands[0]]
+            elif isinstance(statement, Compute):
                 for read, order in _read_by(statement, reads):
                     buffer = program.buffers[read.buffer]
                     if buffer.role == "internal":
