@@ -25,7 +25,7 @@ Order = tuple[int, ...]
 
 def layouts(program: LoopProgram) -> Mapping[int, Order]:
     """By buffer, its logical axes in the order of memory; those that all readers want as they are are left out."""
-    wanted: dict[int, set[Order | None]] = {}
+    wanted: dict[int, set[Order]] = {}
     for segment in program.segments:
         reads: dict[str, Read] = {}
         for statement in walk(segment.body):
@@ -41,7 +41,7 @@ def layouts(program: LoopProgram) -> Mapping[int, Order]:
                     if buffer.role == "internal":
                         wanted.setdefault(buffer.id, set()).add(_of_buffer(buffer, read, order))
     found = {id: orders.pop() for id, orders in wanted.items() if len(orders) == 1}
-    return {id: order for id, order in found.items() if order is not None and order != tuple(range(len(order)))}
+    return {id: order for id, order in found.items() if order != tuple(range(len(order)))}
 
 
 def layouts_in_segments(program: LoopProgram) -> Mapping[int, Order]:
@@ -49,14 +49,16 @@ def layouts_in_segments(program: LoopProgram) -> Mapping[int, Order]:
     return layouts(program) if all(isinstance(item, CallSegment) for item in program.items) else {}
 
 
-def _read_by(compute: Compute, reads: Mapping[str, Read]) -> Iterator[tuple[Read, Order | None]]:
-    """The slices among the operands, each with the order of axes that the operator would have it in; None: any."""
+def _read_by(compute: Compute, reads: Mapping[str, Read]) -> Iterator[tuple[Read, Order]]:
+    """The slices among the operands that the operator would have in one order of axes, with that order."""
     for at, name in enumerate(compute.operands):
-        if name in reads:
-            yield reads[name], _wanted(compute, at)
+        order = _wanted(compute, at) if name in reads else None
+        if order is not None:
+            yield reads[name], order
 
 
 def _wanted(compute: Compute, operand: int) -> Order | None:
+    """None: any."""
     attrs, rank = compute.attrs, len(compute.operand_types[operand].shape)
     if compute.op == "attention":
         axes: Order | None = {1: attrs["key_axes"], 2: attrs["value_axes"]}.get(operand)
@@ -67,10 +69,8 @@ def _wanted(compute: Compute, operand: int) -> Order | None:
     return (*batch, *(axis for axis in range(rank) if axis not in batch)) if batch else None
 
 
-def _of_buffer(buffer: Buffer, read: Read, order: Order | None) -> Order | None:
+def _of_buffer(buffer: Buffer, read: Read, order: Order) -> Order:
     """Of the buffer's axes: those that are read at a point stay in front."""
-    if order is None:
-        return None
     points = [at for at, entry in enumerate(read.index) if isinstance(entry, PointIndex)]
     seen = [at for at in range(len(buffer.logical_shape)) if at not in points]
     return (*points, *(seen[axis] for axis in order))

@@ -34,6 +34,7 @@ def on_numpy(*arguments: str) -> list[str]:
         (on_numpy("compile_time"), "lowering"),
         (on_numpy("extents", "--lengths", "48", "--tiles", "16"), "tempo, blocks 16"),
         (on_numpy("operators", "--sizes", "20"), "whole"),
+        (on_numpy("attention", "--quick", "--lengths", "128"), "at the last tokens"),
         (["scheduling", "--quick"], "an order"),
         (on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
         (["ppo", "--quick", "--backend", "torch", "--sweep", "layers", "--threads", "1"], "tempo / by hand, memory"),
@@ -84,6 +85,7 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
     done = run_benchmark("nothing")
     assert done.returncode == 1
     for name in (
+        "attention",
         "compile_time",
         "decode",
         "device_loop",
