@@ -13,7 +13,7 @@ from tempo.symbolic import simplification
 from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.elimination import Linear, Rows
-from tempo.symbolic.expr import Expr, FloorDiv, Mod, Symbol, from_terms, maximum, minimum, var
+from tempo.symbolic.expr import Expr, FloorDiv, Mod, Symbol, const, from_terms, maximum, minimum, var
 from tempo.symbolic.intervals import has_dims, is_affine
 from tempo.symbolic.linear import ALWAYS, Clause
 from tempo.symbolic.prover import Choices, projections, refuted
@@ -91,7 +91,8 @@ class Context:
     def range_of(self, expr: Expr) -> tuple[Expr | None, Expr | None]:
         """Inclusive bounds of `expr` over the dims, in sizes only; None where there is none.
 
-        They are attained for affine expressions, and for `min` and `max` of such; `//` and `%` may be wider.
+        They are attained for affine expressions, and for `min` and `max` of such; `//` and `%` may be wider, and so
+        may sums of many `min` and `max`.
         """
         if not expr.dims():
             return self.simplify(expr), self.simplify(expr)
@@ -187,7 +188,16 @@ class Context:
         return min(least, default=None)
 
     def _find_range(self, expr: Expr) -> tuple[Expr | None, Expr | None]:
-        return self._symbolic_bound(expr, 1), self._symbolic_bound(expr, -1)
+        return self._summed_bound(expr, 1), self._summed_bound(expr, -1)
+
+    def _summed_bound(self, expr: Expr, sign: int) -> Expr | None:
+        """The bound; where it is not found for the whole, the sum of those of the terms, which is wider."""
+        bound = self._symbolic_bound(expr, sign)
+        if bound is not None or len(expr.terms) < 2:
+            return bound
+        bounds = [self._symbolic_bound(from_terms({atom: factor}, 0), sign) for atom, factor in expr.terms]
+        known = [each for each in bounds if each is not None]
+        return self.simplify(sum(known, const(expr.const))) if len(known) == len(bounds) else None
 
     def _symbolic_bound(self, expr: Expr, sign: int) -> Expr | None:
         corner = self._intervals.corner(expr, sign)

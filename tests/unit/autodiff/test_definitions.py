@@ -202,6 +202,20 @@ def test_what_only_strided_reads_need_has_no_adjoint_elsewhere():
     check(declare, {"x": numbers(7)})
 
 
+@pytest.mark.parametrize("index", ["halves", "clamped"])
+def test_windows_whose_extents_are_bounded_term_by_term(index):
+    def declare():
+        t = tp.dim("t", 7)
+        x = tp.input("x", shape=(), dims=(t,), dtype=F)
+        largest = x[tp.max(t - 2, 0) : tp.min(t + 2, t.size)].max(axis=0)
+        if index == "clamped":
+            largest = largest.at(t=(2 * t) % 3)
+        at = t // 2 if index == "halves" else tp.min(tp.max(3 * t - 4, 0), t.size - 1)
+        return tp.grad(largest.at(t=at) ** 3, x) ** 2, {"x": x}
+
+    check(declare, {"x": numbers(7)})
+
+
 def test_a_gradient_penalty_in_training():
     with tp.Program("penalty") as program:
         i = tp.dim("i", 5)
