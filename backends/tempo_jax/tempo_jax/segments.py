@@ -353,11 +353,9 @@ class SegmentTracer:
         return plan.only_operators and self.work(both) * _SMALL_SHARE < state.work
 
     def _is_small(self, plan: BranchPlan, state: State) -> bool:
-        sizes = [state.buffers[id].size for id in plan.whole]
-        for id, index in plan.places:
-            extents = self.buffers[id].extents(self.static)
-            sizes.append(math.prod(extents[len(index) :]))
-        return sum(sizes) <= _LARGEST_SELECTION
+        wholes = (state.buffers[id].size for id in plan.whole)
+        places = (math.prod(self.buffers[id].extents(self.static)[len(index) :]) for id, index in plan.places)
+        return sum(wholes) + sum(places) <= _LARGEST_SELECTION
 
 
 def known_bounds(request: SegmentRequest) -> tuple[int, int] | None:

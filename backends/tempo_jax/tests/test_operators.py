@@ -386,3 +386,13 @@ def test_without_64_bits_nothing_is_widened_or_weak(op: str):
         found = jax.jit(function)(*arrays, *numbers)
         assert (str(found.dtype), found.weak_type) == (call.result.dtype, False)
         check_equal(np.asarray(found), meaning(call, arrays, scalars), call.result.dtype)
+
+
+def test_a_product_over_several_first_axes_copies_neither_side() -> None:
+    axes = {"lhs_contract": (0, 1), "rhs_contract": (0, 1), "lhs_batch": (), "rhs_batch": ()}
+    random = np.random.default_rng(0)
+    first, second = (random.normal(size=shape).astype(np.float32) for shape in ((50, 8, 16), (50, 8, 4, 3)))
+    call, _, _ = application("dot", first, second, **axes)
+    compiled = jax.jit(OPERATORS["dot"](call)).lower(first, second).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < first.nbytes // 2
+    assert np.allclose(compiled(first, second), np.tensordot(first, second, ([0, 1], [0, 1])), atol=1e-4)

@@ -45,12 +45,11 @@ def _dot(call: Call) -> Function:
     if not left.contract:
         return in_float32(_outer(left, right), call.result.dtype)
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
-    turned = ((right.contract, left.contract), (right.batch, left.batch))
     if _swapped(left, right):
+        turned = ((right.contract, left.contract), (right.batch, left.batch))
         return lambda x, y: _dot_general(y, x, turned, call.result.dtype)
-    if _transposes_second(left, right):
-        back = _back(left, right)
-        return lambda x, y: jnp.transpose(_dot_general(y, x, turned, call.result.dtype), back)
+    if len(left.contract) > 1 and left.free and right.free and _over_rows(left, right):
+        return _product_of_rows(left, right, call)
     return lambda x, y: _dot_general(x, y, numbers, call.result.dtype)
 
 
@@ -67,26 +66,25 @@ def _swapped(left: _Side, right: _Side) -> bool:
     return matrix_first == (min(matrix.contract) < min(matrix.free))
 
 
-def _transposes_second(left: _Side, right: _Side) -> bool:
-    """Whether one of the sides must be transposed, and it had better be the second.
+def _over_rows(left: _Side, right: _Side) -> bool:
+    """Whether both sides are contracted over all their first axes, as for the gradient of weights.
 
-    XLA copies one of two sides that are contracted over their first axes. Of a gradient, the first is what the way
-    forward has kept and the second is a cotangent: the copy of the first is made as soon as that is there, and then
-    both are kept. What is transposed back, the result, should be small.
+    As matrices they are multiplied as they lie. Where XLA itself makes matrices of more axes, it copies the first side
+    transposed: what a way forward has kept, as soon as that is there, and then both are kept.
     """
-    if not (left.free and right.free) or prod(left.sizes(left.contract)) < max(map(_free_size, (left, right))):
-        return False
-    return all(max(side.contract) < min(side.free) for side in (left, right))
+    first = tuple(range(len(left.contract)))
+    return not left.batch and left.contract == right.contract == first
 
 
-def _free_size(side: _Side) -> int:
-    return prod(side.sizes(side.free))
+def _product_of_rows(left: _Side, right: _Side, call: Call) -> Function:
+    rows = prod(left.sizes(left.contract))
+    widths = [prod(side.sizes(side.free)) for side in (left, right)]
 
+    def product(x: Value, y: Value) -> Value:
+        x, y = (lax.reshape(each, (rows, width)) for each, width in zip((x, y), widths, strict=True))
+        return lax.reshape(_dot_general(x, y, (((0,), (0,)), ((), ())), call.result.dtype), call.result.shape)
 
-def _back(left: _Side, right: _Side) -> Axes:
-    """The permutation from (batch, right's free axes, left's) to (batch, left's, right's)."""
-    batch, first, second = len(left.batch), len(right.free), len(left.free)
-    return (*range(batch), *range(batch + first, batch + first + second), *range(batch, batch + first))
+    return product
 
 
 def _dot_general(x: Value, y: Value, numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]], dtype: str) -> Value:
