@@ -62,20 +62,21 @@ class Recorder:
     """A function of the host that remembers what it was called with."""
 
     def __init__(self) -> None:
-        self.calls: list[bytes] = []
+        self.calls: list[np.ndarray] = []
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # The sign of NaN is no meaning: NumPy's scalar and vector code may give either.
-        self.calls.append(np.where(np.isnan(x), np.float32(np.nan), x).tobytes())
+        self.calls.append(np.where(np.isnan(x), np.float32(np.nan), x))
         return -x, x + 1
 
 
-def recorded(graph: Graph) -> dict[int, list[bytes]]:
-    """The calls since the last time that this was asked, by declaration."""
+def recorded(graph: Graph, signed_zeros: bool) -> dict[int, list[bytes]]:
+    """The calls since the last time that this was asked, by declaration, with or without the signs of zeros."""
     found = {}
     for node in graph.nodes.values():
         if node.op == "host_call":
-            found[node.declaration] = list(node.attr("fn").calls)
+            calls = node.attr("fn").calls
+            found[node.declaration] = [(x if signed_zeros else x + np.float32(0)).tobytes() for x in calls]
             node.attr("fn").calls.clear()
     return found
 
