@@ -17,6 +17,7 @@ from tempo_polyhedral.general import General
 from tempo_polyhedral.messages import Request
 from tempo_polyhedral.numbered import Numbered
 from tempo_polyhedral.settings import COMPARED, LAST, Rung
+from tempo_polyhedral.tidy import reached
 from tempo_polyhedral.trial import try_out, verifies
 
 SECONDS_VARIABLE = "TEMPO_SCHEDULE_SECONDS"
@@ -57,11 +58,11 @@ class PolyhedralScheduler:
             numbered = Numbered.of(form.problem)
             known = self._cache.find(numbered.digest())
             if known is not None and not _is_wrong(numbered.problem, known.tree):
-                tree = form.at_numbers(numbered.named(known.tree))
+                tree = _as_given(problem, form, numbered.named(known.tree))
                 return Scheduled(tree, (_note(known.rung, start, "found before"),))
             best = self._climbed(numbered, failures)
             if best is not None:
-                tree = form.at_numbers(numbered.named(best.tree))
+                tree = _as_given(problem, form, numbered.named(best.tree))
                 return Scheduled(tree, tuple(_told(best.rung, start, failures)))
         tree = _greedy(problem, failures)
         return Scheduled(tree, tuple(_told(GREEDY, start, failures)))
@@ -120,6 +121,11 @@ def _limit(problem: SchedulingProblem) -> float:
     if not seconds > 0:
         raise InputError(f"{SECONDS_VARIABLE}={given} is no positive number of seconds")
     return seconds
+
+
+def _as_given(problem: SchedulingProblem, form: General, tree: ScheduleTree) -> ScheduleTree:
+    """The tree for the problem itself, without what its numbers decide: branches that are never taken."""
+    return reached(problem, form.at_numbers(tree)) if form.numbers else tree
 
 
 def _greedy(problem: SchedulingProblem, failures: list[_Failure]) -> ScheduleTree:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence, Statement, runs, sequence
-from tempo.symbolic import TRUE, Context, Expr, Symbol, const, var
+from tempo.symbolic import FALSE, TRUE, Context, Expr, Symbol, const, var
 from tempo_polyhedral.trees import substituted
 
 _WAVE = "wave"
@@ -33,6 +33,29 @@ def tidy(problem: SchedulingProblem, tree: ScheduleTree) -> ScheduleTree:
     placed = {run.statement for run in runs(tree)}
     idle = [_in_its_box(statement) for statement in problem.statements if statement.name not in placed]
     return sequence((*idle, ordered))
+
+
+def reached(problem: SchedulingProblem, tree: ScheduleTree) -> ScheduleTree:
+    """The same order without branches that are never taken, as there are where sizes became numbers."""
+    kept = _reached(tree, Context.of((), problem.facts))
+    placed = {run.statement for run in runs(kept)}
+    idle = [_in_its_box(statement) for statement in problem.statements if statement.name not in placed]
+    return sequence((*idle, kept))
+
+
+def _reached(tree: ScheduleTree, context: Context) -> ScheduleTree:
+    nothing = sequence(())
+    if isinstance(tree, Sequence):
+        return sequence(_reached(item, context) for item in tree.items)
+    if isinstance(tree, If):
+        condition = context.simplify_condition(tree.condition)
+        body = nothing if condition == FALSE else _reached(tree.body, context.assume(condition))
+        return body if condition == TRUE or body == nothing else If(condition, body)
+    if isinstance(tree, Run):
+        return tree
+    inner = context.assume(var(tree.var).ge(tree.lo), var(tree.var).lt(tree.hi))
+    body = _reached(tree.body, inner)
+    return body if body == nothing else replace(tree, body=body)
 
 
 def _in_its_box(statement: Statement) -> ScheduleTree:

@@ -12,9 +12,10 @@ from tempo_polyhedral.isl import IslError
 from tempo_polyhedral.numbered import Numbered
 from tempo_polyhedral.settings import FUSING
 from tempo_polyhedral.solve import solve
+from tempo_polyhedral.tidy import reached
 
-from tempo.schedule import Dependence, Interval, SchedulingProblem, verify
-from tempo.symbolic import Expr, Symbol, const
+from tempo.schedule import Dependence, For, If, Interval, Run, SchedulingProblem, Sequence, runs, verify
+from tempo.symbolic import Expr, Symbol, const, var
 from tests.unit.schedule.problems import make
 from tests.unit.schedule.random_problems import DIMS, problems
 
@@ -94,4 +95,18 @@ def test_both_mean_the_same_at_the_numbers(problem: SchedulingProblem, extents: 
         tree = solve(numbered.problem, FUSING)
     except IslError:
         return
-    verify(given_problem, form.at_numbers(numbered.named(tree)), {})
+    at_them = form.at_numbers(numbered.named(tree))
+    verify(given_problem, at_them, {})
+    kept = reached(given_problem, at_them)
+    verify(given_problem, kept, {})
+    assert len(list(runs(kept))) <= len(list(runs(at_them)))
+
+
+def test_branches_that_numbers_decide_go() -> None:
+    problem = at_numbers(make("t", {"a": "t", "b": "t"}, []), {Symbol("t", "size"): 9})
+    t = problem.dims[0].symbol
+    both = tuple(Run(name, (var(t),)) for name in "ab")
+    never, always = If(var(t).ge(9), both[0]), If(var(t).lt(9), Sequence(both))
+    assert reached(problem, For(t, const(0), const(9), "forward", Sequence((never, always)))) == For(
+        t, const(0), const(9), "forward", Sequence(both)
+    )
