@@ -47,8 +47,8 @@ def monte_carlo() -> tp.Program:
     return trajectory(lambda t: t.size)
 
 
-def compiled(program: tp.Program, **sizes: int) -> tp.Executable:
-    return tp.compile(program, scheduler=PolyhedralScheduler(cache=Cache(None)), sizes=sizes)
+def compiled(program: tp.Program, options: tp.Options | None = None, **sizes: int) -> tp.Executable:
+    return tp.compile(program, scheduler=PolyhedralScheduler(cache=Cache(None)), sizes=sizes, options=options)
 
 
 def agrees(program: tp.Program, **arrays: object) -> bool:
@@ -85,8 +85,9 @@ def test_returns_over_all_that_is_to_come_keep_everything() -> None:
 
 
 def test_a_statistic_over_a_stream_of_sensors_keeps_a_window() -> None:
+    step_by_step = tp.Options(mapping={"t": "sequential"})
     for size in (1_000, 10_000):
-        assert compiled(moving_statistic(5), t=size).memory["smooth"].storage == "window(11)"
+        assert compiled(moving_statistic(5), step_by_step, t=size).memory["smooth"].storage == "window(11)"
 
 
 @pytest.mark.parametrize("size", [1, 3, 8, 21])
