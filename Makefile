@@ -14,7 +14,7 @@ PPO_torch = --iterations 100
 MODELS = rnn lstm linear_recurrence wave value_iteration edit_distance kalman
 BENCHMARKS = import_time numpy_loop front_end scheduling operators device_loop host_step decode attention compile_time models \
 	ppo ppo_gymnasium n_step_memory
-SUITE = $(BIN)/python -m pytest -q -n $(JOBS) -p tempo.conformance.plugin --pyargs tempo.conformance
+SUITE = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -p tempo.conformance.plugin --pyargs tempo.conformance
 
 .PHONY: help demo test sweep check format benchmarks clean
 
@@ -48,7 +48,7 @@ out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
 	$(BIN)/python examples/make_tiny_llama.py out/tiny-llama
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n $(JOBS) tests tempo $(LOCAL)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests tempo $(LOCAL)
 	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend || exit 1; done
 	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral
 
