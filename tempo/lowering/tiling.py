@@ -75,6 +75,10 @@ class _Tiler:
     def resolve(self, expr: Expr) -> int:
         return int(expr.evaluate(self.sizes))
 
+    def extent(self, axis: Axis) -> int | None:
+        """That of a buffer's axis; None where it is no size that shapes are made of, and so known at the run alone."""
+        return self.resolve(axis.extent) if axis.extent.symbols() <= self.sizes.keys() else None
+
     def buffer(self, name: str, dtype: str, axes: tuple[Axis, ...], shape: tuple[Expr, ...]) -> Buffer:
         made = Buffer(len(self.buffers), name, dtype, axes, shape)
         self.buffers[made.id] = made
@@ -151,7 +155,8 @@ class _Tiler:
         for place, read in region.reads.items():
             axis, window = self.buffers[read.buffer].axes[region.entries[place]], region.window(place)
             anywhere = region.hull if window.exact else 0
-            room = self.resolve(axis.extent) if window.start == const(0) else anywhere
+            extent = self.extent(axis)
+            room = anywhere if extent is None or window.start != const(0) else extent
             found[place] = room if axis.kind == "full" else None
         return found
 
@@ -179,7 +184,8 @@ class _Tiler:
     def narrow(self, region: Region, place: int, extent: int) -> WindowIndex:
         window, read = region.window(place), region.reads[place]
         axis = self.buffers[read.buffer].axes[region.entries[place]]
-        inside = window.start == const(0) and axis.kind == "full" and extent <= self.resolve(axis.extent)
+        whole = self.extent(axis) if window.start == const(0) and axis.kind == "full" else None
+        inside = whole is not None and extent <= whole
         return replace(window, extent=const(extent), exact=window.exact or inside)
 
     def bytes(self, read: Read) -> int:
