@@ -50,14 +50,7 @@ class TorchEmitter(Emitter):
 
     def after(self, statement: Statement) -> list[ast.stmt]:
         names = () if self._in_driver else self._releases.get(id(statement), ())
-        assigned = [ast.Name(name, ast.Del()) for name in names if name not in self._picks]
-        return [ast.Delete(assigned)] if assigned else []
-
-    def _statement(self, statement: Statement) -> list[ast.stmt]:
-        if self._in_driver or not isinstance(statement, Compute) or statement.result not in self._picks:
-            return super()._statement(statement)
-        self._held[statement.result] = self._picked(self._picks[statement.result])
-        return []
+        return [ast.Delete([ast.Name(name, ast.Del()) for name in names])] if names else []
 
     def _picked(self, pick: Pick) -> ast.expr:
         place = self._expr(pick.place)
@@ -77,6 +70,8 @@ class TorchEmitter(Emitter):
         return [statement for key, statement in self._hoisted.items() if self._uses[key]]
 
     def compute(self, compute: Compute) -> ast.expr:
+        if compute.result in self._picks:  # without the axis that the reshape would drop
+            return self._picked(self._picks[compute.result])
         if compute.operands and compute.operands[0] in self._picks:
             return self.value(compute.operands[0])
         operation = self.function_of(compute)

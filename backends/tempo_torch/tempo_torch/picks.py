@@ -66,7 +66,9 @@ def _starts(cut: Compute) -> tuple[Expr, ...]:
 
 
 def picked(tensor: torch.Tensor, axis: int, place: int) -> torch.Tensor:
-    """The place of the axis, clamped into it; a view."""
+    """The place of the axis, clamped into it; a view. Of an axis without places: something that nobody looks at."""
+    if not tensor.shape[axis]:
+        return tensor.new_zeros((*tensor.shape[:axis], *tensor.shape[axis + 1 :]))
     return tensor.select(axis, min(max(place, 0), tensor.shape[axis] - 1))
 
 
@@ -75,7 +77,7 @@ def picker(axis: int) -> Callable[[torch.Tensor], Callable[[int], torch.Tensor]]
     """What makes of a tensor the function `picked` along one axis, its views made in advance where they are few."""
 
     def places(tensor: torch.Tensor) -> Callable[[int], torch.Tensor]:
-        if tensor.shape[axis] > _MANY:
+        if not 0 < tensor.shape[axis] <= _MANY:
             return lambda place: picked(tensor, axis, place)
         views = tensor.unbind(axis)
         last = len(views) - 1

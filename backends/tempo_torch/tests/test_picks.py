@@ -79,3 +79,21 @@ def test_places_outside_are_clamped(size: int):
         assert torch.equal(picked(tensor, 1, place), tensor[:, expected])
         assert torch.equal(picker(1)(tensor)(place), tensor[:, expected])
         assert picked(tensor, 1, place).untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+
+
+def test_an_axis_without_places():
+    tensor = torch.zeros(2, 0, 3)
+    assert picked(tensor, 1, 0).shape == picker(1)(tensor)(0).shape == (2, 3)
+
+
+def test_what_is_let_go_after_its_place_was_taken():
+    with tp.Program() as program:
+        b, t = tp.dim("b", 2), tp.dim("t", 20_000)
+        x = tp.input("x", (), (b, t))
+        h = tp.recurrent("h", (), (b, t))
+        h[b, t.size - 1] = tp.sin(x)
+        h[b, t] = 0.5 * h[b, t + 1] + tp.sin(x)
+        tp.output("h", h[b, 0])
+    x = DRAW.normal(size=(2, 20_000))
+    expected = (np.sin(x[:, :60]) * 0.5 ** np.arange(60)).sum(axis=1)
+    np.testing.assert_allclose(tp.compile(program, backend="torch")(x=x)["h"], expected, rtol=1e-5)
