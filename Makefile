@@ -50,7 +50,7 @@ out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
 test: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests tempo $(LOCAL)
 	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend || exit 1; done
-	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral
+	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral --tempo-passes=few
 
 sweep: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m sweep

@@ -17,7 +17,7 @@ from tempo.errors import InternalError
 from tempo.passes.frame_rules import Axes, Axis, Frame
 from tempo.passes.frames import Frames
 from tempo.passes.not_finite import Whole, where, with_infinities
-from tempo.passes.rewriting import Rewriter, Tensors
+from tempo.passes.rewriting import Rewriter, Tensors, without_idle_dims
 from tempo.sdg.graph import Edge, Graph, Node, Slice
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import TRUE, Dim, Expr, Symbol, const, var
@@ -51,7 +51,7 @@ class _Hulling:
             replace(output, edge=self.as_before(Tensors(self.new, output.location), output.edge))
             for output in self.old.outputs
         )
-        return replace(self.old, nodes=self.new.nodes, outputs=outputs)
+        return without_idle_dims(replace(self.old, nodes=self.new.nodes, outputs=outputs))
 
     def rewrite(self, node: Node) -> None:
         tensors = Tensors(self.new, node.location)
@@ -70,7 +70,8 @@ class _Hulling:
         """What the edge showed: of every axis in a frame only what means something."""
         if edge.node not in self.chosen:
             return edge
-        producer, shown = self.old.nodes[edge.node], self.spread(tensors, edge)
+        producer = self.old.nodes[edge.node]
+        shown = tensors.read(edge, producer.domain)
         at = {dim: index.index for dim, index in zip(producer.domain, edge.map) if not isinstance(index, Slice)}
         slices = len(edge.map) - len(at)
         for place, axis in enumerate(self.frames.axes[edge.node]):
@@ -78,18 +79,6 @@ class _Hulling:
                 start, length = (expr.substitute(at) for expr in (_frame(axis).shift, _frame(axis).length))
                 shown = tensors.cut(shown, slices + place, start, length)
         return shown
-
-    def spread(self, tensors: Tensors, edge: Edge) -> Edge:
-        """The same read of a producer; what no longer varies along a dim that is sliced is repeated."""
-        node = self.new.nodes[edge.node]
-        pairs = list(zip(self.old.nodes[edge.node].domain, edge.map, strict=True))
-        seen = [(symbol in node.domain, index.seen) for symbol, index in pairs if isinstance(index, Slice)]
-        shown = replace(edge, map=tuple(index for symbol, index in pairs if symbol in node.domain))
-        for place, (varies, _) in enumerate(seen):
-            shown = shown if varies else tensors.with_ones(shown, place, 1)
-        if all(varies for varies, _ in seen):
-            return shown
-        return tensors.broadcast(shown, (*(size for _, size in seen), *tensors.shape(shown)[len(seen) :]))
 
     def through(self, edge: Edge) -> Edge:
         """The same read of a producer that may have lost dims along which nothing varies any more."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tempo.analysis.components import strongly_connected
 from tempo.errors import Location
 from tempo.passes.widths import fits_as_operand, fits_as_result
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import Edge, Graph, Node, TensorType, identity_map, seen_type
+from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Slice, TensorType, identity_map, seen_type
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import varying_dims
 from tempo.symbolic import (
@@ -93,6 +94,34 @@ class Rewriter:
         self.nodes[old.id] = replace(node, id=old.id, name=old.name, location=old.location)
 
 
+def without_idle_dims(graph: Graph) -> Graph:
+    """`graph` with each pure node over those dims alone that it varies along, where a rewriting left more."""
+    rewriter = Rewriter(graph)
+    operands = {id: [edge.node for edge in node.operands] for id, node in graph.nodes.items()}
+    for component in strongly_connected(operands, operands):
+        for id in component:
+            node = _read_again(rewriter, graph.nodes[id])
+            if node.op not in NOMINAL:
+                node = replace(node, domain=graph.canonical(varying_dims(graph, node)))
+            rewriter.nodes[id] = node
+    if all(rewriter.nodes[id].domain == node.domain for id, node in graph.nodes.items()):
+        return graph
+    for id, node in graph.nodes.items():
+        cases = [replace(case, edge=_edge_again(rewriter, case.edge, node.location)) for case in node.cases]
+        rewriter.nodes[id] = replace(rewriter.nodes[id], cases=tuple(cases))
+    outputs = [replace(each, edge=_edge_again(rewriter, each.edge, each.location)) for each in graph.outputs]
+    return replace(graph, nodes=rewriter.nodes, outputs=tuple(outputs))
+
+
+def _read_again(rewriter: Rewriter, node: Node) -> Node:
+    operands = (_edge_again(rewriter, edge, node.location) for edge in node.operands)
+    return replace(node, operands=tuple(operands))
+
+
+def _edge_again(rewriter: Rewriter, edge: Edge, location: Location | None) -> Edge:
+    return Tensors(rewriter, location).read(edge, rewriter.graph.nodes[edge.node].domain)
+
+
 class Tensors:
     """Operators as functions of edges, for the consumer at `location`."""
 
@@ -111,6 +140,17 @@ class Tensors:
 
     def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
         return self.rewriter.add(op, operands, self.location, **attrs)
+
+    def read(self, edge: Edge, domain: tuple[Symbol, ...]) -> Edge:
+        """The same read of a producer that had `domain`; what is sliced along a lost dim repeats."""
+        kept, pairs = self.rewriter.nodes[edge.node].domain, list(zip(domain, edge.map, strict=True))
+        seen = [(symbol in kept, index.seen) for symbol, index in pairs if isinstance(index, Slice)]
+        shown = replace(edge, map=tuple(index for symbol, index in pairs if symbol in kept))
+        for place, (varies, _) in enumerate(seen):
+            shown = shown if varies else self.with_ones(shown, place, 1)
+        if all(varies for varies, _ in seen):
+            return shown
+        return self.broadcast(shown, (*(size for _, size in seen), *self.shape(shown)[len(seen) :]))
 
     def transpose(self, edge: Edge, axes: Sequence[int]) -> Edge:
         return edge if tuple(axes) == tuple(range(len(axes))) else self.apply("transpose", edge, axes=tuple(axes))
