@@ -33,7 +33,7 @@ def output_reader(output: Output) -> Node:
 
 def needs_elements(node: Node) -> bool:
     """Whether the reduction has no value over an empty axis. A mean is a sum that says `nonempty`."""
-    composite = node.op in OPERATORS and OPERATORS[node.op].decompose is not None
+    composite = node.op in OPERATORS and OPERATORS[node.op].kind == "composite"
     return (
         (composite and node.attr("axes") is not None)
         or node.op in {"reduce_max", "reduce_min", "argmax", "argmin"}

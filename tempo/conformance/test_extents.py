@@ -68,8 +68,37 @@ def steps(t: tp.Dim, x: tp.RecurrentTensor) -> None:
     tp.output("empty", x[0 : t - t % 4].sum(axis=0))
 
 
+def convolutions(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    """Along the past and along windows, with filters that are as long as these, and with their gradients."""
+    weights = tp.as_tensor(numbers((3, 6, 3), seed=1) / 8)
+    start = tp.max(t - 20, 0)
+    past, window = (x[at : t + 1].reshape(t + 1 - at, 6).T.reshape(1, 6, t + 1 - at) for at in (0, start))
+    causal = tp.conv(past, weights, padding=((2, 0),))
+    tp.output("features", tp.tanh(causal).max(axis=2))
+    tp.output("here", causal.spatial[0, :, t])
+    tp.output("strided", tp.conv(past, weights, strides=2, padding=((4, 1),), dilation=2).sum(axis=2))
+    tp.output("response", tp.conv(past, tp.flip(past, axis=2)))
+    tp.output("lags", tp.conv(past, past, padding=1))
+    tp.output("matched", tp.conv(tp.as_tensor(numbers((1, 6, LENGTH), seed=2)), past, padding=((0, 2),)).max(axis=2))
+    energy = (tp.conv(window, weights, padding=1) ** 2).sum() / 8
+    tp.output("gradient", tp.grad(energy[0 : t.size].sum(), [x])[0])
+
+
+def remembered(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    """A recurrence with a filter over all of its past."""
+    h = tp.recurrent("h", (2, 3), (t,))
+    past = h[0 : t + 1].reshape(t + 1, 6).T.reshape(1, 6, t + 1)
+    taps = tp.as_tensor(numbers((6, 6, LENGTH), seed=1) / 8).spatial[:, :, 0 : t + 1]
+    seen = tp.conv(past, taps) + tp.conv(past, taps.spatial[:, :, 0:1], padding=((0, 1),)).max(axis=2, keepdims=True)
+    h[0] = x[0]
+    h[t + 1] = tp.tanh(seen.reshape(2, 3) + x[t + 1])
+    tp.output("h", h)
+
+
 @pytest.mark.one_configuration
-@pytest.mark.parametrize("program_of", [attention, grouped, statistics, suffix, windows, steps])
+@pytest.mark.parametrize(
+    "program_of", [attention, grouped, statistics, suffix, windows, steps, convolutions, remembered]
+)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_extent_gives_the_same(target: Target, program_of: Callable[..., None], way: dict[str, Any]) -> None:
     if not target.thorough and way not in FEW:

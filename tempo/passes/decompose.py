@@ -1,4 +1,5 @@
-"""Composites that a backend does not take whole become what they are made of.
+"""Composites that a backend does not take whole become what they are made of, and so does what has no other meaning
+along axes whose length varies.
 
 This comes first, not late: what is not taken whole is then optimized like everything else (the exponentials of a
 softmax are those of its gradient), and what is taken is one node to all passes, which know it by its roles.
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 from tempo.passes.manager import PassContext
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.graph import Graph, Node
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.operators.gradients import Formula
 
 
@@ -21,8 +22,8 @@ from tempo.sdg.operators.gradients import Formula
 class Decompose:
     """`PassContext.options["composites"]` names what the backend takes.
 
-    A composite along an axis whose length varies is taken apart as well: only primitives tell padding from values.
-    (`attention` is told a length instead.)
+    What is opaque along an axis whose length varies is taken apart as well: what it is made of tells padding from
+    values. (`attention`, made later, is told a length instead.)
     """
 
     name: ClassVar[str] = "decompose"
@@ -41,14 +42,19 @@ class Decompose:
 def undecomposed(graph: Graph, taken: Iterable[str]) -> Node | None:
     """A composite that is not one of those that are taken."""
     known = frozenset(taken)
-    composites = (node for node in graph.nodes.values() if OPERATORS[node.op].decompose is not None)
+    composites = (node for node in graph.nodes.values() if OPERATORS[node.op].kind == "composite")
     return next((node for node in composites if node.op not in known), None)
 
 
 def _comes_apart(graph: Graph, node: Node, options: Mapping[str, Any]) -> bool:
-    if OPERATORS[node.op].decompose is None:
+    operator = OPERATORS[node.op]
+    if operator.decompose is None:
         return False
-    if node.op not in options.get("composites", ()):
+    if operator.kind == "composite" and node.op not in options.get("composites", ()):
         return True
-    shape = graph.seen_type(node.operands[0]).shape
-    return any(shape[axis].dims() for axis in node.attr("axes", ()))
+    types = tuple(graph.seen_type(edge) for edge in node.operands)
+    return any(
+        role is Role.OPAQUE and size.dims()
+        for roles, type in zip(operator.roles_for(node.attributes, types), types, strict=True)
+        for role, size in zip(roles, type.shape, strict=True)
+    )

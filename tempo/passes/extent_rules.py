@@ -18,7 +18,7 @@ from tempo.passes.reshaping import reshaped
 from tempo.passes.rewriting import INDEX_DTYPE
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators import OPERATORS, Role
-from tempo.symbolic import Expr, as_expr, const
+from tempo.symbolic import Expr, as_expr, const, maximum
 
 Rule = Callable[[Situation], Edge]
 
@@ -84,6 +84,40 @@ def dot(situation: Situation) -> Edge:
         fill = situation.neutral(situation.dtype(lhs))
         lhs, rhs = situation.masked(lhs, left, fill), situation.masked(rhs, right, fill)
     return situation.apply((lhs, rhs))
+
+
+def convolved(situation: Situation) -> Edge:
+    """Axes of the data get their padding, then the size at which the result has its hull; channels are contracted."""
+    attrs, values = situation.attrs, situation.values
+    batch, channel = attrs.get("batch", 0), len(values[0].lengths) - len(attrs["strides"]) - 1
+    for place in range(batch):
+        values = situation.agreeing(values, [(0, place), (1, place)], values[0].lengths[place])
+    values = situation.agreeing(values, [(0, channel), (1, batch + 1)], values[0].lengths[channel])
+    fill = situation.neutral(situation.dtype(values[0]))
+    data, kernel = situation.masked(values[0], channel, fill), situation.masked(values[1], batch + 1, fill)
+    padding = list(attrs["padding"])
+    for number, taps in enumerate(kernel.lengths[batch + 2 :]):
+        axis = channel + 1 + number
+        if taps.dims():
+            raise situation.unsupported(f"with a kernel of {taps} taps comes apart in the pass 'decompose'")
+        if not data.is_dynamic(axis):
+            continue
+        stride, dilation = attrs["strides"][number], attrs["dilation"][number]
+        out = situation.hulls.sizes.simplify(maximum(situation.hull(situation.lengths[axis]), 1))
+        data = _surrounded(situation, data, axis, padding[number])
+        data = situation.sized(data, axis, (out - 1) * stride + (taps - 1) * dilation + 1)
+        padding[number] = (0, 0)
+    return situation.apply((data, kernel), padding=tuple(padding))
+
+
+def _surrounded(situation: Situation, value: Value, axis: int, padding: tuple[int, int]) -> Value:
+    """With zeros before and after what is valid."""
+    if not any(padding):
+        return value
+    low, high = map(const, padding)
+    value = situation.masked(value, axis, 0)
+    lengths = (*value.lengths[:axis], value.lengths[axis] + low + high, *value.lengths[axis + 1 :])
+    return Value(situation.tensors.surrounded(value.edge, axis, low, high), lengths)
 
 
 def attention(situation: Situation) -> Edge:
@@ -276,6 +310,7 @@ RULES: Mapping[str, Rule] = {
     "attention": attention,
     "broadcast": broadcast,
     "concat": concatenated,
+    "conv": convolved,
     "dot": dot,
     "flip": flipped,
     "gather": gathered,

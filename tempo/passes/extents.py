@@ -17,7 +17,7 @@ from tempo.errors import UnsupportedError
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum, minimum
+from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum
 
 Shape = tuple[Expr, ...]
 
@@ -118,18 +118,7 @@ class Situation:
 
     def sized(self, value: Value, axis: int, size: Expr) -> Value:
         """The same with a physical axis of `size`, which is at least the valid length."""
-        now = self.physical(value)[axis]
-        edge = value.edge
-        if not self.hulls.sizes.implies(now.le(size)):
-            kept = size if self.hulls.sizes.implies(size.le(now)) else self.hulls.sizes.simplify(minimum(size, now))
-            edge = self.tensors.cut(edge, axis, const(0), kept)
-            now = kept
-        if now == size:
-            return replace(value, edge=edge)
-        rank = len(value.lengths)
-        high = tuple(size - now if position == axis else const(0) for position in range(rank))
-        edge = self.tensors.apply("pad", edge, low=(const(0),) * rank, high=high, value=0)
-        return replace(value, edge=edge)
+        return replace(value, edge=self.tensors.resized(value.edge, axis, size, self.hulls.sizes))
 
     def agreeing(self, values: Sequence[Value], places: Sequence[tuple[int, int]], length: Expr) -> tuple[Value, ...]:
         """The values, with equal physical sizes at `places`: pairs of the number of a value and its axis."""

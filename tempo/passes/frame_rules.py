@@ -135,6 +135,28 @@ class FrameRules:
             found += [axis for place, axis in enumerate(view) if place not in named]
         return tuple(found)
 
+    def _conv(self, node: Node, views: Sequence[Axes]) -> Axes:
+        """Samples and filters stay, channels are contracted. A position of the result sees those from its own on."""
+        data, kernel = views
+        batch, spatial = node.attr("batch", 0), len(node.attr("strides"))
+        channel = len(data) - spatial - 1
+        if any(axis is not None for axis in kernel[batch + 2 :]):
+            raise Refused
+        pairs = [*((place, place) for place in range(batch)), (channel, batch + 1)]
+        joined = [self._joined(data[left], kernel[right]) for left, right in pairs]
+        for (left, right), axis in zip(pairs, joined):
+            if axis is not None and (data[left] is None or kernel[right] is None):
+                axis.root().rigid = True
+        seen = [self._followed(axis, size) for axis, size in zip(data[channel + 1 :], node.shape[-spatial:])]
+        return (*joined[:batch], *data[batch:channel], kernel[batch], *seen)
+
+    def _followed(self, axis: Axis | None, size: Expr) -> Axis | None:
+        """The axis of a convolution's result that has its element 0 where the data has."""
+        if axis is None:
+            return None
+        axis.root().rigid = True
+        return Axis(size, rigid=True)
+
     def _transpose(self, node: Node, views: Sequence[Axes]) -> Axes:
         return tuple(views[0][axis] for axis in node.attr("axes"))
 
@@ -199,6 +221,7 @@ class FrameRules:
 
 _RULES: Mapping[str, Callable[[FrameRules, Node, Sequence[Axes]], Axes]] = {
     "broadcast": FrameRules._broadcast,
+    "conv": FrameRules._conv,
     "dot": FrameRules._dot,
     "gather": FrameRules._gather,
     "pad": FrameRules._pad,

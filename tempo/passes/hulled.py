@@ -274,6 +274,26 @@ def _contracted(hulling: _Hulling, tensors: Tensors, node: Node, operands: Seque
     return hulling.contracted(tensors, node, operands, [hulling.frames.reads[node.id, e] for e in node.operands])
 
 
+def _convolved(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
+    """Both operands are masked along the channels; padding is made where what means something ends."""
+    (data, kernel), views = operands, [hulling.frames.reads[node.id, edge] for edge in node.operands]
+    batch, padding, spatial = node.attr("batch", 0), list(node.attr("padding")), len(node.attr("strides"))
+    channel = tensors.rank(data) - spatial - 1
+    data = hulling.masked(tensors, data, channel, views[0][channel], 0)
+    kernel = hulling.masked(tensors, kernel, batch + 1, views[1][batch + 1], 0)
+    for number, out in enumerate(hulling.frames.axes[node.id][channel + 1 :]):
+        axis = channel + 1 + number
+        if out is None:
+            continue
+        if any(padding[number]):
+            data = hulling.masked(tensors, data, axis, views[0][axis], 0)
+            data = tensors.surrounded(data, axis, const(padding[number][0]), const(0))
+        reach = (tensors.shape(kernel)[batch + 2 + number] - 1) * node.attr("dilation")[number] + 1
+        size = (_frame(out).extent - 1) * node.attr("strides")[number] + reach
+        data, padding[number] = tensors.resized(data, axis, size, hulling.sizes), (0, 0)
+    return tensors.apply("conv", data, kernel, **{**node.attributes, "padding": tuple(padding)})
+
+
 def _padded(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
     """Every axis that is padded is placed where its elements are to be, and filled elsewhere."""
     (edge,), view = operands, hulling.frames.reads[node.id, node.operands[0]]
@@ -295,6 +315,7 @@ def _padded(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[
 _Rule = Callable[[_Hulling, Tensors, Node, Sequence[Edge]], Edge]
 _RULES: dict[str, _Rule] = {
     "broadcast": _shaped,
+    "conv": _convolved,
     "dot": _contracted,
     "iota": _counting,
     "pad": _padded,

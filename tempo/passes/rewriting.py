@@ -32,6 +32,7 @@ from tempo.symbolic import (
     Symbol,
     as_expr,
     const,
+    minimum,
     var,
 )
 
@@ -182,6 +183,21 @@ class Tensors:
         lengths = (*shape[:axis], length, *shape[axis + 1 :])
         return self.apply("slice", edge, starts=starts, lengths=lengths, steps=(1,) * len(shape))
 
+    def resized(self, edge: Edge, axis: int, size: Expr, sizes: Context) -> Edge:
+        """With `size` positions of one axis: the first ones, then zeros where there are not as many."""
+        now = self.shape(edge)[axis]
+        if not sizes.implies(now.le(size)):
+            now = size if sizes.implies(size.le(now)) else sizes.simplify(minimum(size, now))
+            edge = self.cut(edge, axis, const(0), now)
+        return self.surrounded(edge, axis, const(0), size - now)
+
+    def surrounded(self, edge: Edge, axis: int, low: Expr, high: Expr, value: float = 0) -> Edge:
+        """With so many positions of `value` before and after those of one axis."""
+        if low == high == const(0):
+            return edge
+        sides = [tuple(many if at == axis else const(0) for at in range(self.rank(edge))) for many in (low, high)]
+        return self.apply("pad", edge, low=sides[0], high=sides[1], value=value)
+
     def at(self, edge: Edge, axis: int, index: Expr) -> Edge:
         """One position of an axis; the axis is gone."""
         shape = self.shape(edge)
@@ -191,8 +207,7 @@ class Tensors:
         """With one more position where there may be none, so that there is one to clamp to."""
         if sizes.implies(self.shape(edge)[axis].ge(1)):
             return edge
-        none = (const(0),) * self.rank(edge)
-        return self.apply("pad", edge, low=none, high=(*none[:axis], const(1), *none[axis + 1 :]), value=0)
+        return self.surrounded(edge, axis, const(0), const(1))
 
     def gather(self, data: Edge, indices: Edge, axis: int, batch: int = 0) -> Edge:
         """`data` at `indices` along `axis`; indices out of range are clamped."""

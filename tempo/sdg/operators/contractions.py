@@ -1,14 +1,11 @@
-"""Contractions: `dot` and `conv`."""
+"""Contractions: `dot`. `tempo.sdg.operators.convolution` has the other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
@@ -27,14 +24,14 @@ from tempo.sdg.operators.shapes import (
     without,
 )
 from tempo.sdg.operators.special import HALF
-from tempo.symbolic import Expr, as_expr, const, maximum
+from tempo.symbolic import Expr
 
 NUMBER = ("float", "int", "uint")
 
 _Pair = tuple[tuple[int, ...], tuple[int, ...]]  # axes of lhs and of rhs
 
 
-def _accumulating(function: Function, call: Call) -> Function:
+def accumulating(function: Function, call: Call) -> Function:
     """Halves are contracted in float32 and rounded once."""
     if call.result.dtype not in HALF:
         return function
@@ -101,7 +98,7 @@ def _dot_cost(call: Call) -> float:
 def _numpy_dot(call: Call) -> Function:
     axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
     lhs, rhs = (operand.shape for operand in call.operands)
-    return _accumulating(contraction(lhs, rhs, *axes), call)
+    return accumulating(contraction(lhs, rhs, *axes), call)
 
 
 def _dot_gradient(r: Reverse) -> tuple[Edge, Edge]:
@@ -140,203 +137,6 @@ def _dot(r: Reverse, lhs: Edge, rhs: Edge, contract: _Pair, batch: _Pair) -> Edg
     )
 
 
-# conv {strides, padding, dilation, batch}: x is batch + (N..., C, *spatial), w is batch + (O, C, *kernel), the result
-# batch + (N..., O, *spatial); cross-correlation. One stride, (low, high) padding with zeros and dilation of the kernel
-# per spatial axis; `batch` is 0 unless given. Only lifting makes `batch`, or several axes N.
-
-
-def _conv_split(attrs: Attrs, x_rank: int, w_rank: int) -> tuple[int, int]:
-    """The axis of C in x, and the number of spatial axes."""
-    spatial = w_rank - 2 - attrs.get("batch", 0)
-    return x_rank - spatial - 1, spatial
-
-
-def _infer_conv(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("conv", operands, 2)
-    dtype = check_same_dtype("conv", operands)
-    check_kind("conv", dtype, NUMBER)
-    x, w = (operand.shape for operand in operands)
-    batch = attrs.get("batch", 0)
-    channel, spatial = _conv_split(attrs, len(x), len(w))
-    if spatial < 0 or channel < batch or x[:batch] != w[:batch] or x[channel] != w[batch + 1]:
-        raise ShapeError(
-            f"conv: {show(x)} does not fit weights {show(w)}", hint="x is (N, C, ...), weights (O, C, ...)"
-        )
-    if not spatial == len(attrs["strides"]) == len(attrs["padding"]) == len(attrs["dilation"]):
-        raise ShapeError(f"conv: strides, padding and dilation do not name each of the {spatial} spatial axes once")
-    sizes = zip(x[channel + 1 :], w[batch + 2 :], attrs["strides"], attrs["padding"], attrs["dilation"])
-    return TensorType((*x[:channel], w[batch], *(_conv_size(*axis) for axis in sizes)), dtype)
-
-
-def _conv_size(size: Expr, kernel: Expr, stride: int, padding: tuple[int, int], dilation: int) -> Expr:
-    if stride < 1 or dilation < 1 or min(padding) < 0:
-        raise ShapeError("conv: strides and dilation are at least 1, padding at least 0")
-    positions = (size + sum(padding) - (kernel - 1) * dilation - 1) // stride + 1
-    if positions.is_const and positions.as_int() < 1:
-        raise ShapeError(f"conv: a kernel of {kernel} does not fit in {size} padded by {padding}")
-    return as_expr(positions)
-
-
-def _conv_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    channel, spatial = _conv_split(attrs, *ranks)
-    parallel, opaque = (Role.PARALLEL,), (Role.OPAQUE,) * spatial
-    return (
-        (*parallel * channel, Role.REDUCING, *opaque),
-        (*parallel * (attrs.get("batch", 0) + 1), Role.REDUCING, *opaque),
-    )
-
-
-def _lift_conv(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    if lifted == (True, False) and attrs.get("batch", 0) == 0:
-        return Lifted(attrs)
-    return Lifted({**attrs, "batch": attrs.get("batch", 0) + 1}, broadcast=True)
-
-
-def _conv_cost(call: Call) -> float:
-    batch: int = call.attrs.get("batch", 0)
-    return 2.0 * call.result.elements * prod(call.operands[1].shape[batch + 1 :])
-
-
-def _numpy_conv(call: Call) -> Function:
-    attrs, x, w = call.attrs, call.operands[0], call.operands[1]
-    batch = attrs.get("batch", 0)
-    channel, spatial = _conv_split(attrs, x.rank, w.rank)
-    windows = _windows(attrs, channel, w.shape[batch + 2 :])
-    out = call.result.shape[channel + 1 :]
-    view = (*x.shape[: channel + 1], *out, *w.shape[batch + 2 :])
-    kernel = tuple(range(channel + 1 + spatial, channel + 1 + 2 * spatial))
-    shared = tuple(range(batch))
-    contract = contraction(
-        view, w.shape, (channel, *kernel), tuple(range(batch + 1, w.rank)), shared, shared
-    )  # batch + N... + spatial + O
-    order = (*range(channel), channel + spatial, *range(channel, channel + spatial))
-    return _accumulating(lambda a, b: contract(windows(a), b).transpose(order), call)
-
-
-def _windows(attrs: Attrs, channel: int, kernel: tuple[int, ...]) -> Function:
-    """From x to a view of its windows: in place of the spatial axes those of the result, then those of the kernel."""
-    spatial = len(kernel)
-    padding = [(0, 0)] * (channel + 1) + [tuple(pair) for pair in attrs["padding"]]
-    extents = tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, attrs["dilation"]))
-    axes = tuple(range(channel + 1, channel + 1 + spatial))
-    thinned: Any = (..., *(slice(None, None, step) for step in (*attrs["strides"], *attrs["dilation"])))
-    padded = any(sum(pair) for pair in padding)
-
-    def windows(x: Any) -> Any:
-        x = np.pad(x, padding) if padded else x
-        return sliding_window_view(x, extents, axes)[thinned] if spatial else x
-
-    return windows
-
-
-# The gradient of conv. For operands x of (N, C, ...), w of (O, C, ...), with N exactly one axis.
-
-
-def _conv_gradient(r: Reverse) -> tuple[Edge, Edge]:
-    batch = r.attrs.get("batch", 0)
-    channel, spatial = _conv_split(r.attrs, r.rank(r.x), r.rank(r.y))
-    shape, cotangent = r.shape(r.x), r.shape(r.g)
-    x, g = r.x, r.g
-    if channel - batch != 1:
-        samples = shape_product(shape[batch:channel])
-        x = r.reshape(x, (*shape[:batch], samples, *shape[channel:]))
-        g = r.reshape(g, (*shape[:batch], samples, *cotangent[channel:]))
-    axes = [_ConvAxis.of(r, x, g, batch, number) for number in range(spatial)]
-    return r.reshape(_conv_data(r, g, batch, axes), shape), _conv_weights(r, x, g, batch, axes)
-
-
-def shape_product(sizes: Sequence[Expr]) -> Expr:
-    """The product of sizes of which at most one is no number."""
-    product = const(1)
-    for size in sizes:
-        product = size * product.as_int() if product.is_const else product * size.as_int()
-    return product
-
-
-@dataclass(frozen=True)
-class _ConvAxis:
-    """One spatial axis: sizes of x, of the kernel (and how far it reaches) and of the result."""
-
-    size: Expr
-    kernel: Expr
-    out: Expr
-    stride: int
-    dilation: int
-    padding: tuple[int, int]
-
-    @staticmethod
-    def of(r: Reverse, x: Edge, g: Edge, batch: int, number: int) -> _ConvAxis:
-        place = batch + 2 + number
-        sizes = (r.shape(x)[place], r.shape(r.y)[place], r.shape(g)[place])
-        low, high = r.attrs["padding"][number]
-        return _ConvAxis(*sizes, r.attrs["strides"][number], r.attrs["dilation"][number], (low, high))
-
-    @property
-    def reach(self) -> Expr:
-        return (self.kernel - 1) * self.dilation
-
-
-def _conv_data(r: Reverse, g: Edge, batch: int, axes: Sequence[_ConvAxis]) -> Edge:
-    """The cotangent, with its strides undone, convolved with the flipped kernel."""
-    for number, axis in enumerate(axes):
-        place = batch + 2 + number
-        g = _dilated(r, g, place, axis.stride)
-        low = axis.reach - axis.padding[0]
-        g = _shifted(r, g, place, low, axis.size + axis.reach)
-    kernel = r.apply("flip", r.y, axes=tuple(range(batch + 2, batch + 2 + len(axes))))
-    return r.apply("conv", g, _swapped(r, kernel, batch), **_plain(axes, batch, [axis.dilation for axis in axes]))
-
-
-def _conv_weights(r: Reverse, x: Edge, g: Edge, batch: int, axes: Sequence[_ConvAxis]) -> Edge:
-    """x convolved with the cotangent: samples are channels, strides and dilation change places."""
-    for number, axis in enumerate(axes):
-        place = batch + 2 + number
-        x = _shifted(r, x, place, const(axis.padding[0]), (axis.out - 1) * axis.stride + axis.reach + 1)
-    attrs = _plain(axes, batch, [axis.stride for axis in axes])
-    attrs["strides"] = tuple(axis.dilation for axis in axes)
-    found = r.apply("conv", _swapped(r, x, batch), _swapped(r, g, batch), **attrs)
-    return r.reshape(_swapped(r, found, batch), r.shape(r.y))
-
-
-def _plain(axes: Sequence[_ConvAxis], batch: int, dilation: Sequence[int]) -> dict[str, Any]:
-    attrs: dict[str, Any] = {"strides": (1,) * len(axes), "padding": ((0, 0),) * len(axes), "dilation": tuple(dilation)}
-    return {**attrs, "batch": batch} if batch else attrs
-
-
-def _swapped(r: Reverse, edge: Edge, batch: int) -> Edge:
-    """With the two axes behind the batch exchanged."""
-    rank = r.rank(edge)
-    return r.transpose(edge, (*range(batch), batch + 1, batch, *range(batch + 2, rank)))
-
-
-def _dilated(r: Reverse, edge: Edge, axis: int, by: int) -> Edge:
-    """`by - 1` zeros between neighbours."""
-    if by == 1:
-        return edge
-    shape = r.shape(edge)
-    apart = r.reshape(edge, (*shape[: axis + 1], const(1), *shape[axis + 1 :]))
-    high = tuple(const(by - 1 if place == axis + 1 else 0) for place in range(len(shape) + 1))
-    spaced = r.apply("pad", apart, low=(const(0),) * (len(shape) + 1), high=high, value=0)
-    joined = r.reshape(spaced, (*shape[:axis], shape[axis] * by, *shape[axis + 1 :]))
-    return _cut(r, joined, axis, const(0), (shape[axis] - 1) * by + 1)
-
-
-def _shifted(r: Reverse, edge: Edge, axis: int, low: Expr, size: Expr) -> Edge:
-    """`low` zeros in front (positions dropped where it is negative), then as many after as make `size`."""
-    shape = r.shape(edge)
-    front, high = maximum(low, 0), maximum(size - low - shape[axis], 0)
-    rank = len(shape)
-    pads = [tuple(amount if place == axis else const(0) for place in range(rank)) for amount in (front, high)]
-    return _cut(r, r.apply("pad", edge, low=pads[0], high=pads[1], value=0), axis, front - low, size)
-
-
-def _cut(r: Reverse, edge: Edge, axis: int, start: Expr, length: Expr) -> Edge:
-    shape = r.shape(edge)
-    starts = tuple(start if place == axis else const(0) for place in range(len(shape)))
-    lengths = (*shape[:axis], length, *shape[axis + 1 :])
-    return r.apply("slice", edge, starts=starts, lengths=lengths, steps=(1,) * len(shape))
-
-
 DOT = Operator(
     name="dot",
     kind="contraction",
@@ -349,16 +149,4 @@ DOT = Operator(
     gradient=_dot_gradient,
 )
 
-CONV = Operator(
-    name="conv",
-    kind="contraction",
-    infer=_infer_conv,
-    roles=_conv_roles,
-    cost=_conv_cost,
-    numpy=_numpy_conv,
-    lift=_lift_conv,
-    neutral=lambda dtype: 0,
-    gradient=_conv_gradient,
-)
-
-CONTRACTIONS = (DOT, CONV)
+CONTRACTIONS = (DOT,)

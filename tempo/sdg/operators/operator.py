@@ -26,7 +26,8 @@ class Role(enum.Enum):
     PARALLEL   position i of the axis reaches only position i of an axis of the result
     REDUCING   the axis is folded; padding with the neutral element changes nothing
     SCANNING   position i reaches the positions from i on; padding at the end changes nothing before it
-    MOVING     positions are moved, dropped or inserted, by an amount that the attributes say
+    MOVING     positions are moved, dropped, inserted or added to their neighbours, by an amount that attributes and
+               the sizes of other operands say
     OPAQUE     none of these
     """
 
@@ -63,7 +64,8 @@ class Operator:
 
     infer         result type from attributes and operand types; raises `ShapeError`, `DTypeError`
     roles         per operand, per axis, from attributes and operand ranks
-    decompose     of a composite: what it is made of, for backends that do not take it whole
+    decompose     what it is made of: of a composite for backends that do not take it whole, of others for OPAQUE axes
+                  whose length varies
     typed_roles   the same from attributes and operand types, where the sizes tell more than the ranks; see `roles_for`
     cost          arithmetic operations of a call
     numpy         the meaning: a function of the arrays, then the run-time scalars

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from tempo.sdg.operators.attention import ATTENTION
 from tempo.sdg.operators.composites import COMPOSITES
 from tempo.sdg.operators.contractions import CONTRACTIONS
+from tempo.sdg.operators.convolution import CONV
 from tempo.sdg.operators.creation import CREATION
 from tempo.sdg.operators.elementwise import ELEMENTWISE
 from tempo.sdg.operators.extents import EXTENTS
@@ -26,6 +27,7 @@ _ALL = (
     *ARGS,
     *SCANS,
     *CONTRACTIONS,
+    CONV,
     *COMPOSITES,
     ATTENTION,
     *INDEXING,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import tempo as tp
@@ -13,7 +15,7 @@ from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import validate
 from tests.unit.passes.equivalence import check
 
-ALL = sorted(name for name, operator in OPERATORS.items() if operator.decompose is not None)
+ALL = sorted(name for name, operator in OPERATORS.items() if operator.kind == "composite")
 COMPOSITES = [name for name in ALL if hasattr(tp, name)]
 """Those that the language makes. The others are made by passes, which come after gradients."""
 SIZES = tuple({"t": t} for t in (1, 3, 6))
@@ -64,3 +66,20 @@ def test_a_composite_has_a_gradient_and_a_sample() -> None:
         operator = OPERATORS[name]
         assert operator.gradient is not None if name in COMPOSITES else operator.gradient_note
         assert any(sample.op == name for sample in SAMPLES)
+
+
+@pytest.mark.parametrize("options", [{}, {"strides": 2, "padding": 1}, {"dilation": 2, "padding": ((4, 3),)}])
+def test_a_convolution_comes_apart_where_its_kernel_varies(options: dict[str, Any]) -> None:
+    with tp.Program("filters") as program:
+        t = tp.dim("t")
+        x = tp.input("x", (1, 2, 9), ())
+        past = tp.input("w", (2,), (t,))[tp.max(t - 4, 0) : t + 1].T.reshape(1, 2, tp.min(t + 1, 5))
+        tp.output("short", tp.conv(x, tp.ones((3, 2, 2)), **options).max(axis=2))
+        tp.output("past", tp.conv(x, past, **options).max(axis=2))
+        tp.output("whole", tp.conv(past, past))
+    graph = program.graph()
+    after = check(Decompose(), graph, *SIZES)
+    assert [[node.op for node in each.nodes.values()].count("conv") for each in (graph, after)] == [3, 1]
+    contractions = [node for node in after.nodes.values() if node.op == "dot"]
+    assert len(contractions) == 2
+    assert sum(node.op == "gather" for node in after.nodes.values()) == 1, "what is seen whole is read as it lies"

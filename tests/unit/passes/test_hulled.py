@@ -79,6 +79,36 @@ FIXED = f"""
 %14: float32[t.size - 1, 3] = exp(%13[0 +: t.size - 1])
 output "y": float32[t.size - 1, 3] = %14 as (0, 1)
 """
+CONV = "{dilation: (1,), padding: ((%d, %d),), strides: (%d,)}"
+
+
+def convolved(start: str, length: str) -> str:
+    """Along windows, with padding that begins where each of them ends."""
+    return f"""
+{K}
+%10: float32[3, {length}] over (t) = transpose(%0[{start} +: {length}]) {{axes: (1, 0)}}
+%11: float32[1, 3, {length}] over (t) = reshape(%10[t]) {{shape: (`1`, `3`, `{length}`)}}
+%12: float32[1, 3, 2] = constant {{value: array(float32, (1, 3, 2), (1.0, 2.0, -3.0, 4.0, -5.0, 6.0))}}
+%13: float32[1, 1, {length} + 1] over (t) = conv(%11[t], %12) {CONV % (1, 1, 1)}
+%14: float32[1, 1] over (t) = reduce_max(%13[t]) {{axes: (2,)}}
+%15: float32[1, 1, ({length}) // 2 + 1] over (t) = conv(%11[t], %12) {CONV % (2, 0, 2)}
+%16: float32[1, 1] over (t) = reduce_sum(%15[t]) {{axes: (2,)}}
+%17: float32[1, 1] over (t) = add(%14[t], %16[t])
+output "y": float32[1, 1] over (t) = %17[t] as ($t, 0, 1)
+"""
+
+
+CHANNELS = f"""
+{K}
+%10: float32[1, t + 1, 3] over (t) = reshape(%0[0 +: t + 1]) {{shape: (`1`, `t + 1`, `3`)}}
+%11: float32[t + 1, 1, 3] over (t) = reshape(%0[0 +: t + 1]) {{shape: (`t + 1`, `1`, `3`)}}
+%12: float32[1, 1, 2] = constant {{value: array(float32, (1, 1, 2), (1.0, 2.0))}}
+%13: float32[1, 1, 3] over (t) = conv(%10[t], %10[t]) {CONV % (1, 1, 1)}
+%14: float32[t + 1, 1, 3] over (t) = conv(%11[t], %12) {CONV % (1, 0, 1)}
+%15: float32[1, 3] over (t) = reduce_max(%14[t]) {{axes: (0,)}}
+%16: float32[1, 1, 3] over (t) = add(%13[t], %15[t])
+output "y": float32[1, 1, 3] over (t) = %16[t] as ($t, 0, 1, 2)
+"""
 PROGRAMS = {
     "causal": CAUSAL,
     "strictly causal": STRICT,
@@ -89,6 +119,10 @@ PROGRAMS = {
     "extremes and sums": EXTREMES,
     "adjoint": ADJOINT,
     "fixed lengths": FIXED,
+    "convolved prefixes": convolved("0", "t + 1"),
+    "convolved suffixes": convolved("t", "t.size - t"),
+    "convolved windows": convolved("max(t - 2, 0)", "min(t + 1, 3)"),
+    "channels and samples of convolutions": CHANNELS,
 }
 
 

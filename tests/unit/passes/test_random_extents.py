@@ -11,6 +11,8 @@ from tests.unit.passes.test_programs import Both
 
 SIZES = tuple({"b": b, "t": t} for b, t in ((1, 1), (2, 2), (1, 5)))
 WIDTH = 3
+LONGEST = 100
+"""No value of a chain is longer."""
 
 
 def windows(x, b, t, size):
@@ -23,6 +25,11 @@ def windows(x, b, t, size):
         x[0 : b.size, t],
         x[b, 0:size],
     ]
+
+
+def convolved(value, kernel, **options):
+    """Along the first axis, with the second for channels."""
+    return tp.conv(value.T.spatial[None], kernel, **options).spatial[0].T
 
 
 def same_rank(value):
@@ -50,6 +57,8 @@ def same_rank(value):
         "reshape": lambda: value.reshape((WIDTH, rows)).reshape((rows * WIDTH,)).reshape((rows, WIDTH)),
         "transpose": lambda: value.T.reshape((rows * WIDTH,)).reshape((rows, WIDTH)),
         "order": lambda: tp.argsort(value, axis=0).astype(tp.float32),
+        "convolve": lambda: convolved(value, tp.ones((WIDTH, WIDTH, 2)), padding=((1, 0),)),
+        "convolve in steps": lambda: convolved(value, tp.ones((WIDTH, WIDTH, 2)), strides=2, padding=((2, 1),)),
         "repeat": lambda: tp.broadcast_to(value.spatial[None], (2, rows, WIDTH)).sum(axis=0),
     }
 
@@ -60,6 +69,9 @@ def combined(left, right, both_vary_alike):
         "concat": lambda: tp.concatenate([left, right], axis=0),
         "cross": lambda: tp.einsum("sd,ud->sd", left, right),
         "outer": lambda: tp.einsum("sd,ue->se", left, right),
+        "filter": lambda: convolved(left, right.T.spatial[None], padding=((LONGEST, 0),)),
+        "correlate": lambda: convolved(left, tp.flip(left, axis=0).T.spatial[None], padding=((1, 2),)),
+        "taps": lambda: convolved(tp.ones((6, WIDTH)), right.T.spatial[None], padding=LONGEST),
     }
     return {**joined, "add": lambda: left + right} if both_vary_alike else joined
 
