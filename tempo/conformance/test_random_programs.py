@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tempo.conformance.random_programs.agreement import Mode, check
+from tempo.conformance.random_programs.agreement import WAYS, Mode, check
 from tempo.conformance.random_programs.description import RandomProgram
 from tempo.conformance.random_programs.gradients import comparable
 from tempo.conformance.random_programs.strategies import differentiable_programs, programs, situations
@@ -58,7 +58,8 @@ def agreement(
         runs = data.draw(situations(program))
         passes = data.draw(st.sampled_from(Configuration.every() if target.thorough else Configuration.few()))
         checks = can_check and data.draw(st.integers(0, 4)) < 4
-        options = target.options(checks=checks, disable=passes.disable)
+        way = data.draw(st.sampled_from(WAYS))
+        options = target.options(checks=checks, disable=passes.disable, **way)
         tally["programs"] += 1
         check(program, runs[:2], [Mode(target.backend, options, target.scheduler, target.to_numpy)], tally)
 

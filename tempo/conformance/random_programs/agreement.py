@@ -79,21 +79,22 @@ class Disagreement(AssertionError):
     """A backend gives a program another meaning than the reference evaluator."""
 
 
-_MAPPINGS: tuple[dict[str, Any], ...] = {"mapping": "full"}, {"mapping": 2}, {"mapping": "sequential"}
-_EXTENTS: tuple[dict[str, Any], ...] = (
+WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"mapping": "full"},
+    {"mapping": 2},
+    {"mapping": "sequential"},
     {"extent": "specialise", "tile": 1},
-    {"extent": "blocks", "tile": 1},
+    {"extent": "blocks", "tile": 1, "mapping": "sequential"},
     {"extent": "blocks", "tile": 3},
+    {"extent": "specialise", "tile": 3, "mapping": "sequential"},
 )
+"""Every mapping, and every execution of extents that vary: of its own choice each runs at the hull, sizes are small."""
 
 
 def numpy_modes(checks: bool = True) -> tuple[Mode, ...]:
-    """The default backend, under every mapping, and every execution of extents that vary.
-
-    The others run at the hull: the sizes are small. New buffers and padding are full of NaN.
-    """
-    ways: tuple[dict[str, Any], ...] = {}, *_MAPPINGS, *_EXTENTS
-    return tuple(Mode("numpy", Options(checks=checks, poison=True, debug=True, **each)) for each in ways)
+    """The default backend, in all ways. New buffers and padding are full of NaN."""
+    return tuple(Mode("numpy", Options(checks=checks, poison=True, debug=True, **each)) for each in WAYS)
 
 
 def check(

@@ -22,6 +22,7 @@ _STEPS: tuple[tuple[int, Step], ...] = (
     (3, pointwise.where),
     (4, pointwise.scan),
     (4, pointwise.contract),
+    (3, pointwise.convolve),
     (3, pointwise.move),
     (2, pointwise.concatenate),
     (3, pointwise.spatial),

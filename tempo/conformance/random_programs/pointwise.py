@@ -187,6 +187,29 @@ def contract(session: Session) -> Value | None:
     return session.assign(source, (x, y), exact=False)
 
 
+def convolve(session: Session) -> Value | None:
+    """Along the last axis, with a kernel of two taps or with a value; padding makes most kernels fit."""
+
+    def fits(value: Value) -> bool:
+        return 0 < value.rank < 3 and value.is_float and not value.may_be_empty
+
+    x = session.pick(lambda value: fits(value) and bool(value.ragged_axes)) if session.choices.chance(60) else None
+    x = x or session.pick(fits)
+    if x is None:
+        return None
+    rank, channels = x.rank, x.shape[:-1]
+    y = session.pick(lambda other: fits(other) and other.rank == rank and other.shape[:-1] == channels)
+    ones = "None, None" if rank == 1 else "None"
+    options = session.choices.weighted(
+        [(4, ", padding=((7, 0),)"), (2, ", padding=((6, 4),), strides=2"), (1, ", padding=9, dilation=2"), (2, "")]
+    )
+    if y is None or session.choices.chance(50):
+        taps = f"tp.full((2, {channels[0] if channels else 1}, 2), 0.5)"
+        return session.assign(f"tp.conv({x.name}.spatial[{ones}], {taps}{options}).spatial[0]", (x,), exact=False)
+    source = f"tp.conv({x.name}.spatial[{ones}], {y.name}.spatial[{ones}]{options}).spatial[0]"
+    return session.assign(source, (x, y), exact=False)
+
+
 def move(session: Session) -> Value | None:
     x = session.pick(lambda value: value.rank > 0)
     if x is None:
