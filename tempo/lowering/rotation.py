@@ -23,6 +23,7 @@ from tempo.lowering.loop_ir import (
     Statement,
     WindowIndex,
     nested,
+    walk,
 )
 from tempo.lowering.tracking import FOLDED, tracked
 from tempo.sdg.operators import OPERATORS
@@ -55,11 +56,12 @@ class _Rewriter:
         assert loop is None or isinstance(loop, Loop)
         return replace(segment, body=body, loop=loop)
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: Block, leaving: frozenset[str] = frozenset()) -> Block:
+        """`leaving` are the names of the block that others look at."""
         inner = tuple(self.inside(statement) for statement in block)
         for window in dict.fromkeys(window for _, _, window in self.turned(inner)):
             reads = {read.result: axis for read, axis, each in self.turned(inner) if each == window}
-            if _in_any_order(inner, reads, window, self.resolve):
+            if _in_any_order(inner, leaving, reads, window, self.resolve):
                 whole = replace(window, start=const(0), exact=True)
                 inner = tuple(_with_window(each, reads, window, whole) for each in inner)
         return inner
@@ -69,7 +71,8 @@ class _Rewriter:
             case Loop(body=body) | Guard(body=body):
                 return replace(statement, body=self.block(body))
             case Branch(then=then, otherwise=otherwise):
-                return replace(statement, then=self.block(then), otherwise=self.block(otherwise))
+                leaving = _made(then) & _made(otherwise)
+                return replace(statement, then=self.block(then, leaving), otherwise=self.block(otherwise, leaving))
         return statement
 
     def turned(self, block: Block) -> Iterator[tuple[Read, int, WindowIndex]]:
@@ -99,7 +102,13 @@ def _is_all(window: WindowIndex, size: int) -> bool:
     return window.start != const(0) and nowhere.implies(window.start.ge(0)) and later.implies(window.length.ge(size))
 
 
-def _in_any_order(block: Block, reads: Mapping[str, int], window: WindowIndex, resolve: Resolve) -> bool:
+def _made(block: Block) -> frozenset[str]:
+    return frozenset(each.result for each in walk(block) if isinstance(each, Read | Compute | Assign))
+
+
+def _in_any_order(
+    block: Block, leaving: frozenset[str], reads: Mapping[str, int], window: WindowIndex, resolve: Resolve
+) -> bool:
     """Whether all that is made of the reads is the same for any order along the axis, if they all have the same."""
     axes = dict(reads)
     for statement in block:
@@ -113,7 +122,7 @@ def _in_any_order(block: Block, reads: Mapping[str, int], window: WindowIndex, r
                 axes[statement.result] = axis
         elif _looks_at(statement, axes):
             return False
-    return True
+    return leaving.isdisjoint(axes)
 
 
 def _along(compute: Compute, axes: list[int | None], window: WindowIndex, resolve: Resolve) -> int | None:

@@ -58,6 +58,11 @@ def two_windows(x: T, past: slice, t: tp.Dim) -> T:
     return tp.einsum("shd,rhd->hd", x[past], x[behind]) + (x[past].sum(axis=0))
 
 
+def chosen(x: T, past: slice, t: tp.Dim) -> T:
+    """A case is a window as it is: what is made of it stands behind the choice among the cases."""
+    return tp.cumsum(tp.cases(((t >= 3), x[t - 3 : t + 1]), 0.5), axis=0).max(axis=0)
+
+
 @pytest.mark.parametrize("make", [total, contraction, attention])
 def test_any_order_is_the_order_in_memory(make: Callable[[T, slice, tp.Dim], T]) -> None:
     run, source = compiled(make)
@@ -65,7 +70,7 @@ def test_any_order_is_the_order_in_memory(make: Callable[[T, slice, tp.Dim], T])
     assert "wrapped" not in source
 
 
-@pytest.mark.parametrize("make", [latest, where_it_is, by_position, two_windows])
+@pytest.mark.parametrize("make", [latest, where_it_is, by_position, two_windows, chosen])
 def test_what_depends_on_the_order_is_read_in_order(make: Callable[[T, slice, tp.Dim], T]) -> None:
     _, source = compiled(make)
     assert "wrapped" in source
