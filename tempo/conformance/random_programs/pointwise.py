@@ -150,7 +150,7 @@ def reduced(session: Session, x: Value, axis: int) -> Value | None:
     argument = f"tp.tanh({x.name})" if function in ("prod", "logsumexp") else x.name
     keep = ", keepdims=True" if session.choices.chance(15) else ""
     return session.assign(
-        f"tp.{function}({argument}, axis={axis}{keep})", (x,), exact=exact, may_be_empty=empty and bool(keep)
+        f"tp.{function}({argument}, axis={axis}{keep})", (x,), exact=exact, may_be_empty=x.may_be_empty and not empty
     )
 
 
