@@ -68,6 +68,15 @@ def steps(t: tp.Dim, x: tp.RecurrentTensor) -> None:
     tp.output("empty", x[0 : t - t % 4].sum(axis=0))
 
 
+def cases(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    """What is folded is a choice among reads of several lengths."""
+    h = tp.recurrent("h", (2, 3), (t,))
+    past = tp.cases((t % 3 == 0, h[0 : t + 1]), (t % 3 == 1, 0.5), 0.25 * tp.flip(h[0 : t + 1], axis=0))
+    h[0] = x[0]
+    h[t + 1] = tp.tanh(past.mean(axis=0) + tp.sort(past, axis=0).spatial[0] + x[t + 1])
+    tp.output("h", h)
+
+
 def convolutions(t: tp.Dim, x: tp.RecurrentTensor) -> None:
     """Along the past and along windows, with filters that are as long as these, and with their gradients."""
     weights = tp.as_tensor(numbers((3, 6, 3), seed=1) / 8)
@@ -97,7 +106,7 @@ def remembered(t: tp.Dim, x: tp.RecurrentTensor) -> None:
 
 @pytest.mark.one_configuration
 @pytest.mark.parametrize(
-    "program_of", [attention, grouped, statistics, suffix, windows, steps, convolutions, remembered]
+    "program_of", [attention, grouped, statistics, suffix, windows, steps, cases, convolutions, remembered]
 )
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_extent_gives_the_same(target: Target, program_of: Callable[..., None], way: dict[str, Any]) -> None:

@@ -77,11 +77,18 @@ class _Found:
         self.broken |= other.broken
 
 
-def regions(block: Block, length: Expr, resolve: Callable[[Expr], int]) -> list[Region]:
-    """The regions of reads of `length` positions, in order; without those that allow no other extent than the hull."""
+def regions(
+    block: Block, length: Expr, resolve: Callable[[Expr], int], leaving: frozenset[str] = frozenset()
+) -> list[Region]:
+    """The regions of reads of `length` positions, in order; without those that allow no other extent than the hull.
+
+    `leaving` are the names that others look at: with the axis they have its full extent.
+    """
     finder = _Finder(length, resolve)
     for place, statement in enumerate(block):
         finder.statement(place, statement)
+    for name in leaving & finder.axes.keys():
+        finder.of_name[name].broken = True
     found = {id(each): each for each in finder.of_name.values()}.values()
     return [
         Region(
@@ -229,6 +236,16 @@ def _closure(start: frozenset[int], edges: Sequence[set[int]]) -> frozenset[int]
     return frozenset(found)
 
 
+def made(block: Block) -> frozenset[str]:
+    """The names that the statements make."""
+    return frozenset(each.result for each in walk(block) if isinstance(each, Read | Compute | Assign))
+
+
+def leaving(branch: Branch) -> frozenset[str]:
+    """The names that a choice makes: those that both of its sides do."""
+    return made(branch.then) & made(branch.otherwise)
+
+
 def used(block: Block) -> tuple[str, ...]:
     """The names that the statements look at."""
     found: dict[str, None] = {}
@@ -242,8 +259,7 @@ def used(block: Block) -> tuple[str, ...]:
 
 def renamed(block: Block, kept: frozenset[str], suffix: str) -> Block:
     """With names of its own for what does not leave the block: names that are made once are easier to reason about."""
-    own = {each.result for each in walk(block) if isinstance(each, Read | Compute | Assign)} - kept
-    names = {name: name + suffix for name in own}
+    names = {name: name + suffix for name in made(block) - kept}
     return tuple(_with_names(statement, names) for statement in block)
 
 

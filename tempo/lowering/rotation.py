@@ -23,8 +23,8 @@ from tempo.lowering.loop_ir import (
     Statement,
     WindowIndex,
     nested,
-    walk,
 )
+from tempo.lowering.regions import leaving
 from tempo.lowering.tracking import FOLDED, tracked
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Context, Expr, Symbol, const
@@ -56,12 +56,12 @@ class _Rewriter:
         assert loop is None or isinstance(loop, Loop)
         return replace(segment, body=body, loop=loop)
 
-    def block(self, block: Block, leaving: frozenset[str] = frozenset()) -> Block:
-        """`leaving` are the names of the block that others look at."""
+    def block(self, block: Block, kept: frozenset[str] = frozenset()) -> Block:
+        """`kept` are the names of the block that others look at."""
         inner = tuple(self.inside(statement) for statement in block)
         for window in dict.fromkeys(window for _, _, window in self.turned(inner)):
             reads = {read.result: axis for read, axis, each in self.turned(inner) if each == window}
-            if _in_any_order(inner, leaving, reads, window, self.resolve):
+            if _in_any_order(inner, kept, reads, window, self.resolve):
                 whole = replace(window, start=const(0), exact=True)
                 inner = tuple(_with_window(each, reads, window, whole) for each in inner)
         return inner
@@ -71,8 +71,8 @@ class _Rewriter:
             case Loop(body=body) | Guard(body=body):
                 return replace(statement, body=self.block(body))
             case Branch(then=then, otherwise=otherwise):
-                leaving = _made(then) & _made(otherwise)
-                return replace(statement, then=self.block(then, leaving), otherwise=self.block(otherwise, leaving))
+                kept = leaving(statement)
+                return replace(statement, then=self.block(then, kept), otherwise=self.block(otherwise, kept))
         return statement
 
     def turned(self, block: Block) -> Iterator[tuple[Read, int, WindowIndex]]:
@@ -102,12 +102,8 @@ def _is_all(window: WindowIndex, size: int) -> bool:
     return window.start != const(0) and nowhere.implies(window.start.ge(0)) and later.implies(window.length.ge(size))
 
 
-def _made(block: Block) -> frozenset[str]:
-    return frozenset(each.result for each in walk(block) if isinstance(each, Read | Compute | Assign))
-
-
 def _in_any_order(
-    block: Block, leaving: frozenset[str], reads: Mapping[str, int], window: WindowIndex, resolve: Resolve
+    block: Block, kept: frozenset[str], reads: Mapping[str, int], window: WindowIndex, resolve: Resolve
 ) -> bool:
     """Whether all that is made of the reads is the same for any order along the axis, if they all have the same."""
     axes = dict(reads)
@@ -122,7 +118,7 @@ def _in_any_order(
                 axes[statement.result] = axis
         elif _looks_at(statement, axes):
             return False
-    return leaving.isdisjoint(axes)
+    return kept.isdisjoint(axes)
 
 
 def _along(compute: Compute, axes: list[int | None], window: WindowIndex, resolve: Resolve) -> int | None:

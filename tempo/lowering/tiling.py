@@ -38,7 +38,7 @@ from tempo.lowering.loop_ir import (
     Statement,
     WindowIndex,
 )
-from tempo.lowering.regions import Block, Region, apart, lengths, regions, renamed, used
+from tempo.lowering.regions import Block, Region, apart, leaving, lengths, regions, renamed, used
 from tempo.lowering.tracking import FOLDED
 from tempo.symbolic import Expr, Symbol, const
 
@@ -92,10 +92,11 @@ class _Tiler:
         assert loop is None or isinstance(loop, Loop)
         return replace(Segment.of(segment.id, body, loop), name=segment.name, results=segment.results)
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: Block, kept: frozenset[str] = frozenset()) -> Block:
+        """`kept` are the names of the block that others look at."""
         inner = tuple(self.inside(statement) for statement in block)
         for length in dict.fromkeys(length for each in inner for length in lengths(each)):
-            inner = self.along(inner, length)
+            inner = self.along(inner, length, kept)
         return inner
 
     def inside(self, statement: Statement) -> Statement:
@@ -108,20 +109,22 @@ class _Tiler:
             case Guard(body=body):
                 return replace(statement, body=self.block(body))
             case Branch(then=then, otherwise=otherwise):
-                return replace(statement, then=self.block(then), otherwise=self.block(otherwise))
+                kept = leaving(statement)
+                return replace(statement, then=self.block(then, kept), otherwise=self.block(otherwise, kept))
         return statement
 
-    def along(self, block: Block, length: Expr) -> Block:
+    def along(self, block: Block, length: Expr, kept: frozenset[str]) -> Block:
         """The block with its regions of one length run as the tiling says, one after the other."""
         done: set[frozenset[str]] = set()
         while True:
-            found = next((each for each in regions(block, length, self.resolve) if each.names not in done), None)
+            every = regions(block, length, self.resolve, kept)
+            found = next((each for each in every if each.names not in done), None)
             if found is None:
                 return block
             done.add(found.names)
-            block = self.rewritten(block, found)
+            block = self.rewritten(block, found, kept)
 
-    def rewritten(self, block: Block, region: Region) -> Block:
+    def rewritten(self, block: Block, region: Region, kept: frozenset[str]) -> Block:
         before, places, after = apart(block, region.members)
         work = self.work(places, block, region)
         way, tile = cheapest(work, self.tiling.costs, self.tiling.extent, self.tiling.tile)
@@ -131,8 +134,8 @@ class _Tiler:
         if way == "blocks":
             made = in_blocks(places, block, region, tile, self.rooms(region), self.buffer)
         else:
-            leaving = frozenset(used(tuple(block[place] for place in after)))
-            made = self.choices(places, block, region, leaving, doubles(tile, region.hull))
+            needed = kept.union(used(tuple(block[place] for place in after)))
+            made = self.choices(places, block, region, needed, doubles(tile, region.hull))
         return (*(block[place] for place in before), *made, *(block[place] for place in after))
 
     def work(self, places: tuple[int, ...], block: Block, region: Region) -> Work:
@@ -166,13 +169,13 @@ class _Tiler:
         return f"{reads}: {region.length} of {region.hull}: {how}"
 
     def choices(
-        self, places: tuple[int, ...], block: Block, region: Region, leaving: frozenset[str], extents: list[int]
+        self, places: tuple[int, ...], block: Block, region: Region, kept: frozenset[str], extents: list[int]
     ) -> Block:
         """The region as a chain of choices among extents, of which the last is the hull."""
         chain = tuple(block[place] for place in places)
         for extent in reversed(extents):
             copy = tuple(each for place in places for each in self.at(place, block, region, extent))
-            then = renamed(copy, leaving, f"_of_{extent}")
+            then = renamed(copy, kept, f"_of_{extent}")
             chain = (Branch(region.length.le(extent), then, chain, is_choice=True),)
         return chain
 
