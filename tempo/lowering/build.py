@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tempo.lowering.forwarding import forwarded
+from tempo.lowering.homes import Home
 from tempo.lowering.loop_ir import (
     Axis,
     Branch,
@@ -53,6 +54,8 @@ class Buffers:
     inputs: dict[str, int] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
     written_outputs: dict[Value, list[Buffer]] = field(default_factory=dict)
+    homes: dict[Value, Home] = field(default_factory=dict)
+    moved: set[Value] = field(default_factory=set)
 
     def add(self, **fields: Any) -> Buffer:
         buffer = Buffer(id=len(self.found), **fields)
@@ -84,7 +87,11 @@ def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffe
         else:
             buffers.written_outputs.setdefault(value, []).append(buffer)
     for value, decided in storage.items():
-        if value not in buffers.of_value:
+        if decided.home is not None:
+            buffers.homes[value] = decided.home
+        if decided.moved:
+            buffers.moved.add(value)
+        elif value not in buffers.of_value:
             _add_value(program, value, decided, buffers)
     return buffers
 
@@ -149,7 +156,9 @@ class _Builder:
         self.tables = {name: index for index, name in enumerate(decisions.tables)}
         self.table_nodes = {self.tables[name]: node for name, node in decisions.tables.items()}
         self.stops = Stops.of(program)
-        self.lowering = RunLowering(program, buffers.of_value, buffers.written_outputs, decisions.checks)
+        self.lowering = RunLowering(
+            program, buffers.of_value, buffers.written_outputs, buffers.homes, buffers.moved, decisions.checks
+        )
         self.segments: list[Segment] = []
         self.functions: list[Node] = []
 

@@ -90,6 +90,8 @@ def _static_extents(statement: Statement) -> Iterable[Expr]:
         types = (*statement.operand_types, statement.type)
         yield from (extent for type in types for extent in type.shape)
         yield from OPERATORS[statement.op].static(statement.attrs)
+    if isinstance(statement, Write):
+        yield from (extent for extent in statement.extents if extent is not None)
     reads = statement.reads if isinstance(statement, CallHost) else (statement,)
     indices = (entry for read in reads if isinstance(read, Read) for entry in read.index)
     yield from (entry.extent for entry in indices if isinstance(entry, WindowIndex))
@@ -155,7 +157,7 @@ class Emitter:
                 return [_assign(_name(result, ast.Store()), self.value(value))]
             case Write(buffer, index, value):
                 label = _name(self._buffer(buffer).label, _context(not index))
-                return [_assign(self._place(label, index), self.value(value))]
+                return [_assign(self._place(label, statement), self.value(value))]
             case Branch(condition, then, otherwise):
                 held = dict(self._held)  # both sides may use what was read before them
                 tail = self._block(otherwise) if otherwise else []
@@ -269,8 +271,14 @@ class Emitter:
             tree = _call(function, [tree, ast.Constant(axis_now), self._expr(entry.start), extent])
         return tree
 
-    def _place(self, array: ast.expr, index: tuple[Expr, ...]) -> ast.expr:
-        return _subscript(array, self._exprs(index), ast.Store()) if index else array
+    def _place(self, array: ast.expr, write: Write) -> ast.expr:
+        if not write.index:
+            return array
+        places = self._exprs(write.index)
+        for at, extent in enumerate(write.extents):
+            if extent is not None:
+                places[at] = ast.Slice(places[at], self._expr(write.index[at] + self._resolve(extent)))
+        return _subscript(array, places, ast.Store())
 
     # -- the driver ------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from tempo.lowering.loop_ir import Assign, Branch, Guard, Loop, PointIndex, Read, Statement, Write, walk
 from tempo.symbolic import Expr
 
-Place = tuple[int, tuple[Expr, ...]]
+Place = tuple[int, tuple[Expr, ...], tuple[Expr | None, ...]]
+"""A buffer, from where and how far: None for an axis that is read or written at one point."""
 
 
 def forwarded(block: tuple[Statement, ...], known: dict[Place, str] | None = None) -> tuple[Statement, ...]:
@@ -26,15 +27,16 @@ def forwarded(block: tuple[Statement, ...], known: dict[Place, str] | None = Non
         found.append(_forwarded(statement, known))
         _forget(known, {each.buffer for each in walk((statement,)) if isinstance(each, Write)})
         if isinstance(statement, Write):
-            known[statement.buffer, statement.index] = statement.value
+            extents = statement.extents or (None,) * len(statement.index)
+            known[statement.buffer, statement.index, extents] = statement.value
     return tuple(found)
 
 
 def _forwarded(statement: Statement, known: dict[Place, str]) -> Statement:
     match statement:
-        case Read(result, buffer, index, fresh=False):
-            place = buffer, tuple(entry.index for entry in index if isinstance(entry, PointIndex))
-            return Assign(result, known[place]) if len(place[1]) == len(index) and place in known else statement
+        case Read(result, fresh=False):
+            place = _place(statement)
+            return Assign(result, known[place]) if place in known else statement
         case Branch(_, then, otherwise):
             return replace(statement, then=forwarded(then, known), otherwise=forwarded(otherwise, known))
         case Guard(body=body):
@@ -44,6 +46,12 @@ def _forwarded(statement: Statement, known: dict[Place, str]) -> Statement:
             _forget(kept, {each.buffer for each in walk(body) if isinstance(each, Write)})
             return replace(statement, body=forwarded(body, kept))
     return statement
+
+
+def _place(read: Read) -> Place:
+    starts = tuple(entry.index if isinstance(entry, PointIndex) else entry.start for entry in read.index)
+    extents = tuple(None if isinstance(entry, PointIndex) else entry.extent for entry in read.index)
+    return read.buffer, starts, extents
 
 
 def _forget(known: dict[Place, str], buffers: Iterable[int]) -> None:

@@ -122,9 +122,14 @@ class Read:
 
 @dataclass(frozen=True)
 class Write:
+    """`extents`: for each axis, how many positions are written from the index on, None for one without an axis in the
+    value; () where that is so of all.
+    """
+
     buffer: int
     index: tuple[Expr, ...]
     value: str
+    extents: tuple[Expr | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -307,8 +312,9 @@ def expressions(statement: Statement) -> Iterator[Expr | Condition]:
                     yield entry.index
                 else:
                     yield from (entry.start, entry.extent)
-        case Write(index=index):
+        case Write(index=index, extents=extents):
             yield from index
+            yield from (extent for extent in extents if extent is not None)
         case Compute(scalars=scalars):
             yield from scalars
         case Branch(condition=condition):

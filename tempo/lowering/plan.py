@@ -15,6 +15,7 @@ from tempo.lowering.build import Decisions, build
 from tempo.lowering.emit import static_sizes
 from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.outputs import materialise_outputs
+from tempo.lowering.parts import with_parts
 from tempo.lowering.places import Place, places
 from tempo.lowering.problem import Clustered, build_problem
 from tempo.lowering.safety import clusters_with_tables
@@ -92,7 +93,7 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     optimized, records = manager.run(graph, context)
     _check_static(optimized, records)
     _check_decomposed(optimized, options)
-    optimized = materialise_outputs(optimized)
+    optimized = with_parts(materialise_outputs(optimized))
     clock.stage("passes")
     demands = context.demand(optimized)
     program = Clustered(optimized, cluster(optimized, demands), demands)

@@ -36,7 +36,7 @@ def _harmless(program: Clustered, cluster: Cluster, checks: bool) -> bool:
 def _node_is_harmless(program: Clustered, node: Node, context: Context, checks: bool) -> bool:
     if checks and node.attr("checked"):
         return False
-    if node.op == "merge" and not context.implies(_covered(node)):
+    if node.op == "merge" and not context.implies(_covered(node) & _parts_inside(program, node)):
         return False
     reads = ((guard, edge) for guard, edge in node.guarded_reads())
     if not all(context.assume(guard).implies(_inside(program, edge)) for guard, edge in reads):
@@ -49,6 +49,16 @@ def _covered(node: Node) -> Condition:
     for case in node.cases:
         covered = covered | case.condition
     return covered
+
+
+def _parts_inside(program: Clustered, node: Node) -> Condition:
+    """Where a case is taken, the element that it takes of a row is one of the row's."""
+    inside: Condition = TRUE
+    for case, (guard, _) in zip(node.cases, node.guarded_reads(), strict=True):
+        if case.part is not None:
+            size = program.graph.seen_type(case.edge).shape[case.part.order[0]]
+            inside = inside & (~guard | (case.part.at.ge(0) & case.part.at.lt(size)))
+    return inside
 
 
 def _inside(program: Clustered, edge: Edge) -> Condition:

@@ -31,19 +31,15 @@ def split(
     """Stretches that together are the loop, in its direction; a single one where nothing is gained.
 
     Only conditions that change at points known from `sizes` (those that are fixed) count. Beyond three such points,
-    only those of branches that compute something. `stays` says of which branches a conditional costs less than the code
-    of another body.
+    only those of branches that compute something, then only those outside of inner loops. `stays` says of which
+    branches a conditional costs less than the code of another body.
     """
-    branches = [each for each in _branches(loop.body) if not stays(each) and not each.is_choice]
-    thresholds = _thresholds(loop, sizes, branches)
-    if len(thresholds) > _MOST_THRESHOLDS:
-        computing = [each for each in branches if any(isinstance(inner, Compute) for inner in walk((each,)))]
-        thresholds = _thresholds(loop, sizes, computing)
-    if len(thresholds) > _MOST_THRESHOLDS:
-        thresholds = set()
+    ways = ((inner, computing) for inner in (True, False) for computing in (False, True))
+    found = (_thresholds(loop, sizes, _counted(loop, stays, *way)) for way in ways)
+    thresholds = next((each for each in found if len(each) <= _MOST_THRESHOLDS), set[int]())
     edges = [None, *sorted(thresholds), None]
-    found = tuple(_stretch(loop, first, end, sizes) for first, end in itertools.pairwise(edges))
-    return found if loop.direction == "forward" else found[::-1]
+    parts = tuple(_stretch(loop, first, end, sizes) for first, end in itertools.pairwise(edges))
+    return parts if loop.direction == "forward" else parts[::-1]
 
 
 def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symbol, int]) -> Stretch:
@@ -86,14 +82,23 @@ def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], branches: Iterable[Bran
     return {at for at in found if not (lo.is_const and at <= lo.as_int()) and not (hi.is_const and at >= hi.as_int())}
 
 
-def _branches(body: tuple[Statement, ...]) -> Iterator[Branch]:
-    """The branches that run in every iteration, not those of loops inside."""
+def _branches(body: tuple[Statement, ...], loops: bool = True) -> Iterator[Branch]:
+    """The branches of the body; with `loops` those of the loops inside too, that may not depend on their variables."""
     for statement in body:
         if isinstance(statement, Branch):
             yield statement
-        if isinstance(statement, Branch | Guard):
-            for block in nested(statement):
-                yield from _branches(block)
+        for block in () if isinstance(statement, Loop) and not loops else nested(statement):
+            yield from _branches(block, loops)
+
+
+def _counted(loop: Loop, stays: Callable[[Branch], bool], inner: bool, computing: bool) -> Iterator[Branch]:
+    for each in _branches(loop.body, inner):
+        if not stays(each) and not each.is_choice and (_computes(each) or not computing):
+            yield each
+
+
+def _computes(branch: Branch) -> bool:
+    return any(isinstance(inner, Compute) for inner in walk((branch,)))
 
 
 def _changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -> Iterator[int]:

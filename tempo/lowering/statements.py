@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from tempo.lowering.homes import Home
 from tempo.lowering.loop_ir import (
     Assign,
     Branch,
@@ -18,12 +19,13 @@ from tempo.lowering.loop_ir import (
     WindowIndex,
     Write,
 )
+from tempo.lowering.movement import Moving
 from tempo.lowering.problem import Clustered
 from tempo.lowering.reads import Value
 from tempo.passes.cluster import Cluster
 from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import TRUE, Context, Expr, Symbol, const
+from tempo.symbolic import TRUE, Context, Expr, Symbol, const, var
 
 # With a number behind them these are names of what a backend's source refers to: functions and tables.
 _TAKEN = frozenset({*OPERATORS, "table"})
@@ -31,17 +33,23 @@ Here = Mapping[Symbol, Expr]
 
 
 class RunLowering:
-    """Lowers runs. `of_value` holds the buffers of the values that have one; the others are names in the block."""
+    """Lowers runs. `of_value` holds the buffers of the values that have one; the others are names in the block, but
+    for those `moved`, which are in the buffer of a definition.
+    """
 
     def __init__(
         self,
         program: Clustered,
         of_value: Mapping[Value, Buffer],
         written_outputs: Mapping[Value, list[Buffer]],
+        homes: Mapping[Value, Home],
+        moved: Collection[Value],
         checks: bool,
     ) -> None:
         self.program, self.graph = program, program.graph
-        self.of_value, self.written_outputs = of_value, written_outputs
+        self.of_value, self.written_outputs, self.homes = of_value, written_outputs, homes
+        self.moved = moved
+        self.at_home = {(home.owner, home.case) for home in homes.values()}
         self.checks = checks
         self._contexts: dict[str, Context] = {}
 
@@ -50,10 +58,14 @@ class RunLowering:
         found: list[Statement] = []
         for id in cluster.nodes:
             node = self.graph.nodes[id]
-            merge = node.op == "merge"
-            found.extend(self._cases(node, node.cases, here, cluster) if merge else self._node(node, here, cluster))
-            found.extend(self._stores(node, here))
+            found.extend(self._cases(node, here, cluster) if node.op == "merge" else self._node(node, here, cluster))
+            if not self._has_parts_at_home(node):
+                found.extend(self._stores(node, here))
         return tuple(found)
+
+    def _has_parts_at_home(self, node: Node) -> bool:
+        """Whether some cases of a definition are in its buffer already; the others each write to it."""
+        return any((node.id, number) in self.at_home for number in range(len(node.cases)))
 
     def seen(self, edge: Edge) -> TensorType:
         return self.graph.seen_type(edge)
@@ -98,14 +110,25 @@ class RunLowering:
             attrs["checked"] = self.checks
         return attrs
 
-    def _cases(self, node: Node, cases: tuple[Case, ...], here: Here, cluster: Cluster) -> list[Statement]:
+    def _cases(self, node: Node, here: Here, cluster: Cluster) -> list[Statement]:
         """First match wins. The last case needs no test: every point that runs is covered (checked before)."""
         found: list[Statement] = []
         known: tuple[Statement, ...] = ()  # the reads of the case after, under names that all cases could have
-        for number in reversed(range(len(cases))):
-            case = cases[number]
+        stores = self._stores(node, here) if self._has_parts_at_home(node) else []
+        for number in reversed(range(len(node.cases))):
+            case = node.cases[number]
+            if (node.id, number) in self.at_home:
+                # What is where it belongs needs no statement, and there is no name for it.
+                found = [] if not found or case.condition == TRUE else self._elsewhere(case, found, here)
+                known = ()
+                continue
             block: list[Statement] = []
             operand = self._operand(node, case.edge, number, here, cluster, block)
+            if case.part is not None:
+                row = Moving(f"{self.name(node)}__{number}", operand, self.seen(case.edge))
+                element = self._element(node, case, row, here)
+                operand = element.name
+                block.extend(element.statements)
             same = tuple(replace(each, result="") if isinstance(each, Read) else each for each in block)
             same = (*same, Assign(self.name(node), operand if not block else ""))
             condition, otherwise = case.condition.substitute(here), tuple(found)
@@ -113,11 +136,20 @@ class RunLowering:
                 if not isinstance(found[0], Branch):
                     continue  # it does as all the cases after it
                 condition, otherwise = condition | found[0].condition, found[0].otherwise
-            known = same
-            block.append(Assign(self.name(node), operand))
-            last = not found or case.condition == TRUE
+            known = same if case.part is None else ()
+            block.extend([Assign(self.name(node), operand), *stores])
+            last = number == len(node.cases) - 1 or case.condition == TRUE
             found = block if last else [Branch(condition, tuple(block), otherwise)]
         return found
+
+    def _elsewhere(self, case: Case, others: list[Statement], here: Here) -> list[Statement]:
+        return [Branch(~case.condition.substitute(here), tuple(others))]
+
+    def _element(self, node: Node, case: Case, row: Moving, here: Here) -> Moving:
+        """The element of a row that is a case's value."""
+        assert case.part is not None
+        taken = row.at(case.part.order[0], case.part.at.substitute(here))
+        return taken.transposed(case.part.order).reshaped(node.shape)
 
     def _context(self, cluster: Cluster) -> Context:
         if cluster.name not in self._contexts:
@@ -130,9 +162,12 @@ class RunLowering:
         self, node: Node, edge: Edge, number: int, here: Here, cluster: Cluster, block: list[Statement]
     ) -> str:
         """The name that holds what `edge` reads; a read of a buffer is added to `block`."""
-        if (edge.node, edge.result) not in self.of_value:
+        value, name = (edge.node, edge.result), f"{self.name(node)}__{number}"
+        if value in self.moved:
+            return self._at_home(self.homes[value], name, edge, here, cluster, block)
+        if value not in self.of_value:
             return self.name(self.graph.nodes[edge.node], edge.result)
-        read = self.read_edge(f"{self.name(node)}__{number}", edge, here, cluster)
+        read = self.read_edge(name, edge, here, cluster)
         aliases = node.op == "merge" or OPERATORS[node.op].views
         fresh = aliases and self._is_overwritten(edge)
         block.append(Read(read.result, read.buffer, read.index, fresh))
@@ -145,8 +180,44 @@ class RunLowering:
         return buffer.is_circular or (drops_dims and not buffer.is_slot)
 
     def read_edge(self, result: str, edge: Edge, here: Here, cluster: Cluster) -> Read:
-        buffer = self.of_value[edge.node, edge.result]
+        """The read of a value that has a buffer, its own or that of a definition; of what is no row."""
+        value = edge.node, edge.result
+        if value in self.moved:
+            return self._read_at_home(result, self.homes[value], edge, here, cluster)
+        buffer = self.of_value[value]
         return Read(result, buffer.id, self._index(buffer, edge, here, cluster))
+
+    def _at_home(self, home: Home, name: str, edge: Edge, here: Here, cluster: Cluster, block: list[Statement]) -> str:
+        """The name of what an edge reads of a value that lives in the buffer of a definition; of a row, as it was."""
+        read = self._read_at_home(name, home, edge, here, cluster)
+        block.append(read)
+        if home.row is None:
+            return name
+        owner, seen = self.graph.nodes[home.owner], self.seen(edge)
+        stored = Moving(name, name, TensorType((home.row[1], *owner.shape), owner.dtype))
+        back = tuple(home.order.index(axis) for axis in range(len(home.order)))
+        turned = tuple(seen.shape[axis] for axis in home.order)
+        found = stored.reshaped(turned).transposed(back)
+        block.extend(found.statements)
+        return found.name
+
+    def _read_at_home(self, result: str, home: Home, edge: Edge, here: Here, cluster: Cluster) -> Read:
+        """The buffer's axes are all the dims of the owner; each dim of the value is one of them, moved by a number."""
+        buffer, places = self.of_value[home.owner, 0], dict(zip(self.graph.nodes[edge.node].domain, edge.map))
+        found: list[PointIndex | WindowIndex] = []
+        for position, (axis, at) in enumerate(zip(buffer.axes, home.index, strict=True)):
+            if home.row is not None and home.row[0] == position:
+                found.append(WindowIndex(at, home.row[1], exact=True))
+                continue
+            (dim,) = at.dims()
+            index = places[dim]
+            offset = at - var(dim)
+            if isinstance(index, Point):
+                found.append(PointIndex((index.index + offset).substitute(here)))
+                continue
+            moved = replace(index, start=index.start + offset)
+            found.append(self._window(moved, self._inside(moved, axis.extent, cluster), here))
+        return Read(result, buffer.id, tuple(found))
 
     def _index(self, buffer: Buffer, edge: Edge, here: Here, cluster: Cluster) -> BufferIndex:
         found: list[PointIndex | WindowIndex] = []
@@ -157,9 +228,13 @@ class RunLowering:
                 found.append(PointIndex(at % axis.extent if axis.kind == "window" else at))
                 continue
             exact = axis.kind == "full" and self._inside(index, axis.extent, cluster)
-            length = None if index.extent is None else index.length.substitute(here)
-            found.append(WindowIndex(index.start.substitute(here), index.seen.substitute(here), exact, length))
+            found.append(self._window(index, exact, here))
         return tuple(found)
+
+    @staticmethod
+    def _window(index: Slice, exact: bool, here: Here) -> WindowIndex:
+        length = None if index.extent is None else index.length.substitute(here)
+        return WindowIndex(index.start.substitute(here), index.seen.substitute(here), exact, length)
 
     def _inside(self, index: Slice, size: Expr, cluster: Cluster) -> bool:
         if index.start == const(0) and index.seen == size:
@@ -178,7 +253,20 @@ class RunLowering:
                 found.append(kept)
             for buffer in self.written_outputs.get((node.id, at), []):
                 found.append(_write(buffer, name, node, here))
+            if (node.id, at) in self.homes:
+                found.extend(self._store_at_home(self.homes[node.id, at], name, node.results[at], here))
         return found
+
+    def _store_at_home(self, home: Home, name: str, type: TensorType, here: Here) -> list[Statement]:
+        """The write of a value to its place in the buffer of a definition."""
+        buffer, index = self.of_value[home.owner, 0], tuple(at.substitute(here) for at in home.index)
+        if home.row is None:
+            return [Write(buffer.id, index, name)]
+        axis, extent = home.row
+        shape = (extent, *self.graph.nodes[home.owner].shape)
+        row = Moving(f"{name}__row", name, type).transposed(home.order).reshaped(shape)
+        extents = tuple(extent if each == axis else None for each in range(len(index)))
+        return [*row.statements, Write(buffer.id, index, row.name, extents)]
 
     def write(self, value: Value, name: str, here: Here) -> Write | None:
         """The write of a value to its buffer; None for one that has none (a result that nobody reads)."""

@@ -7,10 +7,11 @@ axis for each dim along which it keeps more than one point: a *window* of w (ind
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from tempo.lowering.conflicts import conflict_widths
+from tempo.lowering.homes import Home, homes
 from tempo.lowering.locality import local_to
 from tempo.lowering.loop_ir import Axis
 from tempo.lowering.places import Place
@@ -18,17 +19,28 @@ from tempo.lowering.problem import GIVEN, Clustered
 from tempo.lowering.reads import Read, Reads, Value
 from tempo.lowering.reuse import FULL, widths, writer_of
 from tempo.passes.cluster import Cluster
-from tempo.sdg.graph import Slice
+from tempo.sdg.graph import Node, Slice
 from tempo.symbolic import Symbol, const
 
 
 @dataclass(frozen=True)
 class Storage:
-    """`axes` of the buffer; a register has no buffer. `local`: see `Buffer`."""
+    """`axes` of the buffer; a register has no buffer. `local`: see `Buffer`.
+
+    home: the value is written to its place in another's buffer, too; `moved`: it has no buffer but that one.
+    """
 
     register: bool
     axes: tuple[Axis, ...] = ()
     local: frozenset[Symbol] = frozenset()
+    home: Home | None = None
+    moved: bool = False
+
+    def is_full(self, node: Node) -> bool:
+        """Whether each point of the node has a place of its own."""
+        return (
+            not self.register and len(self.axes) == len(node.domain) and all(axis.kind == "full" for axis in self.axes)
+        )
 
 
 def decide_storage(
@@ -56,11 +68,23 @@ class _Analysis:
                 if node.op in GIVEN or cluster.name not in self.places:
                     continue
                 for result in range(len(node.results)):
-                    found[id, result] = self._decide((id, result), cluster, rank)
-        return found
+                    reads = self.reads.of.get((id, result), [])
+                    found[id, result] = self._decide(reads, cluster, rank)
+        return found | dict(self._at_home(found))
 
-    def _decide(self, value: Value, cluster: Cluster, rank: int) -> Storage:
-        reads = self.reads.of.get(value, [])
+    def _at_home(self, found: Mapping[Value, Storage]) -> Iterator[tuple[Value, Storage]]:
+        """The values that live in the buffer of a definition, and these definitions."""
+        graph, clusters = self.program.graph, self.program.cluster_of()
+        kept = {id: each.is_full(graph.nodes[id]) for (id, _), each in found.items() if graph.nodes[id].op == "merge"}
+        for value, home in homes(self.program, kept, self.reads.of).items():
+            cluster = clusters[value[0]]
+            others = [read for read in self.reads.of[value] if not home.is_read(graph, read)]
+            decided = self._decide(others, cluster, cluster.nodes.index(value[0]))
+            moved = not decided.register and (home.row is not None or decided.is_full(graph.nodes[value[0]]))
+            yield value, replace(decided, home=home, moved=moved)
+            yield (home.owner, 0), replace(found[home.owner, 0], local=frozenset())
+
+    def _decide(self, reads: list[Read], cluster: Cluster, rank: int) -> Storage:
         if all(self._in_register(read, cluster.name) for read in reads):
             return Storage(register=True)
         sliced = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tempo.passes.sweep import Draft, Sweep, Term
-from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.graph import NOMINAL, Edge, Graph, TensorType
 from tempo.symbolic import Expr, const
 
 ONE = const(1)
@@ -22,11 +22,27 @@ Shape = tuple[Expr, ...]
 
 
 class Views(Protocol):
-    """What edges show: a sweep, or a graph as it is (`tempo.passes.compose`)."""
+    """What edges show: a sweep, or a graph as it is."""
 
     def view(self, edge: Edge) -> Draft | None: ...
 
     def type_of(self, edge: Edge) -> TensorType: ...
+
+
+@dataclass(frozen=True)
+class GraphViews:
+    """The nodes of a graph as the edges of their readers show them, where they are read at their own points."""
+
+    graph: Graph
+
+    def view(self, edge: Edge) -> Draft | None:
+        node = self.graph.nodes[edge.node]
+        if node.op in NOMINAL or not self.graph.is_identity(edge):
+            return None
+        return Draft(node.op, node.operands, node.attrs, node.type)
+
+    def type_of(self, edge: Edge) -> TensorType:
+        return self.graph.seen_type(edge)
 
 
 @dataclass(frozen=True)

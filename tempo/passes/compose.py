@@ -11,12 +11,12 @@ from math import prod
 from typing import ClassVar
 
 from tempo.passes.attention_form import Attention, Extra, find_attention
-from tempo.passes.axes import ONE
+from tempo.passes.axes import ONE, GraphViews
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.passes.sweep import Draft
-from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, TensorType
+from tempo.sdg.graph import Edge, Graph, Node
 from tempo.symbolic import Expr, as_expr
 
 Shape = tuple[Expr, ...]
@@ -31,30 +31,14 @@ class Compose:
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         if "attention" not in context.options.get("composites", ()):
             return graph
-        views, new = _GraphViews(graph), Rewriter(graph)
+        views, new = GraphViews(graph), Rewriter(graph)
         made = [made for node in graph.nodes.values() if (made := _composed(graph, node, views))]
         for node, found in made:
             new.put(node, _attention(found, node, Tensors(new, node.location)))
         return without_dead_nodes(replace(graph, nodes=new.nodes)) if made else graph
 
 
-@dataclass(frozen=True)
-class _GraphViews:
-    """The nodes of a graph as the edges of their readers show them, where they are read at their own points."""
-
-    graph: Graph
-
-    def view(self, edge: Edge) -> Draft | None:
-        node = self.graph.nodes[edge.node]
-        if node.op in NOMINAL or not self.graph.is_identity(edge):
-            return None
-        return Draft(node.op, node.operands, node.attrs, node.type)
-
-    def type_of(self, edge: Edge) -> TensorType:
-        return self.graph.seen_type(edge)
-
-
-def _composed(graph: Graph, node: Node, views: _GraphViews) -> tuple[Node, Attention] | None:
+def _composed(graph: Graph, node: Node, views: GraphViews) -> tuple[Node, Attention] | None:
     if node.op != "dot" or not node.dtype.endswith(("float16", "float32", "float64")):
         return None
     found = find_attention(Draft(node.op, node.operands, node.attrs, node.type), views)
@@ -63,7 +47,7 @@ def _composed(graph: Graph, node: Node, views: _GraphViews) -> tuple[Node, Atten
     return node, found
 
 
-def _has_numbers(found: Attention, views: _GraphViews) -> bool:
+def _has_numbers(found: Attention, views: GraphViews) -> bool:
     """Rows are merged into one axis, whose size is an expression where at most one of theirs is not a number."""
     shape = views.type_of(found.queries.edge).shape
     sizes = [shape[axis] for axis in found.queries.free]

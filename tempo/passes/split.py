@@ -15,6 +15,7 @@ known stretch between two points are cut out in the same way: their copies have 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -58,9 +59,21 @@ class Split:
         while True:
             cut = next((found for found in cuts(graph) if found.place not in done), None)
             if cut is None:
-                return graph
+                return _without_untaken_cases(graph, context) if done else graph
             done.add(cut.place)
             graph = _split(graph, cut, context) or graph
+
+
+def _without_untaken_cases(graph: Graph, context: PassContext) -> Graph:
+    """Without cases that no demanded point takes: what is needed outside of a stretch alone reads no copy."""
+    demands, nodes = context.demand(graph), dict(graph.nodes)
+    for node in graph.nodes.values():
+        if len(node.cases) < 2 or node.id not in demands:
+            continue
+        here = Context.of(graph.domain_dims(node), context.facts, box=demands[node.id].box)
+        taken = (not here.excludes(guard) for guard, _ in node.guarded_reads())
+        nodes[node.id] = replace(node, cases=tuple(itertools.compress(node.cases, taken)) or node.cases)
+    return without_dead_nodes(replace(graph, nodes=nodes))
 
 
 def cuts(graph: Graph) -> Iterator[Cut]:

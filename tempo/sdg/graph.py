@@ -108,12 +108,27 @@ def index_exprs(index: Point | Slice) -> tuple[Expr, ...]:
 
 
 @dataclass(frozen=True)
+class Part:
+    """An element of a row: of what is seen, its axes put in `order`, the element `at` of the first.
+
+    Axes of size 1 may still be missing, or be too many.
+    """
+
+    order: tuple[int, ...]
+    at: Expr
+
+
+@dataclass(frozen=True)
 class Case:
-    """One case of a `merge`: where `condition` holds (and none before it), the value is what `edge` reads."""
+    """One case of a `merge`: where `condition` holds (and none before it), the value is what `edge` reads.
+
+    `part`: the value is a part of what the edge reads. Only lowering makes such cases (`tempo.lowering.parts`).
+    """
 
     condition: Condition
     edge: Edge
     location: Location | None = field(default=None, compare=False)
+    part: Part | None = None
 
 
 @dataclass(frozen=True)

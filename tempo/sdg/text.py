@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType
+from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Part, Point, Slice, TensorType
 from tempo.symbolic import Condition, Expr, Symbol
 
 INLINE_ELEMENTS = 16
@@ -98,7 +98,12 @@ def _node(node: Node, names: _Names) -> str:
     declaration = "" if node.declaration is None else f" @{node.declaration}"
     name = f" {json.dumps(node.name)}" if node.name else ""
     head = f"%{node.id}: {types}{_domain(node.domain)} = {node.op}{reads}{attrs}{declaration}{name}"
-    return "\n".join([head, *(f"  | {case.condition} -> {_edge(case.edge)}" for case in node.cases)])
+    return "\n".join([head, *(f"  | {case.condition} -> {_edge(case.edge)}{_part(case.part)}" for case in node.cases)])
+
+
+def _part(part: Part | None) -> str:
+    """Only lowering makes parts, so `parse` reads none."""
+    return "" if part is None else f" at {part.at} of axis {part.order[0]}"
 
 
 def _type(type: TensorType) -> str:

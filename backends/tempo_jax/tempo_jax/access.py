@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,6 +17,22 @@ from tempo_jax.operators.indexing import take
 Array = Any
 Order = tuple[int, ...]
 """The logical axes of a buffer as they lie in memory, where they lie in another order than the logical one."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the leading axes of a buffer, and how far from there along each: None is a point."""
+
+    index: tuple[Any, ...]
+    extents: tuple[int | None, ...]
+
+    @property
+    def points(self) -> list[int]:
+        return [axis for axis, extent in enumerate(self.extents) if extent is None]
+
+    @property
+    def size(self) -> int:
+        return math.prod(extent for extent in self.extents if extent is not None)
 
 
 def read(
@@ -68,23 +86,28 @@ def _counted(extent: int) -> Array:
     return jnp.arange(extent, dtype=jnp.int32)
 
 
-def place(index: tuple[Expr, ...], values: Values) -> tuple[Any, ...]:
-    return tuple(expression(each, values) for each in index)
+def place(
+    index: tuple[Expr, ...], values: Values, extents: tuple[Expr | None, ...] = (), static: Values | None = None
+) -> Place:
+    known = static or {}
+    far = tuple(None if extent is None else int(expression(extent, known)) for extent in extents)
+    return Place(tuple(expression(each, values) for each in index), far or (None,) * len(index))
 
 
-def at(array: Array, index: tuple[Any, ...], order: Order | None = None) -> Array:
-    """The element of the leading axes."""
-    starts = [*index, *([0] * (array.ndim - len(index)))]
-    lengths = [*([1] * len(index)), *_logical_shape(array, order)[len(index) :]]
-    return lax.squeeze(_slice(array, starts, lengths, order), range(len(index)))
+def at(array: Array, where: Place, order: Order | None = None) -> Array:
+    """What is at a place, without the axes of which it is a point."""
+    count = len(where.index)
+    starts = [*where.index, *([0] * (array.ndim - count))]
+    lengths = [*(1 if extent is None else extent for extent in where.extents), *_logical_shape(array, order)[count:]]
+    return lax.squeeze(_slice(array, starts, lengths, order), where.points)
 
 
-def write(array: Array, index: tuple[Any, ...], value: Array, order: Order | None = None) -> Array:
-    """`array` with `value` at the element `index` of the leading axes; without index, `value` itself."""
-    if not index:
+def write(array: Array, where: Place, value: Array, order: Order | None = None) -> Array:
+    """`array` with `value` at a place; without index, `value` itself."""
+    if not where.index:
         return value
-    starts = [*index, *([0] * (array.ndim - len(index)))]
-    written = lax.expand_dims(value, range(len(index)))
+    starts = [*where.index, *([0] * (array.ndim - len(where.index)))]
+    written = lax.expand_dims(value, where.points)
     if order is not None:
         written, starts = lax.transpose(written, order), [starts[axis] for axis in order]
     return lax.dynamic_update_slice(array, written, _indices(starts), allow_negative_indices=False)

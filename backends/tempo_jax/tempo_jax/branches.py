@@ -20,7 +20,7 @@ class BranchPlan:
 
     names: tuple[str, ...]
     whole: tuple[int, ...]
-    places: tuple[tuple[int, tuple[Expr, ...]], ...]
+    places: tuple[tuple[int, tuple[Expr, ...], tuple[Expr | None, ...]], ...]
     only_reads: bool
     only_operators: bool
 
@@ -37,7 +37,7 @@ class BranchPlan:
         }
         writes = [each for each in walk(both) if isinstance(each, Write)]
         whole = sorted({each.buffer for each in writes if buffers[each.buffer].is_slot or each.buffer in inside_loops})
-        places = dict.fromkeys((each.buffer, each.index) for each in writes if each.buffer not in whole)
+        places = dict.fromkeys((each.buffer, each.index, each.extents) for each in writes if each.buffer not in whole)
         only_reads = all(isinstance(each, _MOVES) for each in walk(both))
         only_operators = all(isinstance(each, _PURE) and not _is_foreign(each) for each in walk(both))
         return BranchPlan(tuple(names), tuple(whole), tuple(places), only_reads, only_operators)

@@ -177,8 +177,8 @@ class SegmentTracer:
                 state.names[result] = self.compute(statement, state)
             case Assign(result, value):
                 state.names[result] = state.names[value]
-            case Write(buffer, index, value):
-                place = access.place(index, state.values)
+            case Write(buffer, index, value, extents):
+                place = access.place(index, state.values, extents, self.static)
                 order = self.orders.get(buffer)
                 state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value], order)
                 state.written[buffer] = state.names[value]
@@ -321,21 +321,19 @@ class SegmentTracer:
             self.block(then if test else otherwise, state)
             return
         plan = BranchPlan.of(then, otherwise, self.buffers)
+        places = [(id, access.place(index, state.values, extents, self.static)) for id, index, extents in plan.places]
 
         def side(statements: tuple[Statement, ...]) -> Callable[[], tuple[Array, ...]]:
             def run() -> tuple[Array, ...]:
                 inner = state.inner()
                 self.block(statements, inner)
                 wholes = [inner.buffers[id] for id in plan.whole]
-                parts = [
-                    access.at(inner.buffers[id], access.place(index, state.values), self.orders.get(id))
-                    for id, index in plan.places
-                ]
+                parts = [access.at(inner.buffers[id], place, self.orders.get(id)) for id, place in places]
                 return (*(inner.names[name] for name in plan.names), *wholes, *parts)
 
             return run
 
-        if self._selects(plan, (*then, *otherwise), state):
+        if self._selects(plan, places, (*then, *otherwise), state):
             pairs = zip(side(then)(), side(otherwise)(), strict=True)
             found = tuple(mine if mine is theirs else jnp.where(test, mine, theirs) for mine, theirs in pairs)
         else:
@@ -343,19 +341,17 @@ class SegmentTracer:
         names, rest = found[: len(plan.names)], found[len(plan.names) :]
         state.names.update(zip(plan.names, names, strict=True))
         state.buffers.update(zip(plan.whole, rest, strict=False))
-        for (id, index), value in zip(plan.places, rest[len(plan.whole) :], strict=True):
-            place = access.place(index, state.values)
+        for (id, place), value in zip(places, rest[len(plan.whole) :], strict=True):
             state.buffers[id] = access.write(state.buffers[id], place, value, self.orders.get(id))
 
-    def _selects(self, plan: BranchPlan, both: tuple[Statement, ...], state: State) -> bool:
-        if plan.only_reads and self._is_small(plan, state):
+    def _selects(
+        self, plan: BranchPlan, places: list[tuple[int, access.Place]], both: tuple[Statement, ...], state: State
+    ) -> bool:
+        wholes = (state.buffers[id].size for id in plan.whole)
+        parts = (math.prod(self.buffers[id].extents(self.static)[len(at.index) :]) * at.size for id, at in places)
+        if plan.only_reads and sum(wholes) + sum(parts) <= _LARGEST_SELECTION:
             return True
         return plan.only_operators and self.work(both) * _SMALL_SHARE < state.work
-
-    def _is_small(self, plan: BranchPlan, state: State) -> bool:
-        wholes = (state.buffers[id].size for id in plan.whole)
-        places = (math.prod(self.buffers[id].extents(self.static)[len(index) :]) for id, index in plan.places)
-        return sum(wholes) + sum(places) <= _LARGEST_SELECTION
 
 
 def known_bounds(request: SegmentRequest) -> tuple[int, int] | None:

@@ -27,7 +27,10 @@ def work(statements: tuple[Statement, ...], buffers: Mapping[int, Buffer], sizes
         return max(int(extent.evaluate(sizes)), 0)
 
     def elements(statement: Read | Write) -> int:
-        windows = [entry.extent for entry in statement.index if isinstance(entry, WindowIndex)]
+        if isinstance(statement, Write):
+            windows = [extent for extent in statement.extents if extent is not None]
+        else:
+            windows = [entry.extent for entry in statement.index if isinstance(entry, WindowIndex)]
         return math.prod(resolve(extent) for extent in (*windows, *buffers[statement.buffer].shape))
 
     def cost(statement: Compute) -> float:

@@ -65,6 +65,15 @@ def test_a_branch_that_stays_makes_no_stretch() -> None:
     assert parts[0].body == (whole.body[0], Assign("v", "then1"))
 
 
+def test_conditions_in_loops_inside_split_the_loop_around_them() -> None:
+    """A conditional there costs as much, in every iteration of both."""
+    inner = Loop(Symbol("l", "dim"), const(0), size("l"), "forward", loop("t < 3", "l == 0").body)
+    parts = split(Loop(T, const(0), size("t"), "forward", (inner,)), {SIZE: 10})
+    assert [(part.first, part.end) for part in parts] == [(None, 3), (3, None)]
+    bodies = [part.body[0].body for part in parts if isinstance(part.body[0], Loop)]
+    assert bodies == [(Assign("v", "then0"), inner.body[1]), (Assign("v", "else0"), inner.body[1])]
+
+
 CONDITIONS = st.sampled_from(
     ["t == 0", "t >= 2", "t < t.size - 1", "t == t.size - 1", "t % 2 == 0", "t >= 1 and t < 3", "t < 1 or t >= 3"]
 )

@@ -1,0 +1,167 @@
+"""Pieces of a definition that are made at once, or in a loop of their own, are made in the definition's buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tests.unit.lowering.planned import check, plan_of, storage
+
+WIDTH = 3
+Array = np.ndarray[Any, Any]
+
+
+def arrays(**shapes: tuple[int, ...]) -> dict[str, Array]:
+    generator = np.random.default_rng(0)
+    return {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def kept(run: tp.Executable) -> dict[str, tuple[int, ...]]:
+    """The internal buffers with more than one point of something."""
+    return {b.name: b.shape for b in run.memory.buffers if b.role == "internal" and len(b.shape) > 1}
+
+
+def agrees(program: tp.Program, sizes: dict[str, int], given: dict[str, Array], **options: Any) -> tp.Executable:
+    """The executable of NumPy with NaN in all that is not written yet, after it gave what the reference gives."""
+    run = tp.compile(program, backend="numpy", sizes=sizes, options=tp.Options(poison=True, **options))
+    expected = tp.compile(program, backend="reference", sizes=sizes)(**given)
+    found = run(**given)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+    return run
+
+
+def known_prefix(window: int | None = None) -> tp.Program:
+    """What follows is told by the features of all before, or of the last ones; the first points are given."""
+    with tp.Program() as program:
+        t, p = tp.dims("t p")
+        given = tp.input("given", (WIDTH,), (p,))
+        w = tp.input("w", (WIDTH, WIDTH))
+        x = tp.recurrent("x", (WIDTH,), (t,))
+        feature = tp.tanh(x @ w)
+        first = 0 if window is None else tp.max(t + 1 - window, 0)
+        x[t < p.size] = given[t]
+        x[t + 1] = tp.sin(x * tp.abs(feature[first : t + 1] @ x).max(axis=0))
+        tp.output("x", x)
+    return program
+
+
+@pytest.mark.parametrize(("size", "known"), [(9, 4), (6, 1), (5, 5), (6, 5), (4, 6), (1, 3)])
+@pytest.mark.parametrize("mapping", [None, "sequential"])
+def test_a_known_prefix_is_made_in_the_buffer_of_the_whole(size: int, known: int, mapping: str | None) -> None:
+    given = arrays(given=(known, WIDTH), w=(WIDTH, WIDTH))
+    run = agrees(known_prefix(), {"t": size, "p": known}, given, mapping=mapping)
+    assert list(kept(run).values()) == [(size, WIDTH)]
+
+
+@pytest.mark.parametrize("known", [2, 4, 7])
+def test_of_a_circular_buffer_the_last_points_are_copied(known: int) -> None:
+    """A piece longer than the window does not fit into its buffer."""
+    given = arrays(given=(known, WIDTH), w=(WIDTH, WIDTH))
+    run = agrees(known_prefix(window=4), {"t": 12, "p": known}, given)
+    assert (4, WIDTH) in kept(run).values()
+    assert (12, WIDTH) not in kept(run).values()
+
+
+@pytest.mark.parametrize(("size", "known"), [(9, 4), (7, 6)])
+def test_a_known_suffix_is_made_in_the_buffer_of_the_whole(size: int, known: int) -> None:
+    """Backwards in time, and not from the first point of the buffer."""
+    with tp.Program() as program:
+        t, p = tp.dims("t p")
+        given = tp.input("given", (WIDTH,), (p,))
+        w = tp.input("w", (WIDTH, WIDTH))
+        x = tp.recurrent("x", (WIDTH,), (t,))
+        feature = tp.tanh(x @ w)
+        start = t.size - p.size
+        x[t >= start] = given[t - start]
+        x[t - 1] = tp.sin(x * tp.abs(feature[t : t.size] @ x).max(axis=0))
+        tp.output("x", x)
+    values = arrays(given=(known, WIDTH), w=(WIDTH, WIDTH))
+    run = agrees(program, {"t": size, "p": known}, values)
+    assert list(kept(run).values()) == [(size, WIDTH)]
+
+
+def in_layers() -> tp.Program:
+    with tp.Program() as program:
+        b, l, t, p = tp.dims("b l t p")
+        given = tp.input("given", (WIDTH,), (b, p))
+        w = tp.input("w", (WIDTH, WIDTH), (l,))
+        token = tp.recurrent("token", (WIDTH,), (b, t))
+        x = tp.recurrent("x", (WIDTH,), (b, l, t))
+        x[b, 0, t] = token
+        feature = (x @ w).reshape(1, WIDTH)
+        seen = feature[b, l, 0 : t + 1]
+        y = tp.sin(x + tp.softmax(seen @ x, axis=0).reshape(-1) @ seen.reshape(-1, WIDTH))
+        x[b, l + 1, t] = y
+        token[t < p.size] = given[b, t]
+        token[b, t + 1] = y[b, l.size - 1, t]
+        tp.output("y", y[b, l.size - 1, t])
+    return program
+
+
+@pytest.mark.parametrize(("size", "known"), [(7, 4), (5, 4), (4, 4), (4, 6)])
+def test_rows_whose_axes_lie_in_another_order(size: int, known: int) -> None:
+    sizes = {"b": 2, "l": 3, "t": size, "p": known}
+    run = agrees(in_layers(), sizes, arrays(given=(2, known, WIDTH), w=(3, WIDTH, WIDTH)))
+    assert [shape for shape in kept(run).values() if len(shape) > 3] == [(3, size, 2, 1, WIDTH)]
+
+
+# The first points of `h` are a row, of which every step reads the whole. It is in the buffer of `h` alone, its axes in
+# another order.
+READ_LATER = """\
+dims t: t.size, p: p.size
+%0: float32[2, p.size, 3] = input {layout: (0, 1, 2), name: "x", role: "input"} @0 "x"
+%1: float32[2, min(p.size, t.size), 3] = slice(%0) {lengths: (`2`, `min(p.size, t.size)`, `3`), \
+starts: (`0`, `0`, `0`), steps: (1, 1, 1)}
+%2: float32[2, min(p.size, t.size), 3] = tanh(%1) "row"
+%3: float32[2, 1, 3] over (t) = slice(%2) {lengths: (`2`, `1`, `3`), starts: (`0`, `t`, `0`), steps: (1, 1, 1)}
+%4: float32[2, 3] over (t) = reshape(%3[t]) {shape: (`2`, `3`)}
+%5: float32[2, 3] over (t) = merge {name: "h", role: "recurrent"} @1 "h"
+  | t < p.size -> %4[t]
+  | True -> %9[t - 1]
+%6: float32[t.size, 2, 3] = sin(%5[0 +: t.size])
+%7: float32[2, min(p.size, t.size)] over (t) = dot(%2, %5[t]) {lhs_batch: (0,), lhs_contract: (2,), rhs_batch: (0,), \
+rhs_contract: (1,)}
+%8: float32[2, 1] over (t) = reshape(%10[t]) {shape: (`2`, `1`)}
+%9: float32[2, 3] over (t) = sub(%5[t], %8[t])
+%10: float32[2] over (t) = reduce_max(%7[t]) {axes: (1,)}
+output "all": float32[t.size, 2, 3] = %6 as (0, 1, 2)
+"""
+
+
+def test_a_row_is_read_where_it_lives() -> None:
+    assert "row" not in storage(plan_of(READ_LATER))
+    assert storage(plan_of(READ_LATER))["h"] == "full"
+    for t, p in ((5, 3), (4, 4), (2, 5), (6, 1)):
+        check(READ_LATER, t=t, p=p)
+
+
+# Two cases take from one row; `h` keeps what the first takes, and the second is copied.
+TAKEN_TWICE = """\
+dims t: 2 * p.size, p: p.size
+%0: float32[p.size, 3] = input {layout: (0, 1), name: "x", role: "input"} @0 "x"
+%1: float32[p.size, 3] = tanh(%0) "row"
+%2: float32[1, 3] over (t) = slice(%1) {lengths: (`1`, `3`), starts: (`t`, `0`), steps: (1, 1)}
+%3: float32[3] over (t) = reshape(%2[t]) {shape: (`3`,)}
+%4: float32[1, 3] over (t) = slice(%1) {lengths: (`1`, `3`), starts: (`p.size - 1 - t`, `0`), steps: (1, 1)}
+%5: float32[3] over (t) = reshape(%4[t]) {shape: (`3`,)}
+%6: float32[3] over (t) = merge {name: "h", role: "recurrent"} @1 "h"
+  | CONDITION -> %3[t]
+  | t < p.size -> %5[t]
+  | True -> %7[t - 1]
+%7: float32[3] over (t) = sin(%6[t])
+%8: float32[2 * p.size, 3] = sin(%6[0 +: 2 * p.size])
+output "all": float32[2 * p.size, 3] = %8 as (0, 1)
+"""
+
+
+@pytest.mark.parametrize(("condition", "copied"), [("t < p.size", False), ("t < p.size and t >= 1", True)])
+def test_only_what_no_other_case_writes_over_is_at_home(condition: str, copied: bool) -> None:
+    """With the second condition the point 0 has another value than the first of the row."""
+    text = TAKEN_TWICE.replace("CONDITION", condition)
+    assert (storage(plan_of(text))["row"] != "register") == copied
+    for p in (1, 2, 5):
+        check(text, p=p)
