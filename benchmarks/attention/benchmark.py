@@ -2,7 +2,8 @@
 
 Time per token, mean over a run of each length; what one token takes early and late in a run (`at`), and the bytes that
 a run needs. Peers, on their own backend: PyTorch with a cache allocated once and torch's kernel on the part of it that
-counts, JAX with one `jit` over all steps and attention over the whole cache, masked.
+counts ("by hand"); JAX with one `jit` over all steps and attention over the whole cache, masked ("padded"), and with
+one per bucket of steps, its cache twice as long as the one before ("bucketed").
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _measure(session: Session, config: Config, length: int) -> None:
     peers: dict[str, Callable[[], np.ndarray]] = {}
     if session.backend in ("jax", "torch") and not session.options.no_peers:
         peer = import_module(f"benchmarks.attention.{session.backend}_peer")
-        peers["by hand"] = peer.decode(config, weights, length)
+        peers = peer.peers(config, weights, length)
     timings = session.compare(case, tempo, peers, np.testing.assert_array_equal)
     for name, timing in timings.items():
         session.add(case, name, "ms/token", *(seconds / length * 1e3 for seconds in timing.seconds))

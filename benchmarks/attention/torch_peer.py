@@ -12,7 +12,11 @@ from torch.nn import functional
 from benchmarks.attention.program import Config
 
 
-def decode(config: Config, weights: Mapping[str, Any], length: int) -> Callable[[], np.ndarray]:
+def peers(config: Config, weights: Mapping[str, Any], length: int) -> dict[str, Callable[[], np.ndarray]]:
+    return {"by hand": by_hand(config, weights, length)}
+
+
+def by_hand(config: Config, weights: Mapping[str, Any], length: int) -> Callable[[], np.ndarray]:
     device = weights["wq"].device
     layers = [{name: weights[name][layer] for name in config.shapes()} for layer in range(config.layers)]
     embedding, group = weights["embedding"], config.heads // config.kv_heads
