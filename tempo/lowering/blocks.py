@@ -27,6 +27,7 @@ from tempo.symbolic import Expr, Symbol, const, var
 COMBINE: Mapping[str, str] = {
     "reduce_sum": "add",
     "dot": "add",
+    "conv": "add",
     "reduce_prod": "mul",
     "reduce_max": "maximum",
     "reduce_min": "minimum",
@@ -34,8 +35,6 @@ COMBINE: Mapping[str, str] = {
     "reduce_all": "logical_and",
 }
 """What joins the folds of two blocks."""
-_ACROSS = frozenset({"sort", "argsort", "cumsum"})
-"""What does more along an axis than one position at a time."""
 _AGAIN = frozenset({"transpose", "reshape", "broadcast", "mask"})
 """What is rather done again to what is read again than kept."""
 _HALVES = frozenset({"float16", "bfloat16"})
@@ -113,10 +112,7 @@ class _Stages:
 
 
 def _can(operator: Tracked) -> bool:
-    op, attrs = operator.compute.op, operator.compute.attrs
-    if operator.axis == FOLDED:
-        return op in COMBINE
-    return op not in _ACROSS or operator.operands[0] != attrs["axis"] % len(operator.compute.type.shape)
+    return operator.compute.op in COMBINE if operator.axis == FOLDED else operator.by_position
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,11 @@ class Region:
     def members(self) -> frozenset[int]:
         return frozenset((*self.reads, *self.operators, *self.assigns))
 
+    @property
+    def least(self) -> int:
+        """The least extent at which every operator has something to do."""
+        return max([1, *(operator.least for operator in self.operators.values())])
+
     def window(self, place: int) -> WindowIndex:
         entry = self.reads[place].index[self.entries[place]]
         assert isinstance(entry, WindowIndex)
@@ -141,7 +146,8 @@ class _Finder:
         self.made(read.result, sum(isinstance(each, WindowIndex) for each in read.index[:at]), region)
 
     def compute(self, place: int, compute: Compute, region: _Found) -> None:
-        found = tracked(compute, [self.axes.get(name) for name in compute.operands], self.resolve)
+        axes = [self.axes.get(name) for name in compute.operands]
+        found = tracked(compute, axes, self.resolve, next(iter(region.hulls))) if len(region.hulls) == 1 else None
         if found is None:
             region.broken = True
             return

@@ -135,7 +135,7 @@ class _Tiler:
             made = in_blocks(places, block, region, tile, self.rooms(region), self.buffer)
         else:
             needed = kept.union(used(tuple(block[place] for place in after)))
-            made = self.choices(places, block, region, needed, doubles(tile, region.hull))
+            made = self.choices(places, block, region, needed, doubles(max(tile, region.least), region.hull))
         return (*(block[place] for place in before), *made, *(block[place] for place in after))
 
     def work(self, places: tuple[int, ...], block: Block, region: Region) -> Work:

@@ -29,30 +29,45 @@ class Tracked:
     """An operator along the axis: `axis` of the result, or `FOLDED`; `attrs` of a given extent.
 
     `operands` has the axis of each operand, `cut` says which of them are known at full extent: of these the first
-    positions are taken.
+    positions are taken. `more` is by how much the axis is longer than the extent in each operand, and last in the
+    result: what is padded or convolved is longer or shorter than what is read.
     """
 
     compute: Compute
     operands: tuple[int | None, ...]
     axis: int
     attrs: Callable[[int], Mapping[str, Any]]
+    more: tuple[int, ...]
     cut: tuple[int, ...] = ()
+
+    @property
+    def least(self) -> int:
+        """The least extent at which every axis has a position."""
+        return 1 - min(self.more)
+
+    @property
+    def by_position(self) -> bool:
+        """Whether a position of the result sees one position of the operands, the same."""
+        if self.compute.op not in _ACROSS:
+            return True
+        return _ACROSS[self.compute.op](self.compute, self.operands[0])
 
     def at(self, extent: int, start: Expr = _ZERO) -> tuple[Compute, ...]:
         """The same with another extent of the axis: the operator, last, and what it needs beside.
 
         `start` is the position, among those of the full extent, of the first.
         """
-        cuts = {number: self._cut(number, extent, start) for number in self.cut}
+        cuts = {number: self._cut(number, extent + self.more[number], start) for number in self.cut}
         types = tuple(
-            type if axis is None else _with(type, axis, extent)
-            for type, axis in zip(self.compute.operand_types, self.operands, strict=True)
+            type if axis is None else _with(type, axis, extent + more)
+            for type, axis, more in zip(self.compute.operand_types, self.operands, self.more)
         )
-        type = self.compute.type if self.axis == FOLDED else _with(self.compute.type, self.axis, extent)
+        made_of = extent + self.more[-1]
+        type = self.compute.type if self.axis == FOLDED else _with(self.compute.type, self.axis, made_of)
         names = tuple(
             cuts[number].result if number in cuts else name for number, name in enumerate(self.compute.operands)
         )
-        made = replace(self.compute, attrs=self.attrs(extent), operands=names, operand_types=types, type=type)
+        made = replace(self.compute, attrs=self.attrs(made_of), operands=names, operand_types=types, type=type)
         return (*cuts.values(), made)
 
     def lengthened(self, extent: int) -> tuple[tuple[Compute, ...], Tracked]:
@@ -83,8 +98,11 @@ class Tracked:
         return Compute(name, "pad", attrs, (self.compute.operands[number],), (type,), _with(type, axis, extent))
 
 
-def tracked(compute: Compute, axes: Axes, resolve: Callable[[Expr], int]) -> Tracked | None:
-    """What `compute` does along the axis that at least one of its operands has; None where that is not known."""
+def tracked(compute: Compute, axes: Axes, resolve: Callable[[Expr], int], extent: int | None = None) -> Tracked | None:
+    """What `compute` does along the axis that at least one of its operands has; None where that is not known.
+
+    `extent`: what the axis has where it is read. Else it is taken to be as long in all values.
+    """
     shapes = [tuple(resolve(size) for size in type.shape) for type in compute.operand_types]
     result = tuple(resolve(size) for size in compute.type.shape)
     kind = OPERATORS[compute.op].kind
@@ -96,7 +114,9 @@ def tracked(compute: Compute, axes: Axes, resolve: Callable[[Expr], int]) -> Tra
     found = rule(_Situation(compute, along, shapes, result))
     if found is None:
         return None
-    answer = Tracked(compute, along, *found, tuple(sorted(full)))
+    places = [*zip(shapes, along), (result, None if found[0] == FOLDED else found[0])]
+    more = tuple(0 if axis is None or extent is None else shape[axis] - extent for shape, axis in places)
+    answer = Tracked(compute, along, *found, more, tuple(sorted(full)))
     return answer if _is_consistent(answer, resolve) else None
 
 
@@ -224,10 +244,50 @@ def _dot(s: _Situation) -> Answer:
     return batch + len(free[0]) + free[1].index(right), s.same
 
 
+def _pad(s: _Situation) -> Answer:
+    """As much is added whatever the extent."""
+    return s.one(), s.same
+
+
+def _conv(s: _Situation) -> Answer:
+    """The result is batch axes, samples, filters, and along space what the steps leave."""
+    data, kernel = s.axes
+    batch, channel = s.attrs.get("batch", 0), _channel(s.attrs, s.shapes[0])
+    if data is None:
+        return (channel, s.same) if kernel == batch else None
+    if data < batch or data == channel:
+        shared = kernel == (data if data < batch else batch + 1)
+        return ((FOLDED if data == channel else data), s.same) if shared else None
+    return (data, s.same) if kernel is None else None
+
+
+def _channel(attrs: Mapping[str, Any], data: Sequence[Any]) -> int:
+    return len(data) - len(attrs["strides"]) - 1
+
+
 def _free(rank: int, attrs: Mapping[str, Any], side: str) -> list[int]:
     taken = {*attrs[f"{side}_contract"], *attrs[f"{side}_batch"]}
     return [axis for axis in range(rank) if axis not in taken]
 
+
+def _along_another(compute: Compute, axis: int | None) -> bool:
+    return axis != compute.attrs["axis"] % len(compute.type.shape)
+
+
+def _unpadded(compute: Compute, axis: int | None) -> bool:
+    return axis is None or all(as_expr(compute.attrs[side][axis]) == const(0) for side in ("low", "high"))
+
+
+def _not_spatial(compute: Compute, axis: int | None) -> bool:
+    return axis is None or axis <= _channel(compute.attrs, compute.operand_types[0].shape)
+
+
+_ACROSS: Mapping[str, Callable[[Compute, int | None], bool]] = {
+    **dict.fromkeys(("sort", "argsort", "cumsum"), _along_another),
+    "pad": _unpadded,
+    "conv": _not_spatial,
+}
+"""Whether an operator that looks at other positions, too, looks along another axis than that of its first operand."""
 
 _REDUCTIONS = ("sum", "max", "min", "prod", "any", "all")
 _RULES: Mapping[str, Callable[[_Situation], Answer]] = {
@@ -245,6 +305,8 @@ _RULES: Mapping[str, Callable[[_Situation], Answer]] = {
     "concat": _concat,
     "flip": _flip,
     "dot": _dot,
+    "pad": _pad,
+    "conv": _conv,
 }
 
 

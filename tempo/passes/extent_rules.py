@@ -104,20 +104,13 @@ def convolved(situation: Situation) -> Edge:
             continue
         stride, dilation = attrs["strides"][number], attrs["dilation"][number]
         out = situation.hulls.sizes.simplify(maximum(situation.hull(situation.lengths[axis]), 1))
-        data = _surrounded(situation, data, axis, padding[number])
-        data = situation.sized(data, axis, (out - 1) * stride + (taps - 1) * dilation + 1)
-        padding[number] = (0, 0)
+        size = (out - 1) * stride + (taps - 1) * dilation + 1
+        low, high = padding[number]
+        if low or high:
+            data = situation.masked(data, axis, 0)
+        edge = situation.tensors.resized(data.edge, axis, size, situation.hulls.sizes, const(low))
+        data, padding[number] = replace(data, edge=edge), (0, 0)
     return situation.apply((data, kernel), padding=tuple(padding))
-
-
-def _surrounded(situation: Situation, value: Value, axis: int, padding: tuple[int, int]) -> Value:
-    """With zeros before and after what is valid."""
-    if not any(padding):
-        return value
-    low, high = map(const, padding)
-    value = situation.masked(value, axis, 0)
-    lengths = (*value.lengths[:axis], value.lengths[axis] + low + high, *value.lengths[axis + 1 :])
-    return Value(situation.tensors.surrounded(value.edge, axis, low, high), lengths)
 
 
 def attention(situation: Situation) -> Edge:

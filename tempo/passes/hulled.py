@@ -285,12 +285,12 @@ def _convolved(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequen
         axis = channel + 1 + number
         if out is None:
             continue
-        if any(padding[number]):
+        low, high = padding[number]
+        if low or high:
             data = hulling.masked(tensors, data, axis, views[0][axis], 0)
-            data = tensors.surrounded(data, axis, const(padding[number][0]), const(0))
         reach = (tensors.shape(kernel)[batch + 2 + number] - 1) * node.attr("dilation")[number] + 1
         size = (_frame(out).extent - 1) * node.attr("strides")[number] + reach
-        data, padding[number] = tensors.resized(data, axis, size, hulling.sizes), (0, 0)
+        data, padding[number] = tensors.resized(data, axis, size, hulling.sizes, const(low)), (0, 0)
     return tensors.apply("conv", data, kernel, **{**node.attributes, "padding": tuple(padding)})
 
 

@@ -183,13 +183,15 @@ class Tensors:
         lengths = (*shape[:axis], length, *shape[axis + 1 :])
         return self.apply("slice", edge, starts=starts, lengths=lengths, steps=(1,) * len(shape))
 
-    def resized(self, edge: Edge, axis: int, size: Expr, sizes: Context) -> Edge:
-        """With `size` positions of one axis: the first ones, then zeros where there are not as many."""
-        now = self.shape(edge)[axis]
-        if not sizes.implies(now.le(size)):
+    def resized(self, edge: Edge, axis: int, size: Expr, sizes: Context, low: Expr | None = None) -> Edge:
+        """With `size` positions of one axis: `low` zeros, the first ones, then zeros where there are not as many."""
+        before, now = low or const(0), self.shape(edge)[axis]
+        if before != const(0) and not sizes.implies(now.le(size - before)):
+            edge, before, now = self.surrounded(edge, axis, before, const(0)), const(0), now + before
+        if not sizes.implies(now.le(size - before)):
             now = size if sizes.implies(size.le(now)) else sizes.simplify(minimum(size, now))
             edge = self.cut(edge, axis, const(0), now)
-        return self.surrounded(edge, axis, const(0), size - now)
+        return self.surrounded(edge, axis, before, size - before - now)
 
     def surrounded(self, edge: Edge, axis: int, low: Expr, high: Expr, value: float = 0) -> Edge:
         """With so many positions of `value` before and after those of one axis."""

@@ -73,9 +73,52 @@ def test_the_axis_is_followed(made: Compute, axes: list[int | None], axis: int) 
     assert sizes == (wanted if axis == FOLDED else [*wanted[:axis], 5, *wanted[axis + 1 :]])
 
 
+def conv(data: tuple[Any, ...], kernel: tuple[Any, ...], stride: int = 1) -> Compute:
+    return compute("conv", data, kernel, strides=(stride,), padding=((1, 0),), dilation=(1,))
+
+
+def padded(low: int, high: int) -> Compute:
+    zero = const(0)
+    return compute("pad", (3, T), low=(zero, const(low)), high=(zero, const(high)), value=0)
+
+
+@pytest.mark.parametrize(
+    ("made", "axes", "axis", "wanted", "by_position"),
+    [
+        (padded(2, 1), [1], 1, (3, 8), False),
+        (padded(0, 0), [1], 1, (3, 5), True),
+        (conv((2, 3, T), (4, 3, 3)), [2, None], 2, (2, 4, 4), False),
+        (conv((2, 3, T + 4), (4, 3, 3)), [2, None], 2, (2, 4, 8), False),
+        (conv((T, 3, 6), (4, 3, 3)), [0, None], 0, (5, 4, 5), True),
+        (conv((2, T, 6), (4, T, 3)), [1, 1], FOLDED, (2, 4, 5), True),
+        (conv((2, 3, 6), (T, 3, 3)), [None, 0], 1, (2, 5, 5), True),
+    ],
+)
+def test_what_is_added_at_an_end_is_followed(
+    made: Compute, axes: list[int | None], axis: int, wanted: tuple[int, ...], by_position: bool
+) -> None:
+    found = tracked(made, axes, resolve, resolve(T))
+    assert found is not None
+    assert found.axis == axis
+    assert found.by_position == by_position
+    (other,) = found.at(5)
+    assert tuple(map(resolve, other.type.shape)) == wanted
+    assert OPERATORS[made.op].infer(other.attrs, other.operand_types).shape == other.type.shape
+
+
+def test_what_looks_at_neighbours_needs_that_many() -> None:
+    found = tracked(conv((2, 3, T), (4, 3, 5)), [2, None], resolve, resolve(T))
+    assert found is not None
+    assert found.least == 4
+    assert resolve(found.at(4)[-1].type.shape[2]) == 1
+
+
 @pytest.mark.parametrize(
     ("made", "axes"),
     [
+        (conv((2, 3, T), (4, 3, 3), stride=2), [2, None]),
+        (conv((2, 3, T), (4, 3, T)), [2, 2]),
+        (conv((2, 3, T), (4, 3, T)), [None, 2]),
         (compute("add", (T, 1), (1, T)), [0, 1]),
         (compute("flip", (T, 3), axes=(0,)), [0]),
         (compute("concat", (T, 3), (T, 3), axis=0), [0, 0]),
@@ -85,7 +128,7 @@ def test_the_axis_is_followed(made: Compute, axes: list[int | None], axis: int) 
     ],
 )
 def test_what_is_not_known_to_work_position_by_position_has_no_answer(made: Compute, axes: list[int | None]) -> None:
-    assert tracked(made, axes, resolve) is None
+    assert tracked(made, axes, resolve, resolve(T)) is None
 
 
 def planned(length: int, of_past: Callable[..., tp.RecurrentTensor]) -> Planned:
@@ -166,6 +209,15 @@ def test_what_allows_no_other_extent_keeps_the_hull() -> None:
     for extent in ("blocks", "specialise"):
         made = tiled(program, sizes, Tiling(extent, 16))
         assert made.segments == program.segments
+
+
+def test_a_convolution_is_a_choice_among_extents() -> None:
+    def of_past(past: tp.RecurrentTensor, h: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        return tp.conv(past.T.spatial[None], tp.ones((1, 4, 3)), padding=((2, 0),)).max()
+
+    program, sizes = planned(100, of_past)
+    found = choices(tiled(program, sizes, Tiling("blocks", 16)))
+    assert [str(each.condition) for each in found] == ["t <= 15", "t <= 31", "t <= 63"]
 
 
 def test_regions_that_share_no_axis_are_apart() -> None:
