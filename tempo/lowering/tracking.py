@@ -271,7 +271,7 @@ def _free(rank: int, attrs: Mapping[str, Any], side: str) -> list[int]:
 
 
 def _along_another(compute: Compute, axis: int | None) -> bool:
-    return axis != compute.attrs["axis"] % len(compute.type.shape)
+    return bool(axis != compute.attrs["axis"] % len(compute.type.shape))
 
 
 def _unpadded(compute: Compute, axis: int | None) -> bool:
