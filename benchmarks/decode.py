@@ -1,7 +1,9 @@
 """The decoding example against `transformers` on a Llama of random weights: tokens per second, and what came before.
 
-Both decode greedily, in float32, from the same checkpoint, and must give the same tokens. Tempo's steady state has its
-weights as arrays of the backend; `compile` is `tp.compile`, `first run` is a run with what the backend compiles then.
+All decode greedily, in float32, from the same checkpoint, and must give the same tokens. Tempo's steady state has its
+weights as arrays of the backend; `compile` is `tp.compile`, `first call` a run with what the backend compiles then.
+`transformers` runs with a cache that grows by a token each step (dynamic) and with one of the final length (static), in
+both cases step by step: on a CPU it runs no `torch.compile` of its own accord, for the static one neither.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +44,7 @@ def checkpoint(folder: Path, layers: int, hidden: int) -> None:
     LlamaForCausalLM(config).save_pretrained(folder)
 
 
-def peer(folder: Path, prompt: list[int], count: int) -> Callable[[], list[int]]:
+def peers(folder: Path, prompt: list[int], count: int) -> dict[str, Callable[[], list[int]]]:
     import torch
     from transformers import LlamaForCausalLM
 
@@ -49,11 +53,13 @@ def peer(folder: Path, prompt: list[int], count: int) -> Callable[[], list[int]]
     inputs = torch.tensor([prompt])
     choices = {"attention_mask": torch.ones_like(inputs), "do_sample": False, "pad_token_id": 0}
 
-    def generate() -> list[int]:
-        found: list[int] = model.generate(inputs, max_new_tokens=count, **choices)[0].tolist()
+    def generate(cache: str | None) -> list[int]:
+        kind: dict[str, Any] = {"cache_implementation": cache} if cache else {}
+        found: list[int] = model.generate(inputs, max_new_tokens=count, **choices, **kind)[0].tolist()
         return found
 
-    return generate
+    kinds = {"transformers, dynamic": None, "transformers, static": "static"}
+    return {name: partial(generate, cache) for name, cache in kinds.items()}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +76,7 @@ def measure(session: Session) -> None:
         checkpoint(Path(folder), layers, hidden)
         config = Config.read(Path(folder))
         weights = {name: session.resident(array) for name, array in read_weights(Path(folder), config).items()}
-        transformers = peer(Path(folder), prompt, tokens)
+        transformers = peers(Path(folder), prompt, tokens)
     case = f"{tokens} tokens after {len(prompt)}, {layers} layers of {hidden} channels"
     start = time.perf_counter()
     run = session.compile(decoder(config), {"l": layers, "p": len(prompt), "t": len(prompt) + tokens})
@@ -80,7 +86,7 @@ def measure(session: Session) -> None:
         found: list[int] = np.asarray(run(prompt=np.array(prompt), **weights)["token"]).tolist()
         return found
 
-    timings = session.compare(case, tempo, {"transformers": transformers}, np.testing.assert_array_equal)
+    timings = session.compare(case, tempo, transformers, np.testing.assert_array_equal)
     for name, timing in timings.items():
         session.add(case, name, "tokens/s", *(tokens / seconds for seconds in timing.seconds))
 

@@ -161,7 +161,11 @@ def close(rtol: float, atol: float) -> Callable[[Any, Any], None]:
 
 
 def run(name: str, benchmark: Benchmark, arguments: Sequence[str]) -> None:
-    """Measure on every backend that is asked for, then write what was found."""
+    """Measure on every backend that is asked for, then write what was found.
+
+    Executables of earlier processes are not used, unless `TEMPO_CACHE_DIR` says where they are: a first call compiles.
+    """
+    os.environ.setdefault("TEMPO_CACHE_DIR", "")
     options = _options(name, benchmark, arguments)
     repeats = options.repeats or (benchmark.quick_repeats if options.quick else benchmark.repeats)
     if options.threads:

@@ -27,11 +27,11 @@ def on_numpy(*arguments: str) -> list[str]:
     [
         (["import_time"], "tempo beyond numpy"),
         (on_numpy("numpy_loop", "--steps", "200"), "tempo / plain"),
-        (on_numpy("front_end"), "32 layers"),
+        (on_numpy("front_end"), "backend, 64 layers"),
         (on_numpy("models", "--quick", "--only", "batch 1,"), "tempo / by hand"),
         (on_numpy("device_loop", "--steps", "200"), "tempo / by hand"),
         (on_numpy("host_step", "--steps", "200"), "tempo, a step beyond the function"),
-        (on_numpy("compile_time"), "lowering"),
+        (on_numpy("compile_time", "--quick"), "total"),
         (on_numpy("extents", "--lengths", "48", "--tiles", "16"), "tempo, blocks 16"),
         (on_numpy("operators", "--sizes", "20"), "whole"),
         (on_numpy("attention", "--quick", "--lengths", "128"), "at the last tokens"),
