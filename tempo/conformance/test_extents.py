@@ -90,6 +90,7 @@ def convolutions(t: tp.Dim, x: tp.RecurrentTensor) -> None:
     causal = tp.conv(past, weights, padding=((2, 0),))
     tp.output("features", tp.tanh(causal).max(axis=2))
     tp.output("here", causal.spatial[0, :, t])
+    tp.output("pairs", tp.conv(past, weights.spatial[:, :, 0:2]).sum(axis=2))  # none at first
     tp.output("strided", tp.conv(past, weights, strides=2, padding=((4, 1),), dilation=2).sum(axis=2))
     tp.output("response", tp.conv(past, tp.flip(past, axis=2)))
     tp.output("lags", tp.conv(past, past, padding=1))

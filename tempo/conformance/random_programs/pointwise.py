@@ -203,11 +203,12 @@ def convolve(session: Session) -> Value | None:
     options = session.choices.weighted(
         [(4, ", padding=((7, 0),)"), (2, ", padding=((6, 4),), strides=2"), (1, ", padding=9, dilation=2"), (2, "")]
     )
-    if y is None or session.choices.chance(50):
-        taps = f"tp.full((2, {channels[0] if channels else 1}, 2), 0.5)"
-        return session.assign(f"tp.conv({x.name}.spatial[{ones}], {taps}{options}).spatial[0]", (x,), exact=False)
-    source = f"tp.conv({x.name}.spatial[{ones}], {y.name}.spatial[{ones}]{options}).spatial[0]"
-    return session.assign(source, (x, y), exact=False)
+    taps = f"tp.full((2, {channels[0] if channels else 1}, 2), 0.5)"
+    operands: tuple[Value, ...] = (x,)
+    if y is not None and session.choices.chance(50):
+        taps, operands = f"{y.name}.spatial[{ones}]", (x, y)
+    source = f"tp.conv({x.name}.spatial[{ones}], {taps}{options}).spatial[0]"
+    return session.assign(source, operands, exact=False, may_be_empty=not options)
 
 
 def move(session: Session) -> Value | None:

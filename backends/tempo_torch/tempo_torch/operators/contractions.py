@@ -9,6 +9,7 @@ import torch
 
 from tempo import dtypes
 from tempo.sdg.call import Call
+from tempo_torch.arrays import TORCH_DTYPES
 from tempo_torch.operators.builder import Builder, Function, Operation, by_numpy, in_float32, is_unsigned
 
 # Elements of a matrix of lhs from which a batched product with a narrower rhs is made as its transpose, measured:
@@ -117,6 +118,9 @@ _CONVOLUTIONS: Mapping[int, Function] = {1: torch.conv1d, 2: torch.conv2d, 3: to
 def _conv(call: Call, device: torch.device) -> Function:
     """Batch axes become groups, N one axis; without spatial axes there is one of size 1."""
     attrs, x, w = call.attrs, call.operands[0].shape, call.operands[1].shape
+    if 0 in (*(operand.elements for operand in call.operands), call.result.elements):
+        zeros = torch.zeros(call.result.shape, dtype=TORCH_DTYPES[call.result.dtype], device=device)
+        return lambda a, b: zeros.clone()
     batch = attrs.get("batch", 0)
     spatial = len(w) - 2 - batch
     if spatial > max(_CONVOLUTIONS) or not dtypes.is_float(call.result.dtype):
