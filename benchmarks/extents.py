@@ -2,7 +2,13 @@
 
 One layer, step by step: h[t + 1] = tanh(x[t + 1] + attention(h[t], h[0:t + 1]) @ w). By hand on JAX it is one jitted
 loop over a padded cache that attends to all of it under a mask; on PyTorch and NumPy a loop of eager operators that
-attends to as much as there is. Tiles can be forced; the times of the first and the last tokens are told apart.
+attends to as much as there is.
+
+Beside it runs a sweep of what can be forced, executions and tiles, of the program with its operators as they are
+written: a kernel for attention, where the backend has one, leaves no length to choose for. What the cost model chose
+is put in relation to the best of the sweep. The floor is memory: each token must read the keys and values that it
+attends to, at the bandwidth that is measured in the same run. It holds where these are more than the processor's caches
+keep. The times of the first and the last tokens are told apart.
 """
 
 from __future__ import annotations
@@ -15,10 +21,16 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
+from benchmarks.bandwidth import bandwidth
 from benchmarks.harness import Benchmark, Session, close
+from benchmarks.measure import ratios
 
 BATCH, HEADS, WIDTH = 4, 8, 32
 CHANNELS = HEADS * WIDTH
+WITHIN = 1.2
+"""What the cost model's choice may take, of the best of a sweep."""
+CHOSEN = "tempo, chosen"
+SPELLED: Mapping[str, Any] = {"disable": ("compose",)}
 MATRICES = "wq", "wk", "wv", "wo"
 Data = Mapping[str, Any]
 Loop = Callable[[], Any]
@@ -118,40 +130,80 @@ BY_HAND = {
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lengths", type=int, nargs="+", help="default: 512 2048 4096; quick: 512")
-    parser.add_argument("--window", type=int, help="attend to so many positions, not to all of the past")
-    parser.add_argument("--tiles", type=int, nargs="*", default=[], help="to be forced, in blocks and in choices")
+    parser.add_argument("--lengths", type=int, nargs="+", help="default: 512 2048; quick: 512")
+    parser.add_argument("--windows", type=int, nargs="+", default=(0, 256), help="0: all of the past; default: 0 256")
+    parser.add_argument(
+        "--tiles", type=int, nargs="*", help="of the sweep; default: 64 256 1024, quick: 64; none: none"
+    )
 
 
 def measure(session: Session) -> None:
-    window = session.options.window
-    for length in session.options.lengths or ([512] if session.quick else [512, 2048, 4096]):
+    rate = max(bandwidth(session) for _ in range(1 if session.quick else 3))
+    session.add("memory", "bandwidth", "GB/s", rate / 1e9)
+    for length in session.options.lengths or ([512] if session.quick else [512, 2048]):
         draw = np.random.default_rng(0)
         arrays = {name: draw.normal(0, 0.3 / CHANNELS**0.5, (CHANNELS, CHANNELS)) for name in MATRICES}
         arrays["x"] = draw.normal(0, 1, (length, BATCH, CHANNELS))
         data = {name: session.resident(array.astype(np.float32)) for name, array in arrays.items()}
-        measure_length(session, data, length, window)
+        for window in session.options.windows:
+            measure_length(session, data, length, window or None, rate)
 
 
-def measure_length(session: Session, data: Data, length: int, window: int | None) -> None:
+def measure_length(session: Session, data: Data, length: int, window: int | None, rate: float) -> None:
+    """`rate`: bytes per second of memory."""
     case = f"{length} tokens, {'all of the past' if window is None else f'a window of {window}'}"
-    ways: list[dict[str, Any]] = [{}, {"extent": "hull"}]
-    ways += [{"extent": extent, "tile": tile} for extent in ("blocks", "specialise") for tile in session.options.tiles]
-    runs = {_name(way): run_of(session, data, length, window, way) for way in ways}
-    name, by_hand = BY_HAND[session.backend]
-    peer = by_hand(data, length, window)
-    peers = {**{each: run for each, run in runs.items() if each != "tempo"}, name: lambda: session.ready(peer())}
+    free = compiled(session, length, window, SPELLED)
+    runs = {"tempo": run_of(session, data, compiled(session, length, window, {}))}
+    runs[CHOSEN] = run_of(session, data, free)
+    swept = {_name(way): way for way in sweep(session, min(length, window or length))}
+    for name, way in swept.items():
+        runs[name] = run_of(session, data, compiled(session, length, window, {**way, **SPELLED}))
+    by_hand, peer = BY_HAND[session.backend]
+    looped = peer(data, length, window)
+    runs[by_hand] = lambda: session.ready(looped())
+    peers = {name: run for name, run in runs.items() if name != "tempo"}
     timings = session.compare(case, runs["tempo"], peers, close(1e-3, 1e-4))
-    for each, timing in timings.items():
-        session.add(case, each, "us/token", *(seconds / length * 1e6 for seconds in timing.seconds))
+    for name, timing in timings.items():
+        session.add(case, name, "us/token", *(seconds / length * 1e6 for seconds in timing.seconds))
+    best = min(swept, key=lambda name: timings[name].median)
+    session.add(case, f"chosen ({choice(free)}) / best of the sweep", "x", *ratios(timings, CHOSEN, best), goal=WITHIN)
+    session.add(case, f"best of the sweep: {best}", "us/token", timings[best].median / length * 1e6)
+    floor = cache_bytes(length, window) / rate
+    session.add(case, "floor: the cache, read once", "us/token", floor / length * 1e6)
+    for name in ("tempo", by_hand):
+        session.add(case, f"{name} / floor", "x", *(seconds / floor for seconds in timings[name].seconds))
     run = compiled(session, length, window, {})
     parts = [tokens(session, run, data, length) for _ in range(2)][1]
     for at, seconds in parts.items():
         session.add(case, f"tokens from {at} on", "us/token, streamed", seconds * 1e6)
 
 
+def choice(run: tp.Executable) -> str:
+    """How the lengths are run, as `explain()` has it under "# extents"."""
+    lines = run.explain().split("# extents")[1].split("\n\n")[0].splitlines()[1:]
+    return ", ".join(dict.fromkeys(line.rpartition(": ")[2] for line in lines))
+
+
+def sweep(session: Session, hull: int) -> list[Mapping[str, Any]]:
+    """Executions of the extent that may be forced: the hull, and both others with each tile that is shorter."""
+    tiles = session.options.tiles
+    if tiles is None:
+        tiles = [64] if session.quick else [64, 256, 1024]
+    shorter = [tile for tile in tiles if tile < hull]
+    return [
+        {"extent": "hull"},
+        *({"extent": way, "tile": tile} for way in ("blocks", "specialise") for tile in shorter),
+    ]
+
+
+def cache_bytes(length: int, window: int | None) -> int:
+    """Of keys and values, which each token must read up to its own. Weights stay in the processor's caches."""
+    seen = np.minimum(np.arange(1, length + 1), window or length).sum()
+    return int(seen) * 2 * BATCH * CHANNELS * np.dtype(np.float32).itemsize
+
+
 def _name(way: Mapping[str, Any]) -> str:
-    return f"tempo, {' '.join(map(str, way.values()))}" if way else "tempo"
+    return f"tempo, {' '.join(map(str, way.values()))}"
 
 
 def compiled(session: Session, length: int, window: int | None, way: Mapping[str, Any]) -> tp.Executable:
@@ -159,8 +211,7 @@ def compiled(session: Session, length: int, window: int | None, way: Mapping[str
     return tp.compile(decoder(window), session.backend, device=session.device, sizes={"t": length}, options=options)
 
 
-def run_of(session: Session, data: Data, length: int, window: int | None, way: Mapping[str, Any]) -> Loop:
-    run = compiled(session, length, window, way)
+def run_of(session: Session, data: Data, run: tp.Executable) -> Loop:
     return lambda: session.ready(run(**data)["h"])
 
 
@@ -178,7 +229,7 @@ def tokens(session: Session, run: tp.Executable, data: Data, length: int) -> dic
 
 BENCHMARK = Benchmark(
     measure,
-    repeats=5,
+    repeats=3,
     quick_repeats=3,
     backends=("numpy", "jax", "torch"),
     devices=("cpu", "cuda"),

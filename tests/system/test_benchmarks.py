@@ -32,7 +32,7 @@ def on_numpy(*arguments: str) -> list[str]:
         (on_numpy("device_loop", "--steps", "200"), "tempo / by hand"),
         (on_numpy("host_step", "--steps", "200"), "tempo, a step beyond the function"),
         (on_numpy("compile_time", "--quick"), "total"),
-        (on_numpy("extents", "--lengths", "48", "--tiles", "16"), "tempo, blocks 16"),
+        (on_numpy("extents", "--lengths", "48", "--tiles", "16", "--quick"), "tempo, blocks 16"),
         (on_numpy("operators", "--sizes", "20"), "whole"),
         (on_numpy("attention", "--quick", "--lengths", "128"), "at the last tokens"),
         (["scheduling", "--quick"], "an order"),
