@@ -20,6 +20,8 @@ from tempo.symbolic import TRUE, Box, Condition, Context, Dim, const
 # A bound that still moves after this many visits of its node goes to the end of the domain.
 _VISITS_BEFORE_WIDENING = 2
 _NARROWINGS = 2
+# Of a node whose demand is no box so many boxes are told apart, and so often.
+_MOST_BOXES, _MOST_VISITS = 4, 4
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,17 @@ def demand(graph: Graph, facts: Condition = TRUE) -> Mapping[int, Demand]:
     return _Solver(graph, facts).solve()
 
 
+def wholly_demanded(graph: Graph, facts: Condition = TRUE) -> Mapping[int, bool]:
+    """For every node that is reached: whether all points of its box are demanded (False: not proven).
+
+    More is proven than `demand` does, and more slowly: by what is demanded for sure of nodes whose demand is no box.
+    """
+    solver = _Solver(graph, facts)
+    order = [*solver.solve()]
+    certain = solver.surely([id for id in order if id in solver.boxes])
+    return {id: id not in solver.boxes or certain[id] == (solver.boxes[id],) for id in order}
+
+
 def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[Box, ...]]:
     """For every node that is reached, boxes whose points are demanded, all of them, proven for all sizes.
 
@@ -42,8 +55,10 @@ def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[
     """
     solver = _Solver(graph, facts)
     demands = solver.solve()
-    exact = {id for id, found in demands.items() if found.exact}
-    return {id: (demands[id].box,) if id in exact else solver.apart(solver.certain(id, exact)) for id in demands}
+    exact = {id: (found.box,) for id, found in demands.items() if found.exact and id in solver.boxes}
+    return {
+        id: (found.box,) if found.exact else solver.apart(solver.certain(id, exact)) for id, found in demands.items()
+    }
 
 
 class _Solver:
@@ -163,10 +178,33 @@ class _Solver:
             pending += [edge.node for _, edge in self.graph.nodes[id].reads()]
         return exact
 
-    def certain(self, id: int, exact: set[int]) -> list[Box]:
-        """What is surely demanded of a node, where all points in the boxes of `exact` are demanded."""
-        read = [image for consumer, found in self.incoming[id].items() if consumer in exact for image in found]
-        parts = [image.box for image in (*self.seeds.get(id, ()), *read) if image.exact]
+    def surely(self, order: list[int]) -> Mapping[int, tuple[Box, ...]]:
+        """Boxes of nodes whose points are all demanded, by the argument of `proven`: where the whole box is not, what
+        those read who are demanded for sure is assumed, until all that is assumed is so.
+        """
+        whole: dict[int, tuple[Box, ...]] = {id: (self.boxes[id],) for id in order}
+        found, visits, pending = dict(whole), dict.fromkeys(order, 0), list(order)
+        while pending:
+            id = pending.pop(0)
+            parts = self.apart(self.certain(id, found))
+            if all(covers(box, parts, self.sizes) for box in found[id]):
+                continue
+            visits[id] += 1
+            is_call = self.graph.nodes[id].op == "host_call"
+            found[id] = () if is_call or visits[id] > _MOST_VISITS or len(parts) > _MOST_BOXES else parts
+            pending += [edge.node for _, edge in self.graph.nodes[id].reads() if edge.node in found]
+        return found
+
+    def certain(self, id: int, demanded: Mapping[int, tuple[Box, ...]]) -> list[Box]:
+        """What is surely demanded of a node, where all points in these boxes of its readers are demanded."""
+        parts = [image.box for image in self.seeds.get(id, ()) if image.exact]
+        for consumer, whole in self.incoming[id].items():
+            boxes = demanded.get(consumer, ())
+            read = whole
+            if boxes != (self.boxes[consumer],):
+                node = self.graph.nodes[consumer]
+                read = [image for box in boxes for image in self.images.of(node, box) if image.producer == id]
+            parts += [image.box for image in read if image.exact]
         return parts + ([self.wholes[id]] if id in self.wholes else [])
 
     def apart(self, boxes: list[Box]) -> tuple[Box, ...]:
@@ -180,7 +218,7 @@ class _Solver:
 
     def is_exact(self, id: int, exact: set[int]) -> bool:
         node, box = self.graph.nodes[id], self.boxes[id]
-        parts = self.certain(id, exact)
+        parts = self.certain(id, {consumer: (self.boxes[consumer],) for consumer in self.incoming[id].keys() & exact})
         if node.op != "host_call" or not parts:
             return covers(box, parts, self.sizes)
         needed = hull(parts, self.sizes)

@@ -7,7 +7,7 @@ like the rest: every read of theirs is in range, every case decides, nothing is 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tempo.analysis.demand import Demand
 from tempo.analysis.obligations import Obligation, obligations_of
@@ -17,21 +17,30 @@ from tempo.symbolic import TRUE, Condition, Context
 _CALLS = frozenset({"host_call", "backend_call", "sink"})
 
 
-def harmless(graph: Graph, demands: Mapping[int, Demand], nodes: Iterable[int], facts: Condition = TRUE) -> set[int]:
+def harmless(
+    graph: Graph,
+    demands: Mapping[int, Demand],
+    nodes: Iterable[int],
+    facts: Condition = TRUE,
+    is_whole: Callable[[int], bool] = lambda id: False,
+) -> set[int]:
     """Those of `nodes` that can be made at all points of their boxes: each on its own, and all that it reads there.
 
     The box of what is read holds every point that is read from the reader's box. It is assumed of all that they are,
-    and dropped where it fails until nothing does.
+    and dropped where it fails until nothing does. `is_whole`: whether all of a node's box is demanded, or nothing of
+    it and so nothing of those that read it; asked of what fails for some indices.
     """
     cone = _cone(graph, demands, nodes)
     readers: dict[int, set[int]] = defaultdict(set)
     for id in cone:
         for _, edge in graph.nodes[id].reads():
             readers[edge.node].add(id)
-    lost = [id for id in cone if not _can_be_made(graph, graph.nodes[id], demands, facts)]
+    failing = [id for id in cone if not _can_be_made(graph, graph.nodes[id], demands, facts)]
+    whole = {id for id in failing if graph.nodes[id].attr("checked") and is_whole(id)}
+    lost = [id for id in failing if id not in whole]
     found = cone - set(lost)
     while lost:
-        fresh = readers[lost.pop()] & found
+        fresh = readers[lost.pop()] & found - whole
         found -= fresh
         lost += fresh
     return found

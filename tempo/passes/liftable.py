@@ -27,7 +27,7 @@ _REWRITTEN = frozenset({"index_value", "condition_value", "random_bits", "slice"
 
 _OUTSIDE = frozenset({"input", "host_call", "sink"})
 
-OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "nominal"})
+OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "scan", "nominal"})
 """Kinds of operators that can be applied to axes of no positions."""
 
 
@@ -185,8 +185,10 @@ class Candidates:
         node, symbol = self.graph.nodes[edge.node], self.dim.symbol
         if any(_varies(index, symbol) for index in edge.map):
             return True
-        if (symbol in node.domain and node.op != "input") or not self.in_range(reader, edge, condition):
+        if not self.in_range(reader, edge, condition):
             return False
+        if symbol in node.domain and node.op != "input":
+            return node.id in self.demands and self.within(self.span(node), edge)
         if node.op in ("input", "constant"):
             return True
         pure = node.declaration is None and not node.attr("checked") and self.has_shapes(node)
@@ -216,7 +218,9 @@ class Candidates:
             if not self.demands[node.id].exact and node.id not in even and not as_one.holds(node.id)
         ]
         found = self.doing_the_same(every, pending)
-        made = harmless(self.graph, self.demands, every - found, self.facts) if found != every else set[int]()
+        if found == every:
+            return found
+        made = harmless(self.graph, self.demands, every - found, self.facts, as_one.holds_for_some_condition)
         return self.doing_the_same(every, [node for node in pending if node.id not in made]) if made else found
 
     def doing_the_same(self, found: set[int], pending: list[Node]) -> set[int]:
