@@ -1,9 +1,10 @@
 """Greedy decoding by a small decoder of random weights, causal and with a window, at several lengths.
 
 Time per token, mean over a run of each length; what one token takes early and late in a run (`at`), and the bytes that
-a run needs. Peers, on their own backend: PyTorch with a cache allocated once and torch's kernel on the part of it that
-counts ("by hand"); JAX with one `jit` over all steps and attention over the whole cache, masked ("padded"), and with
-one per bucket of steps, its cache twice as long as the one before ("bucketed").
+a run needs; and a run from a prompt, which is one pass, with a few tokens after it. Peers, on their own backend:
+PyTorch with a cache allocated once and torch's kernel on the part of it that counts ("by hand"); JAX with one `jit`
+over all steps and attention over the whole cache, masked ("padded"), and with one per bucket of steps, its cache twice
+as long as the one before ("bucketed"); with a prompt, both with one pass over it ("by hand").
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import time
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from benchmarks.harness import Benchmark, Session
 CONFIGURATIONS = {"small": {"layers": 1, "width": 128, "heads": 4, "kv_heads": 2, "batch": 2}, "medium": {}}
 LENGTHS = (1024, 2048, 4096)
 QUICK_LENGTHS = (256, 512)
+PROMPT, QUICK_PROMPT = 512, 64
+AFTER = 8  # tokens after a prompt
 CHUNK = 64  # tokens that are timed together
 
 
@@ -33,6 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--windows", type=int, nargs="+", help="0 is causal; default 0 and a quarter of the least length"
     )
+    parser.add_argument("--prompts", type=int, nargs="+", help=f"lengths; default {PROMPT}, quick {QUICK_PROMPT}")
     parser.add_argument("--no-peers", action="store_true", help="for lengths at which these take minutes")
 
 
@@ -41,13 +46,44 @@ def measure(session: Session) -> None:
     size = CONFIGURATIONS[chosen.size or ("small" if session.quick else "medium")]
     lengths = chosen.lengths or (QUICK_LENGTHS if session.quick else LENGTHS)
     for window in chosen.windows or (0, min(lengths) // 4):
+        config = Config(**size, window=window or None)
         for length in lengths:
-            _measure(session, Config(**size, window=window or None), length)
+            _measure(session, config, length)
+        for length in chosen.prompts or (QUICK_PROMPT if session.quick else PROMPT,):
+            _measure_prompt(session, config, length)
+
+
+def _kind(config: Config) -> str:
+    return "causal" if config.window is None else f"window {config.window}"
+
+
+def _peers(session: Session, *arguments: Any) -> dict[str, Callable[[], np.ndarray]]:
+    if session.backend not in ("jax", "torch") or session.options.no_peers:
+        return {}
+    found: dict[str, Callable[[], np.ndarray]] = import_module(f"benchmarks.attention.{session.backend}_peer").peers(
+        *arguments
+    )
+    return found
+
+
+def _measure_prompt(session: Session, config: Config, length: int) -> None:
+    case = f"{_kind(config)}, a prompt of {length}"
+    weights = {name: session.resident(array) for name, array in config.weights().items()}
+    prompt = config.prompt(length)
+    run = session.compile(decoder(config, prompted=True), {**sizes(config, length + AFTER), "p": length})
+
+    def tempo() -> np.ndarray:
+        return np.asarray(session.ready(run(prompt=prompt, **weights)["token"]))
+
+    peers = _peers(session, config, weights, length + AFTER, prompt)
+    timings = session.compare(case, tempo, peers, np.testing.assert_array_equal)
+    for name, timing in timings.items():
+        session.add(case, name, "ms", *(seconds * 1e3 for seconds in timing.seconds))
+    session.add(case, "peak", "MB", run.memory.peak_bytes / 1e6)
 
 
 def _measure(session: Session, config: Config, length: int) -> None:
-    kind = "causal" if config.window is None else f"window {config.window}"
-    case = f"{kind}, {length} tokens"
+    case = f"{_kind(config)}, {length} tokens"
     weights = {name: session.resident(array) for name, array in config.weights().items()}
     start = time.perf_counter()
     run = session.compile(decoder(config), sizes(config, length))
@@ -56,11 +92,7 @@ def _measure(session: Session, config: Config, length: int) -> None:
     def tempo() -> np.ndarray:
         return np.asarray(session.ready(run(start=config.start(), **weights)["token"]))
 
-    peers: dict[str, Callable[[], np.ndarray]] = {}
-    if session.backend in ("jax", "torch") and not session.options.no_peers:
-        peer = import_module(f"benchmarks.attention.{session.backend}_peer")
-        peers = peer.peers(config, weights, length)
-    timings = session.compare(case, tempo, peers, np.testing.assert_array_equal)
+    timings = session.compare(case, tempo, _peers(session, config, weights, length), np.testing.assert_array_equal)
     for name, timing in timings.items():
         session.add(case, name, "ms/token", *(seconds / length * 1e3 for seconds in timing.seconds))
     session.add(case, "peak", "MB", run.memory.peak_bytes / 1e6)

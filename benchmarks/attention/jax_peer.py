@@ -28,7 +28,11 @@ Carried = tuple[Any, tuple[Any, ...], tuple[Any, ...]]  # tokens; keys and value
 Decode = Callable[[], np.ndarray]
 
 
-def peers(config: Config, weights: Mapping[str, Any], length: int) -> dict[str, Decode]:
+def peers(
+    config: Config, weights: Mapping[str, Any], length: int, prompt: np.ndarray | None = None
+) -> dict[str, Decode]:
+    if prompt is not None:
+        return {"by hand": prompted(config, weights, length, prompt)}
     return {"padded": padded(config, weights, length), "bucketed": bucketed(config, weights, length)}
 
 
@@ -39,6 +43,19 @@ def padded(config: Config, weights: Mapping[str, Any], length: int) -> Decode:
         return _steps(config, weights, carried, 0, length - 1)[0]
 
     return lambda: np.asarray(loop(config.start(), dict(weights)))
+
+
+def prompted(config: Config, weights: Mapping[str, Any], length: int, prompt: np.ndarray) -> Decode:
+    """One pass over the prompt, then the padded loop, in one `jit`."""
+    count = prompt.shape[1]
+
+    @jax.jit
+    def loop(prompt: Any, weights: Mapping[str, Any]) -> Any:
+        following, keys, values = _prefill(config, weights, prompt, length)
+        tokens = lax.dynamic_update_slice(_tokens(config, 0, length), prompt, (0, 0)).at[:, count].set(following)
+        return _steps(config, weights, (tokens, keys, values), count, length - 1)[0]
+
+    return lambda: np.asarray(loop(prompt, dict(weights)))
 
 
 def bucketed(config: Config, weights: Mapping[str, Any], length: int) -> Decode:
@@ -108,6 +125,32 @@ def _step(config: Config, layers: list[dict[str, Any]], embedding: Any, t: Any, 
         x = x + jax.nn.silu(_norm(x) @ w["up"]) @ w["down"]
     following = (_norm(x) @ embedding.T).argmax(-1).astype(jnp.int32)
     return lax.dynamic_update_slice(tokens, following[:, None], (0, t + 1)), tuple(all_keys), tuple(all_values)
+
+
+def _prefill(config: Config, weights: Mapping[str, Any], prompt: Any, length: int) -> tuple[Any, ...]:
+    """The token after the prompt, and the caches of the layers."""
+    at = jnp.arange(prompt.shape[1])
+    visible = at <= at[:, None]
+    if config.window is not None:
+        visible &= at > at[:, None] - config.window
+    x, all_keys, all_values = weights["embedding"][prompt], [], []
+    for layer in range(config.layers):
+        w = {name: weights[name][layer] for name in config.shapes()}
+        normed = _norm(x)
+        q, k, v = (
+            (normed @ w[name]).reshape(config.batch, len(at), -1, config.head).transpose(0, 2, 1, 3)
+            for name in ("wq", "wk", "wv")
+        )
+        for cache, made in zip((all_keys, all_values), (k, v), strict=True):
+            rows = made.reshape(config.batch * config.kv_heads, len(at), config.head)
+            cache.append(jnp.pad(rows, ((0, 0), (0, length - len(at)), (0, 0))))
+        q = q.reshape(config.batch, config.kv_heads, -1, len(at), config.head)
+        scores = jnp.where(visible, q @ k[:, :, None].swapaxes(-1, -2) * config.head**-0.5, -jnp.inf)
+        seen = (jax.nn.softmax(scores, axis=-1) @ v[:, :, None]).reshape(config.batch, -1, len(at), config.head)
+        x = x + seen.transpose(0, 2, 1, 3).reshape(config.batch, len(at), config.width) @ w["wo"]
+        x = x + jax.nn.silu(_norm(x) @ w["up"]) @ w["down"]
+    following = (_norm(x[:, -1]) @ weights["embedding"].T).argmax(-1).astype(jnp.int32)
+    return following, tuple(all_keys), tuple(all_values)
 
 
 def _norm(x: Any) -> Any:

@@ -1,4 +1,6 @@
-"""A small decoder, greedy from its first token: attention over all that was said, or the last `window` tokens."""
+"""A small decoder, greedy from its first token or a prompt: attention over all that was said, or the last `window`
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +55,16 @@ class Config:
     def start(self) -> Array:
         return np.arange(self.batch, dtype=np.int32)
 
+    def prompt(self, length: int) -> Array:
+        return np.random.default_rng(1).integers(0, self.vocabulary, (self.batch, length)).astype(np.int32)
 
-def decoder(config: Config) -> tp.Program:
+
+def decoder(config: Config, prompted: bool = False) -> tp.Program:
+    """`prompted`: from `prompt`, as many tokens as its dim `p` has, else from one, `start`."""
     with tp.Program("decoder") as program:
         b, l, t = tp.dims("b l t")
         w = {name: tp.input(name, shape, (l,)) for name, shape in config.shapes().items()}
         embedding = tp.input("embedding", (config.vocabulary, config.width))
-        start = tp.input("start", (), (b,), dtype=tp.int32)
         token = tp.recurrent("token", (), (b, t), dtype=tp.int32)
         x = tp.recurrent("x", (config.width,), (b, l, t))  # what enters layer l
         x[b, 0, t] = embedding.spatial[token]
@@ -71,7 +76,11 @@ def decoder(config: Config) -> tp.Program:
         y = mixed + tp.silu(tp.rms_norm(mixed, axis=-1) @ w["up"]) @ w["down"]
         x[b, l + 1, t] = y
         logits = embedding @ tp.rms_norm(y[b, l.size - 1, t], axis=-1)
-        token[b, 0] = start
+        if prompted:
+            p = tp.dim("p")
+            token[t < p.size] = tp.input("prompt", (), (b, p), dtype=tp.int32)[b, t]
+        else:
+            token[b, 0] = tp.input("start", (), (b,), dtype=tp.int32)
         token[b, t + 1] = logits.argmax(axis=-1)
         tp.output("token", token)
     return program
