@@ -85,9 +85,9 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"mapping": 2},
     {"mapping": "sequential"},
     {"extent": "specialise", "tile": 1},
-    {"extent": "blocks", "tile": 1, "mapping": "sequential"},
-    {"extent": "blocks", "tile": 3},
-    {"extent": "specialise", "tile": 3, "mapping": "sequential"},
+    {"extent": "blocks", "tile": 1},
+    {"extent": "specialise", "tile": 2, "mapping": "sequential"},
+    {"extent": "blocks", "tile": 3, "mapping": "sequential"},
 )
 """Every mapping, and every execution of extents that vary: of its own choice each runs at the hull, sizes are small."""
 

@@ -132,13 +132,16 @@ def earlier_slices(dim: str, lag: int, backward: bool, choices: Choices) -> Inde
         after = _plus(t, 1 - lag)
         menu = [
             (3, Index(f"{after}:{size}", slice=True, may_be_empty=True)),
+            (3, Index(f"{after}:{size}", (f"{t} < {size} - 1",), slice=True)),
             (3, Index(f"{after}:tp.min({_plus(t, k + 1 - lag)}, {size})", slice=True, may_be_empty=True)),
         ]
         return choices.weighted(menu)
     target = _plus(t, lag)
     menu = [
         (4, Index(f"0:{target}", slice=True, may_be_empty=True)),
+        (4, Index(f"0:{target}", (f"{target} >= 1",), slice=True)),
         (4, Index(f"tp.max({target} - {k}, 0):{target}", slice=True, may_be_empty=True)),
+        (2, Index(f"tp.max({target} - {k}, 0):{target}", (f"{target} >= 1",), slice=True)),
         (2, Index(f"{target} - {k}:{target}", (f"{target} >= {k}",), slice=True)),
     ]
     return choices.weighted(menu)

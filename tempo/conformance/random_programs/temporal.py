@@ -64,7 +64,7 @@ def read_earlier(session: Session) -> Value | None:
     dim = pattern.order[place]
     mentioned = any(indices.substituted(need, dim, "_") != need for need in x.needs)
     earlier = indices.earlier_points
-    if not mentioned and not x.ragged_axes and x.rank < 3 and session.choices.chance(25):
+    if not mentioned and not x.ragged_axes and x.rank < 3 and session.choices.chance(50):
         earlier = indices.earlier_slices
     chosen[dim] = earlier(dim, lags[dim], dim in pattern.backward, session.choices)
     for dim in pattern.order[place + 1 :]:
