@@ -5,6 +5,9 @@ a run needs; and a run from a prompt, which is one pass, with a few tokens after
 PyTorch with a cache allocated once and torch's kernel on the part of it that counts ("by hand"); JAX with one `jit`
 over all steps and attention over the whole cache, masked ("padded"), and with one per bucket of steps, its cache twice
 as long as the one before ("bucketed"); with a prompt, both with one pass over it ("by hand").
+
+The floor is memory: weights, and the keys and values that a token attends to, at the bandwidth that is measured in the
+same run. What is small enough for the processor's caches may be below it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 
 import tempo as tp
 from benchmarks.attention.program import Config, decoder, sizes
+from benchmarks.bandwidth import bandwidth
 from benchmarks.harness import Benchmark, Session
 
 CONFIGURATIONS = {"small": {"layers": 1, "width": 128, "heads": 4, "kv_heads": 2, "batch": 2}, "medium": {}}
@@ -45,10 +49,12 @@ def measure(session: Session) -> None:
     chosen = session.options
     size = CONFIGURATIONS[chosen.size or ("small" if session.quick else "medium")]
     lengths = chosen.lengths or (QUICK_LENGTHS if session.quick else LENGTHS)
+    rate = bandwidth(session)
+    session.add("memory", "bandwidth", "GB/s", rate / 1e9)
     for window in chosen.windows or (0, min(lengths) // 4):
         config = Config(**size, window=window or None)
         for length in lengths:
-            _measure(session, config, length)
+            _measure(session, config, length, rate)
         for length in chosen.prompts or (QUICK_PROMPT if session.quick else PROMPT,):
             _measure_prompt(session, config, length)
 
@@ -82,7 +88,8 @@ def _measure_prompt(session: Session, config: Config, length: int) -> None:
     session.add(case, "peak", "MB", run.memory.peak_bytes / 1e6)
 
 
-def _measure(session: Session, config: Config, length: int) -> None:
+def _measure(session: Session, config: Config, length: int, rate: float) -> None:
+    """`rate`: bytes per second of memory."""
     case = f"{_kind(config)}, {length} tokens"
     weights = {name: session.resident(array) for name, array in config.weights().items()}
     start = time.perf_counter()
@@ -95,6 +102,10 @@ def _measure(session: Session, config: Config, length: int) -> None:
     timings = session.compare(case, tempo, _peers(session, config, weights, length), np.testing.assert_array_equal)
     for name, timing in timings.items():
         session.add(case, name, "ms/token", *(seconds / length * 1e3 for seconds in timing.seconds))
+    floor = config.bytes_read(length) / rate
+    session.add(case, "floor: weights and cache, read once", "ms/token", floor / length * 1e3)
+    for name, timing in timings.items():
+        session.add(case, f"{name} / floor", "x", *(seconds / floor for seconds in timing.seconds))
     session.add(case, "peak", "MB", run.memory.peak_bytes / 1e6)
     early, late = _at_ends(run, config, weights)
     session.add(case, "at the first tokens", "ms/token", *early)

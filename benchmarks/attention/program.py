@@ -4,6 +4,7 @@ tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -51,6 +52,14 @@ class Config:
         }
         found["embedding"] = random.standard_normal((self.vocabulary, self.width)).astype(np.float32)
         return found
+
+    def bytes_read(self, length: int) -> int:
+        """What decoding `length` tokens must read: for each of them weights, and what it attends to."""
+        weights = self.layers * sum(map(math.prod, self.shapes().values())) + self.vocabulary * self.width
+        seen = np.minimum(np.arange(1, length), self.window or length).sum()
+        return np.dtype(np.float32).itemsize * int(
+            weights * (length - 1) + seen * 2 * self.layers * self.batch * self.kv_width
+        )
 
     def start(self) -> Array:
         return np.arange(self.batch, dtype=np.int32)
