@@ -90,6 +90,41 @@ def test_programs_that_look_ahead_mean_what_they_say(target: Target, length: int
         target.agrees(program, x=numbers((length,)), tolerance=30)
 
 
+def continued_sequence() -> tp.Program:
+    """What follows a known prefix is told by the features of all before it."""
+    with tp.Program() as program:
+        b, t, p = tp.dims("b t p")
+        known = tp.input("known", (WIDTH,), (b, p))
+        w = tp.input("w", (WIDTH, WIDTH))
+        x = tp.recurrent("x", (WIDTH,), (b, t))
+        feature = tp.tanh(x @ w)
+        x[t < p.size] = known[b, t]
+        x[b, t + 1] = tp.sin(x * tp.abs(feature[b, 0 : t + 1] @ x).max(axis=0))
+        tp.output("x", x)
+    return program
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+def test_a_known_prefix_is_made_in_the_buffer_of_what_follows(target: Target) -> None:
+    """Its features are made at once, and no other buffer holds them."""
+    sizes = {"b": 2, "t": 40, "p": 30}
+    kept = target.compile(continued_sequence(), sizes).memory.buffers
+    large = [each for each in kept if each.role == "internal" and np.prod(each.shape) >= 2 * 30 * WIDTH]
+    assert [np.prod(each.shape) for each in large] == [2 * 40 * WIDTH]
+
+
+@pytest.mark.parametrize(("size", "known"), [(9, 4), (5, 5), (6, 5), (4, 6), (1, 2)])
+def test_a_known_prefix_means_what_it_says(target: Target, size: int, known: int) -> None:
+    target.agrees(
+        continued_sequence(),
+        sizes={"t": size},
+        known=numbers((2, known, WIDTH)),
+        w=numbers((WIDTH, WIDTH), seed=1) / WIDTH**0.5,
+        tolerance=100,
+    )
+
+
 def stages() -> tp.Program:
     """Three histories, each needed whole by the next and by nothing else."""
     with tp.Program() as program:
