@@ -37,6 +37,8 @@ def reads(s: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> dict[str, tp.Recurrent
 
     inner = (t >= 1) & (t < t.size - 1)
     weights = tp.constant([0.5, -1.0, 2.0], dtype=x.dtype)
+    past = x[s, 0 : t + 1].T.reshape(1, 3, t + 1)
+    taps = tp.constant(np.linspace(-1, 1, 24).reshape(1, 3, 8), dtype=x.dtype)
     return {
         "itself": sum_of(x),
         "constant": sum_of(x[0, 2]),
@@ -66,6 +68,8 @@ def reads(s: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> dict[str, tp.Recurrent
         "diagonal": tp.cases((t < s.size, sum_of(x[t, t])), 0.0),
         "two prefixes": tp.cases((t <= s, sum_of(x[0 : t + 1, 0 : t + 1])), 0.0),
         "triangle": tp.cases((t + s < t.size, sum_of(x[s, t + s])), 0.0),
+        "convolved": sum_of(tp.conv(past, taps.spatial[:, :, 2:4], strides=2, padding=((1, 2),))),
+        "kernel": sum_of(tp.conv(taps, past, dilation=2, padding=3)),
         "axis": sum_of(x.spatial[1]),
         "axis at a dim": tp.cases((t < 3, x.spatial[t] * x.spatial[2 - t]), 0.0),
         "axis up to a dim": tp.cases((t < 3, sum_of(x.spatial[0 : t + 1])), 0.0),
