@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 
 import tempo as tp
 from tests.unit.lowering.planned import check, plan_of, storage
@@ -165,3 +168,58 @@ def test_only_what_no_other_case_writes_over_is_at_home(condition: str, copied: 
     assert (storage(plan_of(text))["row"] != "register") == copied
     for p in (1, 2, 5):
         check(text, p=p)
+
+
+def drawn_program(draw: st.DrawFn) -> tp.Program:
+    """A sequence of which a stretch is given, in layers or not, read and shown in one way or another."""
+    order = draw(st.permutations(["b", "l", "t", "p"]))
+    backward, offset, layered = draw(st.booleans()), draw(st.integers(0, 2)), draw(st.booleans())
+    window, shown = draw(st.sampled_from([None, None, 1, 3])), draw(st.sets(st.sampled_from(["feature", "sum", "y"])))
+    names = "blt" if layered else "bt"
+    with tp.Program() as program:
+        dims = dict(zip(order, tp.dims(" ".join(order)), strict=True))
+        b, l, t, p = (dims[name] for name in "bltp")
+
+        def point(of: str, **changed: Any) -> tuple[Any, ...]:
+            """A point of the dims in their order: where they are, but for some."""
+            return tuple(changed.get(name, dims[name]) for name in order if name in of)
+
+        known, w = tp.input("known", (WIDTH,), point("bp")), tp.input("w", (WIDTH, WIDTH), (l,))
+        token = tp.recurrent("token", (WIDTH,), point("bt"))
+        x = tp.recurrent("x", (WIDTH,), point("blt"))
+        x[point("blt", l=0)] = token
+        at = t.size - 1 - t if backward else t  # counted from where the sequence begins
+        here, feature = (x, tp.tanh(x @ w)) if layered else (token, tp.tanh(token @ w[0]))
+        first = 0 if window is None else tp.max(t + 1 - window, 0)
+        stop = t.size if window is None else tp.min(t + window, t.size)
+        seen = feature[point(names, t=slice(t, stop) if backward else slice(first, t + 1))]
+        y = tp.sin(here * tp.abs(seen @ here).max(axis=0))
+        x[point("blt", l=l + 1)] = y if layered else x
+        last = y[point("blt", l=l.size - 1)] if layered else y
+        if offset:
+            token[at < offset] = 0.5
+        token[(at >= offset) & (at < p.size + offset)] = known[point("bp", p=at - offset)]
+        token[point("bt", t=t - 1 if backward else t + 1)] = last
+        tp.output("token", token)
+        if "feature" in shown:
+            tp.output("feature", feature)
+        if "sum" in shown:
+            tp.output("sum", feature[point(names, t=slice(0, t.size))].sum(axis=0))
+        if "y" in shown:
+            tp.output("y", last)
+    return program
+
+
+@settings(max_examples=25, deadline=None)
+@drawn(
+    st.composite(drawn_program)(),
+    st.integers(1, 7),
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.sampled_from([None, None, "full", "sequential"]),
+)
+def test_drawn_programs_agree(program: tp.Program, size: int, known: int, layers: int, mapping: Any) -> None:
+    values = arrays(known=(2, known, WIDTH), w=(layers, WIDTH, WIDTH))
+    if [dim.symbol.name for dim in program.graph().dims if dim.symbol.name in "bp"] == ["p", "b"]:
+        values["known"] = np.ascontiguousarray(values["known"].swapaxes(0, 1))
+    agrees(program, {"b": 2, "l": layers, "t": size, "p": known}, values, mapping=mapping)
