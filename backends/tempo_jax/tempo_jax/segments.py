@@ -227,6 +227,9 @@ class SegmentTracer:
             return all(
                 not each.exact or self.resolve(each.extent) <= self.resolve(axis.extent) for axis, each in windows
             )
+        if isinstance(statement, Write):
+            pairs = zip(self.buffers[statement.buffer].axes, statement.extents)
+            return all(far is None or self.resolve(far) <= self.resolve(axis.extent) for axis, far in pairs)
         if not isinstance(statement, Compute):
             return True
         types = (statement.type, *statement.operand_types)
