@@ -48,7 +48,7 @@ out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
 	$(BIN)/python examples/make_tiny_llama.py out/tiny-llama
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal tests tempo $(LOCAL)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0 tests tempo $(LOCAL)
 	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend || exit 1; done
 	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral --tempo-passes=few
 
