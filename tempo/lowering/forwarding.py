@@ -27,8 +27,7 @@ def forwarded(block: tuple[Statement, ...], known: dict[Place, str] | None = Non
         found.append(_forwarded(statement, known))
         _forget(known, {each.buffer for each in walk((statement,)) if isinstance(each, Write)})
         if isinstance(statement, Write):
-            extents = statement.extents or (None,) * len(statement.index)
-            known[statement.buffer, statement.index, extents] = statement.value
+            known[statement.buffer, statement.index, statement.extents] = statement.value
     return tuple(found)
 
 

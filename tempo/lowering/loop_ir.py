@@ -123,13 +123,21 @@ class Read:
 @dataclass(frozen=True)
 class Write:
     """`extents`: for each axis, how many positions are written from the index on, None for one without an axis in the
-    value; () where that is so of all.
+    value. May be left out where that is so of all.
     """
 
     buffer: int
     index: tuple[Expr, ...]
     value: str
     extents: tuple[Expr | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.extents:
+            object.__setattr__(self, "extents", (None,) * len(self.index))
+
+    @property
+    def is_point(self) -> bool:
+        return all(extent is None for extent in self.extents)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def _statement(statement: Statement, depth: int, program: LoopProgram) -> Iterat
             where = ", ".join(_entry(entry) for entry in index)
             yield f"{indent}{result} = read b{buffer}[{where}]{' fresh' if fresh else ''}"
         case Write(buffer, index, value, extents):
-            pairs = zip(index, extents or (None,) * len(index), strict=True)
+            pairs = zip(index, extents, strict=True)
             places = (str(at) if extent is None else f"{at} +{extent}" for at, extent in pairs)
             yield f"{indent}write b{buffer}[{', '.join(places)}] = {value}"
         case Compute(result, op, _, operands, scalars=scalars):

@@ -93,7 +93,7 @@ def _only_writes(loop: Loop) -> dict[int, Write]:
     for each in walk(loop.body):
         if isinstance(each, Write):
             count[each.buffer] += 1
-    always = (each for each in loop.body if isinstance(each, Write) and each.index and not each.extents)
+    always = (each for each in loop.body if isinstance(each, Write) and each.index and each.is_point)
     return {each.buffer: each for each in always if count[each.buffer] == 1}
 
 

@@ -26,6 +26,10 @@ class Place:
     index: tuple[Any, ...]
     extents: tuple[int | None, ...]
 
+    @staticmethod
+    def point(index: tuple[Any, ...]) -> Place:
+        return Place(index, (None,) * len(index))
+
     @property
     def points(self) -> list[int]:
         return [axis for axis, extent in enumerate(self.extents) if extent is None]
@@ -86,12 +90,13 @@ def _counted(extent: int) -> Array:
     return jnp.arange(extent, dtype=jnp.int32)
 
 
-def place(
-    index: tuple[Expr, ...], values: Values, extents: tuple[Expr | None, ...] = (), static: Values | None = None
-) -> Place:
-    known = static or {}
-    far = tuple(None if extent is None else int(expression(extent, known)) for extent in extents)
-    return Place(tuple(expression(each, values) for each in index), far or (None,) * len(index))
+def place(index: tuple[Expr, ...], values: Values, extents: tuple[Expr | None, ...], static: Values) -> Place:
+    far = tuple(None if extent is None else int(expression(extent, static)) for extent in extents)
+    return Place(tuple(expression(each, values) for each in index), far)
+
+
+def point(index: tuple[Expr, ...], values: Values) -> Place:
+    return Place.point(tuple(expression(each, values) for each in index))
 
 
 def at(array: Array, where: Place, order: Order | None = None) -> Array:

@@ -36,7 +36,7 @@ class Handed:
         """What the first iteration reads of what iterations before it would have written."""
         here = {**values, self._var: self._first}
         for buffer, index in self.places:
-            yield access.at(buffers[buffer], access.place(index, here), self._orders.get(buffer))
+            yield access.at(buffers[buffer], access.point(index, here), self._orders.get(buffer))
 
     def on(self, written: Buffers, handed: tuple[Array, ...]) -> Iterator[Array]:
         """For the next iteration: what this one wrote, then all but the oldest of what it was handed."""
@@ -52,6 +52,6 @@ class Handed:
         found = {id: buffers[id] for id in self.replaced}
         for (buffer, index), value in zip(self.places, handed, strict=True):
             if buffer in found:
-                place = access.place(index, here)
+                place = access.point(index, here)
                 found[buffer] = access.write(found[buffer], place, value, self._orders.get(buffer))
         return found

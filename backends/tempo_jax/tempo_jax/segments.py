@@ -192,7 +192,7 @@ class SegmentTracer:
                 self.branch(condition(fixed_condition(test, self.static), state.values), then, otherwise, state)
                 state.carried = carried
             case Guard(table, point, body):
-                marked = access.at(state.tables[table], access.place(point, state.values))
+                marked = access.at(state.tables[table], access.point(point, state.values))
                 self.branch(marked, body, (), state)
             case Stop():
                 pass  # the condition of the loop looks at the slot
