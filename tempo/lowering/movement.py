@@ -8,6 +8,7 @@ from typing import Any
 from tempo.lowering.loop_ir import Compute
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.making import cut_attrs
 from tempo.symbolic import Expr, const
 
 Shape = tuple[Expr, ...]
@@ -24,10 +25,8 @@ class Moving:
 
     def at(self, axis: int, index: Expr) -> Moving:
         """The element `index` of an axis, which keeps one position."""
-        shape = self.type.shape
-        starts = tuple(index if each == axis else const(0) for each in range(len(shape)))
-        lengths = tuple(const(1) if each == axis else size for each, size in enumerate(shape))
-        return self._by("slice", lengths, starts=starts, lengths=lengths, steps=(1,) * len(shape))
+        attrs = cut_attrs(self.type.shape, axis, index, const(1))
+        return self._by("slice", attrs["lengths"], **attrs)
 
     def transposed(self, order: tuple[int, ...]) -> Moving:
         if order == tuple(range(len(order))):

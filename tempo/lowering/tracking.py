@@ -15,6 +15,7 @@ from tempo.errors import TempoError
 from tempo.lowering.loop_ir import Compute
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.making import cut_attrs, pad_attrs
 from tempo.symbolic import Expr, as_expr, const
 
 Axes = Sequence[int | None]
@@ -80,22 +81,22 @@ class Tracked:
         return tuple(pads.values()), replace(self, compute=compute)
 
     def _cut(self, number: int, extent: int, start: Expr) -> Compute:
-        type, axis = self.compute.operand_types[number], self.operands[number]
-        assert axis is not None
-        starts = tuple(start if place == axis else _ZERO for place in range(len(type.shape)))
-        short = _with(type, axis, extent)
-        attrs = {"starts": starts, "lengths": short.shape, "steps": (1,) * len(type.shape)}
-        name = f"{self.compute.result}__cut_{number}"
-        return Compute(name, "slice", attrs, (self.compute.operands[number],), (type,), short, starts)
+        shape, axis = self.compute.operand_types[number].shape, self._axis_of(number)
+        return self._resized("slice", number, extent, cut_attrs(shape, axis, start, const(extent)))
 
     def _pad(self, number: int, extent: int) -> Compute:
-        type, axis = self.compute.operand_types[number], self.operands[number]
+        shape, axis = self.compute.operand_types[number].shape, self._axis_of(number)
+        return self._resized("pad", number, extent, pad_attrs(len(shape), axis, _ZERO, const(extent) - shape[axis]))
+
+    def _resized(self, op: str, number: int, extent: int, attrs: Mapping[str, Any]) -> Compute:
+        name, type = f"{self.compute.result}__{op}_{number}", self.compute.operand_types[number]
+        operands, result = (self.compute.operands[number],), _with(type, self._axis_of(number), extent)
+        return Compute(name, op, attrs, operands, (type,), result, OPERATORS[op].scalars(attrs))
+
+    def _axis_of(self, number: int) -> int:
+        axis = self.operands[number]
         assert axis is not None
-        rank = len(type.shape)
-        high = tuple(const(extent) - type.shape[axis] if place == axis else _ZERO for place in range(rank))
-        name = f"{self.compute.result}__pad_{number}"
-        attrs = {"low": (_ZERO,) * rank, "high": high, "value": 0}
-        return Compute(name, "pad", attrs, (self.compute.operands[number],), (type,), _with(type, axis, extent))
+        return axis
 
 
 def tracked(compute: Compute, axes: Axes, resolve: Callable[[Expr], int], extent: int | None = None) -> Tracked | None:

@@ -193,8 +193,7 @@ def padded(situation: Situation) -> Edge:
 def _padded_below(situation: Situation, value: Value, axis: int, low: Expr, fill: bool | int | float) -> Value:
     """One position of `fill` on either side, and all of the padding reads one of them: indices are clamped."""
     tensors = situation.tensors
-    sides = tuple(const(int(position == axis)) for position in range(len(value.lengths)))
-    data = tensors.apply("pad", value.edge, low=sides, high=sides, value=fill)
+    data = tensors.surrounded(value.edge, axis, const(1), const(1), fill)
     positions = tensors.iota((situation.hull(situation.lengths[axis]),), 0)
     return replace(value, edge=tensors.gather(data, tensors.add(positions, tensors.number(1 - low)), axis))
 

@@ -64,9 +64,7 @@ class Whole:
         if gone:
             kept = (const(1) if place in gone else size for place, size in enumerate(shape))
             found = tensors.reshape(tensors.apply("reduce_sum", found, axes=gone), kept)
-        first = tuple(const(int(place == axis)) for place in range(len(shape)))
-        sums = tensors.apply("cumsum", found, axis=axis)
-        sums = tensors.apply("pad", sums, low=first, high=(const(0),) * len(shape), value=0)
+        sums = tensors.surrounded(tensors.apply("cumsum", found, axis=axis), axis, const(1), const(0))
         count = tensors.cut(sums, axis, frame.shift + frame.length, const(1))
         if frame.shift == const(0):
             return count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -15,6 +15,7 @@ from tempo.passes.widths import fits_as_operand, fits_as_result
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Slice, TensorType, identity_map, seen_type
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.making import Moves
 from tempo.sdg.validate import varying_dims
 from tempo.symbolic import (
     FALSE,
@@ -123,7 +124,7 @@ def _edge_again(rewriter: Rewriter, edge: Edge, location: Location | None) -> Ed
     return Tensors(rewriter, location).read(edge, rewriter.graph.nodes[edge.node].domain)
 
 
-class Tensors:
+class Tensors(Moves):
     """Operators as functions of edges, for the consumer at `location`."""
 
     def __init__(self, rewriter: Rewriter, location: Location | None) -> None:
@@ -132,12 +133,6 @@ class Tensors:
 
     def seen(self, edge: Edge) -> TensorType:
         return self.rewriter.seen(edge)
-
-    def shape(self, edge: Edge) -> tuple[Expr, ...]:
-        return self.rewriter.shape(edge)
-
-    def rank(self, edge: Edge) -> int:
-        return len(self.shape(edge))
 
     def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
         return self.rewriter.add(op, operands, self.location, **attrs)
@@ -153,35 +148,15 @@ class Tensors:
             return shown
         return self.broadcast(shown, (*(size for _, size in seen), *self.shape(shown)[len(seen) :]))
 
-    def transpose(self, edge: Edge, axes: Sequence[int]) -> Edge:
-        return edge if tuple(axes) == tuple(range(len(axes))) else self.apply("transpose", edge, axes=tuple(axes))
-
     def moved(self, edge: Edge, source: int, target: int) -> Edge:
         """Axis `source` at position `target`, the others in their order."""
         axes = [axis for axis in range(self.rank(edge)) if axis != source]
         return self.transpose(edge, (*axes[:target], source, *axes[target:]))
 
-    def reshape(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
-        wanted = tuple(as_expr(size) for size in shape)
-        return edge if wanted == self.shape(edge) else self.apply("reshape", edge, shape=wanted)
-
-    def broadcast(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
-        wanted = tuple(as_expr(size) for size in shape)
-        return edge if wanted == self.shape(edge) else self.apply("broadcast", edge, shape=wanted)
-
     def with_ones(self, edge: Edge, position: int, count: int) -> Edge:
         """`count` axes of size 1 before axis `position`."""
         shape = self.shape(edge)
         return self.reshape(edge, (*shape[:position], *(const(1),) * count, *shape[position:]))
-
-    def cut(self, edge: Edge, axis: int, start: Expr, length: Expr) -> Edge:
-        """`length` positions of one axis, from `start` on."""
-        shape = self.shape(edge)
-        if start == const(0) and length == shape[axis]:
-            return edge
-        starts = tuple(start if position == axis else const(0) for position in range(len(shape)))
-        lengths = (*shape[:axis], length, *shape[axis + 1 :])
-        return self.apply("slice", edge, starts=starts, lengths=lengths, steps=(1,) * len(shape))
 
     def resized(self, edge: Edge, axis: int, size: Expr, sizes: Context, low: Expr | None = None) -> Edge:
         """With `size` positions of one axis: `low` zeros, the first ones, then zeros where there are not as many."""
@@ -192,13 +167,6 @@ class Tensors:
             now = size if sizes.implies(size.le(now)) else sizes.simplify(minimum(size, now))
             edge = self.cut(edge, axis, const(0), now)
         return self.surrounded(edge, axis, before, size - before - now)
-
-    def surrounded(self, edge: Edge, axis: int, low: Expr, high: Expr, value: float = 0) -> Edge:
-        """With so many positions of `value` before and after those of one axis."""
-        if low == high == const(0):
-            return edge
-        sides = [tuple(many if at == axis else const(0) for at in range(self.rank(edge))) for many in (low, high)]
-        return self.apply("pad", edge, low=sides[0], high=sides[1], value=value)
 
     def at(self, edge: Edge, axis: int, index: Expr) -> Edge:
         """One position of an axis; the axis is gone."""

@@ -119,9 +119,9 @@ def _windowed(f: Formula) -> Edge:
     x = f.x
     for number, taps in enumerate(kernel):
         stride, dilation, padding = (f.attrs[key][number] for key in ("strides", "dilation", "padding"))
-        axis = channel + 1 + 2 * number
+        axis, (low, high) = channel + 1 + 2 * number, padding
         out = _conv_size(f.shape(x)[axis], taps, stride, padding, dilation)
-        x = _window(f, _surrounded(f, x, axis, padding), axis, (out, taps), (stride, dilation))
+        x = _window(f, f.surrounded(x, axis, const(low), const(high)), axis, (out, taps), (stride, dilation))
     taps_of_x = tuple(range(channel + 2, channel + 1 + 2 * spatial, 2))
     found = f.apply(
         "dot",
@@ -135,18 +135,11 @@ def _windowed(f: Formula) -> Edge:
     return f.transpose(found, (*range(channel), channel + spatial, *range(channel, channel + spatial)))
 
 
-def _surrounded(f: Formula, x: Edge, axis: int, padding: tuple[int, int]) -> Edge:
-    if not any(padding):
-        return x
-    low, high = (tuple(const(size if place == axis else 0) for place in range(f.rank(x))) for size in padding)
-    return f.apply("pad", x, low=low, high=high, value=0)
-
-
 def _window(f: Formula, x: Edge, axis: int, sizes: tuple[Expr, Expr], steps: tuple[int, int]) -> Edge:
     """In place of an axis those of the result and of the kernel: position `stride * o + dilation * k` at (o, k)."""
     shape = f.shape(x)
     if sizes[0] == const(1) and steps[1] == 1:
-        return f.reshape(_cut(f, x, axis, const(0), sizes[1]), (*shape[:axis], *sizes, *shape[axis + 1 :]))
+        return f.reshape(f.cut(x, axis, const(0), sizes[1]), (*shape[:axis], *sizes, *shape[axis + 1 :]))
     places = [
         f.mul(f.apply("iota", shape=sizes, axis=number, dtype="int32"), step) for number, step in enumerate(steps)
     ]
@@ -239,28 +232,15 @@ def _dilated(r: Reverse, edge: Edge, axis: int, by: int) -> Edge:
         return edge
     shape = r.shape(edge)
     apart = r.reshape(edge, (*shape[: axis + 1], const(1), *shape[axis + 1 :]))
-    high = tuple(const(by - 1 if place == axis + 1 else 0) for place in range(len(shape) + 1))
-    spaced = r.apply("pad", apart, low=(const(0),) * (len(shape) + 1), high=high, value=0)
+    spaced = r.surrounded(apart, axis + 1, const(0), const(by - 1))
     joined = r.reshape(spaced, (*shape[:axis], shape[axis] * by, *shape[axis + 1 :]))
-    return _cut(r, joined, axis, const(0), (shape[axis] - 1) * by + 1)
+    return r.cut(joined, axis, const(0), (shape[axis] - 1) * by + 1)
 
 
 def _shifted(r: Reverse, edge: Edge, axis: int, low: Expr, size: Expr) -> Edge:
     """`low` zeros in front (positions dropped where it is negative), then as many after as make `size`."""
-    shape = r.shape(edge)
-    front, high = maximum(low, 0), maximum(size - low - shape[axis], 0)
-    rank = len(shape)
-    pads = [tuple(amount if place == axis else const(0) for place in range(rank)) for amount in (front, high)]
-    return _cut(r, r.apply("pad", edge, low=pads[0], high=pads[1], value=0), axis, front - low, size)
-
-
-def _cut(r: Formula, edge: Edge, axis: int, start: Expr, length: Expr) -> Edge:
-    shape = r.shape(edge)
-    if start == const(0) and length == shape[axis]:
-        return edge
-    starts = tuple(start if place == axis else const(0) for place in range(len(shape)))
-    lengths = (*shape[:axis], length, *shape[axis + 1 :])
-    return r.apply("slice", edge, starts=starts, lengths=lengths, steps=(1,) * len(shape))
+    front, after = maximum(low, 0), maximum(size - low - r.shape(edge)[axis], 0)
+    return r.cut(r.surrounded(edge, axis, front, after), axis, front - low, size)
 
 
 CONV = Operator(

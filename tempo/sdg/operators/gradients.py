@@ -9,27 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tempo import dtypes
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.making import Maker, Moves
 from tempo.sdg.operators.operator import Attrs
-from tempo.symbolic import Expr, as_expr, const
-
-
-class Maker(Protocol):
-    """Makes nodes."""
-
-    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge: ...
-
-    def seen(self, edge: Edge) -> TensorType: ...
+from tempo.symbolic import Expr, const
 
 
 @dataclass(frozen=True)
-class Formula:
+class Formula(Moves):
     """One application of an operator, and what can be made of its operands."""
 
     attrs: Attrs
@@ -44,14 +37,11 @@ class Formula:
     def y(self) -> Edge:
         return self.operands[1]
 
-    def shape(self, edge: Edge) -> tuple[Expr, ...]:
-        return self.maker.seen(edge).shape
+    def seen(self, edge: Edge) -> TensorType:
+        return self.maker.seen(edge)
 
     def dtype(self, edge: Edge) -> str:
-        return self.maker.seen(edge).dtype
-
-    def rank(self, edge: Edge) -> int:
-        return len(self.shape(edge))
+        return self.seen(edge).dtype
 
     def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
         return self.maker.apply(op, *operands, **attrs)
@@ -92,17 +82,6 @@ class Formula:
         return self.apply("where", mask, left, b if isinstance(b, Edge) else self.number(b, left))
 
     # Shapes.
-
-    def reshape(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
-        wanted = tuple(as_expr(size) for size in shape)
-        return edge if wanted == self.shape(edge) else self.apply("reshape", edge, shape=wanted)
-
-    def broadcast(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
-        wanted = tuple(as_expr(size) for size in shape)
-        return edge if wanted == self.shape(edge) else self.apply("broadcast", edge, shape=wanted)
-
-    def transpose(self, edge: Edge, axes: Sequence[int]) -> Edge:
-        return edge if tuple(axes) == tuple(range(len(axes))) else self.apply("transpose", edge, axes=tuple(axes))
 
     def sum(self, edge: Edge, axes: Iterable[int]) -> Edge:
         chosen = tuple(axes)

@@ -205,10 +205,9 @@ def _concat_gradient(r: Reverse) -> list[Edge]:
     """The part that came from each operand."""
     axis, found, start = r.attrs["axis"], [], as_expr(0)
     for operand in r.operands:
-        shape = r.shape(operand)
-        starts = tuple(start if place == axis else as_expr(0) for place in range(len(shape)))
-        found.append(r.apply("slice", r.g, starts=starts, lengths=shape, steps=(1,) * len(shape)))
-        start = start + shape[axis]
+        length = r.shape(operand)[axis]
+        found.append(r.cut(r.g, axis, start, length))
+        start = start + length
     return found
 
 
