@@ -166,6 +166,8 @@ def contractions() -> Iterator[Sample]:
     yield sample("conv", (3, 7), (4, 3, 2), **line)
     yield sample("conv", (2, 2, 3, 7), (2, 4, 3, 2), batch=1, **line)
     yield sample("conv", (1, 2, 5, 6), (3, 2, 3, 2), strides=(1, 2), padding=((0, 0), (1, 1)), dilation=(1, 1))
+    yield sample("conv", (0, 3, 7), (4, 3, 2), **line)
+    yield sample("conv", (2, 0, 7), (4, 0, 2), **line)
     yield sample("conv", (2, 3), (4, 3), strides=(), padding=(), dilation=())
 
 

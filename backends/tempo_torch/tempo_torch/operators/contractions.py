@@ -9,7 +9,6 @@ import torch
 
 from tempo import dtypes
 from tempo.sdg.call import Call
-from tempo_torch.arrays import TORCH_DTYPES
 from tempo_torch.operators.builder import Builder, Function, Operation, by_numpy, in_float32, is_unsigned
 
 # Elements of a matrix of lhs from which a batched product with a narrower rhs is made as its transpose, measured:
@@ -119,8 +118,7 @@ def _conv(call: Call, device: torch.device) -> Function:
     """Batch axes become groups, N one axis; without spatial axes there is one of size 1."""
     attrs, x, w = call.attrs, call.operands[0].shape, call.operands[1].shape
     if 0 in (*(operand.elements for operand in call.operands), call.result.elements):
-        zeros = torch.zeros(call.result.shape, dtype=TORCH_DTYPES[call.result.dtype], device=device)
-        return lambda a, b: zeros.clone()
+        return lambda a, b: a.new_zeros(call.result.shape)
     batch = attrs.get("batch", 0)
     spatial = len(w) - 2 - batch
     if spatial > max(_CONVOLUTIONS) or not dtypes.is_float(call.result.dtype):
