@@ -80,22 +80,19 @@ class _Hulling:
                 shown = tensors.cut(shown, slices + place, start, length)
         return shown
 
-    def through(self, edge: Edge) -> Edge:
+    def through(self, tensors: Tensors, edge: Edge) -> Edge:
         """The same read of a producer that may have lost dims along which nothing varies any more."""
         domain, kept = self.old.nodes[edge.node].domain, self.new.nodes[edge.node].domain
-        if domain == kept:
-            return edge
-        pairs = [(symbol, index) for symbol, index in zip(domain, edge.map, strict=True)]
-        if any(isinstance(index, Slice) and symbol not in kept for symbol, index in pairs):
+        if any(isinstance(index, Slice) and symbol not in kept for symbol, index in zip(domain, edge.map, strict=True)):
             raise InternalError(f"%{edge.node} is sliced along a dim that it does not vary along")
-        return replace(edge, map=tuple(index for symbol, index in pairs if symbol in kept))
+        return tensors.read(edge, domain)
 
     def read(self, tensors: Tensors, node: Node, edge: Edge) -> Edge:
         """What the edge shows in frames."""
         view = self.frames.reads[node.id, edge]
         if edge.node in self.chosen and any(self.frames.axes[edge.node]) and not self.frames.in_frames(edge, view):
             return self.as_before(tensors, edge)
-        shown = self.through(edge)
+        shown = self.through(tensors, edge)
         slices = [place for place, index in enumerate(shown.map) if isinstance(index, Slice)]
         map, moved = list(shown.map), []
         for axis, place in enumerate(slices):
