@@ -37,14 +37,19 @@ def agrees(program: tp.Program, sizes: dict[str, int], given: dict[str, Array], 
     return run
 
 
+def declared() -> tuple[tp.Dim, tp.Dim, tp.RecurrentTensor, tp.RecurrentTensor, tp.RecurrentTensor]:
+    """`t`, `p`, the points that are given, the tensor to define and its features."""
+    t, p = tp.dims("t p")
+    given = tp.input("given", (WIDTH,), (p,))
+    w = tp.input("w", (WIDTH, WIDTH))
+    x = tp.recurrent("x", (WIDTH,), (t,))
+    return t, p, given, x, tp.tanh(x @ w)
+
+
 def known_prefix(window: int | None = None) -> tp.Program:
     """What follows is told by the features of all before, or of the last ones; the first points are given."""
     with tp.Program() as program:
-        t, p = tp.dims("t p")
-        given = tp.input("given", (WIDTH,), (p,))
-        w = tp.input("w", (WIDTH, WIDTH))
-        x = tp.recurrent("x", (WIDTH,), (t,))
-        feature = tp.tanh(x @ w)
+        t, p, given, x, feature = declared()
         first = 0 if window is None else tp.max(t + 1 - window, 0)
         x[t < p.size] = given[t]
         x[t + 1] = tp.sin(x * tp.abs(feature[first : t + 1] @ x).max(axis=0))
@@ -73,11 +78,7 @@ def test_of_a_circular_buffer_the_last_points_are_copied(known: int) -> None:
 def test_a_known_suffix_is_made_in_the_buffer_of_the_whole(size: int, known: int) -> None:
     """Backwards in time, and not from the first point of the buffer."""
     with tp.Program() as program:
-        t, p = tp.dims("t p")
-        given = tp.input("given", (WIDTH,), (p,))
-        w = tp.input("w", (WIDTH, WIDTH))
-        x = tp.recurrent("x", (WIDTH,), (t,))
-        feature = tp.tanh(x @ w)
+        t, p, given, x, feature = declared()
         start = t.size - p.size
         x[t >= start] = given[t - start]
         x[t - 1] = tp.sin(x * tp.abs(feature[t : t.size] @ x).max(axis=0))
