@@ -15,7 +15,7 @@ from tempo.lowering.problem import GIVEN, Clustered
 from tempo.lowering.reads import Read, Value
 from tempo.sdg.graph import Case, Graph, Node, Output, Point
 from tempo.sdg.stops import last_along
-from tempo.symbolic import Condition, Expr, const, var
+from tempo.symbolic import TRUE, Condition, Expr, const, var
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class _Homes:
             home = self._home(owner, number, case)
             if home is None or not self._may_move(value, home) or not self._inside(owner, home, value[0]):
                 continue
-            if context.assume(*self._within(owner, case, home)).implies(guard):
+            within = self._within_row(case, home)
+            if context.assume(guard).implies(within) and context.assume(within, *self._made(case)).implies(guard):
                 yield value, home
 
     def _may_move(self, value: Value, home: Home) -> bool:
@@ -132,13 +133,17 @@ class _Homes:
                 return False
         return True
 
-    def _within(self, owner: Node, case: Case, home: Home) -> Iterator[Condition]:
-        """What holds of the owner's points at which a piece is written."""
-        if home.row is not None:
-            assert case.part is not None
-            yield case.part.at.ge(0) & case.part.at.lt(home.row[1])
-        piece = self.graph.nodes[case.edge.node]
-        box = self.program.box(self.clusters[piece.id])
+    @staticmethod
+    def _within_row(case: Case, home: Home) -> Condition:
+        """Whether a point of the owner is one of the row; what is read of a place before or behind it is copied."""
+        if home.row is None:
+            return TRUE
+        assert case.part is not None
+        return case.part.at.ge(0) & case.part.at.lt(home.row[1])
+
+    def _made(self, case: Case) -> Iterator[Condition]:
+        """What holds of the points of the owner that read a point at which the piece is made."""
+        box = self.program.box(self.clusters[case.edge.node])
         for index, (_, lo, hi) in zip(case.edge.map, box.bounds, strict=True):
             if isinstance(index, Point):
                 yield index.index.ge(lo) & index.index.lt(hi)
