@@ -125,7 +125,7 @@ class RunLowering:
             block: list[Statement] = []
             operand = self._operand(node, case.edge, number, here, cluster, block)
             if case.part is not None:
-                row = Moving(f"{self.name(node)}__{number}", operand, self.seen(case.edge))
+                row = Moving(f"{self.name(node)}__{number}__part", operand, self.seen(case.edge))
                 element = self._element(node, case, row, here)
                 operand = element.name
                 block.extend(element.statements)

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import tempo as tp
+from tempo.lowering.loop_ir import Compute, Read, walk
 from tests.unit.lowering.planned import check, plan_of, storage
 
 WIDTH = 3
@@ -169,6 +170,47 @@ def test_only_what_no_other_case_writes_over_is_at_home(condition: str, copied: 
     assert (storage(plan_of(text))["row"] != "register") == copied
     for p in (1, 2, 5):
         check(text, p=p)
+
+
+def test_a_place_that_the_row_does_not_have_is_written_by_the_case() -> None:
+    """A slice that starts before an axis is clamped into it, so the points before the row show its first."""
+    text = (
+        TAKEN_TWICE.replace("2 * p.size", "2 * p.size + 2")
+        .replace("starts: (`t`", "starts: (`t - 2`")
+        .replace("CONDITION", "t < p.size + 2")
+    )
+    for p in (1, 2, 5):
+        check(text, p=p)
+
+
+# The second case reads the row where it lives, backwards; the axes of the row lie in another order there.
+READ_BACK = """\
+dims t: 3 * p.size, p: p.size
+%0: float32[p.size, 3] = input {layout: (0, 1), name: "x", role: "input"} @0 "x"
+%1: float32[3, p.size] = transpose(%0) {axes: (1, 0)}
+%2: float32[3, p.size] = tanh(%1) "row"
+%3: float32[3, 1] over (t) = slice(%2) {lengths: (`3`, `1`), starts: (`0`, `t`), steps: (1, 1)}
+%4: float32[3] over (t) = reshape(%3[t]) {shape: (`3`,)}
+%5: float32[3, 1] over (t) = slice(%2) {lengths: (`3`, `1`), starts: (`0`, `2 * p.size - 1 - t`), steps: (1, 1)}
+%6: float32[3] over (t) = reshape(%5[t]) {shape: (`3`,)}
+%7: float32[3] over (t) = merge {name: "h", role: "recurrent"} @1 "h"
+  | t < p.size -> %4[t]
+  | t < 2 * p.size -> %6[t]
+  | True -> %8[t - 1]
+%8: float32[3] over (t) = sin(%7[t])
+%9: float32[3 * p.size, 3] = sin(%7[0 +: 3 * p.size])
+output "all": float32[3 * p.size, 3] = %9 as (0, 1)
+"""
+
+
+def test_every_name_is_made_once_where_an_element_is_taken_of_a_row_in_its_home() -> None:
+    plan = plan_of(READ_BACK)
+    assert "row" not in storage(plan)
+    for segment in plan.loops.segments:
+        names = [each.result for each in walk(segment.body) if isinstance(each, Read | Compute)]
+        assert len(names) == len(set(names))
+    for p in (1, 2, 5):
+        check(READ_BACK, p=p)
 
 
 def drawn_program(draw: st.DrawFn) -> tp.Program:
