@@ -76,7 +76,7 @@ class _Homes:
             home = self._home(owner, number, case)
             if home is None or not self._may_move(value, home) or not self._inside(owner, home, value[0]):
                 continue
-            within = self._within_row(case, home)
+            within = TRUE if home.row is None or case.part is None else case.part.is_one_of(home.row[1])
             if context.assume(guard).implies(within) and context.assume(within, *self._made(case)).implies(guard):
                 yield value, home
 
@@ -109,16 +109,13 @@ class _Homes:
         row: tuple[int, Expr] | None = None
         for position, symbol in enumerate(owner.domain):
             here = var(symbol)
-            if case.part is not None and case.part.at.dims() == {symbol}:
-                start = here - case.part.at
-                if not start.dims():
-                    row = position, self.graph.seen_type(case.edge).shape[case.part.order[0]]
-                    index.append(start)
-                    continue
-            if not left or (here - left[0][1]).dims():
+            if case.part is not None and case.part.at.dims() == {symbol} and not (start := here - case.part.at).dims():
+                row = position, self.graph.seen_type(case.edge).shape[case.part.order[0]]
+                index.append(start)
+            elif left and not (start := here - left[0][1]).dims():
+                index.append(var(left.pop(0)[0]) + start)
+            else:
                 return None
-            dim, point = left.pop(0)
-            index.append(var(dim) + (here - point))
         if left or (case.part is not None and row is None) or (row is None and piece.domain == owner.domain):
             return None  # what one loop makes and defines is handed on as a value
         return tuple(index), row
@@ -132,14 +129,6 @@ class _Homes:
             if not context.implies(at.ge(0) & (at + count).le(size)):
                 return False
         return True
-
-    @staticmethod
-    def _within_row(case: Case, home: Home) -> Condition:
-        """Whether a point of the owner is one of the row; what is read of a place before or behind it is copied."""
-        if home.row is None:
-            return TRUE
-        assert case.part is not None
-        return case.part.at.ge(0) & case.part.at.lt(home.row[1])
 
     def _made(self, case: Case) -> Iterator[Condition]:
         """What holds of the points of the owner that read a point at which the piece is made."""

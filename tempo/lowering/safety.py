@@ -57,7 +57,7 @@ def _parts_inside(program: Clustered, node: Node) -> Condition:
     for case, (guard, _) in zip(node.cases, node.guarded_reads(), strict=True):
         if case.part is not None:
             size = program.graph.seen_type(case.edge).shape[case.part.order[0]]
-            inside = inside & (~guard | (case.part.at.ge(0) & case.part.at.lt(size)))
+            inside = inside & (~guard | case.part.is_one_of(size))
     return inside
 
 

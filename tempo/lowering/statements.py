@@ -9,6 +9,7 @@ from dataclasses import replace
 from tempo.lowering.homes import Home
 from tempo.lowering.loop_ir import (
     Assign,
+    Axis,
     Branch,
     Buffer,
     BufferIndex,
@@ -118,17 +119,10 @@ class RunLowering:
         for number in reversed(range(len(node.cases))):
             case = node.cases[number]
             if (node.id, number) in self.at_home:
-                # What is where it belongs needs no statement, and there is no name for it.
-                found = [] if not found or case.condition == TRUE else self._elsewhere(case, found, here)
-                known = ()
+                found, known = self._elsewhere(case, found, here), ()
                 continue
             block: list[Statement] = []
-            operand = self._operand(node, case.edge, number, here, cluster, block)
-            if case.part is not None:
-                row = Moving(f"{self.name(node)}__{number}__part", operand, self.seen(case.edge))
-                element = self._element(node, case, row, here)
-                operand = element.name
-                block.extend(element.statements)
+            operand = self._case(node, number, here, cluster, block)
             same = tuple(replace(each, result="") if isinstance(each, Read) else each for each in block)
             same = (*same, Assign(self.name(node), operand if not block else ""))
             condition, otherwise = case.condition.substitute(here), tuple(found)
@@ -142,14 +136,24 @@ class RunLowering:
             found = block if last else [Branch(condition, tuple(block), otherwise)]
         return found
 
-    def _elsewhere(self, case: Case, others: list[Statement], here: Here) -> list[Statement]:
+    @staticmethod
+    def _elsewhere(case: Case, others: list[Statement], here: Here) -> list[Statement]:
+        """The cases after one whose value is where it belongs: that needs no statement, and there is no name for it."""
+        if not others or case.condition == TRUE:
+            return []
         return [Branch(~case.condition.substitute(here), tuple(others))]
 
-    def _element(self, node: Node, case: Case, row: Moving, here: Here) -> Moving:
-        """The element of a row that is a case's value."""
-        assert case.part is not None
-        taken = row.at(case.part.order[0], case.part.at.substitute(here))
-        return taken.transposed(case.part.order).reshaped(node.shape)
+    def _case(self, node: Node, number: int, here: Here, cluster: Cluster, block: list[Statement]) -> str:
+        """The name that holds the value of a case; what makes it is added to `block`."""
+        case = node.cases[number]
+        operand = self._operand(node, case.edge, number, here, cluster, block)
+        if case.part is None:
+            return operand
+        row = Moving(f"{self.name(node)}__{number}__part", operand, self.seen(case.edge))
+        element = row.at(case.part.order[0], case.part.at.substitute(here)).transposed(case.part.order)
+        shown = element.reshaped(node.shape)
+        block.extend(shown.statements)
+        return shown.name
 
     def _context(self, cluster: Cluster) -> Context:
         if cluster.name not in self._contexts:
@@ -210,29 +214,17 @@ class RunLowering:
                 found.append(WindowIndex(at, home.row[1], exact=True))
                 continue
             (dim,) = at.dims()
-            index = places[dim]
-            offset = at - var(dim)
-            if isinstance(index, Point):
-                found.append(PointIndex((index.index + offset).substitute(here)))
-                continue
-            moved = replace(index, start=index.start + offset)
-            found.append(self._window(moved, self._inside(moved, axis.extent, cluster), here))
+            found.append(self._entry(_shifted(places[dim], at - var(dim)), axis, here, cluster))
         return Read(result, buffer.id, tuple(found))
 
     def _index(self, buffer: Buffer, edge: Edge, here: Here, cluster: Cluster) -> BufferIndex:
-        found: list[PointIndex | WindowIndex] = []
-        for axis in buffer.axes:
-            index = edge.map[axis.position]
-            if isinstance(index, Point):
-                at = index.index.substitute(here)
-                found.append(PointIndex(at % axis.extent if axis.kind == "window" else at))
-                continue
-            exact = axis.kind == "full" and self._inside(index, axis.extent, cluster)
-            found.append(self._window(index, exact, here))
-        return tuple(found)
+        return tuple(self._entry(edge.map[axis.position], axis, here, cluster) for axis in buffer.axes)
 
-    @staticmethod
-    def _window(index: Slice, exact: bool, here: Here) -> WindowIndex:
+    def _entry(self, index: Point | Slice, axis: Axis, here: Here, cluster: Cluster) -> PointIndex | WindowIndex:
+        if isinstance(index, Point):
+            at = index.index.substitute(here)
+            return PointIndex(at % axis.extent if axis.kind == "window" else at)
+        exact = axis.kind == "full" and self._inside(index, axis.extent, cluster)
         length = None if index.extent is None else index.length.substitute(here)
         return WindowIndex(index.start.substitute(here), index.seen.substitute(here), exact, length)
 
@@ -284,6 +276,10 @@ class RunLowering:
         if not base or not base.isascii() or base[0].isdigit() or base in _TAKEN:
             return f"v{number}"
         return f"{base}_{number}"
+
+
+def _shifted(index: Point | Slice, by: Expr) -> Point | Slice:
+    return Point(index.index + by) if isinstance(index, Point) else replace(index, start=index.start + by)
 
 
 def _write(buffer: Buffer, name: str, node: Node, here: Here) -> Write:

@@ -117,6 +117,10 @@ class Part:
     order: tuple[int, ...]
     at: Expr
 
+    def is_one_of(self, count: Expr) -> Condition:
+        """Whether there is such an element in a row of `count`."""
+        return self.at.ge(0) & self.at.lt(count)
+
 
 @dataclass(frozen=True)
 class Case:
