@@ -236,6 +236,30 @@ def attention() -> Iterator[Sample]:
     yield sample("attention", *shapes, **more, scalars=(4,), dtypes=both)
 
 
+def banded_attention() -> Iterator[Sample]:
+    """Causal, with windows, on all keys; more keys than points; heads before or behind the keys; bias and mask."""
+    plain: dict[str, Any] = {"scale": 0.5, "biased": False, "masked": False, "fill": 0.0}
+    straight = {"key_axes": (0, 1, 2), "value_axes": (0, 1, 2), **plain}
+    turned = {"key_axes": (1, 0, 2), "value_axes": (1, 2, 0), **plain}
+    flat = {"key_axes": (0, 1), "value_axes": (0, 1), **plain}
+    yield sample("banded_attention", (4, 1, 3), (4, 3), (4, 5), **flat, low=-3, high=1)
+    yield sample("banded_attention", (0, 1, 3), (4, 3), (4, 5), **flat, low=1, high=4)
+    yield sample("banded_attention", (40, 2, 3), (40, 3), (40, 5), **flat, low=-39, high=1)
+    yield sample("banded_attention", (40, 1, 3), (40, 3), (40, 5), **flat, low=-6, high=1)
+    yield sample("banded_attention", (40, 1, 3), (40, 3), (40, 5), **flat, low=-6, high=9)
+    yield sample("banded_attention", (3, 1, 3), (40, 3), (40, 5), **flat, low=30, high=38)
+    yield sample("banded_attention", (2, 4, 1, 3), (2, 6, 3), (2, 6, 3), **straight, low=-3, high=6)
+    yield sample("banded_attention", (2, 4, 3, 3), (4, 2, 3), (3, 2, 4), **turned, low=-3, high=1)
+    both = {**straight, "biased": True, "masked": True, "fill": -2.0}
+    biased = {**straight, "biased": True}
+    dtypes = ("*", "*", "*", "*", "bool")
+    shapes = ((2, 4, 3, 3), (2, 4, 3), (2, 4, 3))
+    yield sample("banded_attention", *shapes, (2, 1, 3, 4), **biased, low=-3, high=1)
+    yield sample("banded_attention", *shapes, (2, 4, 1, 1), (1, 1, 1, 4), **both, low=-1, high=1, dtypes=dtypes)
+    hidden = {**straight, "masked": True, "fill": -1e9}
+    yield sample("banded_attention", *shapes, (1, 4, 3, 4), **hidden, low=-3, high=4, dtypes=("*", "*", "*", "bool"))
+
+
 SAMPLES = (
     *elementwise(),
     *movement(),
@@ -243,6 +267,7 @@ SAMPLES = (
     *contractions(),
     *composites(),
     *attention(),
+    *banded_attention(),
     *indexing(),
     *creation(),
 )

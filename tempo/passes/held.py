@@ -16,9 +16,13 @@ from tempo.symbolic import Expr, Symbol
 
 @dataclass(frozen=True)
 class Held:
-    """For the candidates of one dim. `groups` hang together by axes that move; `why` says it of each node."""
+    """For the candidates of one dim. `groups` hang together by axes that move; `why` says it of each node.
+
+    Those in `never` are never held: they become part of an operator (`tempo.passes.bands`).
+    """
 
     candidates: Candidates
+    never: frozenset[int] = frozenset()
 
     @cached_property
     def graph(self) -> Graph:
@@ -54,11 +58,11 @@ class Held:
         return next((self.why[id] for id in nodes if id in self.why), "")
 
     def _too_much(self, group: Iterable[int], most: int, *, may_be_unknown: bool) -> str:
-        shapes = {id: self._shapes(id) for id in group}
+        shapes = {id: self._shapes(id) for id in group if id not in self.never}
         sizes = [size for each in shapes.values() for shape in each for size in shape]
         if not self.candidates.counts.are_known(sizes):
             return "" if may_be_unknown else "how much all points at once hold depends on sizes that are not known"
-        largest = max(self._bytes(id) for id in shapes)
+        largest = max((self._bytes(id) for id in shapes), default=0)
         return f"all points at once would hold {largest >> 20} MiB in one tensor" if largest > most else ""
 
     def _shapes(self, id: int) -> list[tuple[Expr, ...]]:
@@ -92,7 +96,7 @@ class Held:
 
     def work(self, nodes: Collection[int]) -> Work:
         points = max((self._points(id) for id in nodes), default=1)
-        held = max((self._bytes(id) // max(self._points(id), 1) for id in nodes), default=0)
+        held = max((self._bytes(id) // max(self._points(id), 1) for id in nodes if id not in self.never), default=0)
         return work(self.graph, nodes, held, points, self._is_hosted, self.candidates.counts)
 
     def _points(self, id: int) -> int:

@@ -164,11 +164,13 @@ class _Lifting:
             return self.spread(tensors, same, span)
         result = operator.lift(node.attributes, tuple(flag for _, flag in reads), ranks, span.size)
         operands = []
-        for (edge, is_lifted), rank in zip(reads, ranks):
+        for place, ((edge, is_lifted), rank) in enumerate(zip(reads, ranks)):
             if is_lifted and operator.kind == "elementwise":
                 edge = tensors.with_ones(edge, 1, max(ranks) - rank)
             if is_lifted:
                 edge = tensors.moved(edge, 0, result.at)
+            elif place in result.repeats:
+                edge = tensors.with_ones(edge, 0, 1)
             elif result.broadcast:
                 edge = self.spread(tensors, edge, span)
             operands.append(edge)

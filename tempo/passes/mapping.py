@@ -16,6 +16,7 @@ from typing import Literal
 from tempo.analysis.acyclic import Need, needs_of
 from tempo.analysis.blocks import Block, blocks
 from tempo.analysis.demand import Demand
+from tempo.passes.bands import OPERATOR, Banded, bands, with_bands
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.held import Held
 from tempo.passes.hulled import hulled
@@ -89,6 +90,10 @@ class MappingSearch:
         self.hoisted = hoisted
         return self.carried_out(candidates, self.ways(candidates))
 
+    def bands(self, candidates: Candidates) -> tuple[Banded, ...]:
+        """Attention among the candidates, where the backend has the operator for all points at once."""
+        return bands(candidates) if OPERATOR in self.context.options.get("composites", ()) else ()
+
     def candidates(self, graph: Graph, dim: Dim) -> Candidates:
         demands = self.context.demand(graph)
         sequential = _sequential(self.blocks(graph, demands))
@@ -119,6 +124,10 @@ class MappingSearch:
         """The graph with the dim as an axis of those of the chosen nodes for which that can be."""
         graph, dim, last = candidates.graph, candidates.dim, max(candidates.graph.nodes)
         chosen = candidates.spans.keys() & chosen
+        if whole := [each for each in self.bands(candidates) if each.members <= chosen]:
+            graph = with_bands(graph, whole, dim.symbol)
+            candidates = self.candidates(graph, dim)
+            chosen = {id for id in candidates.spans if id in chosen or id > last}
         if framed := candidates.frames.closed(chosen):
             graph = without_dead_nodes(hulled(graph, candidates.frames, framed))
             candidates = self.candidates(graph, dim)
@@ -146,7 +155,7 @@ class MappingSearch:
     def by_cost(self, candidates: Candidates) -> dict[int, Way]:
         """By the bytes that are kept; where all points at once hold too much, in blocks."""
         sizes = candidates.sizes
-        held = Held(candidates)
+        held = Held(candidates, frozenset(id for each in self.bands(candidates) for id in each.members))
         spans = self.without_refused(held)
         decisions: list[Decision] = []
         chosen: set[int] = set()

@@ -93,6 +93,7 @@ EMBEDDED_BACKENDS = (
         "numpy",
         "tempo.backends.numpy.backend:NumpyBackend",
         summary="generated loops over preallocated NumPy arrays, on one CPU thread",
+        capabilities=Capabilities(composites=("banded_attention",)),
     ),
     BackendPlugin(
         "reference",

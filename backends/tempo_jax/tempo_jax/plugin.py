@@ -12,6 +12,7 @@ PLUGIN = BackendPlugin(
     factory="tempo_jax.backend:JaxBackend",
     capabilities=Capabilities(
         devices=("cpu", "cuda", "rocm", "tpu"),
+        composites=("banded_attention",),
         unsupported={"checks": "compiled code cannot raise, so an index out of range is clamped"},
     ),
 )

@@ -15,7 +15,7 @@ INFO = BackendPlugin(
     factory="tempo_torch.backend:TorchBackend",
     capabilities=Capabilities(
         devices=("cpu", "cuda"),
-        composites=("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "attention"),
+        composites=("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "attention", "banded_attention"),
     ),
 )
 

@@ -46,13 +46,14 @@ class Lifted:
     """How an operator is applied to operands with one more leading axis.
 
     `axis` is where that axis lies in the result, `at` where it must lie in the operands that have it. With `broadcast`,
-    the others must be given it.
+    the others must be given it; those in `repeats` with a size of 1.
     """
 
     attrs: Attrs
     axis: int = 0
     broadcast: bool = False
     at: int = 0
+    repeats: tuple[int, ...] = ()
 
 
 LiftRule = Callable[[Attrs, tuple[bool, ...], tuple[int, ...], Expr], Lifted]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tempo.sdg.operators.attention import ATTENTION
+from tempo.sdg.operators.banded import BANDED_ATTENTION
 from tempo.sdg.operators.composites import COMPOSITES
 from tempo.sdg.operators.contractions import CONTRACTIONS
 from tempo.sdg.operators.convolution import CONV
@@ -30,6 +31,7 @@ _ALL = (
     CONV,
     *COMPOSITES,
     ATTENTION,
+    BANDED_ATTENTION,
     *INDEXING,
     *CREATION,
     *RANDOM,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tempo.sdg.operators import Builder
+from tempo_jax.operators.attention import ATTENTION
 from tempo_jax.operators.calls import CALLS
 from tempo_jax.operators.contractions import CONTRACTIONS
 from tempo_jax.operators.creation import CREATION
@@ -31,6 +32,7 @@ OPERATORS: Mapping[str, Builder] = MappingProxyType(
         **EXTENTS,
         **REDUCTIONS,
         **CONTRACTIONS,
+        **ATTENTION,
         **INDEXING,
         **CREATION,
         **RANDOM,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tempo_torch.operators.attention import ATTENTION
+from tempo_torch.operators.banded import BANDED
 from tempo_torch.operators.builder import Builder, Function, Operation
 from tempo_torch.operators.calls import CALLS
 from tempo_torch.operators.composites import COMPOSITES
@@ -26,6 +27,7 @@ TABLE: Mapping[str, Builder] = MappingProxyType(
         **CONTRACTIONS,
         **COMPOSITES,
         **ATTENTION,
+        **BANDED,
         **INDEXING,
         **CREATION,
         **CALLS,

@@ -35,7 +35,7 @@ def test_every_operator_of_the_design_is_in_the_table():
     reduce_any reduce_all argmax argmin cumsum sort argsort dot conv gather gather_pairs scatter_add constant iota
     index_value condition_value random_bits mask input merge host_call backend_call
     backend_result sink copy
-    softmax log_softmax logsumexp layer_norm rms_norm attention
+    softmax log_softmax logsumexp layer_norm rms_norm attention banded_attention
     gradient stop_gradient custom_gradient cotangent"""
     assert set(OPERATORS) == set(named.split())
 

@@ -1,0 +1,143 @@
+"""Attention of many points at once, in blocks of points: torch's kernel on each, with a mask where it is needed.
+
+On the CPU (512 points, batch 4, 8 heads of 32, one thread) blocks of 64 take 12 ms by the kernel and 24 in steps, the
+kernel on all points at once, which knows of a causal mask, 17.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from tempo.sdg.call import Call
+from tempo.sdg.operators.banded import Band, Block, band_of, points_at_once
+from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype
+
+_BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
+_MANY = 1024
+"""How many points a block has on an accelerator, where the kernel itself goes in blocks."""
+_GREATEST = 1e38
+"""Scores beyond it may overflow."""
+
+
+def _banded(call: Call, device: torch.device) -> Function:
+    """`queries, keys, values[, bias][, mask]`; see `tempo.sdg.operators.banded`. Halves in float32 on the CPU."""
+    on_cpu = device.type == "cpu"
+    attention = _Banded(call, band_of(call), points_at_once(call) if on_cpu else _MANY, on_cpu)
+    if not on_cpu or call.result.dtype not in HALF:
+        return attention
+    dtype = result_dtype(call)
+    return lambda *given: attention(*(x if x.dtype is torch.bool else x.float() for x in given)).to(dtype)
+
+
+@dataclass(frozen=True)
+class _Banded:
+    call: Call
+    band: Band
+    size: int
+    on_cpu: bool
+
+    def __call__(self, *given: torch.Tensor) -> torch.Tensor:
+        """One point at a time where values are not finite: a weight of 0 does not hide them."""
+        attrs = self.call.attrs
+        q, k, v, *extras = given
+        k, v = k.permute(tuple(attrs["key_axes"])), v.permute(tuple(attrs["value_axes"]))
+        by_kernel = self.is_for_kernel(q, k, v, *extras)
+        if by_kernel and not self.on_cpu and self.band.is_causal and not extras:
+            return _causal(q, k, v, attrs["scale"])
+        attend = self.by_kernel if by_kernel else self.in_steps
+        size = 1 if self.on_cpu and not by_kernel and not math.isfinite(_norm(v)) else self.size
+        out = q.new_empty(self.call.result.shape)
+        for block in self.band.blocks(size):
+            points, keys = slice(block.first, block.last), slice(block.start, block.stop)
+            parts = [_part(extra, points, keys) for extra in extras]
+            seen = self.seen(block, q.device)
+            out[..., points, :, :] = attend(q[..., points, :, :], k[..., keys, :], v[..., keys, :], parts, seen)
+        return out
+
+    def is_for_kernel(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> bool:
+        """Not a mask, whose fill is a number. On the CPU, not where the kernel makes 0 of what is NaN or all hidden.
+
+        Scores are finite by |q k| <= |q| |k|. An accelerator is not waited for.
+        """
+        if self.call.attrs["masked"] or (extras and q.ndim - 3 > _BATCH):
+            return False
+        if not self.on_cpu:
+            return True
+        scores = _norm(q) * _norm(k) * abs(self.call.attrs["scale"])
+        return scores < _GREATEST and all(math.isfinite(_norm(x)) for x in (v, *extras))
+
+    def seen(self, block: Block, device: torch.device) -> torch.Tensor | None:
+        """Which keys of a block each of its points sees; None where all see all."""
+        if self.band.all_see_all(block):
+            return None
+        shift = block.first - block.start
+        seen = torch.ones(block.last - block.first, block.stop - block.start, dtype=torch.bool, device=device)
+        return seen.tril_(shift + self.band.high - 1).triu_(shift + self.band.low)
+
+    def by_kernel(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: Sequence[torch.Tensor], seen: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Rows that share keys are more points."""
+        *_, points, rows, _ = q.shape
+        mask = None if seen is None else seen[:, None].expand(-1, rows, -1)
+        if bias:
+            added = bias[0].expand(*bias[0].shape[:-3], points, rows, k.shape[-2])
+            mask = added if mask is None else torch.where(mask, added, -math.inf)
+        if mask is not None:
+            mask = _batched(mask.flatten(-3, -2))
+        flat = (_batched(x) for x in (q.flatten(-3, -2), k, v))
+        made = scaled_dot_product_attention(*flat, attn_mask=mask, scale=self.call.attrs["scale"])
+        return made.reshape(*q.shape[:-1], v.shape[-1])
+
+    def in_steps(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, extras: list[torch.Tensor], seen: torch.Tensor | None
+    ) -> torch.Tensor:
+        attrs = self.call.attrs
+        scores = torch.matmul(q.flatten(-3, -2), k.mT).unflatten(-2, q.shape[-3:-1])
+        if attrs["scale"] != 1:
+            scores = scores.mul_(attrs["scale"])
+        if attrs["biased"]:
+            scores = scores.add_(extras[0])
+        if attrs["masked"]:
+            scores = scores.masked_fill_(extras[-1].logical_not(), attrs["fill"])
+        if seen is not None:
+            scores = scores.masked_fill_(seen[:, None].logical_not(), -math.inf)
+        made = torch.matmul(torch.softmax(scores, -1).flatten(-3, -2), v)
+        return made.unflatten(-2, q.shape[-3:-1])
+
+
+def _causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+    """All points at once; rows that share keys are heads that do."""
+    rows = q.shape[-2]
+    heads = (*q.shape[:-3], rows, *q.shape[-3:-2], q.shape[-1])
+    queries = _batched(q.movedim(-2, -3).reshape(*heads[:-4], -1, *heads[-2:])) if q.ndim > 3 else q.movedim(-2, 0)[None]
+    made = scaled_dot_product_attention(
+        queries, _batched(k), _batched(v), is_causal=True, scale=scale, enable_gqa=rows > 1
+    )
+    return made.reshape(*heads[:-1], v.shape[-1]).movedim(-3, -2)
+
+
+def _norm(x: torch.Tensor) -> float:
+    """No less than the size of any element; NaN or infinite where one is."""
+    return float(torch.linalg.vector_norm(x, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32))
+
+
+def _batched(x: torch.Tensor) -> torch.Tensor:
+    """With the kernel's number of axes in front of the last two."""
+    more = x.ndim - 2 - _BATCH
+    return x.flatten(0, more) if more > 0 else x[(None,) * -more]
+
+
+def _part(extra: torch.Tensor, points: slice, keys: slice) -> torch.Tensor:
+    """What belongs to a block; axes of size 1 repeat."""
+    extra = extra if extra.shape[-1] == 1 else extra[..., keys]
+    return extra if extra.shape[-3] == 1 else extra[..., points, :, :]
+
+
+BANDED: Mapping[str, Builder] = {"banded_attention": _banded}
+"""Named in the descriptor's `composites`."""

@@ -1,0 +1,66 @@
+"""Attention of many points at once: the kernel where it gives what the steps do, else these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tempo_torch.arrays import from_host, to_host
+from tempo_torch.operators import TABLE, banded
+
+from tempo.conformance.operator_samples import SAMPLES, Sample
+from tempo.sdg.call import Call
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.banded import band_of
+
+CPU = torch.device("cpu")
+OWN = [sample for sample in SAMPLES if sample.op == "banded_attention"]
+
+
+def called(sample: Sample) -> Call:
+    call = sample.call("float32")
+    assert call is not None
+    return call
+
+
+def tensors(arrays: list[Any]) -> list[torch.Tensor]:
+    return [from_host(np.array(array), CPU) for array in arrays]
+
+
+def meaning(call: Call, arrays: list[Any]) -> Any:
+    with np.errstate(all="ignore"):
+        return OPERATORS[call.op].numpy(call)(*arrays)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("operand", [0, 1, 2])
+@pytest.mark.parametrize("sample", OWN, ids=str)
+def test_what_is_not_finite_is_seen_where_it_is(sample: Sample, operand: int, value: float) -> None:
+    call = called(sample)
+    arrays = sample.arrays(call)
+    arrays[operand][np.random.default_rng(1).random(arrays[operand].shape) < 0.1] = value
+    found = to_host(TABLE[call.op](call, CPU)(*tensors(arrays)))
+    np.testing.assert_allclose(found, meaning(call, arrays), rtol=2e-6, atol=2e-6)
+
+
+def test_a_bias_may_hide_all_that_a_point_sees() -> None:
+    sample = next(sample for sample in OWN if sample.attrs["biased"] and not sample.attrs["masked"])
+    call = called(sample)
+    arrays = sample.arrays(call)
+    arrays[3][0, 0, :, :2] = -np.inf
+    found = to_host(TABLE[call.op](call, CPU)(*tensors(arrays)))
+    assert np.isnan(found[0, :2]).all()
+    np.testing.assert_allclose(found, meaning(call, arrays), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("size", [4, 1024])
+@pytest.mark.parametrize("sample", OWN, ids=str)
+def test_what_an_accelerator_is_asked_for(sample: Sample, size: int) -> None:
+    """Without a look at the values; causal attention is one call."""
+    call = called(sample)
+    arrays = sample.arrays(call)
+    attention = banded._Banded(call, band_of(call), size, on_cpu=False)
+    found = to_host(attention(*tensors(arrays)))
+    np.testing.assert_allclose(found, meaning(call, arrays), rtol=2e-6, atol=2e-6)
