@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -227,3 +229,73 @@ def test_decoding_equals_the_full_masked_forward(target: Target, prompt: int) ->
             break
         tokens.append(np.int32(full[-1].argmax()))
     target.agrees(program, {"token": tokens, "logits": full}, sizes={"t": size}, tolerance=8)
+
+
+WINDOWS: dict[str, Callable[[tp.Dim], slice]] = {
+    "causal": lambda t: slice(0, t + 1),
+    "window": lambda t: slice(tp.max(t - 40, 0), t + 1),
+    "both sides": lambda t: slice(tp.max(t - 3, 0), tp.min(t + 30, t.size)),
+    "to the end": lambda t: slice(t, t.size),
+    "all": lambda t: slice(0, t.size),
+}
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("window", WINDOWS)
+def test_more_points_than_one_block_has(target: Target, window: str) -> None:
+    """All points are computed at once, so many of them in a block; heads share keys, and scores have a bias."""
+    size = 150
+    q_data, k_data, v_data = arrays((size, HEADS, WIDTH), (size, GROUPS, WIDTH), (size, GROUPS, WIDTH))
+    with tp.Program() as program:
+        t = tp.dim("t")
+        q = tp.input("q", (GROUPS, HEADS // GROUPS, WIDTH), (t,))
+        k, v = (tp.input(name, (GROUPS, WIDTH), (t,)) for name in "kv")
+        past = WINDOWS[window](t)
+        scores = tp.einsum("ghd,sgd->ghs", q, k[past])
+        near = tp.cos(tp.arange(past.stop - past.start).astype(tp.float32) * t)
+        for name, each in (("plain", scores), ("biased", scores + near)):
+            tp.output(name, tp.einsum("ghs,sgd->ghd", tp.softmax(each, axis=-1), v[past]))
+    q_data = q_data.reshape(size, GROUPS, HEADS // GROUPS, WIDTH)
+    target.agrees(program, q=q_data, k=k_data, v=v_data, tolerance=8)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("mapping", [None, "full"])
+@pytest.mark.parametrize("operand", ["q", "k", "v"])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_what_is_not_finite_is_seen_where_it_is(target: Target, window: str, operand: str, mapping: str | None) -> None:
+    size = 50
+    data = dict(zip("qkv", arrays((size, WIDTH), (size, WIDTH), (size, WIDTH))))
+    data[operand][41, 1], data[operand][45, 0] = np.nan, np.inf
+    with tp.Program() as program:
+        t = tp.dim("t")
+        q, k, v = (tp.input(name, (WIDTH,), (t,)) for name in "qkv")
+        tp.output("seen", attend(q, k, v, WINDOWS[window](t)))
+    target.agrees(program, options={"mapping": mapping}, tolerance=8, **data)
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("window", WINDOWS)
+def test_scores_of_all_pairs_are_never_there(target: Target, window: str) -> None:
+    """As predicted and, where the backend says it, as measured; nothing is left a loop over points for it."""
+    size, heads = 1024, 8
+    with tp.Program() as program:
+        t = tp.dim("t")
+        q, k, v = (tp.input(name, (heads, WIDTH), (t,)) for name in "qkv")
+        past = WINDOWS[window](t)
+        weights = tp.softmax(tp.einsum("hd,shd->hs", q, k[past]), axis=-1)
+        tp.output("seen", tp.einsum("hs,shd->hd", weights, v[past]))
+    run = target.compile(program, {"t": size}, poison=False)
+    if "banded_attention" not in target.info.capabilities.composites:
+        pytest.skip("the backend has no operator for it")
+    assert "over (t) = banded_attention" not in run.explain()
+    assert "= banded_attention" in run.explain()
+    pairs = 4 * heads * size * size
+    assert run.memory.peak_bytes < pairs // 8
+    if not hasattr(target.backend, "measured_peak"):
+        return
+    data = dict(zip("qkv", arrays(*((size, heads, WIDTH),) * 3)))
+    run(**data)
+    gc.collect()
+    assert 0 < target.backend.measured_peak(lambda: run(**data)) < pairs

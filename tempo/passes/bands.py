@@ -43,7 +43,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Banded:
-    """`node` is attention, as `found` says, at the points of `span`; nobody else reads what varies with them `inside`."""
+    """`node` is attention at the points of `span`, as `found` says. Of what varies with them, nobody else reads what is
+    `inside`.
+    """
 
     node: Node
     found: Attention

@@ -41,11 +41,12 @@ def called(sample: Sample, dtype: str = "float32") -> Call:
     return call
 
 
-@pytest.fixture(params=[None, 4, 1], ids=["one block", "blocks of 4", "blocks of 1"])
+@pytest.fixture(params=[None, 64, 3, 1], ids=["few", "one block", "blocks of 3", "blocks of 1"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of fewer points, so that few points are pieces of several blocks."""
     if request.param is not None:
         monkeypatch.setattr(own, "points_at_once", lambda call: request.param)
+        monkeypatch.setattr(own, "_FEW", 0)
 
 
 @pytest.mark.usefixtures("blocks")
@@ -61,6 +62,7 @@ def test_every_dtype(dtype: str) -> None:
     check(*((call, sample.arrays(call)) for sample, call in calls))
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("operand", [0, 1, 2], ids=["queries", "keys", "values"])
 def test_what_is_not_finite_is_seen_where_it_is(operand: int) -> None:
     applications = []

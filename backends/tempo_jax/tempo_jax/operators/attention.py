@@ -16,8 +16,12 @@ from tempo.sdg.operators.banded import Band, Block, band_of, points_at_once
 from tempo_jax.operators.values import Function, Scalar, Value, const, full, in_float32, index
 from tempo_jax.precision import HIGHEST
 
-_PIECES = 8
-"""Into how many pieces points are cut, each with the keys of its own, whose number must be known when it is traced."""
+_PIECES = 4
+"""Into how many pieces points are cut at most, each with keys of its own, whose number is known when it is traced."""
+_LEAST = 4
+"""How many blocks a piece has at least. XLA takes short loops apart, and keeps the scores of all their blocks."""
+_FEW = 1 << 16
+"""How many elements the values may have, repeated for every point."""
 
 
 def _banded(call: Call) -> Function:
@@ -38,9 +42,11 @@ class _Banded:
     size: int
 
     def __call__(self, q: Value, k: Value, v: Value, *extras: Value) -> Value:
-        """A weight of 0 does not hide what is not finite: where values are not, each point has its own."""
+        """A weight of 0 does not hide what is not finite: where values are not, points have values of their own."""
         k, v = (lax.transpose(x, self.call.attrs[name]) for x, name in ((k, "key_axes"), (v, "value_axes")))
         given = (q, k, v, *extras)
+        if self.band.points * v.size <= _FEW and self.band.points <= self.size:
+            return self.alone(0, self.band.points, given)
         return lax.cond(jnp.isfinite(v).all(), self.in_blocks, self.point_by_point, *given)
 
     # -- blocks ------------------------------------------------------------------------------------------------------
@@ -50,10 +56,10 @@ class _Banded:
         return pieces[0] if len(pieces) == 1 else lax.concatenate(pieces, pieces[0].ndim - 3)
 
     def ends(self) -> list[int]:
-        """Where pieces begin and end. Where a point sees few keys, so do those of a block: one loop is enough."""
+        """Where pieces begin and end. Where a point sees few keys, so do those of a block: one piece is enough."""
         blocks = -(-self.band.points // self.size)
-        narrow = 2 * (self.band.widest + self.size) <= self.band.keys
-        pieces = 1 if blocks > _PIECES and narrow else min(blocks, _PIECES)
+        is_narrow = 2 * (self.band.widest + self.size) <= self.band.keys
+        pieces = 1 if is_narrow else max(1, min(blocks // _LEAST, _PIECES))
         step = -(-blocks // pieces) * self.size
         return [*range(0, self.band.points, step), self.band.points]
 
@@ -84,8 +90,13 @@ class _Banded:
         is_known = isinstance(first, int) and isinstance(start, int)
         if is_known and self.band.all_see_all(Block(first, first + points, start, start + keys)):
             return self.averaged(scores, v)
+        return self.averaged(self.hidden(scores, first, start), v)
+
+    def hidden(self, scores: Value, first: Scalar, start: Scalar) -> Value:
+        """The scores of points from `first` on, of keys from `start` on, where points see them."""
+        points, keys = scores.shape[-3], scores.shape[-1]
         seen = self.seen(_positions(first, points, 0), _positions(start, keys, 1))
-        return self.averaged(jnp.where(seen[:, None, :], scores, const(-np.inf, scores.dtype.name)), v)
+        return jnp.where(seen[:, None, :], scores, const(-np.inf, scores.dtype.name))
 
     def seen(self, points: Value, keys: Value) -> Value:
         return (keys >= points + np.int32(self.band.low)) & (keys < points + np.int32(self.band.high))
@@ -105,24 +116,33 @@ class _Banded:
     @staticmethod
     def averaged(scores: Value, v: Value) -> Value:
         """The values, weighted by the softmax of the scores."""
-        weights = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = _weights(scores)
         return _product(weights, v, v.ndim - 2) / weights.sum(axis=-1, keepdims=True)
 
     # -- points ------------------------------------------------------------------------------------------------------
 
     def point_by_point(self, *given: Value) -> Value:
-        q, k, v, *extras = given
-
         def step(point: Value, out: Value) -> Value:
-            here = [_part(extra, -3, point, 1) for extra in extras]
-            seen = self.seen(point, lax.iota(np.int32, self.band.keys))
-            scores = self.scores(_part(q, -3, point, 1), k, here)
-            scores = jnp.where(seen, scores, const(-np.inf, scores.dtype.name))
-            values = jnp.where(seen[:, None], v, const(0, v.dtype.name))
-            return lax.dynamic_update_slice_in_dim(out, self.averaged(scores, values), point, out.ndim - 3)
+            return lax.dynamic_update_slice_in_dim(out, self.alone(point, 1, given), point, out.ndim - 3)
 
-        out = jnp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
-        return lax.fori_loop(0, self.band.points, step, out)
+        q, v = given[0], given[2]
+        return lax.fori_loop(0, self.band.points, step, jnp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype))
+
+    def alone(self, first: Scalar, points: int, given: tuple[Value, ...]) -> Value:
+        """Of `points` points from `first` on, each with values of its own: 0 where it does not see them."""
+        q, k, v, *extras = given
+        extras = [_part(extra, -3, first, points) for extra in extras]
+        scores = self.hidden(self.scores(_part(q, -3, first, points), k, extras), first, 0)
+        seen = self.seen(_positions(first, points, 0), _positions(0, self.band.keys, 1))
+        values = jnp.where(seen[:, :, None], lax.expand_dims(v, (v.ndim - 2,)), const(0, v.dtype.name))
+        weights = _weights(scores)
+        axes = tuple(range(weights.ndim - 2))
+        numbers = (((weights.ndim - 1,), (values.ndim - 2,)), (axes, axes))
+        return lax.dot_general(weights, values, numbers, precision=HIGHEST) / weights.sum(axis=-1, keepdims=True)
+
+
+def _weights(scores: Value) -> Value:
+    return jnp.exp(scores - scores.max(axis=-1, keepdims=True))
 
 
 def _positions(start: Scalar, count: int, axis: int) -> Value:

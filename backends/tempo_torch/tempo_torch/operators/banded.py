@@ -113,13 +113,11 @@ class _Banded:
 
 def _causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
     """All points at once; rows that share keys are heads that do."""
-    rows = q.shape[-2]
-    heads = (*q.shape[:-3], rows, *q.shape[-3:-2], q.shape[-1])
-    queries = _batched(q.movedim(-2, -3).reshape(*heads[:-4], -1, *heads[-2:])) if q.ndim > 3 else q.movedim(-2, 0)[None]
-    made = scaled_dot_product_attention(
-        queries, _batched(k), _batched(v), is_causal=True, scale=scale, enable_gqa=rows > 1
-    )
-    return made.reshape(*heads[:-1], v.shape[-1]).movedim(-3, -2)
+    *batch, points, rows, width = q.shape
+    heads = q.movedim(-2, -3).reshape(*batch[:-1], rows * (batch[-1] if batch else 1), points, width)
+    given = (_batched(x) for x in (heads, k, v))
+    made = scaled_dot_product_attention(*given, is_causal=True, scale=scale, enable_gqa=rows > 1)
+    return made.reshape(*batch, rows, points, v.shape[-1]).movedim(-3, -2)
 
 
 def _norm(x: torch.Tensor) -> float:
