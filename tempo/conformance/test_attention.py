@@ -265,7 +265,7 @@ def test_more_points_than_one_block_has(target: Target, window: str) -> None:
 @pytest.mark.parametrize("window", WINDOWS)
 def test_what_is_not_finite_is_seen_where_it_is(target: Target, window: str, operand: str, mapping: str | None) -> None:
     size = 50
-    data = dict(zip("qkv", arrays((size, WIDTH), (size, WIDTH), (size, WIDTH))))
+    data: dict[str, Any] = dict(zip("qkv", arrays((size, WIDTH), (size, WIDTH), (size, WIDTH))))
     data[operand][41, 1], data[operand][45, 0] = np.nan, np.inf
     with tp.Program() as program:
         t = tp.dim("t")
@@ -295,7 +295,7 @@ def test_scores_of_all_pairs_are_never_there(target: Target, window: str) -> Non
     assert run.memory.peak_bytes < pairs // 8
     if not hasattr(target.backend, "measured_peak"):
         return
-    data = dict(zip("qkv", arrays(*((size, heads, WIDTH),) * 3)))
+    data: dict[str, Any] = dict(zip("qkv", arrays(*((size, heads, WIDTH),) * 3)))
     run(**data)
     gc.collect()
     assert 0 < target.backend.measured_peak(lambda: run(**data)) < pairs

@@ -207,3 +207,42 @@ def test_more_dims_are_more_batch() -> None:
         graph = each.apply(graph, PassContext())
     (node,) = banded(check(Lift(), graph, {"b": 2, "t": 5}, context=PassContext(TAKES, {Symbol("t", "size"): 5})))
     assert not node.domain
+
+
+def windowed_decoder() -> tp.Program:
+    """Of two layers. The embedding of what no window shows any more is asked for by nobody."""
+    with tp.Program() as program:
+        layer, t, p = tp.dim("layer", 3), *tp.dims("t p")
+        table = tp.input("table", (5, 4))
+        token = tp.recurrent("token", (), (t,), dtype=tp.int32)
+        x = tp.recurrent("x", (4,), (layer, t))
+        x[0, t] = table.spatial[token]
+        seen = slice(tp.max(t - 2, 0), t + 1)
+        x[layer + 1, t] = x + tp.softmax(x[layer, seen] @ x, axis=0) @ x[layer, seen]
+        token[t < p.size] = tp.input("prompt", (), (p,), dtype=tp.int32)[t]
+        token[t + 1] = (table @ x[2, t]).argmax()
+        tp.output("token", token)
+    return program
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_a_prompt_behind_a_window_is_one_pass_where_indices_are_clamped(checks: bool) -> None:
+    program = windowed_decoder()
+    data = {"table": np.random.default_rng(2).standard_normal((5, 4)).astype(np.float32)}
+    given = {**data, "prompt": np.array([3, 1, 4, 1, 0, 2, 3], np.int32)}
+    run = tp.compile(program, options=tp.Options(checks=checks))
+    assert ("banded_attention" in run.explain()) == (not checks)
+    found, wanted = (each(sizes={"t": 12}, **given)["token"] for each in (run, tp.compile(program, "reference")))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_index_that_nobody_asks_for_does_not_raise() -> None:
+    """The first tokens of the prompt are in no window of what is decoded."""
+    data = {"table": np.random.default_rng(2).standard_normal((5, 4)).astype(np.float32)}
+    given = {**data, "prompt": np.array([9, 9, 4, 1, 0, 2, 3], np.int32)}
+    tokens = [
+        tp.compile(windowed_decoder(), backend, options=tp.Options(checks=checks))(sizes={"t": 12}, **given)["token"]
+        for backend, checks in (("reference", None), ("numpy", True), ("numpy", False))
+    ]
+    np.testing.assert_array_equal(tokens[1], tokens[0])
+    np.testing.assert_array_equal(tokens[2], tokens[0])
