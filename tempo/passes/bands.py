@@ -244,8 +244,8 @@ class _Rewriting:
                 return replace(extra, edge=self.all_keys(edge)), None
             before, after = window.start - window.lo, window.lo + window.extent - window.stop
             edge = self.tensors.surrounded(edge, axis, before, after)
-        if self.symbol not in self.tensors.rewriter.nodes[edge.node].domain and not moving(edge, self.symbol):
-            return extra, None
+        if not moving(edge, self.symbol):
+            return replace(extra, edge=edge), None
         axes = tuple(None if shown is None else shown + 1 for shown in extra.axes)
         return Extra(self.all_points(edge), axes), 0
 

@@ -104,6 +104,12 @@ def masked_by_keys(q: T, k: T, v: T, t: tp.Dim) -> T:
     return tp.softmax(tp.where(real[0 : t + 1], k[0 : t + 1] @ q, -1e9), axis=-1) @ v[0 : t + 1]
 
 
+def everything_masked(q: T, k: T, v: T, t: tp.Dim) -> T:
+    """What all points see is the same for each: a slice that does not move, of what varies along the dim."""
+    real = v.spatial[0] > 0
+    return tp.softmax(tp.where(real[0 : t.size], k[0 : t.size] @ q, -1e9), axis=-1) @ v[0 : t.size]
+
+
 def of_the_query_before(q: T, k: T, v: T, t: tp.Dim) -> T:
     earlier = tp.where(t > 0, q[tp.max(t - 1, 0)], 0.0)
     return tp.softmax(k[0 : t + 1] @ earlier, axis=0) @ v[0 : t + 1]
@@ -111,7 +117,7 @@ def of_the_query_before(q: T, k: T, v: T, t: tp.Dim) -> T:
 
 FORMS = [
     causal, windowed, two_sided, to_the_end, everything, biased, biased_twice, biased_by_keys, biased_in_a_window,
-    biased_by_queries, masked, masked_by_keys, of_the_query_before,
+    biased_by_queries, masked, masked_by_keys, everything_masked, of_the_query_before,
 ]  # fmt: skip
 
 
