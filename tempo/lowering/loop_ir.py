@@ -36,7 +36,7 @@ class Buffer:
 
     The logical shape is the extents of the axes, then `shape`. `layout` says what the axes of the user's array are
     (inputs and outputs): a Symbol is an axis, an int a position in `shape`. `local`: the variables of loops that
-    have all reads in them, each of what its own iteration wrote.
+    have all reads in them, each of what its own iteration wrote. `zeroed`: what was not written yet is read as zeros.
     """
 
     id: int
@@ -47,6 +47,7 @@ class Buffer:
     role: Literal["internal", "input", "constant", "output"] = "internal"
     layout: tuple[Symbol | int, ...] = ()
     local: frozenset[Symbol] = frozenset()
+    zeroed: bool = False
 
     @property
     def label(self) -> str:

@@ -173,7 +173,7 @@ class Run:
         backend, shape = self.compiled.backend, self.shapes[buffer.id]
         if buffer.role == "constant":
             return self.compiled.constants[buffer.id]
-        starts_at_zero = buffer.id in self.compiled.read_early
+        starts_at_zero = buffer.zeroed or buffer.id in self.compiled.read_early
         fill = 0 if starts_at_zero else _poison(buffer.dtype) if self.poison else None
         filled_inside = backend.allocates_inside and buffer.id not in self.compiled.touched_in_host_loops
         if filled_inside and (fill is None or starts_at_zero):

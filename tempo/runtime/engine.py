@@ -15,6 +15,7 @@ from tempo.lowering.fusing import fused
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
 from tempo.lowering.rotation import unrotated
 from tempo.lowering.tiling import Tiling, tiled
+from tempo.lowering.unwritten import without_idle_masks
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
 from tempo.passes.pipeline import PassRegistry
@@ -201,7 +202,7 @@ class CompiledEngine:
         if key not in self._compiled:
             tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs)
             loops = tiled(unrotated(fused(plan.loops) if whole else plan.loops, static), static, tiling)
-            self._compiled[key] = compile_program(loops, self.backend, static, sizes)
+            self._compiled[key] = compile_program(without_idle_masks(loops, static), self.backend, static, sizes)
         return self._compiled[key]
 
     @property
