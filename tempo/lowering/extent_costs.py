@@ -29,26 +29,30 @@ _POINTS = 1000
 class Costs:
     """Of a backend, in seconds: a byte that is read from memory, an operator or a turn of a loop beside its
     arithmetic, a choice, and compiling an operator. `copies`: whether a mask on what is read costs as much as reading
-    it twice more, as it does where operators are not fused."""
+    it twice more, as it does where operators are not fused. `part`: what reading a part of an array costs, to reading
+    all of one; XLA copies the part before a contraction."""
 
     byte: float
     operator: float
     choice: float
     compiling: float
     copies: bool
+    part: float = 1
 
 
 EAGER = Costs(byte=1 / 8e9, operator=3e-6, choice=3e-7, compiling=1e-4, copies=True)
-FUSED = Costs(byte=1 / 8e9, operator=1e-6, choice=5e-6, compiling=5e-3, copies=False)
+FUSED = Costs(byte=1 / 8e9, operator=1e-6, choice=5e-6, compiling=5e-3, copies=False, part=2)
 EAGER_CUDA = Costs(byte=1 / 1.5e12, operator=8e-6, choice=3e-7, compiling=1e-4, copies=True)
-FUSED_CUDA = Costs(byte=1 / 1.5e12, operator=4e-6, choice=3e-5, compiling=1e-2, copies=False)
+FUSED_CUDA = Costs(byte=1 / 1.5e12, operator=4e-6, choice=3e-5, compiling=1e-2, copies=False, part=2)
 
 
 @dataclass(frozen=True)
 class Work:
     """What a region does: `bytes` read per position, its operators, the folds among them, and the stages that blocks
     need; 0 where they cannot be. `lengths`: at points of the loops around it; `points`: how many there are. `room`:
-    as many positions may be read, though no more than `hull` mean anything."""
+    as many positions may be read, though no more than `hull` mean anything. `whole`: at the hull whole arrays are read.
+    `around`: the operators of the outermost loop, where that may be compiled for one extent after the other, of arrays
+    of that extent; 0 where the extent is chosen at every point."""
 
     hull: int
     room: int
@@ -58,25 +62,31 @@ class Work:
     stages: int
     lengths: np.ndarray
     points: int
+    whole: bool = False
+    around: int = 0
 
     def hull_cost(self, costs: Costs) -> float:
-        return self.operators * costs.operator + self._reading(costs) * self.hull
+        part = 1 if self.whole else costs.part
+        return self.operators * costs.operator + part * self._reading(costs) * self.hull
 
     def blocks_cost(self, costs: Costs, tile: int) -> float:
         """Whole blocks have no masks; there is one block beside them that does."""
         operators = self.operators + 2 * self.folds
         blocks = -(-self.lengths // tile)
         launched = operators * blocks.mean() + 2 * self.stages * blocks.mean() + 3 * self.folds
-        moved = self.bytes * costs.byte * blocks.mean() * tile + (self._reading(costs) - self.bytes * costs.byte) * tile
+        byte = self.bytes * costs.byte
+        moved = costs.part * (byte * blocks.mean() * tile + (self._reading(costs) - byte) * tile)
         compiled = (2 * (operators + self.stages) + 3 * self.folds - self.operators) * costs.compiling
         return float(launched * costs.operator + moved + compiled / (self.points * _RUNS))
 
     def choices_cost(self, costs: Costs, extents: Sequence[int]) -> float:
         every = np.asarray([*extents, self.hull])
         extent = every[np.minimum(np.searchsorted(every, self.lengths), len(extents))]
-        launched = self.operators * costs.operator + costs.choice * min(len(extents), 2)
-        compiled = len(extents) * (self.operators + 1) * costs.compiling
-        return float(launched + self._reading(costs) * extent.mean() + compiled / (self.points * _RUNS))
+        launched, part = self.operators * costs.operator, 1.0
+        if not self.around:
+            launched, part = launched + costs.choice * min(len(extents), 2), costs.part
+        compiled = len(extents) * (self.around or self.operators + 1) * costs.compiling
+        return float(launched + part * self._reading(costs) * extent.mean() + compiled / (self.points * _RUNS))
 
     def _reading(self, costs: Costs) -> float:
         """Seconds per position, masked."""

@@ -26,17 +26,22 @@ class Stretch:
 
 
 def split(
-    loop: Loop, sizes: Mapping[Symbol, int], stays: Callable[[Branch], bool] = lambda branch: False
+    loop: Loop,
+    sizes: Mapping[Symbol, int],
+    stays: Callable[[Branch], bool] = lambda branch: False,
+    choices: bool = False,
 ) -> tuple[Stretch, ...]:
     """Stretches that together are the loop, in its direction; a single one where nothing is gained.
 
     Only conditions that change at points known from `sizes` (those that are fixed) count. Beyond three such points,
     only those of branches that compute something, then only those outside of inner loops. `stays` says of which
-    branches a conditional costs less than the code of another body.
+    branches a conditional costs less than the code of another body. With `choices` all of these are made here, too.
     """
     ways = ((inner, computing) for inner in (True, False) for computing in (False, True))
     found = (_thresholds(loop, sizes, _counted(loop, stays, *way)) for way in ways)
     thresholds = next((each for each in found if len(each) <= _MOST_THRESHOLDS), set[int]())
+    if choices:
+        thresholds |= _thresholds(loop, sizes, (each for each in _branches(loop.body) if each.is_choice))
     edges = [None, *sorted(thresholds), None]
     parts = tuple(_stretch(loop, first, end, sizes) for first, end in itertools.pairwise(edges))
     return parts if loop.direction == "forward" else parts[::-1]
@@ -77,7 +82,7 @@ def _fixed(expr: Expr, sizes: Mapping[Symbol, int]) -> Expr:
 
 
 def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], branches: Iterable[Branch]) -> set[int]:
-    found = {at for branch in branches for at in _changes(branch.condition, loop.var, sizes)}
+    found = {at for branch in branches for at in changes(branch.condition, loop.var, sizes)}
     lo, hi = _fixed(loop.lo, sizes), _fixed(loop.hi, sizes)
     return {at for at in found if not (lo.is_const and at <= lo.as_int()) and not (hi.is_const and at >= hi.as_int())}
 
@@ -101,11 +106,11 @@ def _computes(branch: Branch) -> bool:
     return any(isinstance(inner, Compute) for inner in walk((branch,)))
 
 
-def _changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -> Iterator[int]:
+def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -> Iterator[int]:
     """The values of `symbol` at which a comparison with a number becomes true or false."""
     if isinstance(condition, And | Or):
         for arg in condition.args:
-            yield from _changes(arg, symbol, sizes)
+            yield from changes(arg, symbol, sizes)
     if not isinstance(condition, Ge | Eq):
         return
     expr = _fixed(condition.expr, sizes)

@@ -9,7 +9,8 @@ block, its region, gives the same with any extent that is no less than the lengt
       else: if t + 1 <= 128: ...
       else: (the region, of t.size positions)
 
-  one executable for all lengths, O(log T) copies of the region, at most twice the positions that are needed;
+  one executable for all lengths, O(log T) copies of the region, at most twice the positions that are needed. A backend
+  that compiles loops may make the choice once for each stretch of the outermost loop;
 - "blocks": as loops over blocks of the axis, as many as the length needs (`tempo.lowering.blocks`). One executable, and
   no more than a block too much.
 
@@ -37,8 +38,10 @@ from tempo.lowering.loop_ir import (
     Segment,
     Statement,
     WindowIndex,
+    walk,
 )
 from tempo.lowering.regions import Block, Region, apart, leaving, lengths, regions, renamed, used
+from tempo.lowering.splitting import changes
 from tempo.lowering.tracking import FOLDED
 from tempo.symbolic import Expr, Symbol, const
 
@@ -47,11 +50,16 @@ EXTENTS: tuple[Way, ...] = ("hull", "blocks", "specialise")
 
 @dataclass(frozen=True)
 class Tiling:
-    """`extent`: one of `EXTENTS`. `tile`: of a block, or the least of the extents that double. None: by `costs`."""
+    """`extent`: one of `EXTENTS`. `tile`: of a block, or the least of the extents that double. None: by `costs`.
+
+    `stretches`: whether the outermost loops are compiled in stretches between which choices change, with arrays that
+    are as long as a stretch needs.
+    """
 
     extent: Way | None = None
     tile: int | None = None
     costs: Costs = FUSED
+    stretches: bool = False
 
 
 def tiled(program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> LoopProgram:
@@ -69,7 +77,7 @@ class _Tiler:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> None:
         self.sizes, self.tiling = sizes, tiling
         self.buffers = dict(program.buffers)
-        self.loops: tuple[tuple[Symbol, Expr, Expr], ...] = ()
+        self.loops: tuple[Loop, ...] = ()
         self.notes: list[str] = []
 
     def resolve(self, expr: Expr) -> int:
@@ -102,7 +110,7 @@ class _Tiler:
     def inside(self, statement: Statement) -> Statement:
         match statement:
             case Loop(body=body):
-                around, self.loops = self.loops, (*self.loops, (statement.var, statement.lo, statement.hi))
+                around, self.loops = self.loops, (*self.loops, statement)
                 body = self.block(body)
                 self.loops = around
                 return replace(statement, body=body)
@@ -139,7 +147,8 @@ class _Tiler:
         return (*(block[place] for place in before), *made, *(block[place] for place in after))
 
     def work(self, places: tuple[int, ...], block: Block, region: Region) -> Work:
-        lengths, points = sampled(region.length, self.loops, self.sizes, region.hull)
+        loops = [(loop.var, loop.lo, loop.hi) for loop in self.loops]
+        lengths, points = sampled(region.length, loops, self.sizes, region.hull)
         rooms = [room for room in self.rooms(region).values() if room is not None]
         return Work(
             region.hull,
@@ -150,7 +159,18 @@ class _Tiler:
             stages_of(places, block, region),
             lengths,
             points,
+            self.tiling.stretches,
+            self.around(region),
         )
+
+    def around(self, region: Region) -> int:
+        """The operators of the outermost loop, if it is compiled in stretches of one extent of the region each."""
+        if not self.tiling.stretches or not self.loops:
+            return 0
+        chosen = region.length.le(region.hull - 1)
+        if not any(changes(chosen, self.loops[0].var, self.sizes)):
+            return 0
+        return sum(isinstance(each, Compute) for each in walk(self.loops[0].body))
 
     def rooms(self, region: Region) -> dict[int, int | None]:
         """By the place of a read how many positions from its start on it may see; None: they do not lie in a row."""

@@ -200,7 +200,7 @@ class CompiledEngine:
         whole = self.backend.fuses_segments and not in_parts
         key = outermost, whole, tuple(static.values())
         if key not in self._compiled:
-            tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs)
+            tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, stretches=whole)
             loops = tiled(unrotated(fused(plan.loops) if whole else plan.loops, static), static, tiling)
             self._compiled[key] = compile_program(without_idle_masks(loops, static), self.backend, static, sizes)
         return self._compiled[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,10 +13,9 @@ from tempo.lowering.loop_ir import Axis, Buffer, PointIndex, Read, WindowIndex
 from tempo.symbolic import Expr
 from tempo_jax.evaluate import Values, expression
 from tempo_jax.operators.indexing import take
+from tempo_jax.pieces import Order, Pieces, order_within
 
 Array = Any
-Order = tuple[int, ...]
-"""The logical axes of a buffer as they lie in memory, where they lie in another order than the logical one."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +33,39 @@ class Place:
     def points(self) -> list[int]:
         return [axis for axis, extent in enumerate(self.extents) if extent is None]
 
+    def without(self, axis: int) -> Place:
+        return Place(_without(self.index, axis), _without(self.extents, axis))
+
     @property
     def size(self) -> int:
         return math.prod(extent for extent in self.extents if extent is not None)
 
 
 def read(
-    buffer: Buffer, array: Array, statement: Read, values: Values, static: Values, order: Order | None = None
+    buffer: Buffer,
+    array: Array,
+    statement: Read,
+    values: Values,
+    static: Values,
+    order: Order | None = None,
+    stays: bool = False,
 ) -> Array:
     """What the buffer holds at an index: one dynamic slice, then gathers of the windows that may leave it.
 
-    A window is sliced where it fits and clamped within itself: a gather from the whole buffer is slower.
+    A window is sliced where it fits and clamped within itself: a gather from the whole buffer is slower. `stays`: the
+    slice is taken where it stands. Fused into what follows the buffer's next write, it would have the buffer copied.
     """
-    if buffer.is_slot or _is_everything(buffer, statement):
+    if isinstance(array, Pieces):
+        axis, entry = array.axis, statement.index[array.axis]
+        assert isinstance(entry, PointIndex)
+        piece = array.arrays[expression(entry.index, values)]
+        inner = replace(buffer, axes=_without(buffer.axes, axis))
+        part = replace(statement, index=_without(statement.index, axis))
+        return read(inner, piece, part, values, static, order_within(order, axis), stays)
+    lengths = list(_logical_shape(array, order))
+    if buffer.is_slot or _is_everything(buffer, statement, lengths, static):
         return _logical(array, order)
     starts: list[Any] = [0] * array.ndim
-    lengths = list(_logical_shape(array, order))
     dropped: list[int] = []
     gathered: list[tuple[int, Array]] = []
     for at, (axis, entry) in enumerate(zip(buffer.axes, statement.index, strict=True)):
@@ -65,19 +81,20 @@ def read(
             gathered.append((at, jnp.clip(start - starts[at] + _counted(extent), 0, extent - 1)))
         else:
             gathered.append((at, _positions(axis, start, extent, lengths[at])))
-    cut = _slice(array, starts, lengths, order)
+    cut = _slice(array, starts, lengths, order, stays)
     for at, positions in gathered:
         cut = take(cut, positions, at)
     return lax.squeeze(cut, dropped)
 
 
-def _is_everything(buffer: Buffer, statement: Read) -> bool:
+def _is_everything(buffer: Buffer, statement: Read, lengths: list[int], static: Values) -> bool:
+    """Whether it is all that the array has; that may be less than the buffer (`tempo_jax.storage`)."""
     return all(
         isinstance(entry, WindowIndex)
-        and axis.kind == "full"
+        and (axis.kind == "full" or entry.exact)
         and entry.start == Expr((), 0)
-        and entry.extent == axis.extent
-        for axis, entry in zip(buffer.axes, statement.index, strict=True)
+        and (entry.extent == axis.extent or expression(entry.extent, static) == length)
+        for axis, entry, length in zip(buffer.axes, statement.index, lengths)
     )
 
 
@@ -88,6 +105,10 @@ def _positions(axis: Axis, start: Any, extent: int, size: int) -> Array:
 
 def _counted(extent: int) -> Array:
     return jnp.arange(extent, dtype=jnp.int32)
+
+
+def _without(entries: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+    return (*entries[:axis], *entries[axis + 1 :])
 
 
 def place(index: tuple[Expr, ...], values: Values, extents: tuple[Expr | None, ...], static: Values) -> Place:
@@ -101,6 +122,8 @@ def point(index: tuple[Expr, ...], values: Values) -> Place:
 
 def at(array: Array, where: Place, order: Order | None = None) -> Array:
     """What is at a place, without the axes of which it is a point."""
+    if isinstance(array, Pieces):
+        return at(array.arrays[where.index[array.axis]], where.without(array.axis), order_within(order, array.axis))
     count = len(where.index)
     starts = [*where.index, *([0] * (array.ndim - count))]
     lengths = [*(1 if extent is None else extent for extent in where.extents), *_logical_shape(array, order)[count:]]
@@ -109,6 +132,10 @@ def at(array: Array, where: Place, order: Order | None = None) -> Array:
 
 def write(array: Array, where: Place, value: Array, order: Order | None = None) -> Array:
     """`array` with `value` at a place; without index, `value` itself."""
+    if isinstance(array, Pieces):
+        piece, axis = where.index[array.axis], array.axis
+        written = write(array.arrays[piece], where.without(axis), value, order_within(order, axis))
+        return array.replaced(piece, written)
     if not where.index:
         return value
     starts = [*where.index, *([0] * (array.ndim - len(where.index)))]
@@ -118,12 +145,12 @@ def write(array: Array, where: Place, value: Array, order: Order | None = None) 
     return lax.dynamic_update_slice(array, written, _indices(starts), allow_negative_indices=False)
 
 
-def _slice(array: Array, starts: list[Any], lengths: list[int], order: Order | None) -> Array:
+def _slice(array: Array, starts: list[Any], lengths: list[int], order: Order | None, stays: bool = False) -> Array:
     """Of an array whose axes lie in `order`, with logical starts and lengths; the result is logical."""
-    if order is None:
-        return lax.dynamic_slice(array, _indices(starts), lengths, allow_negative_indices=False)
-    starts, lengths = [starts[axis] for axis in order], [lengths[axis] for axis in order]
-    return _logical(lax.dynamic_slice(array, _indices(starts), lengths, allow_negative_indices=False), order)
+    if order is not None:
+        starts, lengths = [starts[axis] for axis in order], [lengths[axis] for axis in order]
+    cut = lax.dynamic_slice(array, _indices(starts), lengths, allow_negative_indices=False)
+    return _logical(lax.optimization_barrier(cut) if stays else cut, order)
 
 
 def _logical(array: Array, order: Order | None) -> Array:

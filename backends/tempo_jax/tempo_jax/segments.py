@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from tempo import dtypes
@@ -43,6 +42,8 @@ from tempo_jax import access
 from tempo_jax.branches import BranchPlan
 from tempo_jax.evaluate import Values, condition, expression, scalar
 from tempo_jax.handed import Handed
+from tempo_jax.loops import repeat
+from tempo_jax.storage import Storage
 from tempo_jax.work import operators, work
 
 Array = Any
@@ -93,10 +94,26 @@ class SegmentTracer:
         self.operator = operator
         self.orders = layouts_in_segments(request.program)
         self._functions: dict[int, Callable[..., Array]] = {}
+        self.runs_whole = self.segment.loop is None or bounds is not None
         self.stretches = tuple(self._stretches())
-        self.body = tuple(self._apart(self.segment.body))
-        blocks = [(loop,) for _, _, loop in self.stretches] if self.segment.loop else [self.body]
+        self.body = tuple(self._apart(self._bounded(), self.runs_whole))
+        blocks = [self.body] if self.runs_whole else [(loop,) for _, _, loop in self.stretches]
         self.liveness = Liveness(request.program, self.segment, blocks)
+        self.storage = self._storage()
+
+    def _bounded(self) -> tuple[Statement, ...]:
+        """The statements, whose outermost loop has its bounds in it where these are known."""
+        if self.segment.loop is None or self.bounds is None:
+            return self.segment.body
+        lo, hi = map(const, self.bounds)
+        return (replace(self.segment.loop, lo=lo, hi=hi),)
+
+    def _storage(self) -> Storage:
+        """Arrays are taken apart and put together once per call: all of a loop is worth that, a part of it is not."""
+        if not self.runs_whole:
+            return Storage()
+        known = {id: self.buffers[id] for id in self.segment.buffers}
+        return Storage.of(self.body, known, self.static, self.orders)
 
     def _stretches(self) -> Iterator[tuple[int | None, int | None, Loop]]:
         """The outermost loop in pieces, each with its first point and its end.
@@ -109,13 +126,13 @@ class SegmentTracer:
         for stretch in split(loop, self.static, self._stays(loop)):
             yield stretch.first, stretch.end, replace(loop, body=stretch.body)
 
-    def _apart(self, block: tuple[Statement, ...]) -> Iterator[Statement]:
+    def _apart(self, block: tuple[Statement, ...], choices: bool) -> Iterator[Statement]:
         """The block with its loops in pieces between which their conditions change."""
         for statement in block:
             if not isinstance(statement, Loop):
                 yield statement
                 continue
-            for stretch in split(statement, self.static, self._stays(statement)):
+            for stretch in split(statement, self.static, self._stays(statement), choices):
                 lo = statement.lo if stretch.first is None else maximum(statement.lo, const(stretch.first))
                 hi = statement.hi if stretch.end is None else minimum(statement.hi, const(stretch.end))
                 yield replace(statement, lo=lo, hi=hi, body=stretch.body)
@@ -127,13 +144,17 @@ class SegmentTracer:
         symbols = {symbol: self.known(symbol, given.pop(0)) for symbol in segment.arguments}
         arrays = {id: self.array(id, given.pop(0)) for id in segment.buffers}
         tables = dict(zip(segment.tables, given, strict=True))
-        state = State({}, dict(arrays), {**symbols}, tables)
-        if segment.loop is None:
-            self.block(self.body, state)
+        state = State({}, self.storage.opened(arrays), {**symbols}, tables)
+        if self.runs_whole:
+            for number, statement in enumerate(self.body):
+                state.buffers = self.storage.fitted(state.buffers, number)
+                self.statement(statement, state)
         else:
-            lo, hi = self.bounds or (jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32))
-            self.chunk(lo, hi, state)
-        return _distinct([state.buffers[id] for id in segment.results], arrays, segment.results)
+            self.chunk(jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32), state)
+        results = [
+            self.storage.closed(id, state.buffers[id], self.buffers[id].extents(self.static)) for id in segment.results
+        ]
+        return _distinct(results, arrays, segment.results)
 
     def known(self, symbol: Symbol, given: Any) -> Any:
         """A size that the executable is made for is a number, so that XLA knows how often loops over it run."""
@@ -149,7 +170,7 @@ class SegmentTracer:
             return jnp.asarray(constants[id].array.transpose(buffer.from_user))
         if given is not None:
             return given
-        shape = buffer.extents(self.static)
+        shape = self.storage.short(id, buffer.extents(self.static))
         order = self.orders.get(id, range(len(shape)))
         return jnp.zeros([shape[axis] for axis in order], dtypes.to_numpy(buffer.dtype))
 
@@ -168,11 +189,10 @@ class SegmentTracer:
                     return
                 array = state.buffers[buffer]
                 order = self.orders.get(buffer)
-                held = access.read(self.buffers[buffer], array, statement, state.values, self.static, order)
-                state.names[result] = held
-                if not self.buffers[buffer].is_slot and buffer in state.carried:
-                    # Fused into what follows the buffer's next write, the read would have the buffer copied for it.
-                    state.names[result] = lax.optimization_barrier(state.names[result])
+                stays = buffer in state.carried
+                state.names[result] = access.read(
+                    self.buffers[buffer], array, statement, state.values, self.static, order, stays
+                )
             case Compute(result):
                 state.names[result] = self.compute(statement, state)
             case Assign(result, value):
@@ -250,8 +270,8 @@ class SegmentTracer:
     def chunk(self, start: Any, stop: Any, state: State) -> None:
         """The outermost loop from `start` to `stop`: a loop for each stretch between which its conditions change."""
         for first, end, loop in self.stretches:
-            lo = start if first is None else _clipped(first, start, stop)
-            hi = stop if end is None else _clipped(end, start, stop)
+            lo = start if first is None else jnp.clip(first, start, stop)
+            hi = stop if end is None else jnp.clip(end, start, stop)
             self.loop(loop, lo, hi, state)
 
     def _stays(self, loop: Loop) -> Callable[[Branch], bool]:
@@ -273,8 +293,10 @@ class SegmentTracer:
 
     def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
         stop = stop_in(loop)
-        if stop is None and isinstance(lo, int) and isinstance(hi, int) and hi - lo <= 1:
-            self.few(loop, range(lo, hi), state)
+        few = loop.var in self.storage.loops
+        if stop is None and isinstance(lo, int) and isinstance(hi, int) and (few or hi - lo <= 1):
+            points = range(lo, hi)
+            self.few(loop, points if loop.direction == "forward" else points[::-1], state)
             return
         recent = Handed(loop, lo, hi, self.orders)
         carried = [id for id in self.liveness.carried(loop) if id not in recent.replaced]
@@ -291,10 +313,7 @@ class SegmentTracer:
             return (*(inner.buffers[id] for id in carried), *recent.on(inner.written, handed))
 
         start = (*(state.buffers[id] for id in carried), *recent.before(state.buffers, state.values))
-        if stop is None:
-            arrays = lax.fori_loop(_bound(lo), _bound(hi), body, start)
-        else:
-            arrays = _until(lo, hi, body, start, carried.index(stop))
+        arrays = repeat(lo, hi, body, start, None if stop is None else carried.index(stop))
         state.buffers.update(zip(carried, arrays, strict=False))
         state.buffers.update(recent.after(state.buffers, state.values, arrays[len(carried) :]))
 
@@ -363,31 +382,6 @@ def known_bounds(request: SegmentRequest) -> tuple[int, int] | None:
     if loop is None or not (loop.lo.symbols() | loop.hi.symbols()) <= sizes.keys():
         return None
     return int(loop.lo.evaluate(sizes)), int(loop.hi.evaluate(sizes))
-
-
-def _clipped(point: int, start: Any, stop: Any) -> Any:
-    if isinstance(start, int) and isinstance(stop, int):
-        return min(max(point, start), stop)
-    return jnp.clip(point, start, stop)
-
-
-def _until(lo: Any, hi: Any, body: Callable[..., Any], before: tuple[Array, ...], stop: int) -> tuple[Array, ...]:
-    """The loop, left as soon as the carried scalar at `stop` is not 0."""
-
-    def goes_on(carry: tuple[Any, ...]) -> Any:
-        step, arrays = carry
-        return (step < hi) & (arrays[stop] == 0)
-
-    def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        return carry[0] + 1, body(*carry)
-
-    _, arrays = lax.while_loop(goes_on, step, (jnp.asarray(lo, jnp.int32), before))
-    return arrays  # type: ignore[no-any-return]
-
-
-def _bound(value: Any) -> Any:
-    """A number stays one: between two of them XLA knows the trip count, and tests nothing per iteration."""
-    return np.int32(value) if isinstance(value, int) else value
 
 
 def _distinct(results: list[Array], arguments: Mapping[int, Array], ids: tuple[int, ...]) -> tuple[Array, ...]:

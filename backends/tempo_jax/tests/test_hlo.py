@@ -16,6 +16,7 @@ from jax import lax
 from tempo_jax.backend import JaxBackend
 
 import tempo as tp
+from benchmarks.attention.program import Config, decoder, sizes
 from benchmarks.models.workloads import bptt
 from benchmarks.ppo.program import program as ppo
 from benchmarks.ppo.settings import Settings, noise, weights
@@ -314,3 +315,23 @@ def test_the_decode_example():
     positions = 200
     cache = config.layers * positions * config.kv_heads * config.head_dim  # elements of the keys, and of the values
     assert_in_place(decoder(config), {"l": config.layers, "p": 5, "t": positions}, cache, **inputs)
+
+
+@pytest.mark.parametrize("window", [None, 64], ids=["causal", "window"])
+def test_a_decoder_reads_its_cache_and_its_weights_where_they_lie(window: int | None):
+    """Neither a layer of them nor the valid part of the keys is copied for a contraction."""
+    config = Config(layers=2, width=128, heads=4, kv_heads=4, batch=4, window=window)
+    recorder = Recorder()
+    run = tp.compile(decoder(config), recorder, sizes=sizes(config, 256), options=tp.Options(**_doubling(window)))
+    run(start=config.start(), **config.weights())
+    least = 64 * config.batch * config.kv_width  # the keys of a layer, at the least extent
+    assert any(copy for text in recorder.texts for copy in made_of(text, least, "dynamic-update-slice"))
+    assert [made for text in recorder.texts for made in made_in_loops(text, least // 2)] == []
+
+
+def _doubling(window: int | None) -> dict[str, Any]:
+    return {"extent": "hull"} if window else {"extent": "specialise", "tile": 64}
+
+
+def made_of(hlo: str, least: int, opcode: str) -> list[str]:
+    return [each.text for each in in_loops(hlo) if each.opcode == opcode and each.elements >= least]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo.lowering.loop_ir import Assign, Branch, Loop, Statement
+from tempo.lowering.loop_ir import Assign, Branch, Loop, Statement, walk
 from tempo.lowering.splitting import split
 from tempo.symbolic import Condition, Symbol, const, parse_condition, size
 
@@ -89,3 +89,28 @@ def test_every_point_runs_what_it_ran(conditions: list[str], extent: int, direct
         visited += points if direction == "forward" else reversed(points)
         assert [run(part.body, t, extent) for t in points] == [expected[t] for t in points]
     assert visited == (list(range(extent)) if direction == "forward" else list(reversed(range(extent))))
+
+
+def choice(least: int) -> Branch:
+    """A chain of extents that double, as tiling makes them."""
+    chain: tuple[Statement, ...] = (Assign("v", "all"),)
+    for extent in (4 * least, 2 * least, least):
+        chain = (Branch(parse_condition(f"t + 1 <= {extent}"), (Assign("v", f"of {extent}"),), chain, is_choice=True),)
+    (first,) = chain
+    assert isinstance(first, Branch)
+    return first
+
+
+def test_choices_stay_unless_they_are_to_be_made_outside() -> None:
+    whole = Loop(T, const(0), size("t"), "forward", (choice(2),))
+    assert [part.body for part in split(whole, {SIZE: 12})] == [whole.body]
+    parts = split(whole, {SIZE: 12}, choices=True)
+    assert [(part.first, part.end) for part in parts] == [(None, 2), (2, 4), (4, 8), (8, None)]
+    assert [part.body for part in parts] == [(Assign("v", each),) for each in ("of 2", "of 4", "of 8", "all")]
+
+
+def test_choices_in_loops_inside_are_made_outside_of_these() -> None:
+    inner = Loop(Symbol("l", "dim"), const(0), const(3), "forward", (choice(2),))
+    whole = Loop(T, const(0), size("t"), "forward", (inner,))
+    parts = split(whole, {SIZE: 12}, choices=True)
+    assert len(parts) == 4 and not any(isinstance(each, Branch) for part in parts for each in walk(part.body))

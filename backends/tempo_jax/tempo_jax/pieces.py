@@ -1,0 +1,73 @@
+"""An array in pieces: one for each position of an axis. XLA copies a slice of a larger array before it contracts it; an
+array of its own it reads where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+Array = Any
+Order = tuple[int, ...]
+"""The logical axes of a buffer as they lie in memory, where they lie in another order than the logical one."""
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True)
+class Pieces:
+    """`arrays` stand for the positions of the logical axis `axis`, which they do not have."""
+
+    arrays: tuple[Array, ...]
+    axis: int
+
+    @property
+    def size(self) -> int:
+        return sum(array.size for array in self.arrays)
+
+    def tree_flatten(self) -> tuple[tuple[Array, ...], int]:
+        return self.arrays, self.axis
+
+    @classmethod
+    def tree_unflatten(cls, axis: int, arrays: Any) -> Pieces:
+        return cls(tuple(arrays), axis)
+
+    def replaced(self, at: int, array: Array) -> Pieces:
+        return replace(self, arrays=(*self.arrays[:at], array, *self.arrays[at + 1 :]))
+
+    def mapped(self, function: Callable[[Array], Array]) -> Pieces:
+        return replace(self, arrays=tuple(function(array) for array in self.arrays))
+
+
+def apart(array: Array, axis: int, order: Order | None) -> Pieces:
+    """The array in pieces; its axes lie in `order`."""
+    physical = _lies(axis, order)
+    count = array.shape[physical]
+    return Pieces(tuple(lax.index_in_dim(array, at, physical, keepdims=False) for at in range(count)), axis)
+
+
+def together(array: Array, order: Order | None) -> Array:
+    return jnp.stack(array.arrays, _lies(array.axis, order)) if isinstance(array, Pieces) else array
+
+
+def grown(array: Array, axis: int, extent: int, order: Order | None) -> Array:
+    """The array, or its pieces, with at least `extent` positions along a logical axis; new ones hold zeros."""
+    if isinstance(array, Pieces):
+        inner, within = axis - (axis > array.axis), order_within(order, array.axis)
+        return array.mapped(lambda each: grown(each, inner, extent, within))
+    physical = _lies(axis, order)
+    new = max(0, extent - array.shape[physical])
+    return lax.pad(array, array.dtype.type(0), [(0, new if at == physical else 0, 0) for at in range(array.ndim)])
+
+
+def order_within(order: Order | None, axis: int) -> Order | None:
+    """The order of a piece's axes."""
+    return None if order is None else tuple(each - (each > axis) for each in order if each != axis)
+
+
+def _lies(axis: int, order: Order | None) -> int:
+    return axis if order is None else order.index(axis)

@@ -1,0 +1,162 @@
+"""How the arrays of a function lie that runs all of its loops: in pieces, and no longer than they are needed so far.
+
+XLA copies a slice of a larger array before it contracts it. So a buffer that is only ever read and written at points of
+short loops is kept as an array per point, which the iterations of these loops, traced one by one, name; and a buffer of
+which a loop reads a prefix, and touches no more, has no more in that loop.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from tempo.lowering.loop_ir import Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, walk
+from tempo.lowering.reach import Reaches, reaches
+from tempo.lowering.splitting import iterations
+from tempo.symbolic import Expr, Symbol, const
+from tempo_jax.pieces import Order, apart, grown, together
+
+_MOST = 8
+"""A loop of more iterations is never traced one by one: XLA compiles the body that often."""
+_LEAST_ELEMENTS = 1 << 14
+"""A smaller piece is copied in no time."""
+
+Array = Any
+Buffers = Mapping[int, Buffer]
+Sizes = Mapping[Symbol, int]
+Block = tuple[Statement, ...]
+Points = tuple[Expr | None, ...]
+"""For each axis the point that is read or written; None where there are several."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """`pieces`: the axis along which a buffer is in pieces. `loops`: variables of loops traced one by one. `growing`:
+    the axes, by buffer, of which there is no more than is needed so far. `reaches`: what each statement of the function
+    needs.
+    """
+
+    pieces: Mapping[int, int] = field(default_factory=dict)
+    loops: frozenset[Symbol] = frozenset()
+    growing: frozenset[tuple[int, int]] = frozenset()
+    reaches: tuple[Reaches, ...] = ()
+    orders: Mapping[int, Order] = field(default_factory=dict)
+
+    @staticmethod
+    def of(statements: Block, buffers: Buffers, sizes: Sizes, orders: Mapping[int, Order]) -> Storage:
+        """`buffers` are those that statements touch. A loop is short that lies in another one, has few iterations, and
+        no such loop in it."""
+        short = frozenset(each.var for each in _inner(statements) if _is_short(each, sizes))
+        uses = _uses(statements, buffers)
+        found = {id: _axis(buffers[id], indices, short, sizes) for id, indices in uses.items()}
+        pieces = {id: axis for id, axis in found.items() if axis is not None}
+        loops = frozenset(symbol for id, axis in pieces.items() for symbol in _along(uses[id], axis) & short)
+        touched = tuple(reaches(each, buffers, sizes) for each in statements)
+        growing = frozenset(
+            key for each, reach in zip(statements, touched) for key in _prefixes(each, reach, buffers, sizes)
+        )
+        return Storage(pieces, loops, growing, touched, orders)
+
+    def short(self, id: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape that a new array of the buffer has before anything needs it."""
+        return tuple(0 if (id, axis) in self.growing else extent for axis, extent in enumerate(shape))
+
+    def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
+        """The arrays as the statements have them, from those of whole buffers."""
+        return {
+            id: apart(array, self.pieces[id], self.orders.get(id)) if id in self.pieces else array
+            for id, array in arrays.items()
+        }
+
+    def fitted(self, arrays: Mapping[int, Array], statement: int) -> dict[int, Array]:
+        """The arrays as long as the statement needs them."""
+        found = dict(arrays)
+        for (id, axis), extent in self.reaches[statement].items() if self.reaches else ():
+            if (id, axis) in self.growing:
+                found[id] = grown(found[id], axis, extent, self.orders.get(id))
+        return found
+
+    def closed(self, id: int, array: Array, shape: tuple[int, ...]) -> Array:
+        """An array of the whole buffer, whose logical shape is `shape`."""
+        for axis in (axis for each, axis in self.growing if each == id):
+            array = grown(array, axis, shape[axis], self.orders.get(id))
+        return together(array, self.orders.get(id))
+
+
+# -- pieces --------------------------------------------------------------------------------------------------------
+
+
+def _inner(statements: Block) -> Iterator[Loop]:
+    for loop in walk(statements):
+        if isinstance(loop, Loop):
+            yield from (each for each in walk(loop.body) if isinstance(each, Loop))
+
+
+def _is_short(loop: Loop, sizes: Sizes) -> bool:
+    known = _is_known((loop.lo, loop.hi), sizes)
+    inner = (each for each in walk(loop.body) if isinstance(each, Loop))
+    return known and iterations(loop, sizes) <= _MOST and not any(_is_short(each, sizes) for each in inner)
+
+
+def _uses(statements: Block, buffers: Buffers) -> Mapping[int, list[Points]]:
+    found: dict[int, list[Points]] = defaultdict(list)
+    for statement in walk(statements):
+        if isinstance(statement, Read | Write) and statement.buffer in buffers:
+            found[statement.buffer].append(_points(statement, buffers[statement.buffer]))
+    return found
+
+
+def _points(statement: Read | Write, buffer: Buffer) -> Points:
+    if isinstance(statement, Read):
+        return tuple(each.index if isinstance(each, PointIndex) else None for each in statement.index)
+    if not statement.index:  # all of the buffer
+        return (None,) * len(buffer.axes)
+    return tuple(point if far is None else None for point, far in zip(statement.index, statement.extents, strict=True))
+
+
+def _along(uses: Iterable[Points], axis: int) -> frozenset[Symbol]:
+    return frozenset(symbol for points in uses for symbol in _symbols(points[axis]))
+
+
+def _symbols(point: Expr | None) -> frozenset[Symbol]:
+    return frozenset() if point is None else point.symbols()
+
+
+def _axis(buffer: Buffer, uses: list[Points], short: frozenset[Symbol], sizes: Sizes) -> int | None:
+    """The first axis of a few large pieces that is read and written at points of short loops alone."""
+    if not _is_known(buffer.logical_shape, sizes):
+        return None
+    shape = buffer.extents(sizes)
+    for axis, described in enumerate(buffer.axes):
+        is_few = 1 < shape[axis] <= _MOST and prod(shape) >= _LEAST_ELEMENTS * shape[axis]
+        if described.kind != "full" or not is_few or any(points[axis] is None for points in uses):
+            continue
+        along = _along(uses, axis)
+        if along & short and along <= short | sizes.keys():
+            return axis
+    return None
+
+
+def _is_known(exprs: Iterable[Expr], sizes: Sizes) -> bool:
+    return all(expr.symbols() <= sizes.keys() for expr in exprs)
+
+
+# -- what grows ----------------------------------------------------------------------------------------------------
+
+
+def _prefixes(statement: Statement, reach: Reaches, buffers: Buffers, sizes: Sizes) -> Iterator[tuple[int, int]]:
+    """The axes of which a read sees all that the statement touches, and that is not all there is."""
+    for read in walk((statement,)):
+        if not isinstance(read, Read) or buffers[read.buffer].role != "internal":
+            continue
+        for axis, (entry, of_buffer) in enumerate(zip(read.index, buffers[read.buffer].axes)):
+            touched = reach.get((read.buffer, axis))
+            if touched is None or touched == int(of_buffer.extent.evaluate(sizes)):
+                continue
+            if not isinstance(entry, WindowIndex) or not entry.exact or entry.start != const(0):
+                continue
+            if _is_known((entry.extent,), sizes) and int(entry.extent.evaluate(sizes)) == touched:
+                yield read.buffer, axis

@@ -1,0 +1,103 @@
+"""Arrays in pieces, and arrays that grow from stretch to stretch, hold what whole ones hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tempo_jax import storage
+from tempo_jax.pieces import apart, grown, together
+
+import tempo as tp
+from tempo.conformance.random_programs import random_program
+from tempo.conformance.random_programs.agreement import Mode, Situation, check
+
+T = tp.RecurrentTensor
+WAYS = ({}, {"extent": "specialise", "tile": 1}, {"extent": "specialise", "tile": 2}, {"extent": "hull"})
+SIZES = {"l": 3, "t": 11}
+
+
+@pytest.fixture(autouse=True)
+def _in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever can be in pieces is, however small."""
+    monkeypatch.setattr(storage, "_LEAST_ELEMENTS", 0)
+
+
+@pytest.mark.parametrize("order", [None, (0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_pieces_put_together_are_the_array(axis: int, order: tuple[int, ...] | None):
+    logical = np.arange(24.0).reshape(2, 3, 4)
+    array = jnp.asarray(logical if order is None else logical.transpose(order))
+    pieces = apart(array, axis, order)
+    assert len(pieces.arrays) == logical.shape[axis]
+    np.testing.assert_array_equal(together(pieces, order), array)
+    for other in {0, 1, 2} - {axis}:
+        longer = together(grown(pieces, other, 6, order), order)
+        np.testing.assert_array_equal(longer, grown(array, other, 6, order))
+        assert longer.shape[other if order is None else order.index(other)] == 6
+
+
+def layers(past: Callable[[tp.Dim], slice], shown: bool = False, backward: bool = False) -> tp.Program:
+    """Attention of each layer over its own past; `shown`: the buffer that grows is an output."""
+    with tp.Program() as program:
+        l, t = tp.dims("l t")
+        w = tp.input("w", (4, 4), (l,))
+        x = tp.recurrent("x", (4,), (l, t))
+        step, first = (-1, t.size - 1) if backward else (1, 0)
+        x[(l == 0) & (t == first)] = tp.constant(np.linspace(-1, 1, 4, dtype=np.float32))
+        x[l == 0] = x[l.size - 1, t - step]
+        key = tp.tanh(x @ w)
+        scores = (key[l, past(t)] * x).sum(axis=1)
+        x[l + 1, t] = tp.einsum("s,sd->d", tp.softmax(scores, axis=0), key[l, past(t)]) + 0.5 * x
+        tp.output("x", x)
+        if shown:
+            tp.output("key", key)
+    return program
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("shown", [False, True])
+@pytest.mark.parametrize(
+    ("past", "backward"),
+    [
+        (lambda t: slice(0, t + 1), False),
+        (lambda t: slice(tp.max(t - 3, 0), t + 1), False),
+        (lambda t: slice(t, t.size), True),
+        (lambda t: slice(0, tp.max(t, 1)), False),
+    ],
+    ids=["causal", "window", "two ends", "before"],
+)
+def test_layers_of_attention(past: Callable[[tp.Dim], slice], backward: bool, shown: bool, way: dict[str, object]):
+    program = layers(past, shown, backward)
+    given = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(np.float32)
+    expected = tp.compile(program, "reference", sizes=SIZES)(w=given)
+    run = tp.compile(program, "jax", sizes=SIZES, options=tp.Options(checks=False, **way))
+    for found in (run(w=given), run(w=given, progress=lambda done, total: None), run(w=given)):
+        for name, array in expected.items():
+            np.testing.assert_allclose(np.asarray(found[name]), array, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_what_a_loop_reads_of_a_prefix_is_all_it_has(monkeypatch: pytest.MonkeyPatch):
+    made: list[storage.Storage] = []
+    of = storage.Storage.of
+    monkeypatch.setattr(storage.Storage, "of", staticmethod(lambda *given: made.append(of(*given)) or made[-1]))
+    program = layers(lambda t: slice(0, t + 1))
+    run = tp.compile(program, "jax", sizes=SIZES, options=tp.Options(extent="specialise", tile=2))
+    run(w=np.ones((3, 4, 4), np.float32))
+    found = next(each for each in made if each.growing)
+    assert {axis for _, axis in found.growing} == {1}, "along t"
+    ((key, axis),) = found.growing
+    assert sorted({reach[key, axis] for reach in found.reaches if (key, axis) in reach}) == [2, 4, 8, 11]
+    assert found.pieces[key] == 0
+    assert len(found.loops) == 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs(seed: int):
+    program = random_program(seed)
+    dims = program.build().program.graph().dims
+    sizes = {dim.symbol.name: 1 + (seed + at) % 6 for at, dim in enumerate(dims) if not dim.size.is_const}
+    options = tp.Options(checks=False, debug=True, **WAYS[seed % len(WAYS)])
+    check(program, [Situation(sizes, seed)], [Mode("jax", options)])
