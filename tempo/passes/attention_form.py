@@ -39,13 +39,14 @@ class Attention:
     """`batch` and `rows` are axes of the scores, in the order in which the result has them; `keys_axis` the other.
 
     `places` gives the axis of the contraction of `queries` and `keys` (batch, free left, free right) that each axis of
-    the scores shows. `values_first`: in the result the free axis of the values comes before the rows.
+    the scores shows. Axes of size 1 that the contraction has not got are none of the rows: the result has them still.
+    `values_first`: in the result the free axis of the values comes before the rows.
     """
 
     queries: Side
     keys: Side
     values: Side
-    places: tuple[int, ...]
+    places: Axes
     batch: tuple[int, ...]
     rows: tuple[int, ...]
     keys_axis: int
@@ -55,6 +56,12 @@ class Attention:
     fill: float
     keys_first: bool
     values_first: bool
+
+    def place(self, axis: int) -> int:
+        """That of one of the batch or of the rows."""
+        place = self.places[axis]
+        assert place is not None
+        return place
 
     def given(self) -> Iterator[Edge]:
         """What attention is of."""
@@ -86,7 +93,7 @@ def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -
     if len(weights.contracted) != 1 or len(values.free) != 1:
         return None
     moved = look_through(weights.edge, views)
-    if None in moved.axes:
+    if not _shows_all(moved.axes, weights.edge, views):
         return None
     found = _normalised(moved.source, views)
     if found is None:
@@ -98,7 +105,13 @@ def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -
     if chain is None:
         return None
     batch, rows = (tuple(moved.axes[at] for at in group) for group in (weights.batch, weights.free))
-    return chain.attention(values, batch, rows, values_first)  # type: ignore[arg-type]
+    return chain.attention(values, batch, rows, values_first)
+
+
+def _shows_all(axes: Axes, edge: Edge, views: Views) -> bool:
+    """Whether only axes of size 1 show nothing."""
+    sizes = views.type_of(edge).shape
+    return all(axis is not None or size == ONE for axis, size in zip(axes, sizes, strict=True))
 
 
 def _normalised(edge: Edge, views: Views) -> tuple[Edge, int] | None:
@@ -160,7 +173,7 @@ class _Chain:
         moved = look_through(edge, self.views)
         shown = tuple(None if axis is None else moved.axes[axis] for axis in shown)
         made = self.views.view(moved.source)
-        if made is None or None in shown:
+        if made is None or not _shows_all(moved.axes, edge, self.views):
             return None
         if made.op == "dot":
             return replace(self, product=made, places=shown)
@@ -202,23 +215,26 @@ class _Chain:
             return None
         return float(made.attr("value").array.reshape(()))
 
-    def attention(
-        self, values: Side, batch: tuple[int, ...], rows: tuple[int, ...], values_first: bool
-    ) -> Attention | None:
+    def attention(self, values: Side, batch: Axes, rows: Axes, values_first: bool) -> Attention | None:
         """Where the axes fit: batch in one product is batch in the other, and keys have one axis of their own."""
         assert self.product is not None
-        places = tuple(axis for axis in self.places if axis is not None)
+        places = self.places
         left, right = sides(self.product, self.views)
-        count = len(left.batch)
-        keys_first = count <= places[self.keys_axis] < count + len(left.free)
+        count, keys_at = len(left.batch), places[self.keys_axis]
+        own = tuple(axis for axis in rows if axis is not None and places[axis] is not None)
+        shared = tuple(axis for axis in batch if axis is not None and places[axis] is not None)
+        shown = [place for place in places if place is not None]
+        if keys_at is None or keys_at < count or len(shared) != len(batch):
+            return None
+        keys_first = keys_at < count + len(left.free)
         queries, keys = (right, left) if keys_first else (left, right)
-        if len(keys.free) != 1 or len(keys.contracted) != 1 or len(set(places)) != len(places):
+        if len(keys.free) != 1 or len(keys.contracted) != 1 or len(set(shown)) != len(shown):
             return None
-        if len(places) != count + len(queries.free) + 1 or places[self.keys_axis] < count:
+        if len(shown) != count + len(queries.free) + 1 or len(own) != len(queries.free):
             return None
-        if any(places[axis] >= count for axis in batch) or any(places[axis] < count for axis in rows):
+        if any(places[axis] >= count for axis in shared) or any(places[axis] < count for axis in own):  # type: ignore[operator]
             return None
         return Attention(
-            queries, keys, values, places, batch, rows, self.keys_axis, 1.0 if self.scale is None else self.scale,
+            queries, keys, values, places, shared, own, self.keys_axis, 1.0 if self.scale is None else self.scale,
             self.bias, self.mask, self.fill, keys_first, values_first,
         )  # fmt: skip

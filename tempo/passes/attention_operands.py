@@ -72,9 +72,9 @@ class Operands:
         """Batch, points, rows, width."""
         found, count = self.found, len(self.found.queries.batch)
         free = count + len(found.keys.free) if found.keys_first else count
-        axes = [found.queries.batch[found.places[axis]] for axis in found.batch]
+        axes = [found.queries.batch[found.place(axis)] for axis in found.batch]
         axes += [] if self.points is None else [POINTS]
-        axes += [found.queries.free[found.places[axis] - free] for axis in found.rows]
+        axes += [found.queries.free[found.place(axis) - free] for axis in found.rows]
         return self.tensors.transpose(self.queries, [self._axis(each) for each in (*axes, *found.queries.contracted)])
 
     def _axis(self, axis: int) -> int:
@@ -86,7 +86,7 @@ class Operands:
     def attrs(self) -> dict[str, Any]:
         found = self.found
         keys, values = found.keys, found.values
-        batch = [keys.batch[found.places[axis]] for axis in found.batch]
+        batch = [keys.batch[found.place(axis)] for axis in found.batch]
         return {
             "key_axes": (*batch, *keys.free, *keys.contracted),
             "value_axes": (*values.batch, *values.contracted, *values.free),
@@ -111,7 +111,7 @@ class Operands:
         return self.tensors.reshape(edge, (*before, _merged(self.rows), last))
 
     def result(self, made: Edge) -> Edge:
-        """What the operator makes, with the axes of the contraction; points stay behind the batch."""
+        """What the operator makes, with the axes of the contraction but for some of size 1; points behind the batch."""
         count, shape = len(self.lead), self.tensors.shape(made)
         made = self.tensors.reshape(made, (*shape[:count], *self.rows, shape[-1]))
         return self.tensors.moved(made, count + len(self.rows), count) if self.found.values_first else made

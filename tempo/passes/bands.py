@@ -214,7 +214,8 @@ class _Rewriting:
             low=window.low,
             high=window.high,
         )
-        return tensors.at(operands.result(made), len(found.batch), var(self.symbol) - self.banded.span.lo)
+        here = tensors.at(operands.result(made), len(found.batch), var(self.symbol) - self.banded.span.lo)
+        return tensors.reshape(here, self.banded.node.shape)
 
     def all_points(self, edge: Edge) -> Edge:
         """What an edge shows at all points of the span, as a first axis."""

@@ -31,7 +31,8 @@ class Compose:
         found = [(node, found) for node in graph.nodes.values() if (found := attention_at(graph, node, views))]
         made = [(node, each) for node, each in found if inside(graph, node, each) is not None]
         for node, each in made:
-            new.put(node, _attention(each, Tensors(new, node.location)))
+            tensors = Tensors(new, node.location)
+            new.put(node, tensors.reshape(_attention(each, tensors), node.shape))
         return without_dead_nodes(replace(graph, nodes=new.nodes)) if made else graph
 
 
