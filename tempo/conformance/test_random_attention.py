@@ -67,7 +67,7 @@ def program_of(case: Drawn) -> tp.Program:
         shape, domain = (case.groups, WIDTH), tuple(dims.values())
         noise = tp.input("noise", shape, domain)
         x = noise if case.prompt is None else tp.recurrent("x", shape, domain)
-        seen = attention(case, x, dims["t"])
+        seen = attention(case, x, noise, dims["t"])
         if case.prompt is not None:
             dims["p"] = tp.dim("p")
             given = tp.input("given", shape, tuple(dims[dim] for dim in dims if dim != "t"))
@@ -78,23 +78,31 @@ def program_of(case: Drawn) -> tp.Program:
     return program
 
 
-def attention(case: Drawn, x: tp.RecurrentTensor, t: tp.Dim) -> tp.RecurrentTensor:
+def attention(case: Drawn, x: tp.RecurrentTensor, exact: tp.RecurrentTensor, t: tp.Dim) -> tp.RecurrentTensor:
+    """Of `x`; what is masked is told from `exact`, which no backend rounds."""
     past = WINDOWS[case.window](t)
     points = past.stop - past.start
     factors = tp.arange(case.rows).reshape(case.rows, 1).astype(tp.float32)
     queries = tp.sin(x).reshape(case.groups, 1, WIDTH) * (factors + 1)
     keys, values = tp.cos(x).at(t=past), (2 * x).at(t=past)
     scores = tp.einsum("ghd,sgd->ghs", queries, keys) / 2.0
-    at = tp.arange(points).astype(tp.float32)
-    own = {
-        "of keys": keys.sum(axis=-1).T.reshape(case.groups, 1, points),
-        "of queries": queries.sum(axis=-1, keepdims=True),
-    }
-    extras: dict[str, Any] = {**own, "of both": tp.cos(at * t)}
+    at = tp.arange(points)
     if case.bias != "none":
-        scores = scores + extras[case.bias]
+        scores = (
+            scores
+            + {
+                "of keys": keys.sum(axis=-1).T.reshape(case.groups, 1, points),
+                "of queries": queries.sum(axis=-1, keepdims=True),
+                "of both": tp.cos((at * t).astype(tp.float32)),
+            }[case.bias]
+        )
     if case.mask != "none":
-        scores = tp.where(extras[case.mask] > 0, scores, -2.0)
+        seen = {
+            "of keys": exact.spatial[:, 0].at(t=past).T.reshape(case.groups, 1, points) > 0,
+            "of queries": exact.spatial[:, :1].reshape(case.groups, 1, 1) > 0,
+            "of both": (at + t) % 2 > 0,
+        }[case.mask]
+        scores = tp.where(seen, scores, -2.0)
     result: tp.RecurrentTensor = tp.einsum("ghs,sgd->ghd", tp.softmax(scores, axis=-1), values)
     return result
 

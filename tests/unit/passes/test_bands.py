@@ -162,6 +162,18 @@ def test_queries_that_share_keys_do_not_repeat_them(form: Form) -> None:
     assert node.attr("key_axes") == node.attr("value_axes") == (1, 0, 2), "read as they lie"
 
 
+def one_row(q: T, k: T, v: T, t: tp.Dim) -> T:
+    """An axis of size 1, which the contraction has not got any more when it is looked at."""
+    scores = tp.einsum("hgd,shd->hgs", tp.sin(q).reshape(2, 1, 3), k[0 : t + 1])
+    kept = tp.where(q.spatial[:, :1].reshape(2, 1, 1) > 0, scores, -1.0)
+    return tp.einsum("hgs,shd->hgd", tp.softmax(kept, axis=-1), v[0 : t + 1])
+
+
+def test_an_axis_of_size_one_is_no_row() -> None:
+    (node,) = lifted(one_row, ((2, 3),) * 3)
+    assert node.shape[-2] == parse_expr("1")
+
+
 def also_the_weights(q: T, k: T, v: T, t: tp.Dim) -> T:
     weights = tp.softmax(k[0 : t + 1] @ q, axis=0)
     return weights @ v[0 : t + 1] + weights.max()

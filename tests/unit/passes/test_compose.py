@@ -113,8 +113,14 @@ def grouped_with_a_mask(q: T, k: T, v: T, t: tp.Dim) -> T:
     return tp.einsum("hgs,shd->hgd", tp.softmax(kept, axis=-1), v[0 : t + 1])
 
 
+def one_row(q: T, k: T, v: T, t: tp.Dim) -> T:
+    """An axis of size 1, which the contraction has not got any more when it is looked at."""
+    scores = tp.einsum("hgd,shd->hgs", tp.sin(q.spatial[:, 0]).reshape(2, 1, 3), k[0 : t + 1])
+    return tp.einsum("hgs,shd->hgd", tp.softmax(scores, axis=-1), v[0 : t + 1])
+
+
 @pytest.mark.parametrize(
-    "form", [grouped, grouped_keys_first, grouped_with_slopes, grouped_with_a_mask], ids=lambda f: f.__name__
+    "form", [grouped, grouped_keys_first, grouped_with_slopes, grouped_with_a_mask, one_row], ids=lambda f: f.__name__
 )
 def test_queries_that_share_keys_do_not_repeat_them(form: Callable[[T, T, T, tp.Dim], T]) -> None:
     (node,) = composed(form, ((2, 2, 3), (2, 3), (2, 3)))
