@@ -19,10 +19,10 @@ _LEAST_TILE = 16
 _SAMPLES = 64
 _CLEAR = 0.9
 """What another execution than the hull may cost at most, of what the hull does."""
-_RUNS = 10
+RUNS = 10
 """Of an executable, for which it is compiled."""
-_POINTS = 1000
-"""How often a region runs where that is not known."""
+POINTS = 1000
+"""How often a region or a loop runs where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Costs:
     """Of a backend, in seconds: a byte that is read from memory, an operator or a turn of a loop beside its
     arithmetic, a choice, and compiling an operator. `copies`: whether a mask on what is read costs as much as reading
     it twice more, as it does where operators are not fused. `part`: what reading a part of an array costs, to reading
-    all of one; XLA copies the part before a contraction."""
+    all of one; XLA copies the part before a contraction on a CPU."""
 
     byte: float
     operator: float
@@ -43,7 +43,7 @@ class Costs:
 EAGER = Costs(byte=1 / 8e9, operator=3e-6, choice=3e-7, compiling=1e-4, copies=True)
 FUSED = Costs(byte=1 / 8e9, operator=1e-6, choice=5e-6, compiling=5e-3, copies=False, part=2)
 EAGER_CUDA = Costs(byte=1 / 1.5e12, operator=8e-6, choice=3e-7, compiling=1e-4, copies=True)
-FUSED_CUDA = Costs(byte=1 / 1.5e12, operator=4e-6, choice=3e-5, compiling=1e-2, copies=False, part=2)
+FUSED_CUDA = Costs(byte=1 / 1.5e12, operator=4e-6, choice=3e-5, compiling=1e-2, copies=False)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Work:
         byte = self.bytes * costs.byte
         moved = costs.part * (byte * blocks.mean() * tile + (self._reading(costs) - byte) * tile)
         compiled = (2 * (operators + self.stages) + 3 * self.folds - self.operators) * costs.compiling
-        return float(launched * costs.operator + moved + compiled / (self.points * _RUNS))
+        return float(launched * costs.operator + moved + compiled / (self.points * RUNS))
 
     def choices_cost(self, costs: Costs, extents: Sequence[int]) -> float:
         every = np.asarray([*extents, self.hull])
@@ -86,7 +86,7 @@ class Work:
         if not self.around:
             launched, part = launched + costs.choice * min(len(extents), 2), costs.part
         compiled = len(extents) * (self.around or self.operators + 1) * costs.compiling
-        return float(launched + part * self._reading(costs) * extent.mean() + compiled / (self.points * _RUNS))
+        return float(launched + part * self._reading(costs) * extent.mean() + compiled / (self.points * RUNS))
 
     def _reading(self, costs: Costs) -> float:
         """Seconds per position, masked."""
@@ -132,7 +132,7 @@ def sampled(
     points, values = 1, dict(sizes)
     for variable, lo, hi in loops:
         if not (lo.symbols() | hi.symbols()) <= sizes.keys():
-            return np.linspace(0, hull, _SAMPLES).astype(int), _POINTS
+            return np.linspace(0, hull, _SAMPLES).astype(int), POINTS
         first, end = int(lo.evaluate(sizes)), int(hi.evaluate(sizes))
         points *= max(1, end - first)
         if variable in length.symbols():

@@ -64,7 +64,7 @@ class JaxBackend:
             # gains (measured: 178 against 26 microseconds a step). The switch is for the whole process.
             jax.config.update("jax_cpu_enable_async_dispatch", False)
         return CompiledSegment(
-            JittedSegment.of(request, self.operator, self._scopes(request.program), self._meter),
+            JittedSegment.of(request, self.operator, self.costs, self._scopes(request.program), self._meter),
             f"# {request.segment.name}: one jax.jit function of the statements above",
         )
 
@@ -158,12 +158,14 @@ class JittedSegment:
         self._called: set[bool] = set()
 
     @staticmethod
-    def of(request: SegmentRequest, operator: Operator, scopes: tuple[Scope, ...], meter: Meter) -> JittedSegment:
+    def of(
+        request: SegmentRequest, operator: Operator, costs: Costs, scopes: tuple[Scope, ...], meter: Meter
+    ) -> JittedSegment:
         segment, bounds = request.segment, known_bounds(request)
         first = 2 + len(segment.arguments)
         donated = tuple(first + at for at, id in enumerate(segment.buffers) if id in segment.results)
         part, whole = (
-            jax.jit(SegmentTracer(request, operator, each), donate_argnums=donated) for each in (None, bounds)
+            jax.jit(SegmentTracer(request, operator, costs, each), donate_argnums=donated) for each in (None, bounds)
         )
         return JittedSegment(part, whole, bounds, scopes, meter)
 

@@ -18,6 +18,7 @@ from jax import lax
 from tempo import dtypes
 from tempo.backends.base import SegmentRequest
 from tempo.errors import InternalError, ShapeError
+from tempo.lowering.extent_costs import Costs
 from tempo.lowering.layouts import layouts_in_segments
 from tempo.lowering.liveness import Liveness
 from tempo.lowering.loop_ir import (
@@ -81,17 +82,19 @@ class State:
 
 
 class SegmentTracer:
-    """Traces the statements of one segment. `operator` is the backend's table.
+    """Traces the statements of one segment. `operator` is the backend's table, `costs` what things take on its device.
 
     With `bounds` the outermost loop runs between these numbers, and what the call says of them is ignored.
     """
 
-    def __init__(self, request: SegmentRequest, operator: Operator, bounds: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, request: SegmentRequest, operator: Operator, costs: Costs, bounds: tuple[int, int] | None = None
+    ) -> None:
         self.request, self.segment, self.bounds = request, request.segment, bounds
         self.__name__ = request.segment.name  # JAX's name of the executable
         self.buffers = request.program.buffers
         self.static: Values = request.sizes
-        self.operator = operator
+        self.operator, self.costs = operator, costs
         self.orders = layouts_in_segments(request.program)
         self._functions: dict[int, Callable[..., Array]] = {}
         self.runs_whole = self.segment.loop is None or bounds is not None
@@ -113,7 +116,7 @@ class SegmentTracer:
         if not self.runs_whole:
             return Storage()
         known = {id: self.buffers[id] for id in self.segment.buffers}
-        return Storage.of(self.body, known, self.static, self.orders)
+        return Storage.of(self.body, known, self.static, self.orders, self.costs)
 
     def _stretches(self) -> Iterator[tuple[int | None, int | None, Loop]]:
         """The outermost loop in pieces, each with its first point and its end.

@@ -13,14 +13,17 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from tempo.lowering.loop_ir import Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, walk
+from tempo import dtypes
+from tempo.lowering.extent_costs import FUSED, POINTS, RUNS, Costs
+from tempo.lowering.loop_ir import Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
 from tempo.lowering.reach import Reaches, reaches
 from tempo.lowering.splitting import iterations
 from tempo.symbolic import Expr, Symbol, const
 from tempo_jax.pieces import Order, apart, grown, together
+from tempo_jax.work import operators, work
 
-_MOST = 8
-"""A loop of more iterations is never traced one by one: XLA compiles the body that often."""
+_MOST = 64
+"""A loop of more iterations is never traced one by one."""
 _LEAST_ELEMENTS = 1 << 14
 """A smaller piece is copied in no time."""
 
@@ -46,13 +49,17 @@ class Storage:
     orders: Mapping[int, Order] = field(default_factory=dict)
 
     @staticmethod
-    def of(statements: Block, buffers: Buffers, sizes: Sizes, orders: Mapping[int, Order]) -> Storage:
+    def of(
+        statements: Block, buffers: Buffers, sizes: Sizes, orders: Mapping[int, Order], costs: Costs = FUSED
+    ) -> Storage:
         """`buffers` are those that statements touch. A loop is short that lies in another one, has few iterations, and
-        no such loop in it."""
+        no such loop in it; it is traced one by one where XLA takes less to compile that than the copies would."""
         short = frozenset(each.var for each in _inner(statements) if _is_short(each, sizes))
         uses = _uses(statements, buffers)
-        found = {id: _axis(buffers[id], indices, short, sizes) for id, indices in uses.items()}
-        pieces = {id: axis for id, axis in found.items() if axis is not None}
+        pieces = _pieces(uses, buffers, short, sizes)
+        saved = _copying(statements, pieces, buffers, sizes, costs)
+        short = frozenset(each for each in short if saved[each] > _compiling(statements, each, sizes, costs))
+        pieces = _pieces(uses, buffers, short, sizes)
         loops = frozenset(symbol for id, axis in pieces.items() for symbol in _along(uses[id], axis) & short)
         touched = tuple(reaches(each, buffers, sizes) for each in statements)
         growing = frozenset(
@@ -101,6 +108,39 @@ def _is_short(loop: Loop, sizes: Sizes) -> bool:
     return known and iterations(loop, sizes) <= _MOST and not any(_is_short(each, sizes) for each in inner)
 
 
+def _often(loop: Loop, sizes: Sizes) -> int:
+    return iterations(loop, sizes) if _is_known((loop.lo, loop.hi), sizes) else POINTS
+
+
+def _compiling(statements: Block, symbol: Symbol, sizes: Sizes, costs: Costs) -> float:
+    """Seconds that iterations one by one take to compile, beyond a loop."""
+    loops = (each for each in walk(statements) if isinstance(each, Loop) and each.var == symbol)
+    return sum((iterations(each, sizes) - 1) * operators(each.body) for each in loops) * costs.compiling
+
+
+def _copying(
+    statements: Block, pieces: Mapping[int, int], buffers: Buffers, sizes: Sizes, costs: Costs
+) -> Mapping[Symbol, float]:
+    """By the variable of a loop, the seconds that copies of what would be in pieces take, in all runs."""
+    found: dict[Symbol, float] = defaultdict(float)
+    second = (costs.part - 1) * costs.byte * RUNS
+
+    def look(block: Block, times: float) -> None:
+        for statement in block:
+            if isinstance(statement, Read) and statement.buffer in pieces:
+                entry, buffer = statement.index[pieces[statement.buffer]], buffers[statement.buffer]
+                assert isinstance(entry, PointIndex)
+                moved = work((statement,), buffers, sizes) * dtypes.itemsize(buffer.dtype)
+                for symbol in entry.index.symbols():
+                    found[symbol] += times * moved * second
+            inside = times * _often(statement, sizes) if isinstance(statement, Loop) else times
+            for each in nested(statement):
+                look(each, inside)
+
+    look(statements, 1)
+    return found
+
+
 def _uses(statements: Block, buffers: Buffers) -> Mapping[int, list[Points]]:
     found: dict[int, list[Points]] = defaultdict(list)
     for statement in walk(statements):
@@ -123,6 +163,13 @@ def _along(uses: Iterable[Points], axis: int) -> frozenset[Symbol]:
 
 def _symbols(point: Expr | None) -> frozenset[Symbol]:
     return frozenset() if point is None else point.symbols()
+
+
+def _pieces(
+    uses: Mapping[int, list[Points]], buffers: Buffers, short: frozenset[Symbol], sizes: Sizes
+) -> Mapping[int, int]:
+    found = {id: _axis(buffers[id], indices, short, sizes) for id, indices in uses.items()}
+    return {id: axis for id, axis in found.items() if axis is not None}
 
 
 def _axis(buffer: Buffer, uses: list[Points], short: frozenset[Symbol], sizes: Sizes) -> int | None:
