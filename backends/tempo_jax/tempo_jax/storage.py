@@ -195,9 +195,10 @@ def _is_known(exprs: Iterable[Expr], sizes: Sizes) -> bool:
 
 
 def _prefixes(statement: Statement, reach: Reaches, buffers: Buffers, sizes: Sizes) -> Iterator[tuple[int, int]]:
-    """The axes of which a read sees all that the statement touches, and that is not all there is."""
+    """The axes of which a read sees all that the statement touches, and that is not all there is. A buffer that
+    iterations make anew for themselves is made whole: no statement that it could grow in front of is within them."""
     for read in walk((statement,)):
-        if not isinstance(read, Read) or buffers[read.buffer].role != "internal":
+        if not isinstance(read, Read) or buffers[read.buffer].role != "internal" or buffers[read.buffer].local:
             continue
         for axis, (entry, of_buffer) in enumerate(zip(read.index, buffers[read.buffer].axes)):
             touched = reach.get((read.buffer, axis))

@@ -94,6 +94,23 @@ def test_what_a_loop_reads_of_a_prefix_is_all_it_has(monkeypatch: pytest.MonkeyP
     assert len(found.loops) == 1
 
 
+@pytest.mark.parametrize("passes", [1, 3])
+def test_what_each_pass_makes_anew_is_whole(passes: int):
+    """Its reads see a prefix, and no statement that it could grow in front of is within the pass."""
+    with tp.Program() as program:
+        i, t = tp.dims("i t")
+        first = tp.recurrent("first", (4,), (i,))
+        first[0] = tp.constant(np.linspace(-1, 1, 4, dtype=np.float32))
+        x = tp.recurrent("x", (4,), (i, t))
+        x[t == 0] = first
+        x[i, t + 1] = tp.sin(x)
+        first[i + 1] = x[i, 0 : t.size - 1].mean(axis=0)
+        tp.output("last", first[i.size - 1])
+    sizes = {"i": passes, "t": 5}
+    expected = tp.compile(program, "reference", sizes=sizes)()["last"]
+    np.testing.assert_allclose(tp.compile(program, "jax", sizes=sizes)()["last"], expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed: int):
     program = random_program(seed)
