@@ -58,7 +58,7 @@ def read(
     if isinstance(array, Pieces):
         axis, entry = array.axis, statement.index[array.axis]
         assert isinstance(entry, PointIndex)
-        piece = array.arrays[expression(entry.index, values)]
+        piece = array.piece(expression(entry.index, values))
         inner = replace(buffer, axes=_without(buffer.axes, axis))
         part = replace(statement, index=_without(statement.index, axis))
         return read(inner, piece, part, values, static, order_within(order, axis), stays)
@@ -123,7 +123,7 @@ def point(index: tuple[Expr, ...], values: Values) -> Place:
 def at(array: Array, where: Place, order: Order | None = None) -> Array:
     """What is at a place, without the axes of which it is a point."""
     if isinstance(array, Pieces):
-        return at(array.arrays[where.index[array.axis]], where.without(array.axis), order_within(order, array.axis))
+        return at(array.piece(where.index[array.axis]), where.without(array.axis), order_within(order, array.axis))
     count = len(where.index)
     starts = [*where.index, *([0] * (array.ndim - count))]
     lengths = [*(1 if extent is None else extent for extent in where.extents), *_logical_shape(array, order)[count:]]
@@ -133,9 +133,9 @@ def at(array: Array, where: Place, order: Order | None = None) -> Array:
 def write(array: Array, where: Place, value: Array, order: Order | None = None) -> Array:
     """`array` with `value` at a place; without index, `value` itself."""
     if isinstance(array, Pieces):
-        piece, axis = where.index[array.axis], array.axis
-        written = write(array.arrays[piece], where.without(axis), value, order_within(order, axis))
-        return array.replaced(piece, written)
+        position, axis = where.index[array.axis], array.axis
+        written = write(array.piece(position), where.without(axis), value, order_within(order, axis))
+        return array.replaced(position, written)
     if not where.index:
         return value
     starts = [*where.index, *([0] * (array.ndim - len(where.index)))]

@@ -36,8 +36,17 @@ class Pieces:
     def tree_unflatten(cls, axis: int, arrays: Any) -> Pieces:
         return cls(tuple(arrays), axis)
 
+    def piece(self, at: int) -> Array:
+        """The array at a position. One beyond the last, which the side of a branch that is not taken may name, is the
+        last, as it is for XLA."""
+        return self.arrays[self._inside(at)]
+
     def replaced(self, at: int, array: Array) -> Pieces:
+        at = self._inside(at)
         return replace(self, arrays=(*self.arrays[:at], array, *self.arrays[at + 1 :]))
+
+    def _inside(self, at: int) -> int:
+        return min(max(at, 0), len(self.arrays) - 1)
 
     def mapped(self, function: Callable[[Array], Array]) -> Pieces:
         return replace(self, arrays=tuple(function(array) for array in self.arrays))

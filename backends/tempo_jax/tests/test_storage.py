@@ -94,6 +94,26 @@ def test_what_a_loop_reads_of_a_prefix_is_all_it_has(monkeypatch: pytest.MonkeyP
     assert len(found.loops) == 1
 
 
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_branch_that_is_not_taken_may_name_a_piece_that_is_not_there(way: dict[str, object]):
+    """At l = 2 there is no layer l + 1; XLA knows that nobody asks for it only when t is known."""
+    with tp.Program() as program:
+        t, l = tp.dim("t"), tp.dim("l", size=3)
+        x = tp.recurrent("x", (4,), (t, l))
+        x[(t == 0) & (l == 0)] = tp.constant(np.linspace(-1, 1, 4, dtype=np.float32))
+        x[l == 0] = x[t - 1, l.size - 1]
+        key = tp.tanh(x)
+        y = tp.recurrent("y", (4,), (t, l))
+        y[(l + t == 3) & (t >= 2)] = key[t - 1, l + 1]
+        y[t, l] = x * 0.5
+        x[t, l + 1] = tp.sin(x + y) + (key[0 : t + 1, l] * y).sum(axis=0)
+        tp.output("y", y)
+    sizes = {"t": 6}
+    expected = tp.compile(program, "reference", sizes=sizes)()["y"]
+    run = tp.compile(program, "jax", sizes=sizes, options=tp.Options(checks=False, **way))
+    np.testing.assert_allclose(run()["y"], expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("passes", [1, 3])
 def test_what_each_pass_makes_anew_is_whole(passes: int):
     """Its reads see a prefix, and no statement that it could grow in front of is within the pass."""
