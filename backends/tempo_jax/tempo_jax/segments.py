@@ -94,15 +94,17 @@ class SegmentTracer:
         self.__name__ = request.segment.name  # JAX's name of the executable
         self.buffers = request.program.buffers
         self.static: Values = request.sizes
-        self.operator, self.costs = operator, costs
+        self.operator = operator
         self.orders = layouts_in_segments(request.program)
         self._functions: dict[int, Callable[..., Array]] = {}
         self.runs_whole = self.segment.loop is None or bounds is not None
-        self.stretches = tuple(self._stretches())
-        self.body = tuple(self._apart(self._bounded(), self.runs_whole))
+        self.body = tuple(self._apart(self._bounded())) if self.runs_whole else ()
+        self.stretches = () if self.runs_whole else tuple(self._stretches())
         blocks = [self.body] if self.runs_whole else [(loop,) for _, _, loop in self.stretches]
         self.liveness = Liveness(request.program, self.segment, blocks)
-        self.storage = self._storage()
+        # Arrays are taken apart and put together once per call: all of a loop is worth that, a part of it is not.
+        known = {id: self.buffers[id] for id in self.segment.buffers}
+        self.storage = Storage.of(self.body, known, self.static, self.orders, costs) if self.runs_whole else Storage()
 
     def _bounded(self) -> tuple[Statement, ...]:
         """The statements, whose outermost loop has its bounds in it where these are known."""
@@ -110,13 +112,6 @@ class SegmentTracer:
             return self.segment.body
         lo, hi = map(const, self.bounds)
         return (replace(self.segment.loop, lo=lo, hi=hi),)
-
-    def _storage(self) -> Storage:
-        """Arrays are taken apart and put together once per call: all of a loop is worth that, a part of it is not."""
-        if not self.runs_whole:
-            return Storage()
-        known = {id: self.buffers[id] for id in self.segment.buffers}
-        return Storage.of(self.body, known, self.static, self.orders, self.costs)
 
     def _stretches(self) -> Iterator[tuple[int | None, int | None, Loop]]:
         """The outermost loop in pieces, each with its first point and its end.
@@ -129,13 +124,13 @@ class SegmentTracer:
         for stretch in split(loop, self.static, self._stays(loop)):
             yield stretch.first, stretch.end, replace(loop, body=stretch.body)
 
-    def _apart(self, block: tuple[Statement, ...], choices: bool) -> Iterator[Statement]:
-        """The block with its loops in pieces between which their conditions change."""
+    def _apart(self, block: tuple[Statement, ...]) -> Iterator[Statement]:
+        """The block with its loops in pieces between which their conditions, or choices, change."""
         for statement in block:
             if not isinstance(statement, Loop):
                 yield statement
                 continue
-            for stretch in split(statement, self.static, self._stays(statement), choices):
+            for stretch in split(statement, self.static, self._stays(statement), choices=True):
                 lo = statement.lo if stretch.first is None else maximum(statement.lo, const(stretch.first))
                 hi = statement.hi if stretch.end is None else minimum(statement.hi, const(stretch.end))
                 yield replace(statement, lo=lo, hi=hi, body=stretch.body)
