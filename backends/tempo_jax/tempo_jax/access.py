@@ -131,13 +131,13 @@ def at(array: Array, where: Place, order: Order | None = None) -> Array:
 
 
 def write(array: Array, where: Place, value: Array, order: Order | None = None) -> Array:
-    """`array` with `value` at a place; without index, `value` itself."""
+    """`array` with `value` at a place; without index, `value` as the array lies."""
     if isinstance(array, Pieces):
         position, axis = where.index[array.axis], array.axis
         written = write(array.piece(position), where.without(axis), value, order_within(order, axis))
         return array.replaced(position, written)
     if not where.index:
-        return value
+        return value if order is None else lax.transpose(value, order)
     starts = [*where.index, *([0] * (array.ndim - len(where.index)))]
     written = lax.expand_dims(value, where.points)
     if order is not None:

@@ -39,3 +39,19 @@ def test_what_a_loop_leaves_in_a_circular_buffer(size: int, backward: bool, stop
     for found in (run(), run(progress=lambda done, total: None)):
         for name, value in expected.items():
             np.testing.assert_allclose(np.asarray(found[name]), value, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("points", [2, 4, 5])
+def test_an_input_that_lies_in_another_order_for_a_contraction(points: int):
+    """In one function with the loop, the input is a buffer that is written as a whole: in the order it lies in."""
+    with tp.Program() as program:
+        i, t = tp.dims("i t")
+        x = tp.input("x", (2,), (i, t))
+        seen = x[i, tp.max(t - 1, 0) : t + 1]
+        tp.output("most", tp.argmax(seen, axis=0))
+        tp.output("sums", (seen @ x).sum(axis=0))
+    given = np.random.default_rng(0).normal(size=(4, points, 2)).astype(np.float32)
+    expected = tp.compile(program, backend="reference")(x=given)
+    found = tp.compile(program, backend="jax", sizes={"i": 4, "t": points})(x=given)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
