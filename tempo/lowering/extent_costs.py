@@ -51,6 +51,7 @@ class Work:
     """What a region does: `bytes` read per position, its operators, the folds among them, and the stages that blocks
     need; 0 where they cannot be. `lengths`: at points of the loops around it; `points`: how many there are. `room`:
     as many positions may be read, though no more than `hull` mean anything. `whole`: at the hull whole arrays are read.
+    `masked`: what is read is masked, and not only what is made of it.
     `around`: the operators of the outermost loop, where that may be compiled for one extent after the other, of arrays
     of that extent; 0 where the extent is chosen at every point."""
 
@@ -62,6 +63,7 @@ class Work:
     stages: int
     lengths: np.ndarray
     points: int
+    masked: bool = True
     whole: bool = False
     around: int = 0
 
@@ -90,7 +92,7 @@ class Work:
 
     def _reading(self, costs: Costs) -> float:
         """Seconds per position, masked."""
-        return self.bytes * costs.byte * (3 if costs.copies else 1)
+        return self.bytes * costs.byte * (3 if costs.copies and self.masked else 1)
 
 
 def doubles(least: int, hull: int) -> list[int]:

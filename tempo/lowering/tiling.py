@@ -43,6 +43,7 @@ from tempo.lowering.loop_ir import (
 from tempo.lowering.regions import Block, Region, apart, leaving, lengths, regions, renamed, used
 from tempo.lowering.splitting import changes
 from tempo.lowering.tracking import FOLDED
+from tempo.lowering.unwritten import idle_masks
 from tempo.symbolic import Expr, Symbol, const
 
 EXTENTS: tuple[Way, ...] = ("hull", "blocks", "specialise")
@@ -76,6 +77,7 @@ def tiled(program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> 
 class _Tiler:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> None:
         self.sizes, self.tiling = sizes, tiling
+        self.idle = idle_masks(program, sizes)
         self.buffers = dict(program.buffers)
         self.loops: tuple[Loop, ...] = ()
         self.notes: list[str] = []
@@ -159,9 +161,16 @@ class _Tiler:
             stages_of(places, block, region),
             lengths,
             points,
+            any(self.is_masked(block[place], region) for place in places),
             self.tiling.stretches,
             self.around(region),
         )
+
+    def is_masked(self, statement: Statement, region: Region) -> bool:
+        """Whether it masks what is read, and will go on doing so (`tempo.lowering.unwritten`)."""
+        if not isinstance(statement, Compute) or statement.op != "mask" or statement.result in self.idle:
+            return False
+        return any(read.result == statement.operands[0] for read in region.reads.values())
 
     def around(self, region: Region) -> int:
         """The operators of the outermost loop, if it is compiled in stretches of one extent of the region each."""

@@ -47,6 +47,14 @@ def without_idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> Loo
     return replace(program, segments=segments, buffers=buffers)
 
 
+def idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> frozenset[str]:
+    """The names that these masks give to what they let through."""
+    rewriter = _Rewriter(program, sizes)
+    for number, segment in enumerate(program.segments):
+        rewriter.segment(number, segment)
+    return frozenset(rewriter.idle)
+
+
 @dataclass(frozen=True)
 class _Writing:
     """`item`: its place among the items. `path`: what is around it."""
@@ -62,6 +70,7 @@ class _Rewriter:
         self.items: dict[int, tuple[int, Path]] = {}  # of a segment, where it is called
         self.writes: dict[int, list[_Writing]] = {}
         self.zeroed: set[int] = set()
+        self.idle: set[str] = set()
         for item, statement in enumerate(program.items):
             self._find((statement,), item, ())
 
@@ -98,6 +107,7 @@ class _Rewriter:
                 case Compute(op="mask", operands=(value, *_)) if value in reads:
                     if self.is_idle(statement, reads[value], item, path):
                         self.zeroed.add(reads[value].buffer)
+                        self.idle.add(statement.result)
                         statement = Assign(statement.result, value)
                 case Loop(body=body) | Guard(body=body):
                     statement = replace(statement, body=self.block(body, item, (*path, statement)))

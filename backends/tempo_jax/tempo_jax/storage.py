@@ -54,7 +54,7 @@ class Storage:
     ) -> Storage:
         """`buffers` are those that statements touch. A loop is short that lies in another one, has few iterations, and
         no such loop in it; it is traced one by one where XLA takes less to compile that than the copies would."""
-        short = frozenset(each.var for each in _inner(statements) if _is_short(each, sizes))
+        short = frozenset(each.var for each in _inner(statements)) - _long(statements, sizes)
         uses = _uses(statements, buffers)
         pieces = _pieces(uses, buffers, short, sizes)
         saved = _copying(statements, pieces, buffers, sizes, costs)
@@ -106,6 +106,12 @@ def _is_short(loop: Loop, sizes: Sizes) -> bool:
     known = _is_known((loop.lo, loop.hi), sizes)
     inner = (each for each in walk(loop.body) if isinstance(each, Loop))
     return known and iterations(loop, sizes) <= _MOST and not any(_is_short(each, sizes) for each in inner)
+
+
+def _long(statements: Block, sizes: Sizes) -> frozenset[Symbol]:
+    """The variables of loops, some of which are not short."""
+    loops = (each for each in walk(statements) if isinstance(each, Loop))
+    return frozenset(each.var for each in loops if not _is_short(each, sizes))
 
 
 def _often(loop: Loop, sizes: Sizes) -> int:
