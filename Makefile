@@ -49,7 +49,8 @@ out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0 tests tempo $(LOCAL)
-	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend || exit 1; done
+	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend --tempo-passes=few || exit 1; done
+	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral --tempo-passes=few
 
 sweep: $(READY)
