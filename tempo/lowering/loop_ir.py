@@ -7,7 +7,7 @@ that uses it or in one around it. The text (`str(program)`) is what `explain()` 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tempo.errors import Location
@@ -253,6 +253,12 @@ class Segment:
             results=tuple(sorted(written)),
             tables=tuple(sorted(tables)),
         )
+
+    def with_body(self, body: tuple[Statement, ...]) -> Segment:
+        """The segment with other statements, which touch the same buffers."""
+        loop = body[0] if self.loop else None
+        assert loop is None or isinstance(loop, Loop)
+        return replace(self, body=body, loop=loop)
 
 
 @dataclass(frozen=True)

@@ -50,11 +50,7 @@ class _Rewriter:
 
     def segment(self, segment: Segment) -> Segment:
         body = self.block(segment.body)
-        if body == segment.body:
-            return segment
-        loop = body[0] if segment.loop else None
-        assert loop is None or isinstance(loop, Loop)
-        return replace(segment, body=body, loop=loop)
+        return segment if body == segment.body else segment.with_body(body)
 
     def block(self, block: Block, kept: frozenset[str] = frozenset()) -> Block:
         """`kept` are the names of the block that others look at."""

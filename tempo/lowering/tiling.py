@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tempo import dtypes
 from tempo.lowering.blocks import in_blocks, stages_of
@@ -76,11 +77,15 @@ def tiled(program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> 
 
 class _Tiler:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> None:
-        self.sizes, self.tiling = sizes, tiling
-        self.idle = idle_masks(program, sizes)
+        self.program, self.sizes, self.tiling = program, sizes, tiling
         self.buffers = dict(program.buffers)
         self.loops: tuple[Loop, ...] = ()
         self.notes: list[str] = []
+
+    @cached_property
+    def idle(self) -> frozenset[str]:
+        """Proven only where there is something to choose."""
+        return idle_masks(self.program, self.sizes)
 
     def resolve(self, expr: Expr) -> int:
         return int(expr.evaluate(self.sizes))

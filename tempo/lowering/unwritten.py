@@ -90,10 +90,7 @@ class _Rewriter:
         if number not in self.items:
             return segment
         item, path = self.items[number]
-        body = self.block(segment.body, item, path)
-        loop = body[0] if segment.loop else None
-        assert loop is None or isinstance(loop, Loop)
-        return replace(segment, body=body, loop=loop)
+        return segment.with_body(self.block(segment.body, item, path))
 
     def block(self, block: Block, item: int, path: Path) -> Block:
         reads: dict[str, Read] = {}

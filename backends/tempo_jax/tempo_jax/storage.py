@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from tempo import dtypes
-from tempo.lowering.extent_costs import FUSED, POINTS, RUNS, Costs
+from tempo.lowering.extent_costs import POINTS, RUNS, Costs
 from tempo.lowering.loop_ir import Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
 from tempo.lowering.reach import Reaches, reaches
 from tempo.lowering.splitting import iterations
@@ -49,9 +49,7 @@ class Storage:
     orders: Mapping[int, Order] = field(default_factory=dict)
 
     @staticmethod
-    def of(
-        statements: Block, buffers: Buffers, sizes: Sizes, orders: Mapping[int, Order], costs: Costs = FUSED
-    ) -> Storage:
+    def of(statements: Block, buffers: Buffers, sizes: Sizes, orders: Mapping[int, Order], costs: Costs) -> Storage:
         """`buffers` are those that statements touch. A loop is short that lies in another one, has few iterations, and
         no such loop in it; it is traced one by one where XLA takes less to compile that than the copies would."""
         short = frozenset(each.var for each in _inner(statements)) - _long(statements, sizes)
@@ -81,7 +79,7 @@ class Storage:
     def fitted(self, arrays: Mapping[int, Array], statement: int) -> dict[int, Array]:
         """The arrays as long as the statement needs them."""
         found = dict(arrays)
-        for (id, axis), extent in self.reaches[statement].items() if self.reaches else ():
+        for (id, axis), extent in self.reaches[statement].items():
             if (id, axis) in self.growing:
                 found[id] = grown(found[id], axis, extent, self.orders.get(id))
         return found
