@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
@@ -28,37 +30,42 @@ def arranged(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(shape[axis] for axis in axes)
 
 
-def _infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+def inferred(name: str, attrs: Attrs, operands: tuple[TensorType, ...], more: int = 0) -> TensorType:
+    """The result of attention whose queries have `more` axes, in front of their rows, than keys and values have."""
     if len(operands) != 3 + attrs["biased"] + attrs["masked"]:
-        raise ShapeError(f"attention takes queries, keys, values, bias and mask as its attributes say: {operands}")
-    floats = operands[: len(operands) - attrs["masked"]]
-    dtype = check_same_dtype("attention", floats)
-    check_kind("attention", dtype, ("float",))
+        raise ShapeError(f"{name} takes queries, keys, values, bias and mask as its attributes say: {operands}")
+    dtype = check_same_dtype(name, operands[: len(operands) - attrs["masked"]])
+    check_kind(name, dtype, ("float",))
     queries = operands[0].shape
-    for number, name in ((1, "key_axes"), (2, "value_axes")):
-        check_axes("attention", attrs[name], len(queries))
-        if len(operands[number].shape) != len(queries) or len(attrs[name]) != len(queries):
-            raise ShapeError("attention: queries, keys and values have equally many axes")
-    keys, values = (arranged(operands[at].shape, attrs[name]) for at, name in ((1, "key_axes"), (2, "value_axes")))
-    if (*queries[:-2], queries[-1]) != (*keys[:-2], keys[-1]) or values[:-1] != keys[:-1]:
-        raise ShapeError(f"attention: queries {queries}, keys {keys} and values {values} do not fit")
+    rank = len(queries) - more
+    for number, axes in ((1, "key_axes"), (2, "value_axes")):
+        check_axes(name, attrs[axes], rank)
+        if len(operands[number].shape) != rank or len(attrs[axes]) != rank:
+            raise ShapeError(f"{name}: keys and values have as many axes as the queries{f', less {more}' * (more > 0)}")
+    keys, values = (arranged(operands[at].shape, attrs[axes]) for at, axes in ((1, "key_axes"), (2, "value_axes")))
+    if (*queries[: -2 - more], queries[-1]) != (*keys[:-2], keys[-1]) or values[:-1] != keys[:-1]:
+        raise ShapeError(f"{name}: queries {queries}, keys {keys} and values {values} do not fit")
     scores = (*queries[:-1], keys[-2])
     for extra in operands[3:]:
-        if len(extra.shape) != len(scores) or broadcast_shapes((scores, extra.shape), "attention") != scores:
-            raise ShapeError(f"attention: {extra.shape} is not broadcast to the scores, {scores}")
+        if len(extra.shape) != len(scores) or broadcast_shapes((scores, extra.shape), name) != scores:
+            raise ShapeError(f"{name}: {extra.shape} is not broadcast to the scores, {scores}")
     if attrs["masked"]:
-        check_kind("attention", operands[-1].dtype, ("bool",))
+        check_kind(name, operands[-1].dtype, ("bool",))
     return TensorType((*queries[:-1], values[-1]), dtype)
 
 
-def _roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+def opaque(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
     return tuple((Role.OPAQUE,) * rank for rank in ranks)
+
+
+def with_batch_axis(attrs: Attrs) -> dict[str, Any]:
+    """For keys and values with one more axis in front."""
+    return {**attrs, **{name: (0, *(axis + 1 for axis in attrs[name])) for name in ("key_axes", "value_axes")}}
 
 
 def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
     """One more axis of the batch."""
-    moved = {name: (0, *(axis + 1 for axis in attrs[name])) for name in ("key_axes", "value_axes")}
-    return Lifted({**attrs, **moved}, broadcast=True)
+    return Lifted(with_batch_axis(attrs), broadcast=True)
 
 
 def _cost(call: Call) -> float:
@@ -98,8 +105,8 @@ def _wide(f: Formula) -> Edge:
 ATTENTION = Operator(
     name="attention",
     kind="composite",
-    infer=_infer,
-    roles=_roles,
+    infer=partial(inferred, "attention"),
+    roles=opaque,
     cost=_cost,
     numpy=stepwise(_wide),
     lift=_lift,

@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators.attention import arranged
+from tempo.sdg.graph import Edge
+from tempo.sdg.operators.attention import inferred, opaque, with_batch_axis
 from tempo.sdg.operators.composites import softmax
 from tempo.sdg.operators.gradients import Formula
-from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
-from tempo.sdg.operators.shapes import broadcast_shapes, check_axes, check_kind, check_same_dtype
+from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
 
@@ -90,36 +89,9 @@ def band_of(call: Call) -> Band:
     return Band(call.operands[0].shape[-3], keys, call.attrs["low"], call.attrs["high"])
 
 
-def _infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    if len(operands) != 3 + attrs["biased"] + attrs["masked"]:
-        raise ShapeError(f"banded_attention takes queries, keys, values, bias and mask as attributes say: {operands}")
-    dtype = check_same_dtype("banded_attention", operands[: len(operands) - attrs["masked"]])
-    check_kind("banded_attention", dtype, ("float",))
-    queries = operands[0].shape
-    for number, name in ((1, "key_axes"), (2, "value_axes")):
-        check_axes("banded_attention", attrs[name], len(queries) - 1)
-        if len(operands[number].shape) != len(queries) - 1 or len(attrs[name]) != len(queries) - 1:
-            raise ShapeError("banded_attention: queries have an axis more than keys and values")
-    keys, values = (arranged(operands[at].shape, attrs[name]) for at, name in ((1, "key_axes"), (2, "value_axes")))
-    if (*queries[:-3], queries[-1]) != (*keys[:-2], keys[-1]) or values[:-1] != keys[:-1]:
-        raise ShapeError(f"banded_attention: queries {queries}, keys {keys} and values {values} do not fit")
-    scores = (*queries[:-1], keys[-2])
-    for extra in operands[3:]:
-        if len(extra.shape) != len(scores) or broadcast_shapes((scores, extra.shape), "banded_attention") != scores:
-            raise ShapeError(f"banded_attention: {extra.shape} is not broadcast to the scores, {scores}")
-    if attrs["masked"]:
-        check_kind("banded_attention", operands[-1].dtype, ("bool",))
-    return TensorType((*queries[:-1], values[-1]), dtype)
-
-
-def _roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    return tuple((Role.OPAQUE,) * rank for rank in ranks)
-
-
 def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
     """One more axis of the batch, along which bias and mask may repeat."""
-    moved = {name: (0, *(axis + 1 for axis in attrs[name])) for name in ("key_axes", "value_axes")}
-    return Lifted({**attrs, **moved}, broadcast=True, repeats=tuple(range(3, len(lifted))))
+    return Lifted(with_batch_axis(attrs), broadcast=True, repeats=tuple(range(3, len(lifted))))
 
 
 def _cost(call: Call) -> float:
@@ -237,8 +209,8 @@ def _attend(attrs: Attrs, q: Any, k: Any, v: Any, extras: list[Any], mask: Any) 
 BANDED_ATTENTION = Operator(
     name="banded_attention",
     kind="composite",
-    infer=_infer,
-    roles=_roles,
+    infer=partial(inferred, "banded_attention", more=1),
+    roles=opaque,
     cost=_cost,
     numpy=_numpy,
     lift=_lift,
