@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -16,24 +14,18 @@ from tempo.passes.manager import PassContext
 from tempo.passes.simplify import Simplify
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Symbol, parse_expr
+from tests.unit.passes.attention_forms import (
+    Form,
+    T,
+    graph_of,
+    grouped,
+    grouped_keys_first,
+    grouped_with_slopes,
+)
 from tests.unit.passes.equivalence import check
 
-T = tp.RecurrentTensor
-Form = Callable[[T, T, T, tp.Dim], T]
 SIZES = tuple({"t": size} for size in (1, 2, 9))
 TAKES = {"composites": ("banded_attention",)}
-SLOPES = np.array([[1.0, 0.5], [0.25, 0.125]], np.float32)
-
-
-def graph_of(form: Form, shapes: tuple[tuple[int, ...], ...]) -> Graph:
-    with tp.Program() as program:
-        t = tp.dim("t")
-        q, k, v = (tp.input(name, shape, (t,)) for name, shape in zip("qkv", shapes))
-        tp.output("out", form(q, k, v, t))
-    graph = without_dead_nodes(program.graph())
-    for each in (Decompose(), Canonicalize(), Simplify()):
-        graph = each.apply(graph, PassContext())
-    return graph
 
 
 def lifted(form: Form, shapes: tuple[tuple[int, ...], ...] = ((4,),) * 3, **options: object) -> list[Node]:
@@ -138,22 +130,6 @@ def test_the_band_is_what_points_see(form: Form, low: str | None, high: str | No
     (node,) = lifted(form)
     assert node.attr("low") == parse_expr(low or "1 - t.size")
     assert node.attr("high") == parse_expr(high or "t.size")
-
-
-def grouped(q: T, k: T, v: T, t: tp.Dim) -> T:
-    scores = tp.einsum("hgd,shd->hgs", q, k[0 : t + 1]) / 2.0
-    return tp.einsum("hgs,shd->hgd", tp.softmax(scores, axis=-1), v[0 : t + 1])
-
-
-def grouped_keys_first(q: T, k: T, v: T, t: tp.Dim) -> T:
-    scores = tp.einsum("shd,hgd->shg", k[0 : t + 1], q)
-    return tp.einsum("shd,shg->hdg", v[0 : t + 1], tp.softmax(scores, axis=0))
-
-
-def grouped_with_slopes(q: T, k: T, v: T, t: tp.Dim) -> T:
-    far = (tp.arange(t + 1) - t).astype(tp.float32)
-    scores = tp.einsum("hgd,shd->hgs", q, k[0 : t + 1]) + tp.constant(SLOPES).reshape(2, 2, 1) * far
-    return tp.einsum("hgs,shd->hgd", tp.softmax(scores, axis=-1), v[0 : t + 1])
 
 
 @pytest.mark.parametrize("form", [grouped, grouped_keys_first, grouped_with_slopes], ids=lambda f: f.__name__)

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.compose import Compose
 from tempo.passes.dce import without_dead_nodes
-from tempo.passes.decompose import Decompose
 from tempo.passes.manager import PassContext
-from tempo.passes.simplify import Simplify
 from tempo.passes.static_extents import StaticExtents
 from tempo.sdg.graph import Graph, Node
+from tests.unit.passes.attention_forms import (
+    Form,
+    T,
+    graph_of,
+    grouped,
+    grouped_keys_first,
+    grouped_with_slopes,
+)
 from tests.unit.passes.equivalence import check
 
-T = tp.RecurrentTensor
 SIZES = tuple({"t": size} for size in (1, 2, 5))
 TAKES = PassContext({"composites": ("attention",)})
-SLOPES = np.array([[1.0, 0.5], [0.25, 0.125]], np.float32)
 
 
-def composed(form: Callable[[T, T, T, tp.Dim], T], shapes: tuple[tuple[int, ...], ...] = ((4,),) * 3) -> list[Node]:
+def composed(form: Form, shapes: tuple[tuple[int, ...], ...] = ((4,),) * 3) -> list[Node]:
     """The operators `attention` of a program, which must mean the same with them, and with static extents."""
-    with tp.Program() as program:
-        t = tp.dim("t")
-        q, k, v = (tp.input(name, shape, (t,)) for name, shape in zip("qkv", shapes))
-        tp.output("out", form(q, k, v, t))
-    graph = without_dead_nodes(program.graph())
-    for each in (Decompose(), Canonicalize(), Simplify()):
-        graph = each.apply(graph, PassContext())
-    after = check(Compose(), graph, *SIZES, context=TAKES)
+    after = check(Compose(), graph_of(form, shapes), *SIZES, context=TAKES)
     check(StaticExtents(), after, *SIZES)
     return attentions(after)
 
@@ -85,26 +78,10 @@ def masked_everywhere(q: T, k: T, v: T, t: tp.Dim) -> T:
     [plain, scaled, windowed, two_sided, biased, biased_twice, masked, masked_everywhere],
     ids=lambda f: f.__name__,
 )
-def test_a_spelled_out_form_is_one_operator(form: Callable[[T, T, T, tp.Dim], T]) -> None:
+def test_a_spelled_out_form_is_one_operator(form: Form) -> None:
     (node,) = composed(form)
     assert node.attr("biased") == ("biased" in form.__name__)
     assert node.attr("masked") == ("masked" in form.__name__)
-
-
-def grouped(q: T, k: T, v: T, t: tp.Dim) -> T:
-    scores = tp.einsum("hgd,shd->hgs", q, k[0 : t + 1]) / 2.0
-    return tp.einsum("hgs,shd->hgd", tp.softmax(scores, axis=-1), v[0 : t + 1])
-
-
-def grouped_keys_first(q: T, k: T, v: T, t: tp.Dim) -> T:
-    scores = tp.einsum("shd,hgd->shg", k[0 : t + 1], q)
-    return tp.einsum("shd,shg->hdg", v[0 : t + 1], tp.softmax(scores, axis=0))
-
-
-def grouped_with_slopes(q: T, k: T, v: T, t: tp.Dim) -> T:
-    far = (tp.arange(t + 1) - t).astype(tp.float32)
-    scores = tp.einsum("hgd,shd->hgs", q, k[0 : t + 1]) + tp.constant(SLOPES).reshape(2, 2, 1) * far
-    return tp.einsum("hgs,shd->hgd", tp.softmax(scores, axis=-1), v[0 : t + 1])
 
 
 def grouped_with_a_mask(q: T, k: T, v: T, t: tp.Dim) -> T:
@@ -122,7 +99,7 @@ def one_row(q: T, k: T, v: T, t: tp.Dim) -> T:
 @pytest.mark.parametrize(
     "form", [grouped, grouped_keys_first, grouped_with_slopes, grouped_with_a_mask, one_row], ids=lambda f: f.__name__
 )
-def test_queries_that_share_keys_do_not_repeat_them(form: Callable[[T, T, T, tp.Dim], T]) -> None:
+def test_queries_that_share_keys_do_not_repeat_them(form: Form) -> None:
     (node,) = composed(form, ((2, 2, 3), (2, 3), (2, 3)))
     assert node.attr("key_axes") == node.attr("value_axes") == (1, 0, 2), "read as they lie"
 
@@ -157,7 +134,7 @@ def weights_used_twice(q: T, k: T, v: T, t: tp.Dim) -> T:
 @pytest.mark.parametrize(
     "form", [other_axis, over_heads, not_linear, bias_then_scale, weights_used_twice], ids=lambda f: f.__name__
 )
-def test_what_is_not_attention_stays(form: Callable[[T, T, T, tp.Dim], T]) -> None:
+def test_what_is_not_attention_stays(form: Form) -> None:
     assert composed(form, ((2, 2, 3), (2, 3), (2, 3))) == []
 
 
