@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from benchmarks.front_end import LAYERS, SMALL, example_inputs, seconds, sizes
 from benchmarks.harness import Benchmark, Session
+from benchmarks.measure import rounds
 from examples.decode import Config, decoder
 
 JAX_STAGES = {
@@ -81,9 +82,9 @@ def measure(session: Session) -> None:
     positions = session.options.positions
     stages_of(session, replace(SMALL, layers=1), positions=8)  # loads the backend
     for layers in session.options.layers or (LAYERS[:1] if session.quick else LAYERS):
-        rounds = [stages_of(session, replace(SMALL, layers=layers), positions) for _ in range(session.repeats)]
-        for name in rounds[0]:
-            samples = [1e3 * found[name] for found in rounds]
+        stages = [stages_of(session, replace(SMALL, layers=layers), positions) for _ in rounds(session.repeats)]
+        for name in stages[0]:
+            samples = [1e3 * found[name] for found in stages]
             session.add(f"the decoding example, {layers} layers, {positions} positions", name, "ms", *samples)
 
 

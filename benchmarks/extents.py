@@ -165,6 +165,8 @@ def measure_length(session: Session, data: Data, length: int, window: int | None
     timings = session.compare(case, runs["tempo"], peers, close(1e-3, 1e-4))
     for name, timing in timings.items():
         session.add(case, name, "us/token", *(seconds / length * 1e6 for seconds in timing.seconds))
+    if session.options.no_peers:
+        return
     best = min(swept, key=lambda name: timings[name].median)
     session.add(case, f"chosen ({choice(free)}) / best of the sweep", "x", *ratios(timings, CHOSEN, best), goal=WITHIN)
     session.add(case, f"best of the sweep: {best}", "us/token", timings[best].median / length * 1e6)

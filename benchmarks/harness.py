@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-from benchmarks.measure import Clock, Timing, in_turn, ratios
+from benchmarks.measure import Clock, Timing, in_turn, ratios, turns
 
 RESULTS = Path(__file__).resolve().parent / "results"
 LIBRARIES = {"numpy": "numpy", "jax": "tempo_jax", "torch": "tempo_torch"}  # what a backend needs to be there
 COLUMNS = ("backend", "case", "what", "unit", "median", "least", "most", "samples", "goal")
+VALUES = "values"
+"""The last column of the CSV: what was measured, in order."""
 Run = Callable[[], Any]
 
 
@@ -129,6 +131,8 @@ class Session:
     def compare(self, case: str, ours: Run, peers: Mapping[str, Run], agree: Callable[[Any, Any], None],
                 goals: Mapping[str, float] | None = None, calls: int = 1) -> dict[str, Timing]:  # fmt: skip
         """`ours` against each of its peers: what they return must agree before they are timed."""
+        if self.options.no_peers:
+            peers = {}
         first, results = {}, {}
         for name, run in {"tempo": ours, **peers}.items():
             start = time.perf_counter()
@@ -168,6 +172,8 @@ def run(name: str, benchmark: Benchmark, arguments: Sequence[str]) -> None:
     os.environ.setdefault("TEMPO_CACHE_DIR", "")
     options = _options(name, benchmark, arguments)
     repeats = options.repeats or (benchmark.quick_repeats if options.quick else benchmark.repeats)
+    if (shared := turns()) is not None:
+        shared.wait()
     if options.threads:
         import_module("torch").set_num_threads(options.threads)
     rows: list[Row] = []
@@ -187,6 +193,7 @@ def _options(name: str, benchmark: Benchmark, arguments: Sequence[str]) -> argpa
     parser.add_argument("--quick", action="store_true", help="less of everything: it ends within two minutes")
     parser.add_argument("--repeats", type=int, help=f"rounds ({benchmark.repeats}, quick {benchmark.quick_repeats})")
     parser.add_argument("--threads", type=int, help="of PyTorch; more than there are idle cores make it slow")
+    parser.add_argument("--no-peers", action="store_true", help="leave out what Tempo is compared with")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     if benchmark.backends:
         parser.add_argument("--backend", nargs="+", choices=benchmark.backends, help="default: those installed")
@@ -213,7 +220,9 @@ def write(stem: Path, command: str, rows: Sequence[Row]) -> None:
     """`stem`.csv, .md and, where matplotlib is installed, .png."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     with stem.with_suffix(".csv").open("w", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *(row.cells() for row in rows)])
+        values = (" ".join(map(repr, map(float, row.values))) for row in rows)
+        lines = ((*row.cells(), each) for row, each in zip(rows, values, strict=True))
+        csv.writer(file).writerows([(*COLUMNS, VALUES), *lines])
     stem.with_suffix(".md").write_text(table(command, rows))
     kinds = ["csv", "md"]
     if find_spec("matplotlib"):

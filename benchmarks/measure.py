@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 Clock = Callable[[], float]
 
@@ -43,7 +45,7 @@ def in_turn(
 def timings_in_turn(clocks: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, Timing]:
     """As `in_turn`, for runs that return the seconds that count."""
     seconds: dict[str, list[float]] = {name: [] for name in clocks}
-    for _ in range(repeats):
+    for _ in rounds(repeats):
         for name, clock in clocks.items():
             seconds[name].append(clock())
     return {name: Timing(tuple(found)) for name, found in seconds.items()}
@@ -52,3 +54,42 @@ def timings_in_turn(clocks: Mapping[str, Callable[[], float]], repeats: int) -> 
 def ratios(timings: Mapping[str, Timing], name: str, to: str) -> tuple[float, ...]:
     """The ratio within each round: what slows a machine down slows both."""
     return tuple(a / b for a, b in zip(timings[name].seconds, timings[to].seconds, strict=True))
+
+
+# -- two processes in turn ---------------------------------------------------------------------------------------------
+
+TURNS = "TEMPO_BENCHMARK_TURNS"
+"""The environment variable with two pipes, one to read and one to write: of a process beside which another measures."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Of two processes one at a time does anything. Where the other has ended, it is always one's own turn."""
+
+    reading: int
+    writing: int
+
+    def wait(self) -> None:
+        os.read(self.reading, 1)
+
+    def hand_over(self) -> None:
+        try:
+            os.write(self.writing, b".")
+        except BrokenPipeError:
+            return
+        self.wait()
+
+
+@cache
+def turns() -> Turns | None:
+    """Those of this process, if another measures beside it (`versions.py`)."""
+    found = os.environ.get(TURNS)
+    return Turns(*map(int, found.split(","))) if found else None
+
+
+def rounds(repeats: int) -> Iterator[int]:
+    """Numbers of rounds; after each the process beside this one has its turn."""
+    for number in range(repeats):
+        yield number
+        if (shared := turns()) is not None:
+            shared.hand_over()

@@ -12,6 +12,7 @@ from typing import Any
 from tempo_greedy.scheduler import GreedyScheduler
 
 from benchmarks.harness import Benchmark, Session
+from benchmarks.measure import rounds
 from tempo.schedule import Dependence, For, If, Interval, Scheduled, SchedulingProblem, Statement, walk
 from tempo.symbolic import Box, Dim, Expr, Symbol, const, maximum, minimum, size, var
 
@@ -106,7 +107,7 @@ def measure(session: Session) -> None:
     for name, scheduler in schedulers().items():
         for count in COUNTS[name][:3] if session.quick else COUNTS[name]:
             given = problem(count, session.options.seed)
-            found = [seconds(scheduler, given) for _ in range(session.repeats)]
+            found = [seconds(scheduler, given) for _ in rounds(session.repeats)]
             case = f"{name}, {len(given.statements)} statements, {len(given.dependences)} dependences"
             session.add(case, "an order", "s", *(each for each, _ in found))
             session.add(case, "loops and guards", "count", found[0][1])

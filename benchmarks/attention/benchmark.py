@@ -42,7 +42,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--windows", type=int, nargs="+", help="0 is causal; default 0 and a quarter of the least length"
     )
     parser.add_argument("--prompts", type=int, nargs="+", help=f"lengths; default {PROMPT}, quick {QUICK_PROMPT}")
-    parser.add_argument("--no-peers", action="store_true", help="for lengths at which these take minutes")
 
 
 def measure(session: Session) -> None:

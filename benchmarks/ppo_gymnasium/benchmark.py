@@ -111,7 +111,8 @@ def measure(session: Session) -> None:
 def measure_room(session: Session, case: str, settings: Settings) -> None:
     ours = Ours(session, settings)
     with ExitStack() as stack:
-        peers = [stack.enter_context(each) for each in peers_of(session, settings)]
+        wanted = () if session.options.no_peers else peers_of(session, settings)
+        peers = [stack.enter_context(each) for each in wanted]
         runs = {"tempo": ours.train, **{peer.name: peer.train for peer in peers}}
         runs["the environment alone"] = lambda: ours.environment_alone(settings.iterations * settings.steps)
         for run in runs.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def test_benchmark(arguments: list[str], measured: str, tmp_path: Path) -> None:
 def test_outputs_that_differ_are_not_timed() -> None:
     from benchmarks.harness import Session, close
 
-    session = Session(options=None, repeats=1)
+    session = Session(options=argparse.Namespace(no_peers=False), repeats=1)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         session.compare("a", lambda: [1.0], {"peer": lambda: [1.1]}, close(1e-3, 1e-3))
     assert session.rows == []
@@ -100,3 +101,15 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         "scheduling",
     ):
         assert name in done.stderr
+
+
+def test_two_versions_are_measured_in_turn(tmp_path: Path) -> None:
+    """The same checkout twice: every figure has its ratio, of as many rounds."""
+    base = tmp_path / "base"
+    base.mkdir()
+    for each in ("tempo", "examples", "backends", "schedulers"):
+        (base / each).symlink_to(ROOT / each)
+    command = [sys.executable, "-m", "benchmarks.versions", str(base), "device_loop", "--backend", "numpy"]
+    done = subprocess.run([*command, "--steps", "50"], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "(7 samples)  numpy | 50 steps" in done.stdout
