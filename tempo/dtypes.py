@@ -1,8 +1,9 @@
 """Dtypes are strings: NumPy's names, and "bfloat16".
 
 Promotion is JAX's lattice (docs.jax.dev, "Type promotion semantics"): Python scalars and index expressions are *weak*,
-so they take the dtype of what they meet; int32 and float32 are the defaults. 64 bits come only from an explicit dtype,
-or where two strong dtypes have no smaller common one (uint32 with int32).
+so they take the dtype of what they meet; int32 and float32 are the defaults. NumPy makes float64 of any number, so its
+float64 values are weak too; alone they are float32. 64 bits come only from an explicit dtype, or
+where two strong dtypes have no smaller common one (uint32 with int32).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
-from tempo.errors import DTypeError
+from tempo.errors import DTypeError, InputError
 
 Kind = Literal["bool", "uint", "int", "float"]
 
@@ -212,28 +213,95 @@ def scalar_dtype(value: bool | int | float) -> tuple[str, bool]:
     raise DTypeError(f"a {type(value).__name__} is no number")
 
 
-def convert(value: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
-    """An array of `dtype`, or of the default for `value`. Not copied where it is one already.
-
-    Raises `DTypeError` where the value is no array of numbers, or an integer does not fit the default dtype.
-    """
+def numbers(value: Any) -> np.ndarray[Any, Any]:
+    """`value` as an array of a dtype that Tempo has, with the bits that it came with. Raises `DTypeError`."""
     array = np.asarray(value)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
-        _check_integers(array, dtype if dtype is not None and is_integer(dtype) else "int64", default=False)
+        _check_integers(array, "int64", default=False)
     if array.dtype.kind in "OSUMm" or array.dtype.names:
         named = value is None or isinstance(value, str | bytes)
         what = repr(value) if named else f"a {type(value).__name__} of dtype {array.dtype}"
         raise DTypeError(f"{what} is no number and no array of numbers", hint="give numbers, or arrays of numbers")
+    from_numpy(array.dtype)
+    return array
+
+
+def convert(value: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
+    """An array of `dtype`, or of the default for `value`. Not copied where it is one already.
+
+    Raises `DTypeError` where the value is no array of numbers, or an integer does not fit; `InputError` where a finite
+    number would become infinite.
+    """
+    array = numbers(value)
     source = from_numpy(array.dtype)
     target = default_dtype(source) if dtype is None else dtype
-    if target != source and is_integer(source) and is_integer(target):
-        _check_integers(array, target, default=dtype is None)
-    return array.astype(to_numpy(target), copy=False)
+    if is_integer(target) and target != source and kind(source) != "bool":
+        _check_integers(np.trunc(array) if is_float(source) else array, target, default=dtype is None)
+    return rounded(array, target)
+
+
+def rounded(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """`array` in another dtype, each number rounded once; the array itself where it has that dtype.
+
+    Raises `InputError` with the position of a finite number that would become infinite. NaN and infinities pass.
+    """
+    target = to_numpy(dtype)
+    if array.dtype == target:
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = array if dtype != "bfloat16" else _odd(array)
+        result = exact.astype(target)
+    if is_float(dtype) and not np.isfinite(result).all():
+        _check_finite(array, result, dtype)
+    return result
+
+
+def rounded_scalar(value: bool | int | float, dtype: str) -> np.ndarray[Any, Any]:
+    """A Python number as an array of shape (). Raises as `rounded`."""
+    array = np.asarray(value)
+    if array.dtype != object:
+        return rounded(array, dtype)
+    try:
+        return rounded(np.asarray(float(value)), dtype)  # an int beyond 64 bits
+    except OverflowError:
+        raise _too_large("an integer", dtype) from None
+
+
+def _odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """As float32, rounded to odd: what is rounded to fewer bits after that is as if it were rounded once.
+
+    ml_dtypes makes bfloat16 of float32, so a float64 near the middle of two would be rounded twice. Source: Boldo and
+    Melquiond 2008, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd".
+    """
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize < 4 or array.dtype == np.float32:
+        return array
+    wide = array.astype(np.float64)
+    near = wide.astype(np.float32)
+    within = np.where(np.abs(near) > np.abs(wide), np.nextafter(near, np.float32(0)), near)
+    inexact = (within != wide) & ~np.isnan(wide)
+    odd: np.ndarray[Any, Any] = within.view(np.uint32) | inexact
+    return odd.view(np.float32)
+
+
+def _check_finite(array: np.ndarray[Any, Any], result: np.ndarray[Any, Any], dtype: str) -> None:
+    lost = np.isinf(result) & np.isfinite(array)
+    if not lost.any():
+        return
+    at = tuple(int(place) for place in np.argwhere(lost)[0])
+    raise _too_large(f"{array[at]}{f' at {list(at)}' if at else ''}", dtype)
+
+
+def _too_large(what: str, dtype: str) -> InputError:
+    largest = float(ml_dtypes.finfo(to_numpy(dtype)).max)  # type: ignore[no-untyped-call]
+    return InputError(
+        f"{what} would become infinite in {dtype}, which holds up to {largest:.5g}",
+        hint='use a wider dtype, or write the infinity that is meant: float("inf")',
+    )
 
 
 def _check_integers(array: np.ndarray[Any, Any], target: str, default: bool = True) -> None:
     limits = np.iinfo(to_numpy(target))
-    if array.dtype == object or (array.size and (array.min() < limits.min or array.max() > limits.max)):
+    if array.dtype == object or (array.size and not limits.min <= array.min() <= array.max() <= limits.max):
         raise DTypeError(
             f"an integer is out of the range of {target}" + (", the default dtype of integers" if default else ""),
             hint='give dtype="int64" explicitly, or values that fit' if default else "give a wider dtype",

@@ -197,6 +197,37 @@ def test_promotion(target: Target) -> None:
     target.agrees(program, **arrays)
 
 
+@pytest.mark.few_configurations
+def test_what_numpy_gives_keeps_its_bits_in_float64(target: Target) -> None:
+    """It has the dtype of what it meets before it is rounded."""
+    scalar, pair, x_data = np.float64(0.1), np.array([0.1, 0.2]), numbers((3, 2), "float64")
+    with tp.Program() as program:
+        t = tp.dim("t", 3)
+        x = tp.input("x", (2,), (t,), dtype=tp.float64)
+        h = tp.recurrent("h", (2,), (t,), dtype=tp.float64)
+        h[0] = scalar
+        h[t + 1] = h + pair
+        w = tp.parameter("w", (2,), init=pair, dtype=tp.float64)
+        tp.output("w", w)
+        tp.output("h", h)
+        tp.output("product", scalar * x + x * pair)
+        tp.output("chosen", tp.cases((t == 1, pair), tp.where(x > 0, x, scalar)))
+        tp.output("padded", tp.pad(x, 1, constant_values=scalar))
+        tp.output("joined", tp.concatenate([pair, x]))
+        tp.output("halves", tp.as_tensor(pair) * x)
+    ends = np.full((3, 1), scalar)
+    expected = {
+        "w": pair,
+        "h": [[scalar] * 2, scalar + pair, scalar + pair + pair],
+        "product": scalar * x_data + x_data * pair,
+        "chosen": [pair if t == 1 else np.where(x > 0, x, scalar) for t, x in enumerate(x_data)],
+        "padded": np.concatenate([ends, x_data, ends], axis=1),
+        "joined": np.concatenate([np.broadcast_to(pair, (3, 2)), x_data], axis=1),
+        "halves": pair.astype(np.float32) * x_data,  # as_tensor meets nothing
+    }
+    target.agrees(program, expected, x=x_data)
+
+
 @pytest.mark.parametrize("size", [0, 1, 17])
 def test_sizes_of_nothing_of_one_and_of_primes(target: Target, size: int) -> None:
     x_data = numbers((3, size))

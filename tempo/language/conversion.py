@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import DTypeError, TempoError, user_location
+from tempo.errors import DTypeError, ShapeError, TempoError, user_location
 from tempo.language.apply import apply, open_program
 from tempo.language.index_expression import IndexCondition, IndexExpression, show
 from tempo.language.program import current_program, require_program
@@ -18,6 +18,10 @@ from tempo.symbolic import Expr
 TensorLike: TypeAlias = Any
 """A tensor, an index expression or condition, a Python scalar, or an array (`__array__` or `__dlpack__`)."""
 
+Numbers: TypeAlias = np.ndarray[Any, Any]
+Operand: TypeAlias = RecurrentTensor | bool | int | float | Numbers
+"""What takes part in promotion: a tensor, or numbers with the bits they came with, until their dtype is known."""
+
 
 def as_tensor(value: TensorLike, dtype: Any = None) -> RecurrentTensor:
     """The tensor that `value` is.
@@ -25,7 +29,8 @@ def as_tensor(value: TensorLike, dtype: Any = None) -> RecurrentTensor:
     Index expressions and Python numbers are weak (they take the dtype of what they meet), conditions are bool; arrays
     of 64 bits become 32 unless `dtype` says otherwise. With `dtype`, what `.astype(dtype)` gives.
 
-    Raises `DTypeError` for what is no array of numbers, or an integer that does not fit.
+    Raises `DTypeError` for what is no array of numbers, or an integer that does not fit; `InputError` for a finite
+    number that would become infinite.
     """
     target = None if dtype is None else as_dtype(dtype)
     if isinstance(value, RecurrentTensor):
@@ -56,26 +61,57 @@ def as_dtype(value: Any) -> str:
 
 
 def scalar(value: bool | int | float, dtype: str, weak: bool = False) -> RecurrentTensor:
-    """A constant of shape () and the given dtype. Raises `DTypeError` where the value does not fit it."""
-    kept: bool | int | float = value
-    if dtypes.is_integer(dtype):
-        limits = np.iinfo(dtypes.to_numpy(dtype))
-        if not limits.min <= value <= limits.max:
-            raise DTypeError(
-                f"{value} is out of the range of {dtype}",
-                location=user_location(),
-                hint=f"{dtype} holds {limits.min} to {limits.max}; use a wider dtype explicitly",
-            )
-        kept = int(value)
-    return _constant(np.asarray(kept, dtypes.to_numpy(dtype)), weak)
+    """A constant of shape () and the given dtype. Raises `DTypeError` or `InputError` where the value does not fit."""
+    return _constant(scalar_array(value, dtype), weak)
+
+
+def scalar_array(value: bool | int | float, dtype: str) -> Numbers:
+    if not dtypes.is_integer(dtype):
+        try:
+            return dtypes.rounded_scalar(value, dtype)
+        except TempoError as error:
+            raise _at_user(error) from None
+    limits = np.iinfo(dtypes.to_numpy(dtype))
+    if not limits.min <= value <= limits.max:
+        raise DTypeError(
+            f"{value} is out of the range of {dtype}",
+            location=user_location(),
+            hint=f"{dtype} holds {limits.min} to {limits.max}; use a wider dtype explicitly",
+        )
+    return np.asarray(int(value), dtypes.to_numpy(dtype))
+
+
+def number(value: Any, dtype: str, what: str) -> bool | int | float:
+    """A number as `dtype` holds it, for an attribute of an operator. A fraction is no integer: `DTypeError`."""
+    given = value if is_python_scalar(value) else _numbers(value)
+    if isinstance(given, np.ndarray) and given.shape:
+        raise ShapeError(f"{what} has shape {given.shape}, and must be one number", location=user_location())
+    plain: bool | int | float = given.item() if isinstance(given, np.ndarray) else given
+    if dtypes.is_integer(dtype) and plain != plain // 1:
+        _check_cast("float32", dtype, what, weak=True)
+    made: bool | int | float = scalar_array(plain, dtype).item()
+    return made
 
 
 def array(value: Any, dtype: str | None = None) -> RecurrentTensor:
     """A constant from anything that NumPy takes for an array of numbers."""
+    return _of_numbers(_numbers(value), dtype)
+
+
+def _of_numbers(numbers: Numbers, dtype: str | None) -> RecurrentTensor:
+    try:
+        return _constant(dtypes.convert(numbers, dtype))
+    except TempoError as error:
+        raise _at_user(error) from None
+
+
+def _numbers(value: Any) -> Numbers:
+    """The array that NumPy takes `value` for, as it is. Raises `DTypeError`."""
     current_program()
     try:
-        given = value if hasattr(value, "__array__") or not hasattr(value, "__dlpack__") else np.from_dlpack(value)
-        return _constant(dtypes.convert(given, dtype))
+        return dtypes.numbers(
+            value if hasattr(value, "__array__") or not hasattr(value, "__dlpack__") else np.from_dlpack(value)
+        )
     except TempoError as error:
         raise _at_user(error) from None
     except (TypeError, ValueError) as error:
@@ -121,34 +157,52 @@ def cast(x: RecurrentTensor, dtype: str, weak: bool = False) -> RecurrentTensor:
     return apply("cast", x, attrs={"dtype": dtype}, weak=weak)
 
 
-def type_of(value: TensorLike) -> tuple[str, bool]:
-    """`(dtype, weak)` of a Python scalar or a tensor."""
+def operand(value: TensorLike) -> Operand:
+    """`value` as what promotion looks at. Raises `DTypeError` for what is no array of numbers."""
+    if is_python_scalar(value):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, (RecurrentTensor, IndexExpression, IndexCondition)):
+        return as_tensor(value)
+    return _numbers(value)
+
+
+def type_of(value: Operand) -> tuple[str, bool]:
+    """`(dtype, weak)` as promotion sees it. float64 is what NumPy makes of any number, so it takes its partner's."""
     if isinstance(value, RecurrentTensor):
         return value.dtype, value.weak
+    if isinstance(value, np.ndarray):
+        return dtypes.default_dtype(dtypes.from_numpy(value.dtype)), value.dtype == np.float64
     return ("int32", True) if type(value) is int else dtypes.scalar_dtype(value)
 
 
 def promoted(*values: TensorLike, to_float: bool = False) -> list[RecurrentTensor]:
-    """The values as tensors of their common dtype; with `to_float`, integers and bools become float32."""
-    given = [value if is_python_scalar(value) else as_tensor(value) for value in values]
+    """The values as tensors of their common dtype; with `to_float`, integers and bools become float32.
+
+    A float64 array has the dtype of the floats that it meets, float32 where it meets none; what NumPy or Python gave is
+    converted once.
+    """
+    given = [operand(value) for value in values]
     dtype, weak = dtypes.promote(*(type_of(value) for value in given))
     if to_float and not dtypes.is_float(dtype):
         dtype = "float32"
+    weak = weak and not any(isinstance(value, np.ndarray) and value.dtype == np.float64 for value in given)
     return [_to(value, dtype, weak) for value in given]
 
 
-def _to(value: TensorLike, dtype: str, weak: bool) -> RecurrentTensor:
-    return cast(value, dtype, weak) if isinstance(value, RecurrentTensor) else scalar(value, dtype, weak)
+def _to(value: Operand, dtype: str, weak: bool) -> RecurrentTensor:
+    if isinstance(value, RecurrentTensor):
+        return cast(value, dtype, weak)
+    if isinstance(value, np.ndarray):
+        return _of_numbers(value, None if dtypes.default_dtype(dtypes.from_numpy(value.dtype)) == dtype else dtype)
+    return scalar(value, dtype, weak)
 
 
 def assignable(value: TensorLike, dtype: str, what: str) -> RecurrentTensor:
     """`value` cast to `dtype` as NumPy assigns: within a kind, or bool to integer to float. Raises `DTypeError`."""
-    if is_python_scalar(value):
-        _check_cast(type_of(value)[0], dtype, what, weak=True)
-        return scalar(value, dtype)
-    tensor = as_tensor(value)
-    _check_cast(tensor.dtype, dtype, what, tensor.weak)
-    return cast(tensor, dtype)
+    given = operand(value)
+    source, weak = type_of(given)
+    _check_cast(source if not isinstance(given, np.ndarray) else dtypes.from_numpy(given.dtype), dtype, what, weak)
+    return _to(given, dtype, weak=False)
 
 
 def _check_cast(source: str, target: str, what: str, weak: bool) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tempo import dtypes
 from tempo.errors import DefinitionError, IndexExpressionError, user_location
 from tempo.language.apply import view
-from tempo.language.conversion import TensorLike, as_dtype, as_tensor, assignable, cast, is_python_scalar, type_of
+from tempo.language.conversion import TensorLike, as_dtype, assignable, operand, promoted
 from tempo.language.index_expression import IndexCondition, IndexExpression, to_condition, to_expr
 from tempo.language.indexing import from_end, positions
 from tempo.language.program import Program, check_name, current_program, require_program
@@ -144,7 +143,7 @@ def _left_item(item: Any) -> str:
 def _right_side(x: RecurrentTensor, left: LeftSide, value: TensorLike) -> RecurrentTensor:
     """The value after substitution, cast and broadcast as NumPy assigns."""
     what = f"the value of a case of {x.label}"
-    tensor = value if is_python_scalar(value) else as_tensor(value)
+    tensor = operand(value)
     if isinstance(tensor, RecurrentTensor):
         tensor = view(x.program, tensor.edge.substitute(left.substitution), tensor.weak)
         outside = set(tensor.symbols) - set(x.symbols)
@@ -170,14 +169,12 @@ def cases(*branches: Any) -> RecurrentTensor:
         raise DefinitionError("tp.cases without a branch", location=user_location())
     program = current_program()
     pairs = [_branch(program, branch, last=branch is branches[-1]) for branch in branches]
-    values = [value if is_python_scalar(value) else as_tensor(value) for _, value in pairs]
-    dtype, weak = dtypes.promote(*(type_of(value) for value in values))
-    tensors = [cast(v, dtype) if isinstance(v, RecurrentTensor) else assignable(v, dtype, "a case") for v in values]
+    tensors = promoted(*(value for _, value in pairs))
     shape = common_shape([tensor.type.shape for tensor in tensors], "cases")
     edges = [broadcast(tensor, shape).edge for tensor in tensors]
     found = tuple(Case(condition, edge) for (condition, _), edge in zip(pairs, edges))
-    id = program.builder.cases(found, TensorType(shape, dtype))
-    return view(program, program.builder.identity(id), weak)
+    id = program.builder.cases(found, TensorType(shape, tensors[0].dtype))
+    return view(program, program.builder.identity(id), tensors[0].weak)
 
 
 def _branch(program: Program, branch: Any, last: bool) -> tuple[Condition, Any]:

@@ -111,7 +111,7 @@ def _given(init: Any, dtype: str, name: str, location: Location | None) -> Any:
             dtypes.check_cast(source, dtype, what)
     except TempoError as error:
         message = error.message if error.message.startswith(what) else f"{what}: {error.message}"
-        raise DTypeError(message, location=location, hint=error.hint) from None
+        raise type(error)(message, location=location, hint=error.hint) from None
     except (TypeError, ValueError) as error:
         raise DTypeError(f"{what} is no array of numbers: {error}", location=location) from error
     return array.item() if array.ndim == 0 else array

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError, user_location
 from tempo.language.apply import view
 from tempo.language.builder import SEED_DECLARATION
-from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, is_python_scalar, promoted
-from tempo.language.functions.arithmetic import less
+from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, is_python_scalar, operand, promoted
+from tempo.language.functions.arithmetic import less, subtract
 from tempo.language.functions.elementwise import log
 from tempo.language.functions.reductions import argmax, argsort
 from tempo.language.index_expression import IndexExpression
@@ -113,13 +115,15 @@ def _is(value: TensorLike, number: float) -> bool:
 def _scale(high: TensorLike, low: TensorLike, dtype: str) -> TensorLike:
     if is_python_scalar(high) and is_python_scalar(low):
         return float(high) - float(low)
-    return cast(as_tensor(high) - low, dtype)
+    given = map(operand, (high, low))
+    ends = (as_tensor(end, dtype) if isinstance(end, np.ndarray) else end for end in given)
+    return cast(subtract(*ends), dtype)
 
 
 def _domain(program: Program, dims: Any, *values: TensorLike) -> tuple[Symbol, ...]:
     if dims is not None:
         return program.check_dims(dims, "the dims of a random draw")
-    tensors = [as_tensor(value) for value in values if not is_python_scalar(value)]
+    tensors = (value for value in map(operand, values) if isinstance(value, RecurrentTensor))
     return program.builder.canonical(symbol for tensor in tensors for symbol in tensor.symbols)
 
 

@@ -50,7 +50,7 @@ class Optimizer:
     def rate(self, parameter: tp.RecurrentTensor) -> tp.RecurrentTensor | float:
         """The learning rate at this update."""
         if callable(self.learning_rate):
-            return self.learning_rate(self.count(parameter).astype(tp.float32))
+            return self.learning_rate(self.count(parameter).astype(_precision(parameter)))
         return self.learning_rate
 
     def count(self, parameter: tp.RecurrentTensor) -> tp.RecurrentTensor:
@@ -138,7 +138,7 @@ class Adam(Optimizer):
         first, second = self.memory(parameter, "mean"), self.memory(parameter, "square")
         mean = self.remember(first, beta1 * first + (1 - beta1) * gradient)
         square = self.remember(second, beta2 * second + (1 - beta2) * gradient * gradient)
-        count = (self.count(parameter) + 1).astype(tp.float32)
+        count = (self.count(parameter) + 1).astype(_precision(parameter))
         scale: tp.RecurrentTensor = tp.sqrt(square / (1 - beta2**count))
         return (mean / (1 - beta1**count)) / (scale + self.epsilon)
 
@@ -162,6 +162,11 @@ class AdamW(Adam):
     def update(self, parameter: tp.RecurrentTensor, gradient: tp.RecurrentTensor) -> tp.RecurrentTensor:
         decayed = self.direction(parameter, gradient) + self.weight_decay * parameter
         return parameter - self.rate(parameter) * decayed
+
+
+def _precision(parameter: tp.RecurrentTensor) -> str:
+    """Of what is computed from the count of updates: halves do not hold a large count."""
+    return tp.float64 if parameter.dtype == tp.float64 else tp.float32
 
 
 def as_dict(parameters: Any) -> dict[str, tp.RecurrentTensor]:

@@ -1,4 +1,7 @@
-"""Learning rates that change: functions of how many updates were made before (a float32 tensor of shape ())."""
+"""Learning rates that change: functions of how many updates were made before.
+
+The count is a tensor of shape (), float64 where the parameter is, else float32; so is the rate.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ Schedule = Callable[[tp.RecurrentTensor], tp.RecurrentTensor]
 
 def constant(value: float) -> Schedule:
     """Always `value`."""
-    return lambda step: tp.full((), value, dtype=tp.float32)
+    return lambda step: tp.full_like(step, value)
 
 
 def linear(start: float, end: float, steps: int) -> Schedule:

@@ -151,7 +151,10 @@ def as_array(value: Any, dtype: str, what: str, native: Native = lambda value: N
         raise DTypeError(f"{what} has dtype {source}, which is of another kind than {dtype}", hint="cast it first")
     if source == dtype:
         return array
-    cast = array.astype(dtypes.to_numpy(dtype))
+    try:
+        cast = dtypes.rounded(array, dtype)
+    except InputError as error:
+        raise InputError(f"{what}: {error.message}", hint=error.hint) from None
     if dtypes.is_integer(dtype) and not np.array_equal(cast, array):
         raise DTypeError(f"{what} has values that {dtype} cannot hold")
     return cast

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tempo.language.apply import apply
-from tempo.language.conversion import TensorLike, as_tensor, cast, is_python_scalar, promoted
+from tempo.language.conversion import TensorLike, as_tensor, cast, is_python_scalar, operand, promoted
 from tempo.language.conversion import as_dtype as to_dtype
 from tempo.language.tensor import RecurrentTensor
 
@@ -36,7 +38,7 @@ def numeric(*values: TensorLike) -> list[RecurrentTensor]:
 
 def astype(x: TensorLike, dtype: Any) -> RecurrentTensor:
     """`x` cast to `dtype`; floats are truncated towards zero to integers."""
-    return cast(as_tensor(x), to_dtype(dtype))
+    return as_tensor(x, to_dtype(dtype))
 
 
 def add(a: TensorLike, b: TensorLike) -> RecurrentTensor:
@@ -163,17 +165,25 @@ def greater_equal(a: TensorLike, b: TensorLike) -> RecurrentTensor:
 
 def where(mask: TensorLike, a: TensorLike, b: TensorLike) -> RecurrentTensor:
     """`a` where `mask` is nonzero, else `b`. Selects by data: both are computed, so it guards nothing (see `cases`)."""
-    chosen = as_tensor(mask)
     left, right = promoted(a, b)
-    return apply("where", chosen if chosen.dtype == "bool" else not_equal(chosen, 0), left, right, weak=left.weak)
+    return apply("where", truth(mask), left, right, weak=left.weak)
+
+
+def truth(x: TensorLike) -> RecurrentTensor:
+    """Whether nonzero; an array is asked before it is rounded."""
+    given = operand(x)
+    if isinstance(given, np.ndarray):
+        return as_tensor(given, "bool")
+    tensor = as_tensor(given)
+    return tensor if tensor.dtype == "bool" else not_equal(tensor, 0)
 
 
 def clip(x: TensorLike, min: TensorLike = None, max: TensorLike = None) -> RecurrentTensor:
     """`x` limited to `min` and `max`; None leaves that side open."""
-    result = as_tensor(x)
+    result, *bounds = promoted(x, *(bound for bound in (min, max) if bound is not None))
     if min is not None:
-        result = maximum(result, min)
-    return result if max is None else minimum(result, max)
+        result = maximum(result, bounds[0])
+    return result if max is None else minimum(result, bounds[-1])
 
 
 def negative(x: TensorLike) -> RecurrentTensor:

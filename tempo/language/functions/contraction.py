@@ -7,7 +7,7 @@ from typing import Any
 
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
-from tempo.language.conversion import TensorLike, as_tensor, cast, promoted
+from tempo.language.conversion import TensorLike, cast, promoted
 from tempo.language.functions.movement import moveaxis
 from tempo.language.functions.reductions import sum
 from tempo.language.shapes import (
@@ -88,8 +88,8 @@ def inner(a: TensorLike, b: TensorLike) -> RecurrentTensor:
 
 def outer(a: TensorLike, b: TensorLike) -> RecurrentTensor:
     """Every product of an element of `a` with one of `b`, both flattened."""
-    left, right = as_tensor(a).reshape(-1, 1), as_tensor(b).reshape(1, -1)
-    return left * right
+    left, right = promoted(a, b)
+    return left.reshape(-1, 1) * right.reshape(1, -1)
 
 
 def tensordot(a: TensorLike, b: TensorLike, axes: int | Sequence[int | Sequence[int]] = 2) -> RecurrentTensor:

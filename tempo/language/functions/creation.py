@@ -100,11 +100,15 @@ def linspace(start: TensorLike, stop: TensorLike, num: int, dtype: Any = "float3
     count = to_int(num, "the number of samples")
     if count < 1:
         raise ShapeError(f"linspace of {count} numbers", location=user_location())
-    first, last = promoted(start, stop, to_float=True)
+    wanted = as_dtype(dtype)
+    if wanted == "float64":
+        first, last = as_tensor(start, wanted), as_tensor(stop, wanted)
+    else:
+        first, last = promoted(start, stop, to_float=True)
     shape = common_shape([first.type.shape, last.type.shape], "linspace")
     place = reshaped(iota(const(count)), (const(count), *(const(1),) * len(shape)))
     part = cast(place, first.dtype, weak=True) / max(count - 1, 1)
-    return cast(first + (last - first) * part, as_dtype(dtype))
+    return cast(first + (last - first) * part, wanted)
 
 
 def eye(n: int | IndexExpression, m: int | IndexExpression | None = None, dtype: Any = "float32") -> RecurrentTensor:

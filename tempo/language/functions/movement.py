@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tempo import dtypes
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
-from tempo.language.conversion import TensorLike, as_tensor, promoted
+from tempo.language.conversion import TensorLike, as_tensor, number, promoted
 from tempo.language.index_expression import to_expr
 from tempo.language.shapes import (
     Axes,
@@ -177,9 +176,9 @@ def pad(x: TensorLike, pad_width: Any, constant_values: bool | int | float = 0) 
     """With `constant_values` before and after each axis: one width, a pair, or a pair for every axis."""
     tensor = as_tensor(x)
     pairs = _pairs(tensor, pad_width)
-    kind = {"bool": bool, "float": float}.get(dtypes.kind(tensor.dtype), int)
+    value = number(constant_values, tensor.dtype, "the value that pads")
     low, high = tuple(before for before, _ in pairs), tuple(after for _, after in pairs)
-    return apply("pad", tensor, attrs={"low": low, "high": high, "value": kind(constant_values)}, weak=tensor.weak)
+    return apply("pad", tensor, attrs={"low": low, "high": high, "value": value}, weak=tensor.weak)
 
 
 def _pairs(x: RecurrentTensor, width: Any) -> list[tuple[Expr, Expr]]:

@@ -11,7 +11,7 @@ from tempo import dtypes
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, promoted, scalar
-from tempo.language.functions.arithmetic import multiply, not_equal
+from tempo.language.functions.arithmetic import multiply, truth
 from tempo.language.functions.elementwise import sqrt
 from tempo.language.shapes import Axes, Shape, inferred_shape, normalize_axes, normalize_axis, reshaped, show
 from tempo.language.tensor import RecurrentTensor
@@ -59,7 +59,7 @@ def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentT
 
 def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
     """How many elements are not zero, int32."""
-    return sum(not_equal(as_tensor(x), 0), axis, keepdims)
+    return sum(truth(x), axis, keepdims)
 
 
 def amax(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
@@ -85,17 +85,12 @@ def ptp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTe
 
 def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
     """Whether an element is not zero."""
-    return _reduce("reduce_any", _as_bool(x), axis, keepdims)
+    return _reduce("reduce_any", truth(x), axis, keepdims)
 
 
 def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
     """Whether no element is zero."""
-    return _reduce("reduce_all", _as_bool(x), axis, keepdims)
-
-
-def _as_bool(x: TensorLike) -> RecurrentTensor:
-    tensor = as_tensor(x)
-    return tensor if tensor.dtype == "bool" else not_equal(tensor, 0)
+    return _reduce("reduce_all", truth(x), axis, keepdims)
 
 
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:

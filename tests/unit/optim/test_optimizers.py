@@ -60,6 +60,22 @@ def test_a_run_from_the_state_of_another_goes_on(name: str) -> None:
     np.testing.assert_allclose(second["w"], whole["w"][STEPS - 1 :], rtol=1e-6)
 
 
+@pytest.mark.parametrize("rate", [0.05, np.float64(0.05), tp.optim.constant(0.05)])
+def test_float64_parameters_take_float64_steps(rate: Any) -> None:
+    with tp.Program() as program:
+        i = tp.dim("i", STEPS)
+        w = tp.parameter("w", (3,), init=START, dims=(i,), dtype=tp.float64)
+        w[i + 1] = tp.optim.Adam(rate).update(w, 2 * (w - TARGET))
+        tp.output("w", w)
+    w, mean, square, expected = START.astype(float), np.zeros(3), np.zeros(3), []
+    for step in range(1, STEPS + 1):
+        expected.append(w)
+        gradient = 2 * (w - TARGET)
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+        w = w - 0.05 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+    np.testing.assert_allclose(tp.compile(program)()["w"], expected, rtol=1e-12)
+
+
 def test_schedules() -> None:
     schedules = {
         "constant": tp.optim.constant(0.5),
