@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -137,6 +138,21 @@ def test_threads_share_an_executable(target: Target) -> None:
         found = list(pool.map(lambda x: target.to_numpy(run(x=x)["s"]), inputs))
     for x, sums in zip(inputs, found, strict=True):
         np.testing.assert_array_equal(sums, x.cumsum(0))
+
+
+@pytest.mark.one_configuration
+def test_threads_begin_with_sizes_of_their_own(target: Target) -> None:
+    """Nothing is compiled yet when all call at once, and each size is called by several."""
+    run, barrier = target.compile(running_sum()), threading.Barrier(6)
+
+    def calls(number: int) -> None:
+        barrier.wait()
+        for size in (2 + number % 3, 3, 1 + number % 2):
+            x = numbers((size, 3), seed=number)
+            np.testing.assert_array_equal(target.to_numpy(run(x=x)["s"]), x.cumsum(0))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(calls, range(6)))
 
 
 @pytest.mark.one_configuration

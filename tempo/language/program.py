@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tempo.language.parameters import Parameter, ParameterSpec
 
 _RESERVED = ("state:", "stop:", "watch:")
-_CURRENT: ContextVar[Program | None] = ContextVar("tempo_program", default=None)
+_OPEN: ContextVar[tuple[Program, ...]] = ContextVar("tempo_programs", default=())
 
 
 class Program:
@@ -40,20 +41,23 @@ class Program:
         self.builder = GraphBuilder()
         self.declared_parameters: dict[str, Parameter] = {}
         self._dims: dict[str, Dim] = {}
-        self._tokens: list[Token[Program | None]] = []
         self._finished: tuple[int, Graph, Mapping[str, ParameterSpec]] | None = None
+        self._finishing = threading.RLock()
 
     def __enter__(self) -> Program:
-        self._tokens.append(_CURRENT.set(self))
+        _OPEN.set((*_OPEN.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _CURRENT.reset(self._tokens.pop())
+        _OPEN.set(_OPEN.get()[:-1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tokens": []}
+        return {name: value for name, value in self.__dict__.items() if name != "_finishing"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _finishing=threading.RLock())
 
     def __repr__(self) -> str:
         outputs = ", ".join(output.name for output in self.builder.outputs if output.role == "output")
@@ -77,6 +81,10 @@ class Program:
         return self._finish()[0]
 
     def _finish(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
+        with self._finishing:  # it makes nodes, and several threads may compile the program
+            return self._finish_alone()
+
+    def _finish_alone(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
         if self._finished is None or self._finished[0] != self.builder.changes:
             from tempo.autodiff import expand_gradients  # needed only where a program is compiled
             from tempo.language.parameters import finish_parameters  # it makes tensors, so it imports this module
@@ -137,14 +145,14 @@ def check_name(name: Any, what: str) -> None:
 
 def current_program() -> Program:
     """The innermost open program. Raises `ProgramError` where none is."""
-    program = _CURRENT.get()
-    if program is None:
+    opened = _OPEN.get()
+    if not opened:
         raise ProgramError(
             "no program is open",
             location=user_location(),
             hint='declare dims and tensors inside `with tp.Program("name") as program:`',
         )
-    return program
+    return opened[-1]
 
 
 def require_program(program: Program, owner: Program | None, what: str) -> None:

@@ -11,6 +11,7 @@ import functools
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -52,15 +53,17 @@ class PluginManager:
         self._embedded: dict[tuple[str, str], Descriptor] = {(d.kind, d.name): d for d in embedded}
         self._registered: dict[tuple[str, str], Descriptor] = {}
         self._installed: dict[str, tuple[EntryPoint, ...]] = {}
+        self._lock = threading.RLock()  # of what is registered and loaded; a module may register more while it loads
 
     def register(self, descriptor: Descriptor) -> None:
         """Add a plugin in process; `BrokenPluginError` when the name is taken or the API version is another."""
         kind, name = descriptor.kind, descriptor.name
         self._check_version(kind, name, "this process", descriptor)
-        claims = self._claims(kind, name)
-        if claims:
-            raise messages.duplicate(kind, name, [*claims, "the one to be registered"])
-        self._registered[kind, name] = descriptor
+        with self._lock:
+            claims = self._claims(kind, name)
+            if claims:
+                raise messages.duplicate(kind, name, [*claims, "the one to be registered"])
+            self._registered[kind, name] = descriptor
 
     def unregister(self, kind: str, name: str) -> None:
         """Remove a plugin that was registered in process."""
@@ -164,6 +167,10 @@ class PluginManager:
         return descriptor
 
     def _load_module(self, kind: str, point: EntryPoint) -> Any:
+        with self._lock:
+            return self._load_alone(kind, point)
+
+    def _load_alone(self, kind: str, point: EntryPoint) -> Any:
         key = f"{GROUPS[kind]}:{point.name}"
         if kind == "hook":  # many may answer, so two distributions may use one name
             key = f"{key} of {_distribution(point)}"
@@ -219,10 +226,12 @@ def _debug(message: str) -> None:
         sys.stderr.write(f"tempo plugins: {message}\n")
 
 
-@functools.cache
+_DEFAULT = PluginManager()
+
+
 def default_manager() -> PluginManager:
     """The one manager of the process."""
-    return PluginManager()
+    return _DEFAULT
 
 
 def get_backend(backend: Any) -> Any:

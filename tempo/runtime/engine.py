@@ -26,6 +26,7 @@ from tempo.runtime.binding import input_nodes
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Compiled, Run, compile_program
 from tempo.runtime.feeds import stream_nodes
+from tempo.runtime.once import Once
 from tempo.runtime.options import Options
 from tempo.runtime.support import check_supported
 from tempo.schedule.verify import verify
@@ -116,32 +117,33 @@ class CompiledEngine:
         self.native = backend.native
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
         self._stepped = graph.canonical(node.domain[0] for node in stream_nodes(graph).values())
-        self._plans: dict[Symbol | None, Plan] = {}
-        self._verified: set[tuple[Symbol | None, frozenset[tuple[Symbol, int]]]] = set()
-        self._compiled: dict[tuple[Symbol | None, bool, tuple[int, ...]], Compiled] = {}
-        self._tables: dict[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = {}
+        self._plans: Once[Symbol | None, Plan] = Once()
+        self._verified: Once[tuple[Symbol | None, frozenset[tuple[Symbol, int]]], None] = Once()
+        self._compiled: Once[tuple[Symbol | None, bool, tuple[int, ...]], Compiled] = Once()
+        self._tables: Once[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = Once()
 
     def __repr__(self) -> str:
         return f'backend="{self.backend.info.name}", scheduler="{self.scheduler_name}"'
 
     def plan(self, outermost: Symbol | None = None) -> Plan:
-        if outermost not in self._plans:
-            disable = self.options.disable if self.options.lift else (*self.options.disable, "lift")
-            how = self.options
-            options = PlanOptions(
-                self._checks(),
-                self._stepped[0] if outermost is None and self._stepped else outermost,
-                disable,
-                how.debug,
-                schedule_seconds=how.schedule_seconds,
-                mapping=how.mapping,
-                likely=self.likely,
-                composites=self.backend.info.capabilities.composites,
-            )
-            plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
-            check_supported(plan.graph, self.backend.info)
-            self._plans[outermost] = plan
-        return self._plans[outermost]
+        return self._plans.get(outermost, partial(self._planned, outermost))
+
+    def _planned(self, outermost: Symbol | None) -> Plan:
+        disable = self.options.disable if self.options.lift else (*self.options.disable, "lift")
+        how = self.options
+        options = PlanOptions(
+            self._checks(),
+            self._stepped[0] if outermost is None and self._stepped else outermost,
+            disable,
+            how.debug,
+            schedule_seconds=how.schedule_seconds,
+            mapping=how.mapping,
+            likely=self.likely,
+            composites=self.backend.info.capabilities.composites,
+        )
+        plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
+        check_supported(plan.graph, self.backend.info)
+        return plan
 
     def _checks(self) -> bool:
         """Whether gathers raise; a backend that cannot says so as the capability "checks"."""
@@ -177,19 +179,15 @@ class CompiledEngine:
                 raise cycle_error(self.graph, cycle) from None
             raise
         if verifies():
-            self._verify(plan, sizes, outermost)
+            # Once for each plan and sizes: it walks all instances.
+            self._verified.get((outermost, frozenset(sizes.items())), partial(self._verify, plan, sizes))
         return plan
 
-    def _verify(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None) -> None:
-        """Once for each plan and sizes: it walks all instances."""
-        key = outermost, frozenset(sizes.items())
-        if key in self._verified:
-            return
+    def _verify(self, plan: Plan, sizes: Mapping[Symbol, int]) -> None:
         try:
             verify(plan.problem, plan.tree, sizes)
         except ScheduleError as error:
             raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
-        self._verified.add(key)
 
     def compiled(
         self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None = None, in_parts: bool = False
@@ -198,12 +196,13 @@ class CompiledEngine:
         symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
         static = {symbol: sizes[symbol] for symbol in symbols}
         whole = self.backend.fuses_segments and not in_parts
-        key = outermost, whole, tuple(static.values())
-        if key not in self._compiled:
+
+        def make() -> Compiled:
             tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, stretches=whole)
             loops = tiled(unrotated(fused(plan.loops) if whole else plan.loops, static), static, tiling)
-            self._compiled[key] = compile_program(without_idle_masks(loops, static), self.backend, static, sizes)
-        return self._compiled[key]
+            return compile_program(without_idle_masks(loops, static), self.backend, static, sizes)
+
+        return self._compiled.get((outermost, whole, tuple(static.values())), make)
 
     @property
     def executables(self) -> int:
@@ -221,11 +220,12 @@ class CompiledEngine:
         """The demanded points that guard statements; exact demand may take seconds, so it is found once per sizes."""
         if not plan.loops.tables:
             return []
-        key = outermost, tuple(sorted(sizes.items()))
-        if key not in self._tables:
+
+        def make() -> list[Any]:
             masks = demanded(plan.graph, sizes)
-            self._tables[key] = [masks[node] for _, node in sorted(plan.loops.tables.items())]
-        return self._tables[key]
+            return [masks[node] for _, node in sorted(plan.loops.tables.items())]
+
+        return self._tables.get((outermost, tuple(sorted(sizes.items()))), make)
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)

@@ -18,6 +18,7 @@ from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, Result
 from tempo.runtime.explain import explain
 from tempo.runtime.finite import FiniteCheck
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
+from tempo.runtime.once import Once
 from tempo.runtime.outputs import Outputs
 from tempo.runtime.progress import reporter
 from tempo.runtime.streaming import Stream
@@ -46,7 +47,7 @@ class Executable:
         self._engine = engine
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
-        self._checked: set[tuple[tuple[Symbol, int], ...]] = set()
+        self._checked: Once[tuple[tuple[Symbol, int], ...], None] = Once()
         self._sizes = self._calls.known_sizes()
         if self._sizes is not None:
             self._check_sizes(self._sizes)
@@ -73,7 +74,8 @@ class Executable:
         `tp.Options(check_finite=True)` was given.
         """
         arguments = self._arguments(inputs, sizes, state, seed)
-        with reporter(progress) as report, told_what_is_large(self._planned_memory), feeding(arguments.feeds):
+        planned = partial(self._planned_memory, arguments.sizes)
+        with reporter(progress) as report, told_what_is_large(planned), feeding(arguments.feeds):
             results = self._run(arguments, report)
         return Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
 
@@ -151,10 +153,10 @@ class Executable:
     @property
     def memory(self) -> Memory:
         """Buffers and peak bytes for the sizes last compiled or run."""
-        engine = self._compiled_engine("run.memory")
-        if self._sizes is None:
+        engine, sizes = self._compiled_engine("run.memory"), self._sizes
+        if sizes is None:
             raise SizeError("no sizes are known yet", hint="give sizes= to tp.compile, or run the program")
-        return memory_of(engine.plan().loops, self._sizes)
+        return memory_of(engine.plan().loops, sizes)
 
     @property
     def executables(self) -> int:
@@ -181,21 +183,21 @@ class Executable:
         return arguments
 
     def _check_sizes(self, sizes: Mapping[Symbol, int]) -> None:
-        key = tuple(sorted(sizes.items()))
-        if key in self._checked:
-            return
-        if not self._verdict.proven:
-            check_at(self.graph, sizes, self._verdict)
-        check_index_values(self.graph, sizes)
-        self._checked.add(key)
+        def check() -> None:
+            if not self._verdict.proven:
+                check_at(self.graph, sizes, self._verdict)
+            check_index_values(self.graph, sizes)
+
+        self._checked.get(tuple(sorted(sizes.items())), check)
 
     def _prepare(self, sizes: Mapping[Symbol, int]) -> None:
         if isinstance(self._engine, CompiledEngine):
-            with told_what_is_large(self._planned_memory):
+            with told_what_is_large(partial(self._planned_memory, sizes)):
                 self._engine.compiled(self._engine.plan_for(sizes), sizes)
 
-    def _planned_memory(self) -> Memory | None:
-        return self.memory if isinstance(self._engine, CompiledEngine) else None
+    def _planned_memory(self, sizes: Mapping[Symbol, int]) -> Memory | None:
+        engine = self._engine
+        return memory_of(engine.plan().loops, sizes) if isinstance(engine, CompiledEngine) else None
 
     def _named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
         return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.graph.dims}

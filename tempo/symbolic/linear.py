@@ -6,6 +6,7 @@ where one of them does; so extrema cost no variables, and only half of them cost
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -30,6 +31,9 @@ NEVER = Clause((Linear((), -1),))
 Definition: TypeAlias = Callable[[Symbol], Condition]  # what holds of a symbol wherever it occurs
 
 
+_NUMBERING = threading.Lock()
+
+
 class Variables:
     """Numbers for symbols and floor divisions, with what holds of each by definition.
 
@@ -45,10 +49,15 @@ class Variables:
 
     def number(self, atom: Atom) -> int:
         found = self._numbers.get(atom)
-        if found is None:
-            found = self._numbers[atom] = len(self.atoms)
-            self.atoms.append(atom)
-        return found
+        return self._numbered(atom) if found is None else found
+
+    def _numbered(self, atom: Atom) -> int:
+        """One thread at a time: two atoms of one number would make a wrong proof."""
+        with _NUMBERING:
+            if atom not in self._numbers:
+                self.atoms.append(atom)
+                self._numbers[atom] = len(self.atoms) - 1
+            return self._numbers[atom]
 
     def definition(self, variable: int) -> Clause:
         found = self._definitions.get(variable)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from jax import monitoring
 from tempo_jax.backend import JaxBackend, JittedSegment
+from tempo_jax.segments import SegmentTracer
 
 import tempo as tp
 from tempo.backends.base import CompiledSegment, SegmentRequest
@@ -151,3 +154,33 @@ def test_a_loop_that_runs_whole_has_a_known_trip_count():
     assert len(seen) > 1
     assert any('"known_trip_count":' not in text for text in backend.texts[1:])
     np.testing.assert_array_equal(np.asarray(chunks["h"]), expected)
+
+
+def test_threads_that_call_at_once_compile_once(monkeypatch: pytest.MonkeyPatch):
+    traces: list[str] = []
+    inner = SegmentTracer.__call__
+
+    def slow(self: SegmentTracer, *arguments: Any) -> Any:
+        traces.append(self.__name__)
+        threading.Event().wait(0.05)
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(SegmentTracer, "__call__", slow)
+    for dtype in ("float32", "float64"):  # 64 bits are a switch of each thread
+        with tp.Program("sums") as program:
+            t = tp.dim("t")
+            x = tp.input("x", shape=(3,), dims=(t,), dtype=dtype)
+            tp.output("s", x[0 : t + 1].sum(axis=0))
+        run, barrier = tp.compile(program, backend="jax"), threading.Barrier(4)
+
+        def call(number: int, run: Any = run, barrier: threading.Barrier = barrier, dtype: str = dtype) -> Any:
+            x = np.full((5, 3), 0.1 * number, dtype)
+            barrier.wait()
+            return x, np.asarray(run(x=x)["s"])
+
+        traces.clear()
+        with ThreadPoolExecutor(4) as pool:
+            for x, found in pool.map(call, range(4)):
+                assert found.dtype == dtype
+                np.testing.assert_allclose(found, x.cumsum(0), rtol=1e-6)
+        assert len(traces) == 1
