@@ -11,7 +11,8 @@ from tempo.analysis.instances import demanded
 from tempo.analysis.reports import point_text
 from tempo.errors import DTypeError
 from tempo.sdg.graph import Graph, Node
-from tempo.symbolic import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol
+from tempo.symbolic import Expr, Symbol
+from tempo.symbolic.widths import Range, bounds, exactly
 
 _LIMITS = np.iinfo(np.int32)
 
@@ -19,33 +20,15 @@ _LIMITS = np.iinfo(np.int32)
 def check_index_values(graph: Graph, sizes: Mapping[Symbol, int]) -> None:
     """Raises `DTypeError` where an index expression is needed as a tensor at a point at which it exceeds int32."""
     extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
-    suspects = [
-        node
-        for node in graph.nodes.values()
-        if node.op == "index_value" and _magnitude(node.attr("expr"), {**sizes, **extents}) > _LIMITS.max
-    ]
+    ranges = {symbol: exactly(size) for symbol, size in sizes.items()}
+    ranges.update((symbol, Range(0, extent - 1)) for symbol, extent in extents.items())
+    values = (node for node in graph.nodes.values() if node.op == "index_value")
+    suspects = [node for node in values if not bounds(node.attr("expr"), ranges).fits(32)]
     if not suspects:
         return
     masks = demanded(graph, sizes)
     for node in suspects:
         _check(node, masks[node.id], sizes)
-
-
-def _magnitude(expr: Expr, bounds: Mapping[Symbol, int]) -> int:
-    """An upper bound of the absolute value."""
-    return abs(expr.const) + sum(abs(factor) * _atom_magnitude(atom, bounds) for atom, factor in expr.terms)
-
-
-def _atom_magnitude(atom: Atom, bounds: Mapping[Symbol, int]) -> int:
-    match atom:
-        case Symbol():
-            return bounds[atom]
-        case FloorDiv(expr, _):
-            return _magnitude(expr, bounds)
-        case Mod(_, divisor):
-            return divisor
-        case Min(args) | Max(args):
-            return max(_magnitude(arg, bounds) for arg in args)
 
 
 def _check(node: Node, mask: np.ndarray[Any, Any], sizes: Mapping[Symbol, int]) -> None:

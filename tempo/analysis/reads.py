@@ -13,6 +13,7 @@ from tempo.sdg.graph import Edge, Graph, Node, Slice
 from tempo.symbolic import Condition, Expr, Symbol
 
 Array = np.ndarray[Any, Any]
+_BEYOND = 1 << 61  # a start and a length of so much can be added
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,11 @@ def _edge_reads(reader: int, edge: Edge, env: Mapping[Symbol, Any], points: Sequ
 
 
 def _array(expr: Expr | Condition, env: Mapping[Symbol, Any], count: int) -> Array:
-    """The value at every point, also where it varies with none of the dims."""
-    return np.broadcast_to(np.asarray(expr.evaluate(env)), (count,))
+    """The value at every point, also where it varies with none of the dims; what is beyond all points stays so."""
+    value = np.asarray(expr.evaluate(env))
+    if value.dtype == object:
+        value = np.clip(value, -_BEYOND, _BEYOND).astype(np.int64)
+    return np.broadcast_to(value, (count,))
 
 
 def reads_of_point(sizes: Sizes, node: Node, point: Sequence[int]) -> Iterator[tuple[Edge, list[range]]]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from tempo.lowering.emit import Emitter
 from tempo.lowering.extent_costs import EAGER, Costs
+from tempo.lowering.index_bits import NARROW
 from tempo.lowering.loop_ir import LoopProgram, Segment
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
@@ -32,11 +33,16 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class SegmentRequest:
-    """A segment to compile. `sizes` are the values of the sizes that shapes are made of."""
+    """A segment to compile. `sizes` are the values of the sizes that shapes are made of.
+
+    `index_bits`: the integers in which indices, bounds and conditions are exact at the sizes of the run, 32 or 64; told
+    to a backend with `fixed_integers`.
+    """
 
     program: LoopProgram
     segment: Segment
     sizes: Mapping[Symbol, int]
+    index_bits: int = NARROW
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,9 @@ class Backend(Protocol):
 
     It is made for buffers of fixed shapes.
     """
+
+    fixed_integers: bool
+    """Whether segments compute indices in integers of a fixed size, rather than in Python's."""
 
     costs: Costs
     """By which the executions of reads of varying length are compared."""
@@ -113,6 +122,7 @@ class GenericBackend:
     static_buffers = False
     allocates_inside = False
     fuses_segments = False
+    fixed_integers = False
     shares_memory = True
     costs = EAGER
     emitter: type[Emitter] = Emitter

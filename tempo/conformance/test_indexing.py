@@ -283,3 +283,92 @@ def test_reading_every_dtype(target: Target, dtype: str) -> None:
         "running": np.maximum.accumulate(x_data),
     }
     target.agrees(program, expected, x=x_data)
+
+
+FAR = 1_500_000_000  # twice that is beyond 32 bits
+
+
+def _far_reads() -> tuple[tp.Program, dict[str, Any], dict[str, Any]]:
+    """Every place where an index expression is computed, with values on the way that 32 bits do not hold."""
+    x_data, wide = numbers((5,)), numbers((5, 10))
+    at = np.minimum(np.arange(5) * FAR, 4)
+    with tp.Program() as program:
+        t, n = tp.dims("t n")
+        x, w = tp.input("x", (), (t,)), tp.input("w", (10,), (t,))
+        h, back, deep = (tp.recurrent(name, (), (t,)) for name in ("h", "back", "deep"))
+        h[0] = x
+        h[t] = 0.5 * h[t - 1] + x[tp.min(t * FAR, t.size - 1)]
+        back[-1] = x
+        back[t] = 0.5 * back[t + 1] + x[tp.min(t * FAR, t.size - 1)]
+        deep[0] = 0.0
+        deep[t * FAR + t % 3 > 2 * FAR + 2] = deep[t - 1] + 2.0
+        deep[t] = deep[t - 1] + 1.0
+        many = tp.recurrent("many", (), (n,))
+        many[0] = x[0]
+        many[n] = many[n - 1] + x[tp.min(n * FAR, t.size - 1)]
+        sums = tp.recurrent("sums", (), (t,))
+        sums[0] = 0.0
+        sums[t] = sums[t - 1] + x[0 : tp.min(t * FAR, t.size)].sum(axis=0)
+        cut = tp.recurrent("cut", (), (t,))
+        cut[0] = 0.0
+        cut[t] = 0.5 * cut[t - 1] + w.spatial[tp.min(t * FAR, 4) : tp.min(t * FAR, 4) + 3].sum()
+        shown = {
+            "read": (x[tp.min(t * FAR, 4)], x_data[at]),
+            "h": (h, _discounted(x_data[at])),
+            "back": (back, _discounted(np.append(x_data[at][:-1], x_data[-1])[::-1])[::-1]),
+            "deep": (deep, np.cumsum([0, 1, 1, 2, 2])),
+            "many": (many[n.size - 1], x_data[0] + 2 * x_data[4]),
+            "sums": (sums, np.cumsum([0, *([x_data.sum()] * 4)])),
+            "cut": (cut, _discounted([0, *(wide[k, 4:7].sum() for k in range(1, 5))])),
+            "lifted": (w.spatial[tp.min(t * FAR, 4)], wide[np.arange(5), at]),
+            "value": (x + tp.as_tensor((t * FAR) // 10**9), x_data + np.arange(5) * FAR // 10**9),
+            "where": (tp.where(t * FAR + t % 3 > 2 * FAR + 2, x, -x), np.where(np.arange(5) > 2, x_data, -x_data)),
+            "gradient": (tp.grad(x[tp.min(t * FAR, 4)] * x, x), x_data[at] + [x_data[0], 0, 0, 0, x_data[1:].sum()]),
+        }
+        for name, (tensor, _) in shown.items():
+            tp.output(name, tensor)
+    return program, {"x": x_data, "w": wide}, {name: value for name, (_, value) in shown.items()}
+
+
+def _discounted(values: Any) -> Any:
+    found = [values[0]]
+    for value in values[1:]:
+        found.append(0.5 * found[-1] + value)
+    return np.array(found, np.float32)
+
+
+def test_index_arithmetic_beyond_32_bits(target: Target) -> None:
+    program, inputs, expected = _far_reads()
+    target.agrees(program, expected, sizes={"n": 3}, **inputs)
+
+
+def test_draws_read_from_afar(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        draws = tp.random.bits((), dims=(t,))
+        total = tp.recurrent("total", (), (t,), dtype=tp.uint32)
+        total[0] = draws
+        total[t] = total[t - 1] + draws[tp.min(t * FAR, t.size - 1)]
+        tp.output("total", total)
+    target.agrees(program, sizes={"t": 5})
+
+
+@pytest.mark.parametrize("factor", [2**40, 2**62, 3**50], ids=["within", "beyond", "far_beyond"])
+def test_beyond_64_bits_it_is_right_or_refused(target: Target, factor: int) -> None:
+    x_data, wide = numbers((5,)), numbers((5, 10))
+    at = np.minimum(np.arange(5), 1) * 4
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, w = tp.input("x", (), (t,)), tp.input("w", (10,), (t,))
+        tp.output("read", x[tp.min(t * factor, 4)])
+        tp.output("lifted", w.spatial[tp.min(t * factor, 4)])
+        tp.output("value", tp.as_tensor(tp.min(t * factor, 4)))
+        tp.output("where", tp.where(t * factor + t % 3 > 2 * factor + 2, x, -x))
+    expected = {"read": x_data[at], "lifted": wide[np.arange(5), at], "value": at}
+    expected["where"] = np.where(np.arange(5) > 2, x_data, -x_data)
+    refusal = ""
+    try:
+        target.agrees(program, expected, x=x_data, w=wide)
+    except tp.UnsupportedError as error:
+        refusal = str(error)
+    assert not refusal or (factor > 2**40 and "64 bits" in refusal and "test_indexing.py" in refusal)

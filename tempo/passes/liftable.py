@@ -21,6 +21,7 @@ from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import attribute_exprs
 from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, var
+from tempo.symbolic.widths import fits_in_64
 
 _REWRITTEN = frozenset({"index_value", "condition_value", "random_bits", "slice"})
 """Operators whose attributes may vary along a lifted dim; the pass has a rule for each."""
@@ -322,6 +323,8 @@ def _mentions(node: Node, symbol: Symbol) -> bool:
 
 
 def _rewritable(node: Node, symbol: Symbol) -> bool:
+    if not all(map(fits_in_64, OPERATORS[node.op].scalars(node.attributes))):
+        return False  # a loop has Python's integers, or its backend says so
     if node.op == "slice":
         return not any(symbol in as_symbols(length) for length in node.attr("lengths"))
     if node.op == "random_bits":

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tempo.analysis.components import strongly_connected
-from tempo.errors import Location
-from tempo.passes.widths import fits_as_operand, fits_as_result
+from tempo.errors import Location, UnsupportedError
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Slice, TensorType, identity_map, seen_type
 from tempo.sdg.operators import OPERATORS
@@ -36,6 +35,7 @@ from tempo.symbolic import (
     minimum,
     var,
 )
+from tempo.symbolic.widths import fits_as_operand, fits_as_result, fits_in_64
 
 INDEX_DTYPE = "int32"
 WIDE_DTYPE = "int64"
@@ -256,6 +256,12 @@ class Tensors(Moves):
     # In 64 bits, for what 32 do not hold on the way.
 
     def _wide(self, expr: Expr, along: dict[Symbol, Edge]) -> Edge:
+        if not fits_in_64(expr):
+            raise UnsupportedError(
+                f"the index expression {expr} needs more than 64 bits where it is computed for many points at once",
+                location=self.location,
+                hint="make its numbers smaller",
+            )
         parts = [self.apply("mul", self._wide_atom(atom, along), self._wide_number(by)) for atom, by in expr.terms]
         return reduce(self.add, [*parts, self._wide_number(expr.const)])
 

@@ -13,6 +13,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.lowering.emit import Emitter
+from tempo.lowering.index_bits import NARROW
 from tempo.lowering.layouts import layouts, layouts_in_segments
 from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
@@ -108,10 +109,13 @@ class Compiled:
         return frozenset(found)
 
 
-def compile_program(program: LoopProgram, backend: Backend, static: Sizes, sizes: Sizes) -> Compiled:
+def compile_program(
+    program: LoopProgram, backend: Backend, static: Sizes, sizes: Sizes, index_bits: int = NARROW
+) -> Compiled:
     """`static` are the sizes that shapes are made of; `sizes` all, for the shapes of host results."""
     start = time.perf_counter()
-    segments = tuple(backend.compile_segment(SegmentRequest(program, segment, static)) for segment in program.segments)
+    requests = (SegmentRequest(program, segment, static, index_bits) for segment in program.segments)
+    segments = tuple(backend.compile_segment(request) for request in requests)
     emitter = Emitter(program, static, backend.operator)
     namespace: dict[str, Any] = dict(backend.array_functions())
     namespace.update((each.name, made.function) for each, made in zip(program.segments, segments, strict=True))

@@ -12,6 +12,8 @@ from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
 from tempo.errors import BackendCallError, HostCallError, InternalError, ScheduleError, UnsupportedError
 from tempo.lowering.fusing import fused
+from tempo.lowering.index_bits import NARROW, index_bits
+from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
 from tempo.lowering.rotation import unrotated
 from tempo.lowering.tiling import Tiling, tiled
@@ -51,6 +53,8 @@ class Results(NamedTuple):
 Progress = Callable[[int, int], None]
 Look = Callable[[Arrays, bool], None]
 """Raises where what is watched is not finite; told whether there is more to come."""
+LoopsKey = tuple[Symbol | None, bool, tuple[int, ...]]
+"""The dim that is streamed, whether it runs whole, and the values of the sizes that shapes are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
 
@@ -119,7 +123,9 @@ class CompiledEngine:
         self._stepped = graph.canonical(node.domain[0] for node in stream_nodes(graph).values())
         self._plans: Once[Symbol | None, Plan] = Once()
         self._verified: Once[tuple[Symbol | None, frozenset[tuple[Symbol, int]]], None] = Once()
-        self._compiled: Once[tuple[Symbol | None, bool, tuple[int, ...]], Compiled] = Once()
+        self._loops: Once[LoopsKey, LoopProgram] = Once()
+        self._index_bits: Once[tuple[LoopsKey, tuple[int, ...]], int] = Once()
+        self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
         self._tables: Once[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = Once()
 
     def __repr__(self) -> str:
@@ -196,18 +202,28 @@ class CompiledEngine:
         symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
         static = {symbol: sizes[symbol] for symbol in symbols}
         whole = self.backend.fuses_segments and not in_parts
+        key = outermost, whole, tuple(static.values())
 
-        def make() -> Compiled:
+        def make() -> LoopProgram:
             tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, stretches=whole)
             loops = tiled(unrotated(fused(plan.loops) if whole else plan.loops, static), static, tiling)
-            return compile_program(without_idle_masks(loops, static), self.backend, static, sizes)
+            return without_idle_masks(loops, static)
 
-        return self._compiled.get((outermost, whole, tuple(static.values())), make)
+        loops = self._loops.get(key, make)
+        bits = self._bits(key, loops, sizes)
+        return self._compiled.get((key, bits), lambda: compile_program(loops, self.backend, static, sizes, bits))
+
+    def _bits(self, key: LoopsKey, loops: LoopProgram, sizes: Mapping[Symbol, int]) -> int:
+        """In how many bits indices are computed: sizes that no shape is made of have a say in that."""
+        if not self.backend.fixed_integers:
+            return NARROW
+        name = self.backend.info.name
+        return self._index_bits.get((key, tuple(sizes.values())), lambda: index_bits(loops, self.graph, sizes, name))
 
     @property
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
-        return len({(outermost, sizes) for outermost, _, sizes in self._compiled})
+        return len({(outermost, sizes, bits) for (outermost, _, sizes), bits in self._compiled})
 
     def start(self, arguments: Arguments, outermost: Symbol | None = None, in_parts: bool = False) -> Run:
         plan = self.plan_for(arguments.sizes, outermost)

@@ -26,6 +26,7 @@ Bindings: TypeAlias = Mapping["Symbol", Value]
 Substitution: TypeAlias = Mapping["Symbol", "Expr | int"]
 
 _NO_SYMBOLS: frozenset[Symbol] = frozenset()
+_LARGEST_VALUE = 1 << 32  # of a symbol at which an expression is evaluated: a size, or a few of them
 
 
 class NonAffineError(TypeError):
@@ -69,7 +70,7 @@ class Symbol(Structural):
         found = mapping.get(self)
         return var(self) if found is None else as_expr(found)
 
-    def evaluate(self, env: Bindings) -> Value:
+    def value(self, env: Bindings) -> Value:
         return env[self]
 
 
@@ -117,8 +118,8 @@ class FloorDiv(_Division):
     def substitute(self, mapping: Substitution) -> Expr:
         return self.expr.substitute(mapping) // self.divisor
 
-    def evaluate(self, env: Bindings) -> Value:
-        return self.expr.evaluate(env) // self.divisor
+    def value(self, env: Bindings) -> Value:
+        return self.expr.value(env) // self.divisor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,8 +134,8 @@ class Mod(_Division):
     def substitute(self, mapping: Substitution) -> Expr:
         return self.expr.substitute(mapping) % self.divisor
 
-    def evaluate(self, env: Bindings) -> Value:
-        return self.expr.evaluate(env) % self.divisor
+    def value(self, env: Bindings) -> Value:
+        return self.expr.value(env) % self.divisor
 
 
 class _Extremum(_Composite):
@@ -165,8 +166,8 @@ class Min(_Extremum):
     _hash: int = cached(0)
     _key: tuple[int, str] | None = cached(None)
 
-    def evaluate(self, env: Bindings) -> Value:
-        return _extreme(min, np.minimum, [arg.evaluate(env) for arg in self.args])
+    def value(self, env: Bindings) -> Value:
+        return _extreme(min, np.minimum, [arg.value(env) for arg in self.args])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,8 +178,8 @@ class Max(_Extremum):
     _hash: int = cached(0)
     _key: tuple[int, str] | None = cached(None)
 
-    def evaluate(self, env: Bindings) -> Value:
-        return _extreme(max, np.maximum, [arg.evaluate(env) for arg in self.args])
+    def value(self, env: Bindings) -> Value:
+        return _extreme(max, np.maximum, [arg.value(env) for arg in self.args])
 
 
 def _extreme(of_ints: Callable[..., Value], of_arrays: Callable[..., Value], values: list[Value]) -> Value:
@@ -200,6 +201,7 @@ class Expr(Structural):
     _hash: int = cached(0)
     _symbols: frozenset[Symbol] | None = cached(None)
     _dims: frozenset[Symbol] | None = cached(None)
+    _is_long: bool | None = cached(None)
 
     def _fields(self) -> tuple[Any, ...]:
         return (self.terms, self.const)
@@ -314,11 +316,31 @@ class Expr(Structural):
         return total((const(self.const), 1), *parts)
 
     def evaluate(self, env: Bindings) -> Value:
-        """The value at `env`, elementwise where it holds arrays; `KeyError` for a symbol that it does not hold."""
+        """The value at `env`, elementwise where it holds arrays; `KeyError` for a symbol that it does not hold.
+
+        It is exact. Arrays hold values of less than 2**32; where 64 bits might not do on the way, Python's integers
+        are computed with, and they are what the result holds if it needs them.
+        """
+        if self.is_long:
+            return _shortened(self.value({symbol: _long(env[symbol]) for symbol in self.symbols()}))
+        return self.value(env)
+
+    def value(self, env: Bindings) -> Value:
+        """The value in the integers of `env`."""
         total: Value = self.const
         for atom, c in self.terms:
-            total = total + c * atom.evaluate(env)
+            total = total + c * atom.value(env)
         return total
+
+    @property
+    def is_long(self) -> bool:
+        """Whether 64 bits may not hold all that is computed on the way to the value."""
+        if self._is_long is None:
+            from tempo.symbolic.widths import magnitude
+
+            object.__setattr__(self, "_is_long", magnitude(self, _LARGEST_VALUE) >= 1 << 63)
+        assert self._is_long is not None
+        return self._is_long
 
     def ge(self, other: Expr | int) -> Condition:
         from tempo.symbolic.condition import nonnegative
@@ -341,6 +363,18 @@ class Expr(Structural):
 
     def ne(self, other: Expr | int) -> Condition:
         return ~self.eq(other)
+
+
+def _long(value: Value) -> Value:
+    """The same integers as Python's."""
+    return value.astype(object) if isinstance(value, np.ndarray) else int(value)
+
+
+def _shortened(value: Value) -> Value:
+    """Integers in 64 bits where these hold them all."""
+    if isinstance(value, np.ndarray) and value.size and (value.min() < -(1 << 63) or value.max() >= 1 << 63):
+        return value
+    return value.astype(np.int64) if isinstance(value, np.ndarray) else value
 
 
 def const(value: int) -> Expr:

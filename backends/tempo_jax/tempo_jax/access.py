@@ -11,7 +11,7 @@ from jax import lax
 
 from tempo.lowering.loop_ir import Axis, Buffer, PointIndex, Read, WindowIndex
 from tempo.symbolic import Expr
-from tempo_jax.evaluate import Values, expression
+from tempo_jax.evaluate import Values, expression, fits
 from tempo_jax.operators.indexing import take
 from tempo_jax.pieces import Order, Pieces, order_within
 
@@ -164,4 +164,5 @@ def _logical_shape(array: Array, order: Order | None) -> tuple[int, ...]:
 
 def _indices(starts: list[Any]) -> list[Array]:
     """As XLA wants them. None is negative, which NumPy would count from the end: that costs a selection each."""
-    return [jnp.asarray(start, jnp.int32) for start in starts]
+    narrow = all(fits(start, 32) for start in starts)
+    return [jnp.asarray(start, jnp.int32 if narrow else jnp.int64) for start in starts]

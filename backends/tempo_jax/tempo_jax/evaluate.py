@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from tempo.symbolic import And, Condition, Eq, Expr, FloorDiv, Ge, Max, Min, Mod, Or, Symbol
 
 Values = Mapping[Symbol, Any]
-"""Numbers, or traced int32 scalars."""
+"""Numbers, or traced scalars: int32, or int64 where indices need that (`SegmentRequest.index_bits`)."""
 
 
 def expression(expr: Expr, values: Values) -> Any:
-    """A number where everything in it is one, else a traced int32 scalar."""
+    """A number where everything in it is one, else a traced scalar."""
     total: Any = expr.const
     for atom, factor in expr.terms:
         value = _atom(atom, values)
@@ -60,3 +60,10 @@ def _combined(args: Any, values: Values, operator: Callable[[Any, Any], Any], ab
 
 def scalar(value: Expr | Condition, values: Values) -> Any:
     return expression(value, values) if isinstance(value, Expr) else condition(value, values)
+
+
+def fits(value: Any, bits: int) -> bool:
+    """Whether an integer, traced or not, is one of so many bits."""
+    if isinstance(value, int):
+        return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+    return bool(value.dtype.itemsize * 8 <= bits)

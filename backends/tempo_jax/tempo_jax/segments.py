@@ -19,6 +19,7 @@ from tempo import dtypes
 from tempo.backends.base import SegmentRequest
 from tempo.errors import InternalError, ShapeError
 from tempo.lowering.extent_costs import Costs
+from tempo.lowering.index_bits import NARROW
 from tempo.lowering.layouts import layouts_in_segments
 from tempo.lowering.liveness import Liveness
 from tempo.lowering.loop_ir import (
@@ -94,6 +95,9 @@ class SegmentTracer:
         self.__name__ = request.segment.name  # JAX's name of the executable
         self.buffers = request.program.buffers
         self.static: Values = request.sizes
+        self.counter = (
+            jnp.int32 if request.index_bits == NARROW else jnp.int64
+        )  # of loops, and all that is made of them
         self.operator = operator
         self.orders = layouts_in_segments(request.program)
         self._functions: dict[int, Callable[..., Array]] = {}
@@ -148,7 +152,7 @@ class SegmentTracer:
                 state.buffers = self.storage.fitted(state.buffers, number)
                 self.statement(statement, state)
         else:
-            self.chunk(jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32), state)
+            self.chunk(jnp.asarray(start, self.counter), jnp.asarray(stop, self.counter), state)
         results = [
             self.storage.closed(id, state.buffers[id], self.buffers[id].extents(self.static)) for id in segment.results
         ]
@@ -156,7 +160,7 @@ class SegmentTracer:
 
     def known(self, symbol: Symbol, given: Any) -> Any:
         """A size that the executable is made for is a number, so that XLA knows how often loops over it run."""
-        return self.static[symbol] if symbol in self.static else jnp.asarray(given, jnp.int32)
+        return self.static[symbol] if symbol in self.static else jnp.asarray(given, self.counter)
 
     def array(self, id: int, given: Array | None) -> Array:
         """A buffer; one that nobody has touched yet is made here, so that XLA can give it the place of the result.
@@ -311,7 +315,7 @@ class SegmentTracer:
             return (*(inner.buffers[id] for id in carried), *recent.on(inner.written, handed))
 
         start = (*(state.buffers[id] for id in carried), *recent.before(state.buffers, state.values))
-        arrays = repeat(lo, hi, body, start, None if stop is None else carried.index(stop))
+        arrays = repeat(lo, hi, body, start, None if stop is None else carried.index(stop), self.counter)
         state.buffers.update(zip(carried, arrays, strict=False))
         state.buffers.update(recent.after(state.buffers, state.values, arrays[len(carried) :]))
 

@@ -64,7 +64,7 @@ def _wrapped(value: int) -> np.int32:
     try:
         return np.int32(value)
     except OverflowError:
-        return np.int64(value).astype(np.int32)
+        return np.uint32(value & 0xFFFFFFFF).view(np.int32)
 
 
 def _infer_condition_value(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:

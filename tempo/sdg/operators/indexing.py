@@ -9,12 +9,13 @@ An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` 
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from tempo.errors import IndexOutOfRangeError, ShapeError, UnsupportedError
-from tempo.sdg.call import Call, StaticType
+from tempo.sdg.call import ArrayValue, Call, StaticType
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.gradients import Gradient, Reverse
 from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
@@ -176,17 +177,29 @@ def _pairs_gradient(r: Reverse) -> tuple[Edge | None, ...]:
     """The same with the indexed axes as one, at i0 * n1 * n2 + i1 * n2 + i2."""
     shape, axes = r.shape(r.x), _axes(r.attrs)
     joined, flat = const(1), None
+    dtype = _flat_dtype(shape[axes.start : axes.stop])
+
+    def number(value: Expr) -> Edge:
+        if dtype == "int32":
+            return r.apply("index_value", expr=value)
+        return r.apply("constant", value=ArrayValue(np.asarray(value.as_int(), np.int64)))
+
     for axis, index in zip(reversed(axes), reversed(r.operands[1:])):
-        place = r.apply("cast", index, dtype="int32")
-        last = r.apply("index_value", expr=shape[axis] - 1)
-        place = r.apply("minimum", r.apply("maximum", place, r.apply("index_value", expr=const(0))), last)
-        place = r.apply("mul", place, r.apply("index_value", expr=joined))
+        place = r.apply("cast", index, dtype=dtype)
+        place = r.apply("minimum", r.apply("maximum", place, number(const(0))), number(shape[axis] - 1))
+        place = r.apply("mul", place, number(joined))
         flat = place if flat is None else r.apply("add", place, flat)
         joined = joined * shape[axis] if shape[axis].is_const or joined.is_const else _unknown_product(shape)
     assert flat is not None
     base = r.broadcast(r.number(0), (*shape[: axes.start], joined, *shape[axes.stop :]))
     added = r.apply("scatter_add", base, flat, r.g, axis=axes.start, batch=_batch(r.attrs), checked=False)
     return (r.reshape(added, shape), *(None for _ in axes))
+
+
+def _flat_dtype(sizes: Shape) -> str:
+    """In which a position among all of these axes is computed."""
+    known = all(size.is_const for size in sizes)
+    return "int64" if known and prod(size.as_int() for size in sizes) > 2**31 else "int32"
 
 
 def _unknown_product(shape: Shape) -> Expr:

@@ -12,7 +12,7 @@ from jax import lax
 from tempo.sdg.call import Call
 from tempo.sdg.operators import Builder
 from tempo_jax.operators.indexing import take
-from tempo_jax.operators.values import Function, Scalar, Value, const, full, index, positions
+from tempo_jax.operators.values import Function, Scalar, Value, const, full, position, positions
 
 
 def _pad(call: Call) -> Function:
@@ -27,7 +27,7 @@ def _mask(call: Call) -> Function:
     fill = const(call.attrs["fill"], call.result.dtype)
 
     def mask(x: Value, length: Scalar) -> Value:
-        inside = lax.broadcasted_iota(np.int32, shape, axis) < index(length)
+        inside = lax.broadcasted_iota(np.int32, shape, axis) < position(length)
         return jnp.where(inside, x, fill)
 
     return mask
@@ -69,7 +69,7 @@ def _slice(call: Call) -> Function:
         cut = _fixed(x, fixed) if fixed else x
         for along in axes:
             if not along.inside:
-                cut = _moving(cut, along, index(starts[along.axis]))
+                cut = _moving(cut, along, position(starts[along.axis]))
         return cut
 
     return slice

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from tempo import dtypes
+from tempo.symbolic import LARGEST_SIZE
 
 Value = Any  # a JAX array or tracer
 Scalar = Any  # a Python int, a NumPy integer, or a traced integer scalar
@@ -28,14 +29,25 @@ def full(shape: tuple[int, ...], value: Any, dtype: str) -> Value:
 
 
 def index(scalar: Scalar) -> Value:
-    """A run-time scalar as int32."""
+    """A run-time scalar as int32, modulo 2**32 where it does not fit."""
+    if isinstance(scalar, int):
+        return jnp.asarray(np.uint32(scalar & 0xFFFFFFFF).view(np.int32))
     return jnp.asarray(scalar, np.int32)
+
+
+def position(scalar: Scalar) -> Value:
+    """A run-time scalar that says where along an axis, as int32: one that is far beyond any axis stays beyond it."""
+    if isinstance(scalar, int):
+        return index(min(max(scalar, -LARGEST_SIZE), LARGEST_SIZE))
+    if np.dtype(scalar.dtype).itemsize > 4:
+        scalar = jnp.clip(scalar, -LARGEST_SIZE, LARGEST_SIZE)
+    return index(scalar)
 
 
 def positions(length: int, start: Scalar = 0, step: int = 1) -> Value:
     """start, start + step, ... as int32."""
     counted = lax.iota(np.int32, length)
-    return index(start) + counted * np.int32(step)
+    return position(start) + counted * np.int32(step)
 
 
 def converted(x: Value, dtype: str) -> Value:
