@@ -285,10 +285,14 @@ def _odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _check_finite(array: np.ndarray[Any, Any], result: np.ndarray[Any, Any], dtype: str) -> None:
     lost = np.isinf(result) & np.isfinite(array)
-    if not lost.any():
-        return
-    at = tuple(int(place) for place in np.argwhere(lost)[0])
-    raise _too_large(f"{array[at]}{f' at {list(at)}' if at else ''}", dtype)
+    if lost.any():
+        raise _too_large(first_of(array, lost), dtype)
+
+
+def first_of(array: np.ndarray[Any, Any], wrong: np.ndarray[Any, Any]) -> str:
+    """The first element that is `wrong`, and where it is, for messages: `300 at [0, 2]`."""
+    at = tuple(int(place) for place in np.argwhere(wrong)[0])
+    return f"{array[at]}{f' at {list(at)}' if at else ''}"
 
 
 def _too_large(what: str, dtype: str) -> InputError:
@@ -302,8 +306,10 @@ def _too_large(what: str, dtype: str) -> InputError:
 def _check_integers(array: np.ndarray[Any, Any], target: str, default: bool = True) -> None:
     limits = np.iinfo(to_numpy(target))
     if array.dtype == object or (array.size and not limits.min <= array.min() <= array.max() <= limits.max):
+        told = first_of(array, ~((array >= limits.min) & (array <= limits.max)))
+        which = ", the default dtype of integers" if default else ""
         raise DTypeError(
-            f"an integer is out of the range of {target}" + (", the default dtype of integers" if default else ""),
+            f"an integer is out of the range of {target}{which}: {told}",
             hint='give dtype="int64" explicitly, or values that fit' if default else "give a wider dtype",
         )
 

@@ -5,12 +5,14 @@ Each derives from `TempoError` and from the builtin that fits, so `except ValueE
 
 from __future__ import annotations
 
+import difflib
 import linecache
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 
 _PACKAGE = f"{Path(__file__).resolve().parent}{os.sep}"
 _CONFORMANCE = str(Path(__file__).resolve().parent / "conformance")  # its programs are written as users write theirs
@@ -36,11 +38,26 @@ def user_location() -> Location | None:
     """The innermost frame on the stack that is not in the `tempo` package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith(_PACKAGE) or path.startswith(_CONFORMANCE):
-            return Location(path, frame.f_lineno)
+        if not _is_ours(frame):
+            return Location(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Whether the code is of the package; what `dataclasses` writes for its classes has no file of its own."""
+    path = frame.f_code.co_filename
+    if path == "<string>":
+        return str(frame.f_globals.get("__name__", "")).startswith("tempo.")
+    return path.startswith(_PACKAGE) and not path.startswith(_CONFORMANCE)
+
+
+def nearest(name: str, known: Iterable[str], kind: str = "there are") -> str:
+    """What to do about a name that is not `known`: the one that was probably meant, and all there are."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, 1)
+    listed = f"{kind}: {', '.join(names) or 'none'}"
+    return f"did you mean {near[0]!r}? {listed}" if near else listed
 
 
 class TempoError(Exception):
@@ -56,6 +73,19 @@ class TempoError(Exception):
         where = f"\n  at {self.location}" if self.location else ""
         what_to_do = f"\n  {self.hint}" if self.hint else ""
         return f"{self.message}{where}{what_to_do}"
+
+
+class AtUserLine:
+    """`with AtUserLine():` an error that points nowhere yet points at the user's line that led here."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, TempoError) and error.location is None:
+            error.location = user_location()
 
 
 class DomainError(TempoError, IndexError):
@@ -96,6 +126,10 @@ class IndexOutOfRangeError(TempoError, IndexError):
 
 class InputError(TempoError, ValueError):
     """An input that is missing, unknown, or of the wrong shape."""
+
+
+class MissingPackageError(TempoError, ImportError):
+    """A package that is needed for this alone is not installed; says how to install it."""
 
 
 class UnknownBackendError(TempoError, ImportError):

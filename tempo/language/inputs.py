@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tempo.errors import ProgramError, ShapeError, user_location
+from tempo.keywords import RESERVED
 from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor
 from tempo.language.host import at_rows
@@ -12,8 +13,6 @@ from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Output, TensorType
-
-RESERVED = ("seed", "sizes", "state", "progress")
 
 
 def input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float32") -> RecurrentTensor:
@@ -81,7 +80,9 @@ def _check_input_name(program: Program, name: str) -> None:
     check_name(name, "an input")
     if name in RESERVED:
         raise ProgramError(
-            f"{name!r} cannot name an input", location=user_location(), hint=f"{', '.join(RESERVED)} are reserved"
+            f"{name!r} cannot name an input: it is a keyword of a call, or reserved for one",
+            location=user_location(),
+            hint=f"choose another name than {', '.join(RESERVED)}",
         )
     if any(
         name in (node.attr("stream"), node.name if node.attr("role") == "input" else None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
 
 from tempo.analysis.demand import Demand, demand
-from tempo.errors import InternalError, TempoError
+from tempo.errors import InputError, InternalError, TempoError, nearest
 from tempo.sdg.graph import Graph
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import validate
@@ -124,10 +124,10 @@ class PassManager:
     def run(self, graph: Graph, context: PassContext) -> tuple[Graph, tuple[PassRecord, ...]]:
         """The graph after the passes, and what each took.
 
-        Raises TempoError when a pass that is named in the configuration does not exist, InternalError when a pass
+        Raises InputError when a pass that is named in the configuration does not exist, InternalError when a pass
         fails or (with `debug`) makes an invalid graph; errors of the user's program come through unchanged.
         """
-        self._check_names()
+        self.check_names()
         if self.debug:
             validate(graph)
         records = []
@@ -154,12 +154,12 @@ class PassManager:
         if name in self.printed:
             (self.stream or sys.stderr).write(f"# {when} {name}\n{graph}\n")
 
-    def _check_names(self) -> None:
-        existing = [chosen.name for chosen in self.passes]
+    def check_names(self) -> None:
+        """Raises InputError for a name in the configuration, or in the environment, that no pass has."""
+        existing = {chosen.name for chosen in self.passes}
         wanted = self.disabled | self.printed | ({self.stop_after} if self.stop_after else set())
-        unknown = sorted(wanted - set(existing))
-        if unknown:
-            raise TempoError(f"no pass is named {unknown[0]!r}", hint=f"passes: {', '.join(existing)}")
+        for name in sorted(wanted - existing):
+            raise InputError(f"no pass is named {name!r}", hint=nearest(name, existing, "passes"))
 
 
 def count(graph: Graph) -> Mapping[str, int]:

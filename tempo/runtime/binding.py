@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import DTypeError, InputError, SizeError
+from tempo.errors import DTypeError, InputError, Location, SizeError, TempoError, nearest
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import LARGEST_SIZE, Expr, Symbol, var
 
@@ -25,6 +24,7 @@ class SizeClaim:
 
     value: int
     source: str
+    location: Location | None = None  # of the declaration of what says so
 
 
 class SizeTable:
@@ -39,33 +39,38 @@ class SizeTable:
         names = {dim.symbol.name: dim for dim in self.graph.dims}
         for name, value in by_name(sizes, source, '{"t": 10}').items():
             if name not in names:
-                raise InputError(f"{source} names {name!r}, which is no dim of the program", hint=_nearest(name, names))
-            self.claim(names[name].size, _as_size(name, value), f"{source} ({name}={value})", name)
+                raise InputError(f"{source} names {name!r}, which is no dim of the program", hint=nearest(name, names))
+            self.claim(names[name].size, SizeClaim(_as_size(name, value), f"{source} ({name}={value})"), name)
 
-    def claim(self, size: Expr, value: int, source: str, name: str = "") -> None:
-        """`size` has `value`; used where it is a number or a lone symbol, checked at the end where it is neither."""
+    def claim(self, size: Expr, claim: SizeClaim, name: str = "") -> None:
+        """`size` has a value; used where it is a number or a lone symbol, checked at the end where it is neither."""
         symbols = size.sizes()
         if not symbols:
-            self._agree(name, size.as_int(), "the program", value, source)
+            self._agree(name, SizeClaim(size.as_int(), "the program"), claim)
             return
         symbol = next(iter(symbols))
         if len(symbols) > 1 or not (size - var(symbol)).is_const:
             if name:  # that of a spatial axis is held to the shape
-                self._made_of_others.append((name, size, SizeClaim(value, source)))
+                self._made_of_others.append((name, size, claim))
             return
-        found = value - (size - var(symbol)).as_int()
+        found = replace(claim, value=claim.value - (size - var(symbol)).as_int())
         if symbol in self.claims:
-            known = self.claims[symbol]
-            self._agree(symbol.name, known.value, known.source, found, source)
+            self._agree(symbol.name, self.claims[symbol], found)
             return
-        if found < 1:
-            raise SizeError(f"the size of the dim {symbol.name!r} is {found} by {source}; it must be at least 1")
-        self.claims[symbol] = SizeClaim(found, source)
+        if found.value < 1:
+            raise SizeError(
+                f"the size of the dim {symbol.name!r} is {found.value} by {found.source}; it must be at least 1",
+                location=found.location,
+            )
+        self.claims[symbol] = found
 
     @staticmethod
-    def _agree(name: str, known: int, known_source: str, value: int, source: str) -> None:
-        if known != value:
-            raise SizeError(f"the size of the dim {name!r} is {known} by {known_source}, but {value} by {source}")
+    def _agree(name: str, known: SizeClaim, claim: SizeClaim) -> None:
+        if known.value != claim.value:
+            raise SizeError(
+                f"the size of the dim {name!r} is {known.value} by {known.source}, but {claim.value} by {claim.source}",
+                location=claim.location,
+            )
 
     def missing(self) -> tuple[str, ...]:
         needed = {symbol for dim in self.graph.dims for symbol in dim.size.sizes()}
@@ -80,7 +85,7 @@ class SizeTable:
             )
         sizes = {symbol: claim.value for symbol, claim in self.claims.items()}
         for name, size, claim in self._made_of_others:
-            self._agree(name, int(size.evaluate(sizes)), f"the program ({size})", claim.value, claim.source)
+            self._agree(name, SizeClaim(int(size.evaluate(sizes)), f"the program ({size})"), claim)
         for dim in self.graph.dims:
             if (value := int(dim.size.evaluate(sizes))) < 1:
                 name = dim.symbol.name
@@ -110,13 +115,6 @@ def _as_size(name: str, value: Any) -> int:
     return int(value)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, 1)
-    listed = f"there are: {', '.join(names) or 'none'}"
-    return f"did you mean {near[0]!r}? {listed}" if near else listed
-
-
 # -- arrays ------------------------------------------------------------------------------------------------------------
 
 
@@ -129,26 +127,47 @@ def input_nodes(graph: Graph, role: str) -> dict[str, Node]:
 def check_names(given: Mapping[str, Any], known: Mapping[str, Node], what: str) -> None:
     for name in given:
         if name not in known:
-            raise InputError(f"the program has no {what} {name!r}", hint=_nearest(name, known))
+            raise InputError(f"the program has no {what} {name!r}", hint=nearest(name, known))
     for name, node in known.items():
         if name not in given:
             raise InputError(f"the {what} {name!r} is missing", location=node.location, hint=f"pass {name}=...")
 
 
-def as_array(value: Any, dtype: str, what: str, native: Native = lambda value: None) -> Array:
-    """`value` as a NumPy array of `dtype`, or itself where `native` says that the backend takes it as it is.
+def as_array(value: Any, node: Node, what: str, native: Native = lambda value: None) -> Array:
+    """`value` as an array of the dtype of `node`, or itself where `native` says that the backend takes it as it is.
 
-    Another kind is a `DTypeError`; Python numbers may go up to floats.
+    Another kind is a `DTypeError`; Python numbers may go up to floats. Errors point at the declaration of `node`.
     """
-    if native(value) == dtype:
+    if native(value) == node.dtype:
         return value  # type: ignore[no-any-return]
-    array, weak = _to_numpy(value, what), not hasattr(value, "dtype")
-    if array.dtype.kind in "OUSV" and array.dtype != dtypes.to_numpy("bfloat16"):
-        raise InputError(f"{what} is no array of numbers, but {type(value).__name__}")
-    source = dtypes.from_numpy(array.dtype)
-    fits = dtypes.can_cast(source, dtype) if weak else dtypes.same_kind(source, dtype)
-    if not fits:
-        raise DTypeError(f"{what} has dtype {source}, which is of another kind than {dtype}", hint="cast it first")
+    try:
+        return _cast(_numbers(value, what), node.dtype, what, weak=not hasattr(value, "dtype"))
+    except TempoError as error:
+        error.location = error.location or node.location
+        raise
+
+
+def _numbers(value: Any, what: str) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{what} is a masked array", hint="give what is masked a value first: x.filled(0)")
+    array = _to_numpy(value, what)
+    if array.dtype.names or array.dtype.kind in "OUSMm":
+        given = "" if array.dtype == object else f" of dtype {array.dtype}"
+        raise InputError(f"{what} is no array of numbers, but a {type(value).__name__}{given}")
+    return array
+
+
+def _cast(array: Array, dtype: str, what: str, weak: bool) -> Array:
+    try:
+        source = dtypes.from_numpy(array.dtype)
+    except DTypeError as error:
+        raise DTypeError(f"{what} has dtype {array.dtype}, which is not supported", hint=error.hint) from None
+    if not dtypes.same_kind(source, dtype) and not (weak and dtypes.can_cast(source, dtype)):
+        given = f'np.asarray(..., "{dtype}")' if weak else f'.astype("{dtype}")'
+        raise DTypeError(
+            f"{what} has dtype {source}, which is of another kind than {dtype}",
+            hint=f"cast it first, if that is meant: {given}",
+        )
     if source == dtype:
         return array
     try:
@@ -156,7 +175,10 @@ def as_array(value: Any, dtype: str, what: str, native: Native = lambda value: N
     except InputError as error:
         raise InputError(f"{what}: {error.message}", hint=error.hint) from None
     if dtypes.is_integer(dtype) and not np.array_equal(cast, array):
-        raise DTypeError(f"{what} has values that {dtype} cannot hold")
+        raise DTypeError(
+            f"{what} has values that {dtype} cannot hold: {dtypes.first_of(array, cast != array)}",
+            hint="correct the value, or declare the input with a wider dtype",
+        )
     return cast
 
 
@@ -173,22 +195,28 @@ def claim_shape(table: SizeTable, node: Node, array: Array, what: str) -> None:
     """Take the sizes that the array's axes say; its rank must fit."""
     extents = expected_shape(table.graph, node)
     if array.ndim != len(extents):
+        told = "a single number" if not extents else f"{len(extents)} axes: {shape_text(table.graph, node)}"
         raise InputError(
-            f"{what} has shape {array.shape}, expected are {len(extents)} axes: {shape_text(table.graph, node)}",
+            f"{what} has shape {tuple(array.shape)}, expected {'is' if not extents else 'are'} {told}",
             location=node.location,
         )
     names = [symbol.name for symbol in node.domain] + [""] * len(node.shape)
-    for extent, found, name in zip(extents, array.shape, names, strict=True):
+    for axis, (extent, found, name) in enumerate(zip(extents, array.shape, names, strict=True)):
         if name or extent.sizes():
-            table.claim(extent, found, f"the shape {array.shape} of {what}", name)
+            source = f"the shape {tuple(array.shape)} of {what} at axis {axis}"
+            table.claim(extent, SizeClaim(found, source, node.location), name)
 
 
 def check_shape(graph: Graph, node: Node, array: Array, sizes: Sizes, what: str) -> None:
     expected = tuple(int(extent.evaluate(sizes)) for extent in expected_shape(graph, node))
-    if array.shape != expected:
-        raise InputError(
-            f"{what} has shape {array.shape}, expected is {expected}: {shape_text(graph, node)}", location=node.location
-        )
+    if array.shape == expected:
+        return
+    wrong = [axis for axis, sizes in enumerate(zip(array.shape, expected)) if sizes[0] != sizes[1]]
+    axes = f"; axis {wrong[0]} differs" if wrong and len(array.shape) == len(expected) else ""
+    raise InputError(
+        f"{what} has shape {tuple(array.shape)}, expected is {expected}: {shape_text(graph, node)}{axes}",
+        location=node.location,
+    )
 
 
 def expected_shape(graph: Graph, node: Node) -> tuple[Expr, ...]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tempo.errors import InputError
+from tempo.errors import InputError, UnsupportedError, nearest
+from tempo.keywords import NOT_YET
 from tempo.reference.evaluator import Evaluator
 from tempo.reference.streams import Feed
 from tempo.runtime import binding
 from tempo.runtime.feeds import IteratorFeed, claim_length, stream_nodes
-from tempo.runtime.outputs import State
+from tempo.runtime.outputs import Outputs, State
 from tempo.sdg.graph import Edge, Graph, Node, Output
 from tempo.symbolic import Symbol
 
@@ -63,17 +64,23 @@ class CallChecker:
         return None if table.missing() else table.complete()
 
     def check(
-        self, inputs: Mapping[str, Any], sizes: Mapping[str, Any] | None, state: Mapping[str, Any] | None, seed: Any
+        self,
+        inputs: Mapping[str, Any],
+        sizes: Mapping[str, Any] | None,
+        state: Mapping[str, Any] | None,
+        seed: Any,
+        strict: Any = None,
     ) -> Arguments:
         seeded = binding.seed_array(seed)
+        _check_reserved(inputs)
         binding.check_names(inputs, {**self.inputs, **self.streams}, "input")
+        stated = self._named_states(state, strict)
         given = {
-            name: binding.as_array(inputs[name], node.dtype, _input(name), self.native)
-            for name, node in self.inputs.items()
+            name: binding.as_array(inputs[name], node, _input(name), self.native) for name, node in self.inputs.items()
         }
         known = self._known(given, {name: inputs[name] for name in self.streams}, sizes)
         arrays = {**given, "seed": seeded}
-        for name, array in self._states(state, known, given, int(seed)).items():
+        for name, array in self._states(stated, known, given, int(seed)).items():
             arrays[f"state:{name}"] = array
         feeds = {name: IteratorFeed.of(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
         return Arguments(known, arrays, int(seed), feeds)
@@ -102,11 +109,8 @@ class CallChecker:
     # -- parameters ------------------------------------------------------------------------------------------------
 
     def _states(
-        self, state: Mapping[str, Any] | None, sizes: Mapping[Symbol, int], inputs: Mapping[str, Array], seed: int
+        self, given: Mapping[str, Any], sizes: Mapping[Symbol, int], inputs: Mapping[str, Array], seed: int
     ) -> dict[str, Array]:
-        given = dict(binding.by_name(state, "state=", "state=trained.state"))
-        if not isinstance(state, State):
-            self._check_state_names(given)
         return {
             name: self._given_state(node, name, given[name], sizes)
             if name in given
@@ -114,15 +118,38 @@ class CallChecker:
             for name, node in self.states.items()
         }
 
-    def _check_state_names(self, given: Mapping[str, Any]) -> None:
-        for name in given:
-            if name not in self.parameters:
-                known = ", ".join(sorted(self.parameters)) or "none"
-                raise InputError(f"state= names {name!r}, which is no parameter", hint=f"parameters: {known}")
+    def _named_states(self, state: Mapping[str, Any] | None, strict: Any) -> Mapping[str, Any]:
+        """What is given by name. What is no parameter is refused, but for `strict=False`.
+
+        The state of a run may hold more than a program has, unless `strict=True`: it is that of another one.
+        """
+        if not isinstance(strict, bool | None):
+            raise InputError(
+                f"strict={strict!r} is a {type(strict).__name__}", hint="write strict=True or strict=False"
+            )
+        if isinstance(state, Outputs):
+            raise InputError("state= is given the outputs of a run", hint="write state=outputs.state")
+        given = binding.by_name(state, "state=", "state=trained.state")
+        unknown = [name for name in given if name not in self.parameters]
+        if strict is False or (strict is None and isinstance(state, State)):
+            if given and len(unknown) == len(given) and self.parameters:
+                raise InputError(
+                    "state= names no parameter of the program",
+                    hint=f"it names {_some(given)}; parameters: {_some(self.parameters)}",
+                )
+            return given
+        if len(unknown) == 1:
+            (name,) = unknown
+            hint = nearest(name, self.parameters, "parameters")
+            raise InputError(f"state= names {name!r}, which is no parameter", hint=f"{hint}; {_LEFT_OUT}")
+        if unknown:
+            hint = f"parameters: {_some(self.parameters)}; {_LEFT_OUT}"
+            raise InputError(f"state= names {_some(unknown)}, which are no parameters", hint=hint)
+        return given
 
     def _given_state(self, node: Node, name: str, value: Any, sizes: Mapping[Symbol, int]) -> Array:
         what = f"the state of the parameter {name!r}"
-        array = binding.as_array(value, node.dtype, what, self.native)
+        array = binding.as_array(value, node, what, self.native)
         binding.check_shape(self.graph, node, array, dict(sizes), what)
         return array
 
@@ -134,7 +161,7 @@ class CallChecker:
         full = tuple(int(extent.evaluate(sizes)) for extent in extents)
         if isinstance(init, Edge):
             return self._evaluated(node, init, sizes, inputs, seed)
-        array = binding.as_array(init, node.dtype, f"init of the parameter {name!r}")
+        array = binding.as_array(init, node, f"init of the parameter {name!r}")
         if array.shape not in (full, full[len(node.domain) :]):
             shapes = " or ".join(sorted({str(full), str(full[len(node.domain) :])}))
             message = f"init of the parameter {name!r} has shape {array.shape}, expected is {shapes}"
@@ -151,11 +178,28 @@ class CallChecker:
         needed = alone.reachable()
         alone = replace(alone, nodes={id: each for id, each in alone.nodes.items() if id in needed})
         arrays = {
-            each.id: binding.as_array(inputs[name], each.dtype, _input(name))
+            each.id: binding.as_array(inputs[name], each, _input(name))
             for name, each in self.inputs.items()
             if each.id in needed
         }
         return Evaluator(alone, arrays, sizes, seed).run().outputs["init"]
+
+
+_LEFT_OUT = "strict=False leaves out what is none"
+_MOST_NAMES = 20  # that a message lists
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - _MOST_NAMES} more" if len(listed) > _MOST_NAMES else ""
+    return (", ".join(map(repr, listed[:_MOST_NAMES])) or "none") + more
+
+
+def _check_reserved(inputs: Mapping[str, Any]) -> None:
+    """What is kept for later may not be taken for something that has an effect today."""
+    for name in NOT_YET:
+        if name in inputs:
+            raise UnsupportedError(f"{name}= is kept for what Tempo does not do yet", hint="leave it out")
 
 
 def _input(name: str) -> str:

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tempo.errors import InputError, ProgramError, UnsupportedError, user_location
+from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
+from tempo.passes.manager import Pass, PassManager
 from tempo.passes.watches import watched
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
-from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
+from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, registered_passes
 from tempo.runtime.executable import Executable
 from tempo.runtime.finite import FiniteCheck
 from tempo.runtime.options import Options
@@ -39,20 +40,29 @@ def compile(
     some sizes as soon as all sizes are known.
 
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
-    `DomainError`, `DefinitionError`, `CycleError`.
+    `DomainError`, `DefinitionError`, `CycleError`, and `InputError` for options that do not fit the program.
     """
+    with AtUserLine():
+        return _compiled(program, backend, scheduler, device, sizes, options)
+
+
+def _compiled(
+    program: Program,
+    backend: Any,
+    scheduler: Any,
+    device: str | None,
+    sizes: Mapping[str, int] | None,
+    options: Options | None,
+) -> Executable:
     from tempo.language.program import Program  # the language builds on nothing of the runtime
 
     if not isinstance(program, Program):
         raise ProgramError(
             f"tp.compile takes a tp.Program, not {type(program).__name__}",
-            location=user_location(),
             hint='write `with tp.Program("name") as program:` and compile that',
         )
     if not isinstance(options, Options | None):
-        raise InputError(
-            f"options= is a {type(options).__name__}", location=user_location(), hint="write options=tp.Options(...)"
-        )
+        raise InputError(f"options= is a {type(options).__name__}", hint="write options=tp.Options(...)")
     options = options or Options()
     chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
     named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
@@ -61,6 +71,8 @@ def compile(
     hooks = default_manager().hooks()
     hooks.tempo_compile_started(program=program, backend=chosen.info.name, scheduler=_name(named))
     graph, check = program.graph(), None
+    passes = registered_passes()
+    _check_names(graph, passes, options)
     if options.check_finite:
         graph, watches = watched(graph)
         check = FiniteCheck(program.graph(), watches)
@@ -68,10 +80,21 @@ def compile(
     if getattr(chosen, "interprets", False):
         engine = ReferenceEngine(graph, options)
     else:
-        engine = CompiledEngine(graph, chosen, get_scheduler(named), _name(named), options, _likely(graph, sizes))
+        engine = CompiledEngine(
+            graph, chosen, get_scheduler(named), _name(named), options, _likely(graph, sizes), passes
+        )
     executable = Executable(program, engine, sizes, check)
     hooks.tempo_compile_finished(program=program, executable=executable)
     return executable
+
+
+def _check_names(graph: Graph, passes: tuple[Pass, ...], options: Options) -> None:
+    """Raises for a dim or a pass that an option names and that is not there."""
+    dims = [dim.symbol.name for dim in graph.dims]
+    for name in options.mapping if isinstance(options.mapping, Mapping) else ():
+        if name not in dims:
+            raise InputError(f"mapping= names {name!r}, which is no dim of the program", hint=nearest(name, dims))
+    PassManager.configured(passes, options.disable).check_names()
 
 
 def _likely(graph: Graph, sizes: Any) -> dict[Symbol, int]:

@@ -113,13 +113,16 @@ class CompiledEngine:
         scheduler_name: str,
         options: Options,
         likely: Mapping[Symbol, int] | None = None,
+        passes: tuple[Pass, ...] | None = None,
     ):
-        """`likely` are sizes that the program will be run with, as far as they are known."""
+        """`likely`: sizes that the program will be run with, as far as known. `passes`: None for all there are."""
+        self.passes = registered_passes() if passes is None else passes
         self.likely = likely or {}
         self.graph, self.backend = graph, backend
         self.scheduler, self.scheduler_name, self.options = scheduler, scheduler_name, options
         self.native = backend.native
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
+        self._checked = self._checks()
         self._stepped = graph.canonical(node.domain[0] for node in stream_nodes(graph).values())
         self._plans: Once[Symbol | None, Plan] = Once()
         self._verified: Once[tuple[Symbol | None, frozenset[tuple[Symbol, int]]], None] = Once()
@@ -138,7 +141,7 @@ class CompiledEngine:
         disable = self.options.disable if self.options.lift else (*self.options.disable, "lift")
         how = self.options
         options = PlanOptions(
-            self._checks(),
+            self._checked,
             self._stepped[0] if outermost is None and self._stepped else outermost,
             disable,
             how.debug,
@@ -162,11 +165,9 @@ class CompiledEngine:
         return why_not is None if self.options.checks is None else self.options.checks
 
     def _passes(self, outermost: Symbol | None) -> tuple[Pass, ...]:
-        """The default pipeline with what plugins add. A dim that is stepped through must stay a loop."""
-        registry = PassRegistry()
-        default_manager().hooks().tempo_register_passes(registry=registry)
+        """The pipeline. A dim that is stepped through must stay a loop."""
         kept = frozenset(self._stepped) if outermost is None else frozenset({*self._stepped, outermost})
-        return tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in registry.passes)
+        return tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in self.passes)
 
     def finds_order(self) -> bool:
         try:
@@ -252,6 +253,13 @@ class CompiledEngine:
             else:
                 _with_progress(run, progress)
         return collect(run)
+
+
+def registered_passes() -> tuple[Pass, ...]:
+    """The default pipeline with what plugins add."""
+    registry = PassRegistry()
+    default_manager().hooks().tempo_register_passes(registry=registry)
+    return tuple(registry.passes)
 
 
 def _with_progress(run: Run, progress: Progress) -> None:

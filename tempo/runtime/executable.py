@@ -11,7 +11,7 @@ import numpy as np
 from tempo.analysis.checks import check_at, check_symbolic
 from tempo.analysis.index_values import check_index_values
 from tempo.analysis.stopping import check_stops
-from tempo.errors import InputError, ProgramError, SizeError, UnsupportedError, user_location
+from tempo.errors import AtUserLine, InputError, ProgramError, SizeError, UnsupportedError, nearest, user_location
 from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, Results
@@ -27,8 +27,6 @@ from tempo.symbolic import Symbol
 if TYPE_CHECKING:
     from tempo.language.program import Program
     from tempo.language.tensor import RecurrentTensor
-
-RESERVED = ("seed", "sizes", "state", "progress")
 
 
 class Executable:
@@ -60,22 +58,26 @@ class Executable:
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
         state: Mapping[str, Any] | None = None,
+        strict: bool | None = None,
         progress: bool | Callable[[int, int], None] = False,
         **inputs: Any,
     ) -> Outputs:
         """Run the program.
 
         `inputs` are arrays by name, the domain's dims in front, and iterators for streamed inputs; `sizes` gives sizes
-        of dims that no input carries; `state` the parameters to start from; `progress` shows a bar (True), or is called
-        with (done, total).
+        of dims that no input carries; `progress` shows a bar (True), or is called with (done, total). `state` holds
+        parameters to start from: the `.state` of a run, what `tp.load` gives, or arrays by name. A name that is no
+        parameter is an error; with `strict=False` it is left out, as it is from the state of a run without `strict`.
 
         Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
         `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`, and `NotFiniteError` where
         `tp.Options(check_finite=True)` was given.
         """
-        arguments = self._arguments(inputs, sizes, state, seed)
+        arguments = self._arguments(inputs, sizes, state, seed, strict)
         planned = partial(self._planned_memory, arguments.sizes)
-        with reporter(progress) as report, told_what_is_large(planned), feeding(arguments.feeds):
+        with AtUserLine():
+            reporting = reporter(progress)
+        with reporting as report, told_what_is_large(planned), feeding(arguments.feeds):
             results = self._run(arguments, report)
         return Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
 
@@ -96,6 +98,7 @@ class Executable:
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
         state: Mapping[str, Any] | None = None,
+        strict: bool | None = None,
         **inputs: Any,
     ) -> Stream:
         """Run along `dim`, the outermost ordered dim, `chunk` points at a time; yields the outputs over it.
@@ -103,12 +106,15 @@ class Executable:
         Raises `UnsupportedError` where the program cannot be run along it.
         """
         if not isinstance(self._engine, CompiledEngine):
-            raise UnsupportedError("the reference backend has no order to stream in", hint='use backend="numpy"')
+            message, hint = "the reference backend has no order to stream in", 'use backend="numpy"'
+            raise UnsupportedError(message, location=user_location(), hint=hint)
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
-            raise InputError(f"the program has no dim {dim!r}", hint=f"dims: {', '.join(names)}")
+            raise InputError(
+                f"the program has no dim {dim!r}", location=user_location(), hint=nearest(str(dim), names, "dims")
+            )
         length = _chunk_length(chunk)
-        arguments = self._arguments(inputs, sizes, state, seed)
+        arguments = self._arguments(inputs, sizes, state, seed, strict)
         look = None
         if self._finite is not None:
             self._finite.given(arguments)
@@ -118,20 +124,22 @@ class Executable:
     def value(
         self,
         tensor: RecurrentTensor,
-        /,
         point: Mapping[str, int] | tuple[int, ...] = (),
+        /,
         *,
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
         state: Mapping[str, Any] | None = None,
+        strict: bool | None = None,
         **inputs: Any,
     ) -> np.ndarray[Any, Any]:
         """The value of a tensor at one point of its domain, for debugging; only on `backend="reference"`."""
         if not isinstance(self._engine, ReferenceEngine):
-            raise UnsupportedError("only the reference backend evaluates single points", hint='use backend="reference"')
+            message, hint = "only the reference backend evaluates single points", 'use backend="reference"'
+            raise UnsupportedError(message, location=user_location(), hint=hint)
         self._check_tensor(tensor)
         given = _by_symbol(tensor.symbols, point)
-        arguments = self._arguments(inputs, sizes, state, seed)
+        arguments = self._arguments(inputs, sizes, state, seed, strict)
         with feeding(arguments.feeds):
             return np.asarray(self._engine.evaluator(arguments).value(tensor.edge, given))
 
@@ -155,7 +163,8 @@ class Executable:
         """Buffers and peak bytes for the sizes last compiled or run."""
         engine, sizes = self._compiled_engine("run.memory"), self._sizes
         if sizes is None:
-            raise SizeError("no sizes are known yet", hint="give sizes= to tp.compile, or run the program")
+            hint = "give sizes= to tp.compile, or run the program"
+            raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
         return memory_of(engine.plan().loops, sizes)
 
     @property
@@ -175,10 +184,16 @@ class Executable:
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def _arguments(
-        self, inputs: Mapping[str, Any], sizes: Mapping[str, int] | None, state: Mapping[str, Any] | None, seed: int
+        self,
+        inputs: Mapping[str, Any],
+        sizes: Mapping[str, int] | None,
+        state: Mapping[str, Any] | None,
+        seed: int,
+        strict: bool | None,
     ) -> Arguments:
-        arguments = self._calls.check(inputs, sizes, state, seed)
-        self._check_sizes(arguments.sizes)
+        with AtUserLine():
+            arguments = self._calls.check(inputs, sizes, state, seed, strict)
+            self._check_sizes(arguments.sizes)
         self._sizes = arguments.sizes
         return arguments
 
@@ -204,13 +219,15 @@ class Executable:
 
     def _compiled_engine(self, what: str) -> CompiledEngine:
         if not isinstance(self._engine, CompiledEngine):
-            raise UnsupportedError(f"the reference backend plans nothing, so it has no {what}")
+            raise UnsupportedError(
+                f"the reference backend plans nothing, so it has no {what}", location=user_location()
+            )
         return self._engine
 
 
 def _chunk_length(chunk: Any) -> int:
     if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
-        raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}")
+        raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}", location=user_location())
     return int(chunk)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tempo.errors import HostCallError, InputError, TempoError
+from tempo.errors import HostCallError, InputError
 from tempo.reference.streams import is_stream
 from tempo.runtime import binding
 from tempo.sdg.graph import Graph, Node
@@ -33,7 +33,8 @@ def claim_length(table: binding.SizeTable, node: Node, given: Any) -> None:
         )
     if isinstance(given, Sized):
         symbol = node.domain[0]
-        table.claim(table.graph.dim(symbol).size, len(given), f"the length of the stream {name!r}", symbol.name)
+        claim = binding.SizeClaim(len(given), f"the length of the stream {name!r}", node.location)
+        table.claim(table.graph.dim(symbol).size, claim, symbol.name)
 
 
 @dataclass
@@ -71,11 +72,7 @@ class IteratorFeed:
         except Exception as error:
             message = f"{where} failed: {type(error).__name__}: {error}"
             raise HostCallError(message, location=self.node.location) from error
-        try:
-            array = np.array(binding.as_array(value, self.node.dtype, where))
-        except TempoError as error:
-            error.location = self.node.location
-            raise
+        array = np.array(binding.as_array(value, self.node, where))
         if array.shape != self.shape:
             raise InputError(f"{where} has shape {array.shape}, declared is {self.shape}", location=self.node.location)
         return array

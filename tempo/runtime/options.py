@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
-from tempo.errors import InputError, user_location
+import numpy as np
+
+from tempo.errors import InputError, nearest, user_location
 from tempo.lowering.extent_costs import Way
 from tempo.lowering.tiling import EXTENTS
 from tempo.passes.mapping import KINDS
@@ -15,6 +17,9 @@ from tempo.passes.mapping import KINDS
 @dataclass(frozen=True)
 class Options:
     """How to compile; the meaning of the program does not depend on them.
+
+    The reference evaluator, which plans nothing, looks at `checks` and `check_finite` alone. Raises `InputError` for
+    what is no option or no value of one; `tp.compile` for names of dims and passes that are not there.
 
     checks   data-dependent indices out of range raise `tp.IndexOutOfRangeError` (True), or are clamped (False).
              None: the backend's default, which is True on NumPy and on the reference
@@ -51,27 +56,74 @@ class Options:
     check_finite: bool = False
     schedule_seconds: float | None = None
 
+    def __new__(cls, *values: Any, **given: Any) -> Self:
+        """Raises `InputError` for a name that is no option's; the values are looked at when all are there."""
+        del values
+        names = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in names:
+                raise InputError(f"there is no option {name!r}", location=user_location(), hint=nearest(name, names))
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
-        names: Any = self.disable
-        if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
-            raise InputError(
-                f"disable={names!r} is no tuple of names", location=user_location(), hint='write ("lift",)'
-            )
+        for name, may_be_none in _BOOLS.items():
+            self._keep(name, _bool(name, getattr(self, name), may_be_none))
+        self._keep("disable", _names(self.disable))
+        self._keep("tile", _tile(self.tile))
         seconds: Any = self.schedule_seconds
-        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-            raise InputError(f"schedule_seconds={seconds!r} is no positive number", location=user_location())
-        if self.extent not in (None, *EXTENTS):
-            raise InputError(
-                f"extent={self.extent!r} names no way to run a read", location=user_location(), hint=f"ways: {EXTENTS}"
-            )
-        tile: Any = self.tile
-        if tile is not None and not (type(tile) is int and tile >= 1):
-            raise InputError(f"tile={tile!r} is no positive integer", location=user_location())
-        forced: Any = self.mapping
-        kinds = forced.values() if isinstance(forced, Mapping) else () if forced is None else (forced,)
-        if not all(kind in KINDS or (type(kind) is int and kind > 0) for kind in kinds):
-            raise InputError(
-                f"mapping={forced!r} names no way to run a dim",
-                location=user_location(),
-                hint=f"ways: {', '.join(KINDS)}, a number of points; for one dim write mapping={{'t': 'full'}}",
-            )
+        if seconds is not None and not (_is_number(seconds) and seconds > 0):
+            raise _refused(f"schedule_seconds={seconds!r} is no positive number")
+        extent: Any = self.extent
+        if extent is not None and not (isinstance(extent, str) and extent in EXTENTS):
+            raise _refused(f"extent={extent!r} names no way to run a read", f"ways: {EXTENTS}")
+        _check_mapping(self.mapping)
+
+    def _keep(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+_BOOLS = {"checks": True, "lift": False, "debug": True, "poison": False, "check_finite": False}
+"""The options that are yes or no, and whether None leaves it to the backend or the environment."""
+
+
+def _refused(message: str, hint: str | None = None) -> InputError:
+    return InputError(message, location=user_location(), hint=hint)
+
+
+def _bool(name: str, value: Any, may_be_none: bool) -> bool | None:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if value is None and may_be_none:
+        return None
+    wanted = "True, False or None" if may_be_none else "True or False"
+    raise _refused(f"{name}={value!r} is a {type(value).__name__}", f"write {name}= with {wanted}")
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, tuple | list) and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    raise _refused(f"disable={value!r} is no tuple of names", 'write ("lift",)')
+
+
+def _tile(value: Any) -> int | None:
+    if value is None or (_is_count(value) and value >= 1):
+        return value if value is None else int(value)
+    raise _refused(f"tile={value!r} is no positive integer")
+
+
+def _check_mapping(mapping: Any) -> None:
+    ways = mapping if isinstance(mapping, Mapping) else {} if mapping is None else {"t": mapping}
+    for name, way in ways.items():
+        if not isinstance(name, str):
+            raise _refused(f"mapping= names {name!r}, which is no string", "write mapping={'t': 'full'}")
+        if not (isinstance(way, str) and way in KINDS) and not (_is_count(way) and way > 0):
+            hint = f"ways: {', '.join(KINDS)}, a number of points; for one dim write mapping={{'t': 'full'}}"
+            raise _refused(f"mapping={mapping!r} names no way to run a dim", hint)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_count(value) or isinstance(value, float | np.floating)

@@ -178,5 +178,6 @@ def test_lowest_and_highest_bound_every_value(name: str):
     ("value", "dtype"), [([300], "int8"), (-1, "uint8"), (2**70, "int64"), (np.int64(2**40), "int32")]
 )
 def test_integers_must_fit_an_explicit_dtype(value: object, dtype: str):
-    with pytest.raises(DTypeError, match=f"an integer is out of the range of {dtype}"):
+    with pytest.raises(DTypeError, match=f"an integer is out of the range of {dtype}") as caught:
         dtypes.convert(value, dtype)
+    assert str(value[0] if isinstance(value, list) else value) in caught.value.message

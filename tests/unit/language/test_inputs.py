@@ -65,7 +65,7 @@ def test_names():
                     declare(wrong)
 
 
-@pytest.mark.parametrize("name", ["seed", "sizes", "state", "progress"])
+@pytest.mark.parametrize("name", ["seed", "sizes", "state", "progress", "strict", "chunk", "donate"])
 def test_reserved_names(name):
     """`seed` (0 unless given), `sizes`, `state`, `progress` are reserved names of a call."""
     with tp.Program(), pytest.raises(ProgramError, match="reserved"):

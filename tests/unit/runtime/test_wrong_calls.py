@@ -1,5 +1,6 @@
 """Calls of the public functions with arguments of the wrong kind: each says what is wrong, and nothing is spoilt."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo import keywords
+from tempo.runtime.executable import Executable
 
 
 @pytest.fixture
@@ -89,3 +92,121 @@ def test_inputs_may_have_any_name_that_is_not_reserved(name: str) -> None:
     assert run(**given)["y"].tolist() == [2, 4]
     assert [float(step["y"]) for step in run.stream("t", **given)] == [2, 4]
     assert float(tp.compile(program, backend="reference").value(y, (1,), **given)) == 4
+
+
+def test_every_keyword_of_a_call_is_reserved() -> None:
+    taken = {
+        name
+        for method in (Executable.__call__, Executable.stream, Executable.value)
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    }
+    assert taken - {"self"} <= set(keywords.RESERVED)
+    assert not taken & set(keywords.NOT_YET)
+
+
+@pytest.mark.parametrize("name", keywords.RESERVED)
+@pytest.mark.parametrize("declare", [tp.input, lambda name: tp.stream_input(name, dims=(tp.dim("t"),))])
+def test_no_input_may_have_the_name_of_a_keyword(declare: Callable[[str], Any], name: str) -> None:
+    with tp.Program(), pytest.raises(tp.ProgramError, match=f"'{name}' cannot name an input") as caught:
+        declare(name)
+    assert caught.value.location is not None
+    assert caught.value.location.path == __file__
+
+
+@pytest.mark.parametrize("name", keywords.NOT_YET)
+def test_what_is_kept_for_later_is_refused(program: tp.Program, name: str) -> None:
+    for given in (True, False, None):
+        with pytest.raises(tp.UnsupportedError, match=f"{name}= is kept for what Tempo does not do yet") as caught:
+            tp.compile(program)(x=np.ones(3), **{name: given})
+        assert caught.value.location is not None
+        assert caught.value.location.path == __file__
+
+
+def declared(dtype: str) -> tp.Program:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        tp.output("y", tp.input("given", (2,), (t,), dtype=dtype))
+    return program
+
+
+WRONG_ARRAYS: list[tuple[str, Any, type[tp.TempoError], str]] = [
+    ("int32", np.array([[1, 2], [3, 2**31]]), tp.DTypeError, r"int32 cannot hold: 2147483648 at \[1, 1\]"),
+    ("uint8", [[1, 2], [-3, 4]], tp.DTypeError, r"uint8 cannot hold: -3 at \[1, 0\]"),
+    ("int32", np.ones((2, 2)), tp.DTypeError, "has dtype float64, which is of another kind than int32"),
+    ("float32", np.ones((2, 2), np.int32), tp.DTypeError, "has dtype int32, which is of another kind than float32"),
+    ("float32", np.array([[0, 1], [1e300, np.inf]]), tp.InputError, r"'given': 1e\+300 at \[1, 0\] would become inf"),
+    ("float32", np.ones((2, 2), complex), tp.DTypeError, "the input 'given' has dtype complex128"),
+    ("float32", [[1, 2], [3]], tp.InputError, "the input 'given' is no array"),
+    ("float32", None, tp.InputError, "no array of numbers, but a NoneType"),
+    ("float32", "text", tp.InputError, "no array of numbers, but a str"),
+    ("float32", [[1, None]], tp.InputError, "no array of numbers, but a list"),
+    ("float32", np.array(["2020-01-01"], "M8[D]"), tp.InputError, r"no array of numbers, but a ndarray of dtype dat"),
+    ("float32", np.ma.masked_less(np.ones((2, 2)), 2), tp.InputError, "is a masked array"),
+    ("float32", np.ones((2, 3)), tp.InputError, r"has shape \(2, 3\), expected is \(2, 2\): .*; axis 1 differs"),
+    ("float32", np.ones(2), tp.InputError, r"has shape \(2,\), expected are 2 axes: \(t=t.size, 2\)"),
+    ("float32", 1.0, tp.InputError, r"has shape \(\), expected are 2 axes"),
+    ("float32", np.ones((0, 2)), tp.SizeError, r"'t' is 0 by the shape \(0, 2\) of the input 'given' at axis 0"),
+]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+@pytest.mark.parametrize(("dtype", "value", "error", "message"), WRONG_ARRAYS)
+def test_a_wrong_array_is_refused_at_the_line_of_the_declaration(
+    backend: str, dtype: str, value: Any, error: type[tp.TempoError], message: str
+) -> None:
+    run = tp.compile(declared(dtype), backend)
+    with pytest.raises(error, match=message) as caught:
+        run(given=value)
+    assert caught.value.location is not None
+    assert caught.value.location.text == 'tp.output("y", tp.input("given", (2,), (t,), dtype=dtype))'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seed": "0"}, "seed must be an integer"),
+        ({"sizes": {"tt": 3}}, "no dim of the program"),
+        ({"z": 3}, "no input 'z'"),
+        ({"progress": "yes"}, "progress='yes' is a str"),
+        ({"progress": 1}, "progress=1 is a int"),
+        ({"strict": "no"}, "strict='no' is a str"),
+        ({"state": {"v": 1.0}}, "state= names 'v'"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_told_at_its_line(
+    program: tp.Program, arguments: dict[str, Any], message: str
+) -> None:
+    run = tp.compile(program)
+    with pytest.raises(tp.InputError, match=message) as caught:
+        run(x=np.ones(3), **arguments)
+    assert caught.value.location is not None
+    assert caught.value.location.text == "run(x=np.ones(3), **arguments)"
+
+
+def test_names_of_state_that_are_no_parameters_are_listed_or_left_out(program: tp.Program) -> None:
+    run = tp.compile(program)
+    saved = {"w": np.float32(5), "m": np.float32(1), "v": np.float32(1)}
+    for strict in (None, True):
+        with pytest.raises(tp.InputError, match="state= names 'm', 'v', which are no parameters") as caught:
+            run(x=np.ones(2), state=saved, strict=strict)
+        assert "parameters: 'w'; strict=False leaves out what is none" in str(caught.value)
+    np.testing.assert_array_equal(run(x=np.ones(2), state=saved, strict=False)["w"], [5, 6])
+    assert [float(step["w"]) for step in run.stream("t", x=np.ones(2), state=saved, strict=False)] == [5, 6]
+    with pytest.raises(tp.InputError, match="names no parameter of the program"):
+        run(x=np.ones(2), state={"m": 1.0, "v": 1.0}, strict=False)
+
+
+def test_the_state_of_another_program_may_hold_more_unless_it_is_strict(program: tp.Program) -> None:
+    with tp.Program() as other:
+        t = tp.dim("t", 2)
+        for name in ("w", "m"):
+            p = tp.parameter(name, (), 3.0, (t,))
+            p[t + 1] = p + 1
+    state = tp.compile(other)().state
+    run = tp.compile(program)
+    np.testing.assert_array_equal(run(x=np.ones(2), state=state)["w"], [4, 5])
+    with pytest.raises(tp.InputError, match="state= names 'm', which is no parameter"):
+        run(x=np.ones(2), state=state, strict=True)
+    with pytest.raises(tp.InputError, match="given the outputs of a run"):
+        run(x=np.ones(2), state=tp.compile(other)())

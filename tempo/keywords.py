@@ -1,0 +1,12 @@
+"""The keywords of a call, of which no input may have the name: decided here, for every way of running a program.
+
+An input is given by its name (`run(x=...)`), to a call as to a stream, so neither may have a keyword that could be one.
+Those that nothing takes yet are kept free from the start: an input of that name would be in the way later.
+"""
+
+from __future__ import annotations
+
+CALL = ("seed", "sizes", "state", "strict", "progress")
+STREAM = ("chunk", "keep")
+NOT_YET = ("donate", "checkpoint", "resume", "from_point")
+RESERVED = (*CALL, *STREAM, *NOT_YET)
