@@ -198,6 +198,34 @@ def test_promotion(target: Target) -> None:
 
 
 @pytest.mark.few_configurations
+def test_zeros_of_both_signs_are_two_numbers(target: Target) -> None:
+    """Also where they are attributes, in one program."""
+    x_data = -np.abs(numbers((4, 2))) - 1
+    expected: dict[str, Any] = {}
+    with tp.Program() as program:
+        t = tp.dim("t", 4)
+        x = tp.input("x", (2,), (t,))
+        for name, zero in (("plus", 0.0), ("minus", -0.0)):
+            padded = tp.pad(x, ((1, 0),), constant_values=zero)
+            h = tp.recurrent(f"{name} h", (3,), (t,))
+            h[0] = padded
+            h[t + 1] = abs(h) * padded
+            prefix = tp.pad(x[0 : t + 1], ((0, 3), (0, 0)), constant_values=zero)
+            outputs = {
+                "twice": tp.pad(tp.pad(x, ((1, 0),), constant_values=0.0), ((1, 0),), constant_values=zero).spatial[0],
+                "recurrent": h.spatial[0],
+                "behind": prefix.spatial[t + 1, 0],
+                "largest": prefix.max(axis=0).spatial[0],
+                "joined": tp.concatenate([tp.full((1,), zero), x]).spatial[0],
+                "case": tp.cases((t < 2, zero), padded.spatial[0]),
+            }
+            for kind, value in outputs.items():
+                tp.output(f"{name} {kind}", 1 / value)
+                expected[f"{name} {kind}"] = np.full(4, np.copysign(np.inf, zero))
+    target.agrees(program, expected, x=x_data)
+
+
+@pytest.mark.few_configurations
 def test_what_numpy_gives_keeps_its_bits_in_float64(target: Target) -> None:
     """It has the dtype of what it meets before it is rounded."""
     scalar, pair, x_data = np.float64(0.1), np.array([0.1, 0.2]), numbers((3, 2), "float64")

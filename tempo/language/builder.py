@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from tempo.errors import Location, TempoError, user_location
+from tempo.sdg.exact import exact
 from tempo.sdg.graph import Case, Edge, Node, Output, TensorType, identity_map, seen_type
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Condition, Context, Dim, Expr, Symbol
@@ -90,7 +90,7 @@ class GraphBuilder:
         Raises what the operator's rule raises, at the user's line.
         """
         items = tuple(sorted(attrs.items()))
-        key = (op, operands, tuple((name, _exact(value)) for name, value in items))
+        key = (op, operands, exact(items))
         if key in self._interned:
             return self._interned[key]
         location = user_location()
@@ -125,7 +125,7 @@ class GraphBuilder:
     ) -> int:
         """A node that stands for another until the program is compiled; equal ones are one node."""
         items: Attributes = tuple(sorted(attrs.items()))
-        key = (op, domain, type, items)
+        key = (op, domain, type, exact(items))
         if key not in self._interned:
             node = Node(self.new_id(), op, domain, (type,), attrs=items, name=name, location=user_location())
             self._interned[key] = self._add(node)
@@ -186,12 +186,3 @@ def _varying(op: str, operands: tuple[Edge, ...], attrs: Mapping[str, Any], resu
 
 def _dims(expression: Expr | Condition) -> frozenset[Symbol]:
     return frozenset(symbol for symbol in expression.symbols() if symbol.kind == "dim")
-
-
-def _exact(value: Any) -> Any:
-    """A key that tells 1 from 1.0 and from True, and 0.0 from -0.0."""
-    if isinstance(value, tuple):
-        return tuple(_exact(item) for item in value)
-    if isinstance(value, float):
-        return ("float", value, math.copysign(1.0, value))
-    return (type(value).__name__, value) if isinstance(value, int) else value

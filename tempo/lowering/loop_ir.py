@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tempo.errors import Location
+from tempo.sdg.exact import same
 from tempo.sdg.graph import Node, TensorType
 from tempo.symbolic import Condition, Expr, Symbol
 
@@ -154,6 +155,17 @@ class Compute:
     scalars: tuple[Expr | Condition, ...] = ()
     name: str = field(default="", compare=False)
     location: Location | None = field(default=None, compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Compute):
+            return NotImplemented
+        return self is other or (self._structure() == other._structure() and same(self.attrs, other.attrs))
+
+    def __hash__(self) -> int:
+        return hash(self._structure())
+
+    def _structure(self) -> tuple[Any, ...]:
+        return self.result, self.op, self.operands, self.operand_types, self.type, self.scalars
 
 
 @dataclass(frozen=True)

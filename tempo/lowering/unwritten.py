@@ -27,6 +27,7 @@ from tempo.lowering.loop_ir import (
     Write,
     nested,
 )
+from tempo.sdg.exact import same
 from tempo.symbolic import Condition, Context, Expr, Symbol, const, var
 
 Block = tuple[Statement, ...]
@@ -119,7 +120,7 @@ class _Rewriter:
         buffer, (length,) = self.program.buffers[read.buffer], mask.scalars
         assert isinstance(length, Expr)
         at = _entry(read, mask.attrs["axis"] % len(mask.type.shape))
-        if mask.attrs["fill"] != 0 or buffer.role != "internal" or at is None:
+        if not same(float(mask.attrs["fill"]), 0.0) or buffer.role != "internal" or at is None:
             return False
         window = read.index[at]
         assert isinstance(window, WindowIndex)

@@ -17,7 +17,7 @@ from tempo.analysis.components import strongly_connected
 from tempo.analysis.demand import Demand
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
-from tempo.passes.sweep import exact
+from tempo.sdg.exact import exact
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice, index_exprs, substitute_index
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.stops import stops_of
@@ -104,7 +104,7 @@ class _Merging:
         key = (
             node.op,
             tuple((edge.node, edge.result, tuple(substitute_index(i, back) for i in edge.map)) for edge in operands),
-            tuple((name, exact(value)) for name, value in sorted(attrs.items())),
+            exact(attrs),
             tuple(size.substitute(back) for size in node.shape),
             node.dtype,
             node.domain,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tempo import dtypes
 from tempo.passes.rewrite import Match, Rule, When
 from tempo.passes.sweep import Term
+from tempo.sdg.exact import same
 from tempo.symbolic import as_expr
 
 # Conditions ----------------------------------------------------------------------------------------------------------
@@ -37,7 +38,7 @@ def _pads_nothing(match: Match) -> bool:
 
 
 def _pads_alike(match: Match) -> bool:
-    return bool(match.attr("p", "value") == match.attr("q", "value"))
+    return same(match.attr("p", "value"), match.attr("q", "value"))
 
 
 def _is_lossless(match: Match) -> bool:

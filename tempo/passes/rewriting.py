@@ -12,6 +12,7 @@ import numpy as np
 from tempo.analysis.components import strongly_connected
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.call import ArrayValue
+from tempo.sdg.exact import exact
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Slice, TensorType, identity_map, seen_type
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.making import Moves
@@ -61,7 +62,7 @@ class Rewriter:
     def add(self, op: str, operands: Sequence[Edge], location: Location | None = None, **attrs: Any) -> Edge:
         """A pure node, read at its own points. Raises what the operator's rule raises."""
         items = tuple(sorted(attrs.items()))
-        key = (op, tuple(operands), items)
+        key = (op, tuple(operands), exact(items))
         if key not in self._interned:
             inferred = OPERATORS[op].infer(attrs, tuple(self.seen(edge) for edge in operands))
             node = Node(self.new_id(), op, (), (inferred,), tuple(operands), items, location=location)

@@ -22,6 +22,7 @@ from tempo.passes.composition import compose
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
 from tempo.sdg.call import ArrayValue
+from tempo.sdg.exact import exact
 from tempo.sdg.graph import (
     NOMINAL,
     Case,
@@ -346,7 +347,7 @@ class Sweep:
         """The read of the pure node that is this, an equal one if there is one. It varies in no more than it must."""
         draft = Node(origin.id, op, (), (type,), operands, attrs, name=origin.name, location=origin.location)
         node = replace(draft, domain=self.graph.canonical(varying_dims(self.graph, draft)))
-        key = (op, operands, tuple((name, exact(value)) for name, value in attrs))
+        key = (op, operands, exact(attrs))
         if key not in self._interned:
             self._interned[key] = self._number(node)
         return Edge(self._interned[key], identity_map(node.domain))
@@ -374,10 +375,3 @@ def _simplified_index(index: Point | Slice, context: Context) -> Point | Slice:
         found = simplified(index.index, context)
         return index if found is index.index else Point(found)
     return replace(index, start=simplified(index.start, context))
-
-
-def exact(value: Any) -> Any:
-    """Tells apart what Python holds equal: 0.0 from -0.0, and 1 from 1.0 and True."""
-    if isinstance(value, tuple):
-        return tuple(map(exact, value))
-    return (type(value), repr(value)) if isinstance(value, (bool, int, float)) else value

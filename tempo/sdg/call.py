@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
+from tempo.sdg.exact import same
 from tempo.sdg.graph import TensorType
 from tempo.symbolic import Expr
 
@@ -51,6 +52,12 @@ class Call:
     attrs: Mapping[str, Any]
     operands: tuple[StaticType, ...]
     result: StaticType
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Call):
+            return NotImplemented
+        one, two = ((call.op, call.operands, call.result) for call in (self, other))
+        return one == two and same(self.attrs, other.attrs)
 
     def __hash__(self) -> int:
         return hash((self.op, tuple(sorted(self.attrs)), self.operands, self.result))

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from tempo.errors import Location
+from tempo.sdg.exact import same
 from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 from tempo.symbolic.structural import Structural, cached
 
@@ -172,6 +173,18 @@ class Node:
     declaration: int | None = None
     name: str = field(default="", compare=False)
     location: Location | None = field(default=None, compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Node):
+            return NotImplemented
+        return self is other or (self._structure() == other._structure() and same(self.attrs, other.attrs))
+
+    def __hash__(self) -> int:
+        return hash(self._structure())
+
+    def _structure(self) -> tuple[Any, ...]:
+        """What equality compares beside the attributes, which are the same only by bits."""
+        return self.id, self.op, self.domain, self.results, self.operands, self.cases, self.declaration
 
     @property
     def type(self) -> TensorType:

@@ -304,3 +304,13 @@ def test_a_plugin_adds_a_rule() -> None:
 def test_a_rule_that_cannot_be_read_is_refused(equation: str) -> None:
     with pytest.raises((ValueError, IndexError)):
         Rule(equation).sides  # noqa: B018
+
+
+def test_pads_of_zeros_of_two_signs_stay_two() -> None:
+    text = """
+        %0: float32[2] = input {layout: (0,), name: "x", role: "input"} @0 "x"
+        %1: float32[3] = pad(%0) {high: (0,), low: (1,), value: 0.0}
+        %2: float32[4] = pad(%1) {high: (0,), low: (1,), value: -0.0}
+        output "y": float32[4] = %2 as (0)
+    """
+    assert [node.op for node in after(Simplify(), text).nodes.values()].count("pad") == 2
