@@ -81,3 +81,17 @@ def test_moments(target: Target) -> None:
     np.testing.assert_array_equal(np.sort(found["permutation"], axis=1), np.tile(np.arange(11), (100, 1)))
     assert len(np.unique(found["permutation"], axis=0)) > 90
     assert abs(np.corrcoef(found["uniform"][:, :2].T)[0, 1]) < 0.5
+
+
+@pytest.mark.few_configurations
+def test_draws_of_many_elements(target: Target) -> None:
+    """Where array libraries have other kernels than for few."""
+    with tp.Program() as program:
+        tp.output("permutation", tp.random.permutation(50_000))
+        tp.output("sorted", tp.sort(tp.random.bits((50_000,)), 0))
+        tp.output("normal", tp.random.normal((50_000,)))
+    found = target.compile(program)(seed=3)
+    wanted = tp.compile(program, "reference")(seed=3)
+    for name in ("permutation", "sorted"):
+        np.testing.assert_array_equal(target.to_numpy(found[name]), wanted[name], err_msg=name)
+    np.testing.assert_allclose(target.to_numpy(found["normal"]), wanted["normal"], rtol=1e-5)

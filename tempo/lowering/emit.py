@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import builtins
 import keyword
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from tempo import dtypes
 from tempo.lowering.loop_ir import (
     Assign,
     Axis,
@@ -35,7 +37,9 @@ from tempo.lowering.loop_ir import (
     expressions,
     walk,
 )
+from tempo.lowering.releases import releases
 from tempo.sdg.call import Call, call_for, static_type
+from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import located
 from tempo.symbolic import Condition, Expr, Symbol, to_python
@@ -114,12 +118,14 @@ class Emitter:
         self._functions: dict[int, str] = {}
         self._held: dict[str, ast.expr] = {}  # reads stand where they are used
         self._in_driver = False
+        self._releases: Mapping[int, tuple[str, ...]] = {}
 
     # -- segments --------------------------------------------------------------------------------------------------
 
     def segment(self, segment: Segment) -> str:
         """The source of `segment_N`."""
         self._in_driver = False
+        self._releases = releases(segment, self._bytes)
         body = [self._loop(segment.loop, outermost=True)] if segment.loop else self._block(segment.body)
         results: list[ast.expr] = [_name(self._buffer(id).label) for id in segment.results]
         body.append(ast.Return(ast.Tuple(results, ast.Load())))
@@ -139,12 +145,22 @@ class Emitter:
         return self.program.buffers[id]
 
     def _block(self, statements: Iterable[Statement]) -> list[ast.stmt]:
-        trees = [tree for each in statements for tree in (*self._statement(each), *self.after(each))]
-        return trees or [ast.Pass()]
+        return self.block(tuple(statements)) or [ast.Pass()]
+
+    def block(self, statements: tuple[Statement, ...]) -> list[ast.stmt]:
+        """The source of statements that run one after the other: a hook for what runs several of them together."""
+        return [tree for each in statements for tree in (*self._statement(each), *self.after(each))]
 
     def after(self, statement: Statement) -> list[ast.stmt]:
-        """What follows a statement in the source: a hook to let go of what is needed no more."""
-        return []
+        """What follows a statement in the source: the large values that nothing needs any more are let go of."""
+        names = () if self._in_driver else self._releases.get(id(statement), ())
+        return [ast.Delete([ast.Name(name, ast.Del()) for name in names])] if names else []
+
+    def _bytes(self, type: TensorType) -> float:
+        """Infinite where a size is known when the source runs, not before."""
+        if any(not size.symbols() <= self.sizes.keys() for size in type.shape):
+            return math.inf
+        return math.prod(self._resolve(size) for size in type.shape) * dtypes.itemsize(type.dtype)
 
     def _statement(self, statement: Statement) -> list[ast.stmt]:
         match statement:

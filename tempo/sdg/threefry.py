@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tempo.sdg.cache_blocks import block_of, cache_blocks
+
 Word = Any  # an int in [0, 2**32), or a uint32 array
 Words = tuple[Word, Word]
 
@@ -52,14 +54,22 @@ def _scalar(k0: int, k1: int, x0: int, x1: int) -> tuple[int, int]:
     return x0, x1
 
 
-def _vector(shape: tuple[int, ...], k0: Word, k1: Word, c0: Word, c1: Word) -> Words:
+def _vector(shape: tuple[int, ...], *words: Word) -> Words:
     """For shapes with at least one axis: arithmetic on arrays wraps silently, on NumPy scalars it warns.
 
-    Keys are not expanded to the shape.
+    Block by block of the cache, in place. Keys are not expanded to the shape.
     """
-    k0, k1, c0, c1 = (np.atleast_1d(word) for word in (k0, k1, c0, c1))
-    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
-    x0, x1 = (np.array(np.broadcast_to(word, shape)) for word in (c0 + k0, c1 + k1))
+    words = tuple(np.atleast_1d(word) for word in words)
+    x0, x1 = np.empty(shape, np.uint32), np.empty(shape, np.uint32)
+    for block in cache_blocks(shape, x0.itemsize):
+        k0, k1, c0, c1 = (word[block_of(block, shape, word.shape)] for word in words)
+        np.add(c0, k0, out=x0[block])
+        np.add(c1, k1, out=x1[block])
+        _rounds((k0, k1, k0 ^ k1 ^ np.uint32(_PARITY)), x0[block], x1[block])
+    return x0, x1
+
+
+def _rounds(schedule: tuple[Word, Word, Word], x0: Word, x1: Word) -> None:
     turned = np.empty_like(x1)
     for group in range(_GROUPS):
         for left, right in _SHIFTS[group % 2]:
@@ -71,7 +81,6 @@ def _vector(shape: tuple[int, ...], k0: Word, k1: Word, c0: Word, c1: Word) -> W
         x0 += schedule[(group + 1) % 3]
         x1 += schedule[(group + 2) % 3]
         x1 += np.uint32(group + 1)
-    return x0, x1
 
 
 def fold(key: Words, coordinates: Iterable[Word]) -> Words:

@@ -7,21 +7,17 @@ more give their memory to the next result; views that do not change are made onc
 from __future__ import annotations
 
 import ast
-import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from tempo import dtypes
 from tempo.lowering.emit import Emitter
-from tempo.lowering.loop_ir import Compute, Read, Segment, Statement, WindowIndex
-from tempo.sdg.graph import TensorType
+from tempo.lowering.loop_ir import Compute, Read, Segment, WindowIndex
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
 from tempo_torch.picks import Pick, picked, picker, picks
-from tempo_torch.releases import releases
 
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
 
@@ -44,13 +40,8 @@ class TorchEmitter(Emitter):
         self._hoisted: dict[tuple[int, Callable[..., Any]], ast.stmt] = {}
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
-        self._releases = releases(segment, self._bytes)
         self._picks = picks(segment)
         return super().segment(segment)
-
-    def after(self, statement: Statement) -> list[ast.stmt]:
-        names = () if self._in_driver else self._releases.get(id(statement), ())
-        return [ast.Delete([ast.Name(name, ast.Del()) for name in names])] if names else []
 
     def _picked(self, pick: Pick) -> ast.expr:
         place = self._expr(pick.place)
@@ -59,12 +50,6 @@ class TorchEmitter(Emitter):
             return ast.Call(self._hoist(buffer, picker(pick.axis)), [place], [])
         function = self.named(picked, "picked")
         return ast.Call(ast.Name(function, ast.Load()), [self.value(pick.operand), ast.Constant(pick.axis), place], [])
-
-    def _bytes(self, type: TensorType) -> float:
-        """Infinite where a size is known when the source runs, not before."""
-        if any(not size.symbols() <= self.sizes.keys() for size in type.shape):
-            return math.inf
-        return math.prod(self._resolve(size) for size in type.shape) * dtypes.itemsize(type.dtype)
 
     def prologue(self) -> list[ast.stmt]:
         return [statement for key, statement in self._hoisted.items() if self._uses[key]]

@@ -21,9 +21,9 @@ from tempo.lowering.loop_ir import (
     nested,
     walk,
 )
+from tempo.lowering.releases import blocks, used
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Symbol
-from tempo_torch.releases import blocks, used
 
 Statements = tuple[Statement, ...]
 

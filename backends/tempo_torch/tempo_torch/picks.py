@@ -11,8 +11,8 @@ from itertools import pairwise
 import torch
 
 from tempo.lowering.loop_ir import Compute, Segment, Statement, walk
+from tempo.lowering.releases import blocks, used
 from tempo.symbolic import Expr, as_expr
-from tempo_torch.releases import blocks, used
 
 Statements = tuple[Statement, ...]
 

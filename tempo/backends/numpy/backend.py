@@ -10,6 +10,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import GenericBackend
+from tempo.backends.numpy.emitter import NumpyEmitter
 from tempo.plugins.descriptors import EMBEDDED_BACKENDS, BackendPlugin
 from tempo.sdg.call import Call
 from tempo.sdg.operators import OPERATORS
@@ -21,6 +22,7 @@ class NumpyBackend(GenericBackend):
     """The operator table is the NumPy meaning of each primitive; arrays are NumPy's."""
 
     info: BackendPlugin = next(plugin for plugin in EMBEDDED_BACKENDS if plugin.name == "numpy")
+    emitter = NumpyEmitter
 
     def operator(self, call: Call) -> Callable[..., Any]:
         return OPERATORS[call.op].numpy(call)

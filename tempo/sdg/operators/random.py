@@ -45,7 +45,7 @@ def _numpy(call: Call) -> Function:
         given = iter(scalars)
         coordinates = [int(next(given)) & _WORD if axis is None else axis for axis in positions]
         first, second = threefry.fold((int(seed) & _WORD, declaration), coordinates)
-        return _join(first, second, bits).astype(dtype)
+        return _join(first, second, bits).astype(dtype, copy=False)
 
     return draw
 
@@ -62,7 +62,9 @@ def _join(first: Any, second: Any, bits: int) -> Any:
     """64 bits are both words, the first one high; fewer are the low bits of the first word."""
     if bits < 64:
         return np.asarray(first, np.uint32)
-    return np.asarray(first, np.uint64) << np.uint64(32) | np.asarray(second, np.uint64)
+    joined = np.left_shift(first, np.uint64(32), dtype=np.uint64)
+    joined |= second
+    return joined
 
 
 def _cost(call: Call) -> float:

@@ -228,6 +228,10 @@ def _numpy_cumsum(call: Call) -> Function:
     return lambda x: accumulate(x, axis, dtype)
 
 
+_PACKED = 256
+"""Positions from which on words of key and position are sorted in less time than positions by key. Measured."""
+
+
 def _sortable(call: Call) -> Function:
     """bfloat16 as float32: NumPy's sorts do not put NaN last in a dtype that it does not know."""
     return (lambda x: x.astype(np.float32)) if call.operands[0].dtype == "bfloat16" else (lambda x: x)
@@ -239,8 +243,21 @@ def _numpy_sort(call: Call) -> Function:
 
 
 def _numpy_argsort(call: Call) -> Function:
-    axis, sortable = call.attrs["axis"], _sortable(call)
+    axis, sortable, operand = call.attrs["axis"], _sortable(call), call.operands[0]
+    if operand.dtype in ("uint32", "int32") and _PACKED <= operand.shape[axis] <= 1 << 32:
+        return lambda x: _packed_argsort(x, axis)
     return lambda x: np.argsort(sortable(x), axis=axis, kind="stable").astype(np.int32)
+
+
+def _packed_argsort(x: Any, axis: int) -> Any:
+    """Words of key and position are all different, so any sort of them is stable; NumPy's of words is its fastest."""
+    keys = np.moveaxis(x, axis, -1)
+    words = np.left_shift(keys.view(np.uint32), np.uint64(32), dtype=np.uint64)
+    if keys.dtype == np.int32:
+        words ^= np.uint64(1 << 63)  # negative numbers first
+    words |= np.arange(keys.shape[-1], dtype=np.uint32)
+    words.sort(axis=-1)
+    return np.moveaxis(words.astype(np.uint32).view(np.int32), -1, axis)
 
 
 def _sort_cost(call: Call) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tempo.backends.numpy.backend import clamped, host_write, wrapped
+import tempo as tp
+from tempo.backends.numpy.backend import NumpyBackend, clamped, host_write, wrapped
+from tempo.sdg.cache_blocks import BYTES
 
 ROWS = np.arange(12).reshape(3, 4)
 
@@ -31,3 +33,58 @@ def test_a_slot_is_replaced_and_an_array_written_in_place() -> None:
     rows = np.zeros((2, 2))
     assert host_write(rows, (1,), value) is rows
     assert rows.tolist() == [[0, 0], [1, 1]]
+
+
+MANY = BYTES  # elements; of several blocks in each dtype
+
+
+def _mixed(given: np.ndarray, scale: np.ndarray) -> tp.Program:
+    """Two shapes, operands that repeat, a value used inside and outside of what runs in blocks, and a reduction."""
+    with tp.Program() as program:
+        x, y = tp.constant(given), tp.constant(scale)
+        wide = tp.exp(x * y) + 1.0
+        row = tp.tanh(y) * 2.0
+        column = x[()].sum(axis=1, keepdims=True) if x.ndim > 1 else x
+        tp.output("wide", wide)
+        tp.output("both", tp.where(wide > 1.5, wide * row, column - tp.log(wide)))
+        tp.output("sum", (wide * row).sum())
+    return program
+
+
+@pytest.mark.parametrize("shape", [(MANY,), (3, MANY), (MANY, 3), (5, 1, MANY // 3), (MANY // 64, 70)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_elements_of_large_arrays_are_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch, shape, dtype) -> None:
+    """As if each operator went over all of its arrays."""
+    generator = np.random.default_rng(0)
+    program = _mixed(generator.normal(size=shape).astype(dtype), generator.normal(size=shape[-1:]).astype(dtype))
+    run = tp.compile(program, "numpy")
+    assert "for k_0" in run.explain()
+    monkeypatch.setattr("tempo.backends.numpy.emitter._LARGE", float("inf"))
+    whole = tp.compile(program, "numpy")
+    assert "for k_0" not in whole.explain()
+    found, wanted = run(), whole()
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_a_draw_of_normals_needs_at_once(dtype: str) -> None:
+    """It was 53 times the draw, and 135 times in float64."""
+    with tp.Program() as program:
+        tp.output("x", tp.random.normal((300_000,), dtype=dtype))
+    backend = NumpyBackend()
+    run = tp.compile(program, backend)
+    size = run()["x"].nbytes
+    assert backend.measured_peak(run) < 5 * size
+
+
+def test_large_values_are_let_go_of() -> None:
+    """Each sort is of all elements, so nothing runs in blocks."""
+    with tp.Program() as program:
+        x = tp.constant(np.arange(100_000.0, dtype=np.float32))
+        for _ in range(20):
+            x = tp.cumsum(x, axis=0)
+        tp.output("x", x)
+    backend = NumpyBackend()
+    run = tp.compile(program, backend)
+    assert backend.measured_peak(run) < 5 * 400_000

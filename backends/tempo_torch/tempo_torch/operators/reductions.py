@@ -108,11 +108,15 @@ def _cumsum(call: Call, device: torch.device) -> Function:
 
 def _sort(call: Call, device: torch.device) -> Function:
     axis = call.attrs["axis"]
+    if is_unsigned(call):  # torch sorts few of them, and has no kernel for many
+        return by_numpy(call, device)
     return lambda x: torch.sort(x, dim=axis, stable=True).values
 
 
 def _argsort(call: Call, device: torch.device) -> Function:
     axis = call.attrs["axis"]
+    if is_unsigned(call):
+        return by_numpy(call, device)
     return lambda x: torch.sort(x, dim=axis, stable=True).indices.int()
 
 

@@ -84,3 +84,18 @@ def test_sorts_put_nan_last_and_are_stable(dtype: str):
     np.testing.assert_array_equal(
         apply("sort", x, axis=0).astype(np.float32), np.array([-np.inf, 1, 1, 3, 3, np.nan], np.float32)
     )
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
+@pytest.mark.parametrize(("shape", "axis"), [((1000,), 0), ((3, 1000), 1), ((1000, 3), 0), ((2, 1000, 2), 1)])
+def test_argsort_of_many_integers_keeps_equal_ones_in_order(dtype, shape, axis):
+    """Where words of key and position are sorted."""
+    limits = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    x.ravel()[::3] //= 2**28  # many equal ones
+    x.ravel()[:2] = limits.min, limits.max
+    found = apply("argsort", x, axis=axis)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, np.argsort(x, axis=axis, kind="stable"))
+    turned = x.T[::-1]
+    np.testing.assert_array_equal(apply("argsort", turned, axis=0), np.argsort(turned, axis=0, kind="stable"))

@@ -1,0 +1,197 @@
+"""The core's emitter, with elementwise operators on large arrays run together, block by block of the cache.
+
+    v2 = exp(v1)                      v3_0 = empty_0()
+    v3 = mul(v2, b0)        is        for k_0, k_1 in blocks_0:
+                                          v2 = exp(v1[k_0])
+                                          v3_0[k_0] = mul(v2, b0[k_1])
+                                      v3 = v3_0
+
+Each element is computed as before, so every bit is the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.lowering.emit import Emitter
+from tempo.lowering.loop_ir import Compute, LoopProgram, Read, Segment, Statement, walk
+from tempo.lowering.releases import used
+from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks
+from tempo.sdg.call import Call
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Symbol
+
+Shape = tuple[int, ...]
+
+_LARGE = 2 * BYTES
+"""Bytes of a result from which on it is made in blocks."""
+
+
+@dataclass
+class _Chain:
+    """Elementwise operators whose results have one shape, in order, and what they need from elsewhere."""
+
+    shape: Shape
+    members: list[Compute] = field(default_factory=list)
+
+    @property
+    def made(self) -> set[str]:
+        return {member.result for member in self.members}
+
+    def operands(self) -> dict[str, TensorType]:
+        made = self.made
+        pairs = (pair for each in self.members for pair in zip(each.operands, each.operand_types, strict=True))
+        return {name: type for name, type in pairs if name not in made}
+
+
+class NumpyEmitter(Emitter):
+    """Emits segments for NumPy."""
+
+    def __init__(
+        self, program: LoopProgram, sizes: Mapping[Symbol, int], operator: Callable[[Call], Callable[..., Any]]
+    ) -> None:
+        super().__init__(program, sizes, operator)
+        self._uses: Counter[str] = Counter()
+        self._blocks: dict[tuple[Shape, int, tuple[Shape, ...]], str] = {}
+        self._makers: dict[tuple[Shape, str], str] = {}
+
+    def segment(self, segment: Segment) -> str:
+        every = walk((segment.loop,) if segment.loop else segment.body)
+        self._uses = Counter(name for statement in every for name in used(statement))
+        return super().segment(segment)
+
+    def block(self, statements: tuple[Statement, ...]) -> list[ast.stmt]:
+        if self._in_driver or not any(self._is_large(each) for each in statements):
+            return super().block(statements)
+        entries = self._chained(statements)
+        gone = self._last_uses(statements, entries)
+        trees: list[ast.stmt] = []
+        for each, names in zip(entries, gone, strict=True):
+            trees += [*(self._chain(each) if isinstance(each, _Chain) else self._statement(each)), *_let_go(names)]
+        return trees
+
+    def _last_uses(self, statements: Iterable[Statement], entries: Sequence[Statement | _Chain]) -> list[list[str]]:
+        """For each entry what may be let go of after it: of what could be in the old order, what no later one needs."""
+        left = {name for each in statements for name in self._releases.get(id(each), ())}
+        gone: list[list[str]] = []
+        for entry in reversed(entries):
+            parts = entry.members if isinstance(entry, _Chain) else walk((entry,))
+            here = {name for part in parts for name in used(part)} & left
+            left -= here
+            internal = entry.made - {each.result for each in self._kept(entry)} if isinstance(entry, _Chain) else set()
+            gone.append(sorted(here - internal))
+        return gone[::-1]
+
+    def _is_large(self, statement: Statement) -> bool:
+        if not isinstance(statement, Compute) or OPERATORS[statement.op].kind != "elementwise":
+            return False
+        return _LARGE <= self._bytes(statement.type) < math.inf
+
+    def _chained(self, statements: Iterable[Statement]) -> list[Statement | _Chain]:
+        """Chains as long as can be: what does not depend on an open one goes before it.
+
+        Open chains do not depend on one another. Only operators and reads pass: whatever else comes ends all chains.
+        """
+        found: list[Statement | _Chain] = []
+        chains: dict[Shape, _Chain] = {}
+        for statement in statements:
+            names, passes = set(used(statement)), isinstance(statement, Compute | Read)
+            shape = self._shape(statement.type) if isinstance(statement, Compute) else ()
+            ended = [each for each in chains if each != shape and (not passes or names & chains[each].made)]
+            found += [chains.pop(each) for each in ended]
+            if isinstance(statement, Compute) and self._is_large(statement):
+                chains.setdefault(shape, _Chain(shape)).members.append(statement)
+                continue
+            found += [chains.pop(shape)] if shape in chains and names & chains[shape].made else []
+            found.append(statement)
+        return [*found, *chains.values()]
+
+    def _shape(self, type: TensorType) -> Shape:
+        return tuple(self._resolve(size) for size in type.shape)
+
+    def _chain(self, chain: _Chain) -> list[ast.stmt]:
+        if len(chain.members) == 1:
+            return self._statement(chain.members[0])
+        kept = self._kept(chain)
+        operands = {name: self._shape(type) for name, type in chain.operands().items()}
+        trees = [_assign(name, self.value(name)) for name in operands if name in self._held]
+        trees += [_assign(_whole(each), _call(self._maker(chain.shape, each.type.dtype))) for each in kept]
+        trees.append(self._over_blocks(chain, kept, operands))
+        trees += [_assign(each.result, _name(_whole(each))) for each in kept]
+        return [*trees, *_let_go(_whole(each) for each in kept)]
+
+    def _kept(self, chain: _Chain) -> list[Compute]:
+        """What is used outside of the chain, too."""
+        inner = Counter(name for member in chain.members for name in used(member))
+        return [each for each in chain.members if self._uses[each.result] > inner[each.result]]
+
+    def _over_blocks(self, chain: _Chain, kept: Sequence[Compute], operands: Mapping[str, Shape]) -> ast.stmt:
+        shapes = {shape: f"k_{place}" for place, shape in enumerate(dict.fromkeys((chain.shape, *operands.values())))}
+        last = {name: member for member in chain.members for name in (member.result, *member.operands)}
+        made, names = chain.made, {each.result for each in kept}
+        parts: dict[str, ast.expr] = {name: _at(name, shapes[shape]) for name, shape in operands.items() if shape}
+        body: list[ast.stmt] = []
+        for member in chain.members:
+            arguments: list[ast.expr] = [parts.get(name, _name(name)) for name in member.operands]
+            body.append(_assign(member.result, self.applied(member, self.function_of(member), arguments)))
+            if member.result in names:
+                place = _at(_whole(member), shapes[chain.shape], ast.Store())
+                body.append(ast.Assign([place], _name(member.result), lineno=0))
+            mine = dict.fromkeys((member.result, *member.operands))
+            body += _let_go(name for name in mine if name in made and last[name] is member)
+        target = ast.Tuple([_name(key, ast.Store()) for key in shapes.values()], ast.Store())
+        widest = max(dtypes.itemsize(member.type.dtype) for member in chain.members)
+        return ast.For(target, _name(self._table_of_blocks(chain.shape, widest, tuple(shapes))), body, [], lineno=0)
+
+    def _table_of_blocks(self, shape: Shape, itemsize: int, operands: tuple[Shape, ...]) -> str:
+        """The name of the indices of all blocks, for each of the operands' shapes."""
+        key = (shape, itemsize, operands)
+        if key not in self._blocks:
+            self._blocks[key] = f"blocks_{len(self._blocks)}"
+            self.namespace[self._blocks[key]] = tuple(
+                tuple(block_of(index, shape, operand) for operand in operands)
+                for index in cache_blocks(shape, itemsize)
+            )
+        return self._blocks[key]
+
+    def _maker(self, shape: Shape, dtype: str) -> str:
+        """The name of what makes an array of that shape."""
+        if (shape, dtype) not in self._makers:
+            self._makers[shape, dtype] = f"empty_{len(self._makers)}"
+            self.namespace[self._makers[shape, dtype]] = partial(np.empty, shape, dtypes.to_numpy(dtype))
+        return self._makers[shape, dtype]
+
+
+def _whole(member: Compute) -> str:
+    return f"{member.result}_0"
+
+
+def _name(text: str, context: ast.expr_context | None = None) -> ast.Name:
+    return ast.Name(text, context or ast.Load())
+
+
+def _assign(name: str, value: ast.expr) -> ast.stmt:
+    return ast.Assign([_name(name, ast.Store())], value, lineno=0)
+
+
+def _call(function: str) -> ast.Call:
+    return ast.Call(_name(function), [], [])
+
+
+def _at(name: str, key: str, context: ast.expr_context | None = None) -> ast.Subscript:
+    return ast.Subscript(_name(name), _name(key), context or ast.Load())
+
+
+def _let_go(names: Iterable[str]) -> list[ast.stmt]:
+    trees: list[ast.expr] = [_name(name, ast.Del()) for name in names]
+    return [ast.Delete(trees)] if trees else []

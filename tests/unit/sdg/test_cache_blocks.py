@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+
+from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks
+
+
+@pytest.mark.parametrize(
+    "shape", [(), (7,), (100_000,), (3, 50_000), (100_000, 3), (2, 40_000, 2), (40, 30, 100), (0, 5)]
+)
+def test_every_element_is_in_one_block(shape: tuple[int, ...]):
+    seen = np.zeros(shape, np.int64)
+    for index in cache_blocks(shape, 8):
+        seen[index] += 1
+        assert seen[index].nbytes <= BYTES
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("operand", [(), (50_000,), (1,), (3, 1), (1, 50_000), (1, 1), (3, 50_000)])
+def test_blocks_of_operands_are_broadcast_as_the_whole_is(operand: tuple[int, ...]):
+    shape = (3, 50_000)
+    values = np.arange(np.prod(operand)).reshape(operand)
+    whole = np.broadcast_to(values, shape)
+    for index in cache_blocks(shape, 8):
+        part = np.broadcast_to(values[block_of(index, shape, operand)], whole[index].shape)
+        np.testing.assert_array_equal(part, whole[index])
