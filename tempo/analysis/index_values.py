@@ -19,16 +19,25 @@ _LIMITS = np.iinfo(np.int32)
 
 def check_index_values(graph: Graph, sizes: Mapping[Symbol, int]) -> None:
     """Raises `DTypeError` where an index expression is needed as a tensor at a point at which it exceeds int32."""
-    extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
-    ranges = {symbol: exactly(size) for symbol, size in sizes.items()}
-    ranges.update((symbol, Range(0, extent - 1)) for symbol, extent in extents.items())
-    values = (node for node in graph.nodes.values() if node.op == "index_value")
-    suspects = [node for node in values if not bounds(node.attr("expr"), ranges).fits(32)]
+    suspects = _suspects(graph, sizes)
     if not suspects:
         return
     masks = demanded(graph, sizes)
     for node in suspects:
         _check(node, masks[node.id], sizes)
+
+
+def surely_fit(graph: Graph, sizes: Mapping[Symbol, int]) -> bool:
+    """Whether none exceeds int32, as far as bounds tell."""
+    return not _suspects(graph, sizes)
+
+
+def _suspects(graph: Graph, sizes: Mapping[Symbol, int]) -> list[Node]:
+    extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
+    ranges = {symbol: exactly(size) for symbol, size in sizes.items()}
+    ranges.update((symbol, Range(0, extent - 1)) for symbol, extent in extents.items())
+    values = (node for node in graph.nodes.values() if node.op == "index_value")
+    return [node for node in values if not bounds(node.attr("expr"), ranges).fits(32)]
 
 
 def _check(node: Node, mask: np.ndarray[Any, Any], sizes: Mapping[Symbol, int]) -> None:

@@ -38,12 +38,17 @@ def check_stops(graph: Graph) -> None:
     be of the present or the past; where the reader does not vary along the dim, of its first point.
     """
     for symbol in stops_of(graph):
-        _Check(graph, symbol).run()
+        check_along(graph, symbol, f"the run may end early along {symbol.name}")
+
+
+def check_along(graph: Graph, symbol: Symbol, why: str) -> None:
+    """The same along one dim; `why` no later point may be read."""
+    _Check(graph, symbol, why).run()
 
 
 class _Check:
-    def __init__(self, graph: Graph, symbol: Symbol) -> None:
-        self.graph, self.symbol = graph, symbol
+    def __init__(self, graph: Graph, symbol: Symbol, why: str) -> None:
+        self.graph, self.symbol, self.why = graph, symbol, why
         self.demands: Mapping[int, Demand] = demand(graph)
         self.known: dict[int, _Step | None] = {}
 
@@ -106,7 +111,7 @@ class _Check:
         where = str(at.index) if isinstance(at, Point) else slice_text(at.start, at.length)
         late = "later than the point itself" if self.symbol in step.reader.domain else "after the first point"
         return UnsupportedError(
-            f"{name}[{dim} = {where}] is read, which may be {late}, and the run may end early along {dim}",
+            f"{name}[{dim} = {where}] is read, which may be {late}, and {self.why}",
             location=step.reader.location or self.graph.nodes[step.edge.node].location,
             hint=f"read the present and the past of {dim} only; what is wanted at the end is the last point of an"
             " output, or the state of a parameter",

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from tempo.backends.room import host_room
 from tempo.lowering.emit import Emitter
 from tempo.lowering.extent_costs import EAGER, Costs
 from tempo.lowering.index_bits import NARROW
@@ -112,6 +113,12 @@ class Backend(Protocol):
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
         """What `tempo.lowering.emit.ARRAY_FUNCTIONS` names, on this backend's arrays."""
 
+    def room(self) -> int | None:
+        """The bytes of memory that arrays can have on its device; None where nobody knows."""
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        """Whether an error of its library says that an array does not fit into memory."""
+
     def synchronize(self) -> None:
         """Wait until all work that was started is done."""
 
@@ -135,6 +142,13 @@ class GenericBackend:
         """Every input is converted through NumPy."""
         del value
         return None
+
+    def room(self) -> int | None:
+        """The host's."""
+        return host_room()
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        return isinstance(error, MemoryError)
 
     def operator(self, call: Call) -> Callable[..., Array]:
         raise NotImplementedError

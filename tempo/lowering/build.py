@@ -101,7 +101,9 @@ def _add_given(program: Clustered, node: Node, buffers: Buffers) -> None:
     role = "input" if node.op == "input" else "constant"
     layout = node.attr("layout", (*node.domain, *range(len(node.shape))))
     name = node.attr("name", "") or node.name or role
-    buffer = buffers.add(name=name, dtype=node.dtype, axes=axes, shape=node.shape, role=role, layout=layout)
+    buffer = buffers.add(
+        name=name, dtype=node.dtype, axes=axes, shape=node.shape, role=role, layout=layout, location=node.location
+    )
     buffers.of_value[node.id, 0] = buffer
     if role == "constant":
         buffers.constants[buffer.id] = node.attr("value")
@@ -113,7 +115,13 @@ def _add_output(program: Clustered, output: Output, buffers: Buffers) -> Buffer:
     axes = tuple(axis for axis in _full_axes(program, output.domain) if axis.dim in output.layout)
     type = output.type
     buffer = buffers.add(
-        name=output.name, dtype=type.dtype, axes=axes, shape=type.shape, role="output", layout=output.layout
+        name=output.name,
+        dtype=type.dtype,
+        axes=axes,
+        shape=type.shape,
+        role="output",
+        layout=output.layout,
+        location=output.location,
     )
     buffers.outputs[key_of(output.role, output.name)] = buffer.id
     return buffer
@@ -124,10 +132,15 @@ def _add_value(program: Clustered, value: Value, decided: Storage, buffers: Buff
     type = node.results[value[1]]
     name = node.name or f"{node.op}_{node.id}"
     if decided.register:
-        buffers.registers.append(Buffer(-1, name, type.dtype, (), type.shape))
+        buffers.registers.append(Buffer(-1, name, type.dtype, (), type.shape, location=node.location))
         return
     buffers.of_value[value] = buffers.add(
-        name=name, dtype=type.dtype, axes=decided.axes, shape=type.shape, local=decided.local
+        name=name,
+        dtype=type.dtype,
+        axes=decided.axes,
+        shape=type.shape,
+        local=decided.local,
+        location=node.location,
     )
 
 

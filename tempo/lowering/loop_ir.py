@@ -49,6 +49,7 @@ class Buffer:
     layout: tuple[Symbol | int, ...] = ()
     local: frozenset[Symbol] = frozenset()
     zeroed: bool = False
+    location: Location | None = field(default=None, compare=False)  # of the tensor
 
     @property
     def label(self) -> str:

@@ -109,7 +109,8 @@ def by_name(given: Mapping[str, Any] | None, source: str, example: str) -> Mappi
 
 def _as_size(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise SizeError(f"the size of the dim {name!r} must be an integer, not {value!r}")
+        hint = f"only the dim of run.stream({name!r}, ...) may have no end" if value is None else None
+        raise SizeError(f"the size of the dim {name!r} must be an integer, not {value!r}", hint=hint)
     if value < 1:
         raise SizeError(f"the size of the dim {name!r} is {value}; it must be at least 1")
     return int(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tempo.errors import InputError, UnsupportedError, nearest
+from tempo.errors import InputError, SizeError, UnsupportedError, nearest
 from tempo.keywords import NOT_YET
 from tempo.reference.evaluator import Evaluator
 from tempo.reference.streams import Feed
@@ -70,7 +70,10 @@ class CallChecker:
         state: Mapping[str, Any] | None,
         seed: Any,
         strict: Any = None,
+        endless: tuple[Symbol, int] | None = None,
     ) -> Arguments:
+        """`endless`: a dim without an end, and the most points that it can have; a streamed input along it says nothing
+        of its size."""
         seeded = binding.seed_array(seed)
         _check_reserved(inputs)
         binding.check_names(inputs, {**self.inputs, **self.streams}, "input")
@@ -78,7 +81,10 @@ class CallChecker:
         given = {
             name: binding.as_array(inputs[name], node, _input(name), self.native) for name, node in self.inputs.items()
         }
-        known = self._known(given, {name: inputs[name] for name in self.streams}, sizes)
+        if endless is not None:
+            self._check_endless(endless[0])
+            sizes = {**(sizes or {}), endless[0].name: endless[1]}
+        known = self._known(given, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
         arrays = {**given, "seed": seeded}
         for name, array in self._states(stated, known, given, int(seed)).items():
             arrays[f"state:{name}"] = array
@@ -86,7 +92,11 @@ class CallChecker:
         return Arguments(known, arrays, int(seed), feeds)
 
     def _known(
-        self, given: Mapping[str, Array], streamed: Mapping[str, Any], sizes: Mapping[str, Any] | None
+        self,
+        given: Mapping[str, Array],
+        streamed: Mapping[str, Any],
+        sizes: Mapping[str, Any] | None,
+        endless: Symbol | None = None,
     ) -> Mapping[Symbol, int]:
         """The sizes, which the arrays fit. Arrays of the same shapes as in the call before need no second look."""
         shapes = tuple(array.shape for array in given.values())
@@ -98,13 +108,25 @@ class CallChecker:
         for name, node in self.inputs.items():
             binding.claim_shape(table, node, given[name], _input(name))
         for name, node in self.streams.items():
-            claim_length(table, node, streamed[name])
+            claim_length(table, node, streamed[name], endless)
         known = table.complete()
         for name, node in self.inputs.items():
             binding.check_shape(self.graph, node, given[name], known, _input(name))
         if not sizes:
             self._last = shapes, known
         return known
+
+    def _check_endless(self, dim: Symbol) -> None:
+        """Nobody may say what the size is."""
+        says = (
+            [f"sizes= of compile ({dim.name}={self.compile_sizes[dim.name]})"] if dim.name in self.compile_sizes else []
+        )
+        says += [f"the array of the input {name!r}" for name, node in self.inputs.items() if dim in node.domain]
+        if says:
+            raise SizeError(
+                f"{dim.name} has no end by sizes= ({dim.name}=None), but has one by {says[0]}",
+                hint="tp.stream_input takes values one by one, as many as there are",
+            )
 
     # -- parameters ------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
+from tempo.errors import TempoError
+from tempo.lowering.chunked import is_chunked
 from tempo.lowering.emit import Emitter
 from tempo.lowering.index_bits import NARROW
 from tempo.lowering.layouts import layouts, layouts_in_segments
@@ -19,6 +21,7 @@ from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.passes.watches import WATCH
 from tempo.reference.host_calls import call_host
+from tempo.runtime.memory import allocation_error, check_room
 from tempo.sdg.call import static_type
 from tempo.sdg.graph import Node
 from tempo.sdg.stops import STOP
@@ -59,9 +62,13 @@ class Compiled:
     _shapes: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict, compare=False)
 
     def shapes(self, sizes: Sizes) -> tuple[tuple[int, ...], ...]:
-        """The shape of every buffer, by its number. Worked out once per sizes."""
+        """The shape of every buffer, by its number. Worked out once per sizes.
+
+        Raises `MemoryLimitError` where one does not fit into memory.
+        """
         key = tuple(sizes[symbol] for symbol in self.parameters)
         if key not in self._shapes:
+            check_room(self.program, sizes, self.backend.room())
             self._shapes[key] = tuple(buffer.extents(sizes) for _, buffer in sorted(self.program.buffers.items()))
         return self._shapes[key]
 
@@ -183,10 +190,15 @@ class Run:
         if filled_inside and (fill is None or starts_at_zero):
             return None
         order = buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
+        physical = shape if order is None else tuple(shape[at] for at in order)
+        try:
+            array = backend.allocate(physical, buffer.dtype, fill)
+        except Exception as error:
+            if backend.is_out_of_memory(error):
+                raise allocation_error(buffer, self.sizes, error) from error
+            raise
         if order is None:
-            return backend.allocate(shape, buffer.dtype, fill)
-        physical = tuple(shape[at] for at in order)
-        array = backend.allocate(physical, buffer.dtype, fill)
+            return array
         if buffer.role != "output" and not backend.shares_memory:
             return array
         return backend.transpose(array, tuple(order.index(axis) for axis in range(len(order))))
@@ -206,8 +218,13 @@ class Run:
 
     def step(self, item: Item, start: int = 0, stop: int = 0) -> None:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
-        with np.errstate(all="ignore"):
-            item.function(start, stop, *self.arguments, self.buffers, self.tables)
+        try:
+            with np.errstate(all="ignore"):
+                item.function(start, stop, *self.arguments, self.buffers, self.tables)
+        except Exception as error:
+            if isinstance(error, TempoError) or not self.compiled.backend.is_out_of_memory(error):
+                raise
+            raise MemoryError(str(error)) from error  # told in the words of the plan by whoever has that
 
     def whole(self, item: Item) -> None:
         self._make(item)
@@ -243,8 +260,9 @@ class Run:
         backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
         array = backend.transpose(self.buffers[id], buffer.to_user)
         for dim, slot in self.compiled.stops.items():
-            axis = next((at for at, label in enumerate(buffer.layout) if label == Symbol(dim, "dim")), None)
-            kept = 0 if axis is None else self.kept(slot)
+            symbol = Symbol(dim, "dim")
+            axis = next((at for at, label in enumerate(buffer.layout) if label == symbol), None)
+            kept = 0 if axis is None or is_chunked(buffer, symbol) else self.kept(slot)
             if axis is not None and 0 < kept < array.shape[axis]:
                 array = array[(slice(None),) * axis + (slice(kept),)]
         return backend.owned(array) if buffer.is_slot and backend.shares_memory else array

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from tempo.analysis.endless import endless
 from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
 from tempo.errors import BackendCallError, HostCallError, InternalError, ScheduleError, UnsupportedError
+from tempo.lowering.chunked import chunked
+from tempo.lowering.emit import static_sizes
 from tempo.lowering.fusing import fused
 from tempo.lowering.index_bits import NARROW, index_bits
 from tempo.lowering.loop_ir import LoopProgram
@@ -50,10 +53,18 @@ class Results(NamedTuple):
     watched: Arrays
 
 
+class Narrow(NamedTuple):
+    """Outputs, by name, of which a caller takes the points along `dim` as they come: `width` of them are kept."""
+
+    outputs: tuple[str, ...]
+    dim: Symbol
+    width: int
+
+
 Progress = Callable[[int, int], None]
 Look = Callable[[Arrays, bool], None]
 """Raises where what is watched is not finite; told whether there is more to come."""
-LoopsKey = tuple[Symbol | None, bool, tuple[int, ...]]
+LoopsKey = tuple[Symbol | None, bool, Narrow | None, tuple[int, ...]]
 """The dim that is streamed, whether it runs whole, and the values of the sizes that shapes are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
@@ -129,6 +140,8 @@ class CompiledEngine:
         self._loops: Once[LoopsKey, LoopProgram] = Once()
         self._index_bits: Once[tuple[LoopsKey, tuple[int, ...]], int] = Once()
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
+        self._endless: Once[Symbol, CompiledEngine] = Once()
+        self._narrowed: Once[tuple[Symbol | None, Narrow], tuple[LoopProgram, tuple[Symbol, ...]]] = Once()
         self._tables: Once[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = Once()
 
     def __repr__(self) -> str:
@@ -197,17 +210,22 @@ class CompiledEngine:
             raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
 
     def compiled(
-        self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None = None, in_parts: bool = False
+        self,
+        plan: Plan,
+        sizes: Mapping[Symbol, int],
+        outermost: Symbol | None = None,
+        in_parts: bool = False,
+        narrow: Narrow | None = None,
     ) -> Compiled:
         """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it."""
-        symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
+        planned, symbols = self.loops(plan, outermost, narrow)
         static = {symbol: sizes[symbol] for symbol in symbols}
         whole = self.backend.fuses_segments and not in_parts
-        key = outermost, whole, tuple(static.values())
+        key = outermost, whole, narrow, tuple(static.values())
 
         def make() -> LoopProgram:
             tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, stretches=whole)
-            loops = tiled(unrotated(fused(plan.loops) if whole else plan.loops, static), static, tiling)
+            loops = tiled(unrotated(fused(planned) if whole else planned, static), static, tiling)
             return without_idle_masks(loops, static)
 
         loops = self._loops.get(key, make)
@@ -221,14 +239,40 @@ class CompiledEngine:
         name = self.backend.info.name
         return self._index_bits.get((key, tuple(sizes.values())), lambda: index_bits(loops, self.graph, sizes, name))
 
+    def loops(
+        self, plan: Plan, outermost: Symbol | None = None, narrow: Narrow | None = None
+    ) -> tuple[LoopProgram, tuple[Symbol, ...]]:
+        """The plan's loops, with the outputs of `narrow` kept as it says, and the sizes that executables are for."""
+        static = self.backend.static_buffers
+        if narrow is None:
+            return plan.loops, plan.buffer_sizes if static else plan.shape_sizes
+
+        def make() -> tuple[LoopProgram, tuple[Symbol, ...]]:
+            ids = [plan.loops.outputs[name] for name in narrow.outputs]
+            loops = chunked(plan.loops, ids, narrow.dim, narrow.width)
+            return loops, tuple(sorted(static_sizes(loops, buffers=static)))
+
+        return self._narrowed.get((outermost, narrow), make)
+
+    def endless(self, dim: Symbol) -> CompiledEngine:
+        """The same program along a dim that has no end."""
+        parts = self.backend, self.scheduler, self.scheduler_name, self.options, self.likely
+        return self._endless.get(dim, lambda: CompiledEngine(endless(self.graph, dim), *parts))
+
     @property
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
-        return len({(outermost, sizes, bits) for (outermost, _, sizes), bits in self._compiled})
+        return len({(outermost, sizes, bits) for (outermost, _, _, sizes), bits in self._compiled})
 
-    def start(self, arguments: Arguments, outermost: Symbol | None = None, in_parts: bool = False) -> Run:
+    def start(
+        self,
+        arguments: Arguments,
+        outermost: Symbol | None = None,
+        in_parts: bool = False,
+        narrow: Narrow | None = None,
+    ) -> Run:
         plan = self.plan_for(arguments.sizes, outermost)
-        compiled = self.compiled(plan, arguments.sizes, outermost, in_parts)
+        compiled = self.compiled(plan, arguments.sizes, outermost, in_parts, narrow)
         arrays = {id: arguments.arrays[key] for key, id in compiled.program.inputs.items()}
         tables = self._tables_for(plan, arguments.sizes, outermost)
         return Run(compiled, arguments.sizes, arrays, tables, self.options.poison)
@@ -285,15 +329,15 @@ def looking_after(so_far: Callable[[], Arrays], look: Look | None) -> Iterator[N
         raise
 
 
-def collect(run: Run) -> Results:
-    """What a run that has ended gives."""
+def collect(run: Run, without: Collection[str] = ()) -> Results:
+    """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""
     run.compiled.backend.synchronize()
     found: dict[str, Arrays] = {"": {}, "state": {}}
     for key, id in run.compiled.program.outputs.items():
         role, colon, name = key.partition(":")
         if not colon or role not in ("state", "stop", WATCH):  # an output of the user's, whose name may hold a colon
             role, name = "", key
-        if role in found:
+        if role in found and not (role == "" and name in without):
             found[role][name] = run.output(id)
     kept = {dim: run.kept(slot) for dim, slot in run.compiled.stops.items()}
     return Results(found[""], found["state"], {dim: count for dim, count in kept.items() if count}, watched(run))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tempo.analysis.checks import check_at, check_symbolic
-from tempo.analysis.index_values import check_index_values
+from tempo.analysis.index_values import check_index_values, surely_fit
 from tempo.analysis.stopping import check_stops
 from tempo.errors import AtUserLine, InputError, ProgramError, SizeError, UnsupportedError, nearest, user_location
 from tempo.reference.streams import feeding
@@ -21,12 +22,13 @@ from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.once import Once
 from tempo.runtime.outputs import Outputs
 from tempo.runtime.progress import reporter
-from tempo.runtime.streaming import Stream
-from tempo.symbolic import Symbol
+from tempo.runtime.streaming import Stream, Way
+from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
 
 if TYPE_CHECKING:
     from tempo.language.program import Program
     from tempo.language.tensor import RecurrentTensor
+    from tempo.sdg.graph import Graph
 
 
 class Executable:
@@ -95,15 +97,21 @@ class Executable:
         /,
         *,
         chunk: int = 1,
+        keep: bool | None = None,
         seed: int = 0,
-        sizes: Mapping[str, int] | None = None,
+        sizes: Mapping[str, int | None] | None = None,
         state: Mapping[str, Any] | None = None,
         strict: bool | None = None,
         **inputs: Any,
     ) -> Stream:
         """Run along `dim`, the outermost ordered dim, `chunk` points at a time; yields the outputs over it.
 
-        Raises `UnsupportedError` where the program cannot be run along it.
+        `keep`: whether the stream's `result` has the outputs over `dim`, all of their points; False: only the chunk at
+        hand is in memory. None: yes where the size of `dim` is known. `sizes={"t": None}`: `t`, which is streamed, has
+        no end. The stream goes on for as long as it is asked, until a streamed input ends, in constant memory.
+
+        Raises `UnsupportedError` where the program cannot be run along it; without an end, where something reads the
+        size or a later point, or is kept at every point.
         """
         if not isinstance(self._engine, CompiledEngine):
             message, hint = "the reference backend has no order to stream in", 'use backend="numpy"'
@@ -113,13 +121,49 @@ class Executable:
             raise InputError(
                 f"the program has no dim {dim!r}", location=user_location(), hint=nearest(str(dim), names, "dims")
             )
-        length = _chunk_length(chunk)
+        endless = _has_no_end(dim, sizes)
+        way = Way(names[dim], _chunk_length(chunk), _keeps(keep, dim, endless), endless)
+        if endless:
+            return self._endless(self._engine, way, inputs, {**(sizes or {})}, state, seed, strict)
         arguments = self._arguments(inputs, sizes, state, seed, strict)
         look = None
         if self._finite is not None:
             self._finite.given(arguments)
             look = partial(self._finite.made, arguments)
-        return Stream(self._engine, arguments, names[dim], length, self._named(arguments.sizes), look)
+        return Stream(self._engine, arguments, way, self._named(arguments.sizes), look)
+
+    def _endless(
+        self,
+        engine: CompiledEngine,
+        way: Way,
+        inputs: Mapping[str, Any],
+        sizes: dict[str, Any],
+        state: Mapping[str, Any] | None,
+        seed: int,
+        strict: bool | None,
+    ) -> Stream:
+        """The dim is given as many points as there can be at most; nothing that is made depends on how many."""
+        dim = way.dim
+        if self._finite is not None:
+            raise UnsupportedError(
+                f"tp.Options(check_finite=True) remembers every point of {dim.name}, which has no end",
+                hint="compile without it, or give the size",
+                location=user_location(),
+            )
+        unending = engine.endless(dim)
+        del sizes[dim.name]
+        with AtUserLine():
+            arguments = self._calls.check(inputs, sizes, state, seed, strict, endless=(dim, LARGEST_SIZE))
+            check_index_values(self.graph, {**arguments.sizes, _size(dim): 1})
+        arguments = replace(arguments, sizes=_as_far_as_indices_fit(unending.graph, arguments.sizes, dim))
+        others = conjunction(var(each).eq(at) for each, at in arguments.sizes.items() if each != _size(dim))
+        if not check_symbolic(unending.graph, others, unending.finds_order).proven:
+            raise UnsupportedError(
+                f"it is not proven that the program is right at every size of {dim.name}, which has no end",
+                location=user_location(),
+                hint=f"give the size of {dim.name}",
+            )
+        return Stream(unending, arguments, way, self._named(arguments.sizes))
 
     def value(
         self,
@@ -186,7 +230,7 @@ class Executable:
     def _arguments(
         self,
         inputs: Mapping[str, Any],
-        sizes: Mapping[str, int] | None,
+        sizes: Mapping[str, Any] | None,
         state: Mapping[str, Any] | None,
         seed: int,
         strict: bool | None,
@@ -223,6 +267,34 @@ class Executable:
                 f"the reference backend plans nothing, so it has no {what}", location=user_location()
             )
         return self._engine
+
+
+def _size(dim: Symbol) -> Symbol:
+    return Symbol(dim.name, "size")
+
+
+def _as_far_as_indices_fit(graph: Graph, sizes: Mapping[Symbol, int], dim: Symbol) -> Mapping[Symbol, int]:
+    """With fewer points of the dim, where an index expression would exceed 32 bits."""
+    while not surely_fit(graph, sizes) and sizes[_size(dim)] > 1:
+        sizes = {**sizes, _size(dim): sizes[_size(dim)] // 2}
+    return sizes
+
+
+def _has_no_end(dim: str, sizes: Any) -> bool:
+    """Whether sizes= says so of the dim that is streamed."""
+    return isinstance(sizes, Mapping) and dim in sizes and sizes[dim] is None
+
+
+def _keeps(keep: Any, dim: str, endless: bool) -> bool:
+    if keep is not None and not isinstance(keep, bool | np.bool_):
+        raise InputError(f"keep must be True, False or None, not {keep!r}", location=user_location())
+    if keep and endless:
+        raise InputError(
+            f"keep=True keeps every point of {dim}, which has no end: sizes= says None",
+            location=user_location(),
+            hint="take what is wanted from the steps, or give the size",
+        )
+    return not endless if keep is None else bool(keep)
 
 
 def _chunk_length(chunk: Any) -> int:

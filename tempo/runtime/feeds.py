@@ -22,8 +22,9 @@ def stream_nodes(graph: Graph) -> dict[str, Node]:
     return {node.attr("stream"): node for node in graph.nodes.values() if is_stream(node)}
 
 
-def claim_length(table: binding.SizeTable, node: Node, given: Any) -> None:
-    """What has a length has that of the dim; raises `InputError` for what gives no values one after the other."""
+def claim_length(table: binding.SizeTable, node: Node, given: Any, endless: Symbol | None = None) -> None:
+    """What has a length has that of the dim, unless that is `endless`; raises `InputError` for what gives no values one
+    after the other."""
     name = node.attr("stream")
     if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable) or not getattr(given, "shape", (1,)):
         raise InputError(
@@ -31,8 +32,8 @@ def claim_length(table: binding.SizeTable, node: Node, given: Any) -> None:
             location=node.location,
             hint="pass an iterator, a generator or a sequence of arrays, one for each point",
         )
-    if isinstance(given, Sized):
-        symbol = node.domain[0]
+    symbol = node.domain[0]
+    if isinstance(given, Sized) and symbol != endless:
         claim = binding.SizeClaim(len(given), f"the length of the stream {name!r}", node.location)
         table.claim(table.graph.dim(symbol).size, claim, symbol.name)
 

@@ -48,6 +48,38 @@ class Memory:
         return "\n".join([*rows, f"peak {self.peak_bytes} B"])
 
 
+def check_room(program: LoopProgram, sizes: Mapping[Symbol, int], room: int | None) -> None:
+    """Raises `MemoryLimitError`, before anything is made, for an array that is larger than all memory there is, or
+    outputs that are so together. What is given is there already; what lives in a segment may never be there at once.
+    """
+    if room is None:
+        return
+    made = [buffer for buffer in program.buffers.values() if buffer.role in ("internal", "output")]
+    entries = [(_entry(buffer, sizes, buffer.storage), buffer) for buffer in made]
+    largest, buffer = max(entries, key=lambda pair: pair[0].bytes, default=(None, None))
+    if largest is None or buffer is None:
+        return
+    outputs = sum(entry.bytes for entry, _ in entries if entry.role == "output")
+    if largest.bytes > room:
+        raise too_large(largest, buffer, f"there is memory for {room} B")
+    if outputs > room:
+        raise too_large(largest, buffer, f"the outputs take {outputs} B, and there is memory for {room} B")
+
+
+def too_large(entry: BufferMemory, buffer: Buffer, why: str) -> MemoryLimitError:
+    return MemoryLimitError(
+        f"{entry.name}: {entry.dtype}{list(entry.shape)}, {entry.bytes} B, does not fit into memory: {why}",
+        location=buffer.location,
+        hint="use smaller sizes, or keep fewer points: what no output needs whole is not stored whole, and"
+        " run.stream(..., keep=False) keeps no outputs",
+    )
+
+
+def allocation_error(buffer: Buffer, sizes: Mapping[Symbol, int], error: Exception) -> MemoryLimitError:
+    """The error of an array that could not be made."""
+    return too_large(_entry(buffer, sizes, buffer.storage), buffer, str(error))
+
+
 @contextmanager
 def told_what_is_large(plan: Callable[[], Memory | None]) -> Iterator[None]:
     """A `MemoryError` of an array library becomes a `MemoryLimitError` that names the largest buffers of the plan."""

@@ -3,47 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from tempo.errors import UnsupportedError
+from tempo.analysis.reports import tensor_name
+from tempo.errors import SizeError, UnsupportedError
+from tempo.lowering.chunked import is_chunked
+from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.plan import Plan
 from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Item, Run
-from tempo.runtime.engine import CompiledEngine, Look, collect, looking_after, watched
-from tempo.runtime.memory import memory_of, told_what_is_large
+from tempo.runtime.engine import CompiledEngine, Look, Narrow, collect, looking_after, watched
+from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.outputs import Outputs, Step
 from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
 
 
-class Stream(Iterator[Step]):
-    """Iterates over a run. After its end, `result` holds all outputs and the state.
+@dataclass(frozen=True)
+class Way:
+    """How a stream goes: along `dim`, `chunk` points at a time; `keep`: its outputs are kept whole for `result`.
 
-    Nothing is computed before the first step; that the program can be run along `dim` is checked at once.
+    `endless`: the dim has no end; the size that it is given is the most points that there can be.
+    """
+
+    dim: Symbol
+    chunk: int
+    keep: bool
+    endless: bool = False
+
+
+class Stream(Iterator[Step]):
+    """Iterates over a run. After its end, `result` holds the outputs and the state; outputs over the dim only where
+    they were to be kept.
+
+    Nothing is computed before the first step; that the program can be run along the dim is checked at once.
     """
 
     def __init__(
         self,
         engine: CompiledEngine,
         arguments: Arguments,
-        dim: Symbol,
-        chunk: int,
+        way: Way,
         names: Mapping[str, int],
         look: Look | None = None,
     ):
         """`look` is shown what is watched after every step."""
+        dim = way.dim
         plan = engine.plan_for(arguments.sizes, dim)
-        self._planned = partial(memory_of, plan.loops, arguments.sizes)
-        with told_what_is_large(self._planned):
-            run = engine.start(arguments, dim, in_parts=True)
         streamed = _streamed_outputs(plan, dim)
-        number, delay = _loop_of(plan, streamed, dim, run)
+        top, delay, ahead = _loop_of(plan, streamed, dim)
+        width = way.chunk + delay + ahead
         size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
+        narrow = None
+        if not way.keep and (way.endless or width < size):
+            narrow = Narrow(tuple(output.name for output in streamed), dim, width)
+        loops, _ = engine.loops(plan, dim, narrow)
+        if way.endless:
+            _check_bounded(plan, loops, dim)
+        self._planned = partial(memory_of, loops, arguments.sizes)
+        with told_what_is_large(self._planned):
+            run = engine.start(arguments, dim, in_parts=True, narrow=narrow)
+        item = _items(plan, dim, run)[top]
         self.result: Outputs | None = None
-        self._made = run
+        self._made, self._way, self._without = run, way, () if way.keep else tuple(each.name for each in streamed)
         self._names, self._feeds, self._look = names, arguments.feeds, look
-        self._steps = self._run(run, number, _steps(run, run.compiled.items[number], streamed, dim, delay, size, chunk))
+        self._steps = self._run(run, item, _steps(run, run.compiled.items[item], streamed, way, delay, size))
+
+    @property
+    def memory(self) -> Memory:
+        """Buffers and peak bytes of the stream."""
+        return self._planned()
 
     def __next__(self) -> Step:
         with (
@@ -63,7 +95,7 @@ class Stream(Iterator[Step]):
         yield from steps
         for item in items[number + 1 :]:
             run.whole(item)
-        results = collect(run)
+        results = collect(run, self._without)
         if self._look is not None:
             self._look(results.watched, False)
         self.result = Outputs(results.outputs, results.state, {**self._names, **results.kept})
@@ -73,9 +105,11 @@ def _streamed_outputs(plan: Plan, dim: Symbol) -> list[Output]:
     return [output for output in plan.graph.outputs if output.role == "output" and dim in output.domain]
 
 
-def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol, run: Run) -> tuple[int, int]:
-    """The item of the driver that loops over `dim`, and how many iterations after its point an output is complete."""
-    outer: dict[int, int] = {}
+def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol) -> tuple[int, int, int]:
+    """The loop over `dim` at the top that makes the outputs, how many iterations after its point one is complete, and
+    how many points ahead of its iteration one is made (or less than none).
+    """
+    outer: dict[int, list[int]] = {}
     clusters = plan.program.cluster_of()
     for output in streamed:
         cluster = clusters[output.edge.node]
@@ -84,26 +118,29 @@ def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol, run: Run) -> tuple
             offset = place.offset(cluster.domain.index(dim))
             if loop is None or loop.var != dim or loop.direction != "forward" or offset is None:
                 raise _not_outermost(dim, f"the output {output.name!r} is not made by a forward loop over it")
-            outer[top] = max(outer.get(top, 0), -offset[1].as_int())
-    items = _items(plan, dim, run)
-    if len(outer) != 1 or not outer.keys() <= items.keys():
+            outer.setdefault(top, []).append(offset[1].as_int())
+    if len(outer) != 1 or not outer.keys() <= _tops(plan, dim):
         why = "no output has it" if not outer else "the schedule needs more than one loop over it"
         raise _not_outermost(dim, why)
-    ((chosen, delay),) = outer.items()
-    return items[chosen], delay
+    ((chosen, offsets),) = outer.items()
+    return chosen, max(0, -min(offsets)), max(offsets)
 
 
-def _items(plan: Plan, dim: Symbol, run: Run) -> dict[int, int]:
-    """The item of the driver for each loop over `dim` at the top of the schedule: both are in the order of the run."""
-    tops = {
+def _tops(plan: Plan, dim: Symbol) -> set[int]:
+    """The loops over `dim` at the top of the schedule."""
+    return {
         number
         for places in plan.places.values()
         for place in places
         for number, loop in place.loops[:1]
         if loop.var == dim and not any(guard < number for guard in place.guards)
     }
+
+
+def _items(plan: Plan, dim: Symbol, run: Run) -> dict[int, int]:
+    """The item of the driver for each loop over `dim` at the top: both are in the order of the run."""
     found = (at for at, item in enumerate(run.compiled.items) if item.loop is not None and item.loop.var == dim)
-    return dict(zip(sorted(tops), found, strict=True))
+    return dict(zip(sorted(_tops(plan, dim)), found, strict=True))
 
 
 def _not_outermost(dim: Symbol, why: str) -> UnsupportedError:
@@ -113,23 +150,58 @@ def _not_outermost(dim: Symbol, why: str) -> UnsupportedError:
     )
 
 
-def _steps(
-    run: Run, item: Item, streamed: list[Output], dim: Symbol, delay: int, size: int, chunk: int
-) -> Iterator[Step]:
+# -- without an end ------------------------------------------------------------------------------------------------
+
+
+def _check_bounded(plan: Plan, loops: LoopProgram, dim: Symbol) -> None:
+    """Raises `UnsupportedError` where something has a place for each point of a dim that has no end."""
+    size = Symbol(dim.name, "size")
+    hint = "read a window of bounded length, or give the size of the dim"
+    for node in map(plan.graph.nodes.__getitem__, loops.tables.values()):
+        if dim in node.domain:
+            raise _unbounded(dim, f"at which points {tensor_name(node)} is needed is known only", node.location, hint)
+    for buffer in loops.buffers.values():
+        if any(size in extent.symbols() for extent in buffer.logical_shape):
+            raise _unbounded(dim, f"{buffer.name} is kept", buffer.location, hint)
+
+
+def _unbounded(dim: Symbol, what: str, location: Any, hint: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{what} for every point of {dim.name}, and {dim.name} has no end", location=location, hint=hint
+    )
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------
+
+
+def _steps(run: Run, item: Item, streamed: list[Output], way: Way, delay: int, size: int) -> Iterator[Step]:
     done = 0
-    for _, stop in run.chunks(item, chunk):
+    for _, stop in run.chunks(item, way.chunk):
         complete = max(0, min(size, stop - delay))
         if complete > done:
-            yield _step(run, streamed, dim, done, complete, drop=chunk == 1)
+            yield _step(run, streamed, way, done, complete)
         done = max(done, complete)
+    if way.endless and done >= size:
+        raise SizeError(
+            f"the stream over {way.dim.name!r} has reached {size} points, the most that a dim without an end can have",
+            hint="what counts points has 32 bits; start another stream",
+        )
 
 
-def _step(run: Run, streamed: list[Output], dim: Symbol, start: int, stop: int, drop: bool) -> Step:
+def _step(run: Run, streamed: list[Output], way: Way, start: int, stop: int) -> Step:
     arrays = {}
+    single = way.chunk == 1 and stop - start == 1
     for output in streamed:
-        array = run.output(run.compiled.program.outputs[output.name])
-        axis = output.layout.index(dim)
-        index = (slice(None),) * axis
-        single = drop and stop - start == 1
-        arrays[output.name] = run.compiled.backend.owned(array[(*index, start if single else slice(start, stop))])
+        arrays[output.name] = run.compiled.backend.owned(_points(run, output, way.dim, start, stop, single))
     return Step(arrays, start, stop)
+
+
+def _points(run: Run, output: Output, dim: Symbol, start: int, stop: int, single: bool) -> Any:
+    id = run.compiled.program.outputs[output.name]
+    array, axis = run.output(id), output.layout.index(dim)
+    first, count = start, stop - start
+    if is_chunked(run.compiled.program.buffers[id], dim):
+        first = start % array.shape[axis]
+        if first + count > array.shape[axis]:
+            return run.compiled.backend.array_functions()["wrapped"](array, axis, start, count)
+    return array[(*(slice(None),) * axis, first if single else slice(first, first + count))]

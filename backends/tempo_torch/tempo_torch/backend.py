@@ -96,6 +96,16 @@ class TorchBackend(GenericBackend):
         """The bytes of tensors that `work` allocates and that live at once, at most."""
         return measured_peak(work, self.device)
 
+    def room(self) -> int | None:
+        if self.device.type == "cpu":
+            return super().room()
+        return int(torch.cuda.get_device_properties(self.device).total_memory)
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        """On CPU torch raises a plain `RuntimeError`."""
+        told = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+        return told or isinstance(error, MemoryError | torch.OutOfMemoryError)
+
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

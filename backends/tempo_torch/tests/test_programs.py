@@ -318,3 +318,12 @@ def test_random_programs_mean_what_the_reference_says(seed: int):
     sizes = {dim.symbol.name: 1 + (seed + at) % 4 for at, dim in enumerate(dims) if not dim.size.is_const}
     modes = [Mode("torch", tp.Options(checks=True, lift=lift, poison=True, debug=True)) for lift in (True, False)]
     check(program, [Situation(sizes, seed), Situation(sizes, seed + 1, special=True)], modes)
+
+
+def test_what_torch_cannot_allocate_is_told_in_the_words_of_the_plan() -> None:
+    with tp.Program() as program:
+        x = tp.input("x", (10**6,))
+        tp.output("y", tp.exp(x.reshape((10**6, 1)) * x).max())
+    run = tp.compile(program, backend="torch")
+    with pytest.raises(tp.MemoryLimitError, match=r"float32\[1000000, 1000000\], 4000000000000 B"):
+        run(x=np.zeros(10**6, np.float32))
