@@ -138,7 +138,7 @@ class CompiledEngine:
         self._plans: Once[Symbol | None, Plan] = Once()
         self._verified: Once[tuple[Symbol | None, frozenset[tuple[Symbol, int]]], None] = Once()
         self._loops: Once[LoopsKey, LoopProgram] = Once()
-        self._index_bits: Once[tuple[LoopsKey, tuple[int, ...]], int] = Once()
+        self._index_bits: Once[tuple[LoopsKey, frozenset[tuple[Symbol, int]]], int] = Once()
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
         self._endless: Once[Symbol, CompiledEngine] = Once()
         self._narrowed: Once[tuple[Symbol | None, Narrow], tuple[LoopProgram, tuple[Symbol, ...]]] = Once()
@@ -236,8 +236,8 @@ class CompiledEngine:
         """In how many bits indices are computed: sizes that no shape is made of have a say in that."""
         if not self.backend.fixed_integers:
             return NARROW
-        name = self.backend.info.name
-        return self._index_bits.get((key, tuple(sizes.values())), lambda: index_bits(loops, self.graph, sizes, name))
+        full, name = (key, frozenset(sizes.items())), self.backend.info.name
+        return self._index_bits.get(full, lambda: index_bits(loops, self.graph, sizes, name))
 
     def loops(
         self, plan: Plan, outermost: Symbol | None = None, narrow: Narrow | None = None
