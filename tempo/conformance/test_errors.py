@@ -182,6 +182,34 @@ def test_indices_out_of_range_raise_where_they_are_checked(target: Target) -> No
     np.testing.assert_array_equal(target.to_numpy(run(index=np.array([3, 0], np.int32), **DATA)["along"]), [3, 0])
 
 
+@pytest.mark.parametrize("mapping", [None, "sequential", 2])
+def test_only_an_index_that_is_needed_raises(target: Target, mapping: Any) -> None:
+    """Not one that is behind a case that is not taken, whatever is computed ahead of its condition."""
+    if target.info.capabilities.why_not("checks"):
+        pytest.skip("it has no checked mode")
+    with tp.Program() as program:
+        t = tp.dim("t")
+        v, index = tp.input("v", (4,)), tp.input("index", (2,), (t,), dtype=tp.int32)
+        start = tp.input("start", (), dtype=tp.int32)
+        found = v.spatial[index].sum()
+        h = tp.recurrent("h", (), (t,))
+        h[0] = 0.0
+        h[t] = 0.5 * h[t - 1] + tp.cases((t % 2 == 0, found), 1.0)
+        tp.output("looped", h)
+        tp.output("pieces", tp.cases((t < t.size // 2, found), 2.0))
+        tp.output("alone", tp.cases((t % 3 == 1, v.spatial[index].max()), v.spatial[start]))
+    run = target.compile(program, checks=True, mapping=mapping)
+    given = np.array([[0, 1], [1, 1], [3, 2], [9, 9], [1, 2], [9, 9], [1, 0]], np.int32)
+    target.to_numpy(run(v=np.arange(4.0), index=given, start=np.int32(1))["looped"])
+    for row in (0, 1, 4, 6):  # each needed by one of the outputs
+        wrong = given.copy()
+        wrong[row, 1] = 4
+        with pytest.raises(tp.IndexOutOfRangeError, match=HERE):
+            run(v=np.arange(4.0), index=wrong, start=np.int32(1))
+    with pytest.raises(tp.IndexOutOfRangeError, match="index -1 "):
+        run(v=np.arange(4.0), index=given, start=np.int32(-1))
+
+
 def test_indices_out_of_range_are_clamped_where_they_are_not(target: Target) -> None:
     run = target.compile(gathering(), checks=False)
     out = target.arrays(run(index=np.array([-5, -1, 2, 4, 2**31 - 1], np.int32), **DATA))

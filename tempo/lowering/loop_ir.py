@@ -145,7 +145,10 @@ class Write:
 
 @dataclass(frozen=True)
 class Compute:
-    """One operator. `scalars` are evaluated where it runs and passed after the operands."""
+    """One operator. `scalars` are evaluated where it runs and passed after the operands.
+
+    `point`: of a read whose indices are checked, the point that it is at, by dim.
+    """
 
     result: str
     op: str
@@ -154,6 +157,7 @@ class Compute:
     operand_types: tuple[TensorType, ...]
     type: TensorType
     scalars: tuple[Expr | Condition, ...] = ()
+    point: tuple[tuple[Symbol, Expr], ...] = ()
     name: str = field(default="", compare=False)
     location: Location | None = field(default=None, compare=False)
 
@@ -343,8 +347,9 @@ def expressions(statement: Statement) -> Iterator[Expr | Condition]:
         case Write(index=index, extents=extents):
             yield from index
             yield from (extent for extent in extents if extent is not None)
-        case Compute(scalars=scalars):
+        case Compute(scalars=scalars, point=at):
             yield from scalars
+            yield from (index for _, index in at)
         case Branch(condition=condition):
             yield condition
         case Guard(point=point):

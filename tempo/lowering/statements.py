@@ -90,7 +90,8 @@ class RunLowering:
             tuple(self.seen(edge) for edge in node.operands),
             node.type,
             tuple(scalar.substitute(here) for scalar in operator.scalars(attrs)),
-            node.name,
+            tuple(here.items()) if attrs.get("checked") else (),
+            node.name or (self._name_of_data(node) if attrs.get("checked") else ""),
             node.location,
         )
         if node.op == "backend_call":
@@ -103,8 +104,13 @@ class RunLowering:
             attrs = {"fn": node.attr("fn"), "at": at}
             names, types = (compute.result,), (node.type,)
             yield Compute(
-                self.name(node, at), "backend_result", attrs, names, types, type, (), node.name, node.location
+                self.name(node, at), "backend_result", attrs, names, types, type, (), (), node.name, node.location
             )
+
+    def _name_of_data(self, node: Node) -> str:
+        """Of which tensor of the user's a read with checked indices takes elements, as far as it is known."""
+        data = self.graph.nodes[node.operands[0].node]
+        return data.name or str(data.attr("name") or "")
 
     def _options(self, attrs: dict[str, object]) -> dict[str, object]:
         if attrs.get("checked"):

@@ -174,7 +174,16 @@ class _Lifting:
             elif result.broadcast:
                 edge = self.spread(tensors, edge, span)
             operands.append(edge)
-        return tensors.moved(tensors.apply(node.op, *operands, **result.attrs), result.axis, 0)
+        attrs = dict(result.attrs)
+        if attrs.get("checked") and (reads[1][1] or result.broadcast):
+            attrs["layout"] = self.layout_of_indices(node, ranks[1], result.at, span)
+        return tensors.moved(tensors.apply(node.op, *operands, **attrs), result.axis, 0)
+
+    def layout_of_indices(self, node: Node, rank: int, at: int, span: Span) -> tuple[Expr | int, ...]:
+        """What the axes of checked indices are, for whom an error tells: where a point lies along them, or a number of
+        an axis that was there before."""
+        layout = node.attr("layout") or tuple(range(rank))
+        return (*layout[:at], var(self.symbol) - span.lo, *layout[at:])
 
     def along(self, tensors: Tensors, span: Span) -> dict[Symbol, Edge]:
         """The values of the lifted dim along its axis."""

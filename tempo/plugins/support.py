@@ -7,17 +7,25 @@ from collections.abc import Iterable, Sequence
 from tempo.plugins.descriptors import DTYPES, BackendPlugin
 
 Row = tuple[str, ...]
+CHECKS = "checks"
 
 
 def support_table(backends: Sequence[BackendPlugin]) -> list[Row]:
-    """A header, then a row each for the devices, every dtype, and every feature that some backend excludes."""
-    features = sorted({feature for each in backends for feature in each.capabilities.unsupported})
+    """A header, then a row each for the devices, every dtype, checks, and every feature that some backend excludes."""
+    features = sorted({feature for each in backends for feature in each.capabilities.unsupported} - {CHECKS})
     rows = [("", *(each.name for each in backends))]
     rows.append(("devices", *(", ".join(each.capabilities.devices) for each in backends)))
     rows += [(dtype, *("yes" if dtype in each.dtypes else "no" for each in backends)) for dtype in DTYPES]
+    rows.append((CHECKS, *map(_checks, backends)))
     for feature in features:
         rows.append((feature, *("no" if feature in each.capabilities.unsupported else "yes" for each in backends)))
     return [*rows, ("everything else", *("yes" for _ in backends))]
+
+
+def _checks(backend: BackendPlugin) -> str:
+    if CHECKS in backend.capabilities.unsupported:
+        return "no"
+    return "with `checks=True`" if backend.capabilities.clamps else "yes"
 
 
 def exclusions(backends: Iterable[BackendPlugin]) -> list[Row]:

@@ -169,13 +169,15 @@ class CompiledEngine:
 
     def _checks(self) -> bool:
         """Whether gathers raise; a backend that cannot says so as the capability "checks"."""
-        why_not = self.backend.info.capabilities.why_not("checks")
+        capabilities = self.backend.info.capabilities
+        why_not = capabilities.why_not("checks")
         if self.options.checks and why_not:
             raise UnsupportedError(
                 f"the backend {self.backend.info.name!r} has no checked mode: {why_not}",
                 hint="leave Options(checks=...) out, or compile for the numpy backend to find the index",
             )
-        return why_not is None if self.options.checks is None else self.options.checks
+        by_default = why_not is None and not capabilities.clamps
+        return by_default if self.options.checks is None else self.options.checks
 
     def _passes(self, outermost: Symbol | None) -> tuple[Pass, ...]:
         """The pipeline. A dim that is stepped through must stay a loop."""

@@ -22,7 +22,8 @@ class Options:
     what is no option or no value of one; `tp.compile` for names of dims and passes that are not there.
 
     checks   data-dependent indices out of range raise `tp.IndexOutOfRangeError` (True), or are clamped (False).
-             None: the backend's default, which is True on NumPy and on the reference
+             None: the backend's default, which is True but on JAX; there they are clamped, and with True the error
+             is raised when the compiled code has ended
     lift     dims that are parallel at every level become batch axes instead of loops
     mapping  forces what is otherwise searched for: "full" lifts along every dim whatever can be lifted, "sequential"
              nothing, and adds up step by step what is reduced over the dim, to keep few points; a number lifts that

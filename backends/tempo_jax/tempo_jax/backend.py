@@ -16,16 +16,15 @@ from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.backends.room import host_room
 from tempo.errors import UnsupportedError
 from tempo.lowering.extent_costs import FUSED, FUSED_CUDA, Costs
-from tempo.lowering.index_bits import NARROW
 from tempo.lowering.lifetimes import peak_bytes
-from tempo.lowering.loop_ir import Compute, LoopProgram, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo_jax import access, cache
+from tempo_jax.checks import ErrorWord
 from tempo_jax.memory import Meter
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
-from tempo_jax.precision import WIDE, x64
+from tempo_jax.precision import WIDE, is_wide, x64
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
 Array = Any
@@ -87,7 +86,7 @@ class JaxBackend:
     def _scopes(self, request: SegmentRequest) -> tuple[Scope, ...]:
         """What every call of a program's segments needs around it."""
         elsewhere = () if self.device == jax.devices()[0] else (self._here,)
-        return (*elsewhere, *((x64,) if request.index_bits > NARROW or is_wide(request.program) else ()))
+        return (*elsewhere, *((x64,) if is_wide(request) else ()))
 
     # -- arrays ----------------------------------------------------------------------------------------------------
 
@@ -176,19 +175,22 @@ class JittedSegment:
     two executables: one that runs it whole, and one for any part of it. Each is compiled when it is first called.
 
     `waits`: a call returns when its results are there, so that it is this call that fails where they do not fit.
+    Where indices are checked the last result is the error word (`tempo_jax.checks`), which is waited for.
     """
 
     def __init__(
         self,
-        part: Any,
-        whole: Any,
+        part: SegmentTracer,
+        whole: SegmentTracer,
         bounds: tuple[int, int] | None,
+        donated: tuple[int, ...],
         scopes: tuple[Scope, ...],
         meter: Meter,
         waits: bool = False,
     ) -> None:
-        self._part, self._whole, self._bounds, self._scopes = part, whole, bounds, scopes
-        self._meter, self._waits = meter, waits
+        self._part, self._whole = (jax.jit(each, donate_argnums=donated) for each in (part, whole))
+        self._words = {False: part.word, True: whole.word}
+        self._bounds, self._scopes, self._meter, self._waits = bounds, scopes, meter, waits
         self._called: set[bool] = set()
 
     @staticmethod
@@ -203,10 +205,8 @@ class JittedSegment:
         segment, bounds = request.segment, known_bounds(request)
         first = 2 + len(segment.arguments)
         donated = tuple(first + at for at, id in enumerate(segment.buffers) if id in segment.results)
-        part, whole = (
-            jax.jit(SegmentTracer(request, operator, costs, each), donate_argnums=donated) for each in (None, bounds)
-        )
-        return JittedSegment(part, whole, bounds, scopes, meter, waits)
+        part, whole = (SegmentTracer(request, operator, costs, each) for each in (None, bounds))
+        return JittedSegment(part, whole, bounds, donated, scopes, meter, waits)
 
     def chosen(self, start: int, stop: int) -> Any:
         """The `jax.jit` function for these bounds."""
@@ -218,13 +218,21 @@ class JittedSegment:
         if self._meter.measures:
             self._meter.look(function, (start, stop, *arguments), self._scopes)
         if whole in self._called and not self._scopes and not self._waits:
-            return function(start, stop, *arguments)  # type: ignore[no-any-return]
+            return self._checked(function(start, stop, *arguments), self._words[whole])
         with ExitStack() as stack:
             for scope in (*self._scopes, *(() if whole in self._called else (cache.kept,))):
                 stack.enter_context(scope())
-            results: tuple[Array, ...] = self._waited(function, start, stop, *arguments)
+            results = self._waited(function, start, stop, *arguments)
         self._called.add(whole)
-        return results
+        return self._checked(results, self._words[whole])
+
+    @staticmethod
+    def _checked(results: tuple[Array, ...], word: ErrorWord | None) -> tuple[Array, ...]:
+        """Raises `IndexOutOfRangeError` for what an error word says."""
+        if word is None:
+            return results
+        word.check(np.asarray(results[-1]))
+        return results[:-1]
 
     def _waited(self, function: Any, *arguments: Any) -> tuple[Array, ...]:
         """What it returns, there if need be. Which of XLA's libraries finds no memory decides what it says of that."""
@@ -249,11 +257,3 @@ def _update(array: Array, index: tuple[Any, ...], value: Array) -> Array:
 @partial(jax.jit, static_argnums=2)
 def _take(array: Array, positions: Array, axis: int) -> Array:
     return jnp.take(array, positions, axis=axis, mode="clip")
-
-
-def is_wide(program: LoopProgram) -> bool:
-    """Whether 64-bit types occur; then everything runs under JAX's scoped switch."""
-    if any(buffer.dtype in WIDE for buffer in program.buffers.values()):
-        return True
-    computes = (each for segment in program.segments for each in walk(segment.body) if isinstance(each, Compute))
-    return any(type.dtype in WIDE for each in computes for type in (*each.operand_types, each.type))

@@ -9,6 +9,10 @@ from typing import Any
 import jax
 from jax import experimental, lax
 
+from tempo.backends.base import SegmentRequest
+from tempo.lowering.index_bits import NARROW
+from tempo.lowering.loop_ir import Compute, walk
+
 WIDE = frozenset({"float64", "int64", "uint64"})
 HIGHEST = lax.Precision.HIGHEST
 """float32 means float32: no TF32 or bfloat16 passes in contractions."""
@@ -30,3 +34,12 @@ def x64() -> AbstractContextManager[Any]:
 def x64_for(dtypes: Iterable[str]) -> AbstractContextManager[Any]:
     """`x64()` where one of the dtypes has 64 bits, else a context that changes nothing."""
     return nullcontext() if WIDE.isdisjoint(dtypes) else x64()
+
+
+def is_wide(request: SegmentRequest) -> bool:
+    """Whether 64-bit types occur in a segment's program, or its indices need them: then it runs under `x64()`."""
+    program = request.program
+    if request.index_bits > NARROW or any(buffer.dtype in WIDE for buffer in program.buffers.values()):
+        return True
+    computes = (each for segment in program.segments for each in walk(segment.body) if isinstance(each, Compute))
+    return any(type.dtype in WIDE for each in computes for type in (*each.operand_types, each.type))

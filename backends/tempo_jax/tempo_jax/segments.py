@@ -42,9 +42,11 @@ from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol, const, maximum, minimum
 from tempo_jax import access
 from tempo_jax.branches import BranchPlan
+from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
 from tempo_jax.evaluate import Values, condition, expression, scalar
 from tempo_jax.handed import Handed
 from tempo_jax.loops import repeat
+from tempo_jax.precision import is_wide
 from tempo_jax.storage import Storage
 from tempo_jax.work import operators, work
 
@@ -100,6 +102,11 @@ class SegmentTracer:
         )  # of loops, and all that is made of them
         self.operator = operator
         self.orders = layouts_in_segments(request.program)
+        self.word = (
+            ErrorWord(self.segment.body, request.sizes, jnp.int64 if is_wide(request) else jnp.int32)
+            if checks(self.segment.body)
+            else None
+        )
         self._functions: dict[int, Callable[..., Array]] = {}
         self.runs_whole = self.segment.loop is None or bounds is not None
         self.body = tuple(self._apart(self._bounded())) if self.runs_whole else ()
@@ -140,13 +147,15 @@ class SegmentTracer:
                 yield replace(statement, lo=lo, hi=hi, body=stretch.body)
 
     def __call__(self, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
-        """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says."""
+        """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says; the error word comes last."""
         segment = self.segment
         given = list(arguments)
         symbols = {symbol: self.known(symbol, given.pop(0)) for symbol in segment.arguments}
         arrays = {id: self.array(id, given.pop(0)) for id in segment.buffers}
         tables = dict(zip(segment.tables, given, strict=True))
         state = State({}, self.storage.opened(arrays), {**symbols}, tables)
+        if self.word is not None:
+            state.buffers[WORD] = self.word.clear()
         if self.runs_whole:
             for number, statement in enumerate(self.body):
                 state.buffers = self.storage.fitted(state.buffers, number)
@@ -156,7 +165,8 @@ class SegmentTracer:
         results = [
             self.storage.closed(id, state.buffers[id], self.buffers[id].extents(self.static)) for id in segment.results
         ]
-        return _distinct(results, arrays, segment.results)
+        found = _distinct(results, arrays, segment.results)
+        return found if self.word is None else (*found, state.buffers[WORD])
 
     def known(self, symbol: Symbol, given: Any) -> Any:
         """A size that the executable is made for is a number, so that XLA knows how often loops over it run."""
@@ -223,6 +233,8 @@ class SegmentTracer:
 
     def compute(self, statement: Compute, state: State) -> Array:
         operands = [state.names[name] for name in statement.operands]
+        if self.word is not None and is_checked(statement):
+            state.buffers[WORD] = self.word.after(state.buffers[WORD], statement, operands, state.values)
         return self.function(statement)(*operands, *(scalar(s, state.values) for s in statement.scalars))
 
     def function(self, statement: Compute) -> Callable[..., Array]:
@@ -301,7 +313,7 @@ class SegmentTracer:
             self.few(loop, points if loop.direction == "forward" else points[::-1], state)
             return
         recent = Handed(loop, lo, hi, self.orders)
-        carried = [id for id in self.liveness.carried(loop) if id not in recent.replaced]
+        carried = [id for id in self.carried(loop) if id not in recent.replaced]
         forward = loop.direction == "forward"
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -325,7 +337,11 @@ class SegmentTracer:
             inner = self.iteration(loop, state)
             inner.values[loop.var] = point
             self.block(loop.body, inner)
-            state.buffers.update((id, inner.buffers[id]) for id in self.liveness.carried(loop))
+            state.buffers.update((id, inner.buffers[id]) for id in self.carried(loop))
+
+    def carried(self, loop: Loop) -> list[int]:
+        """What iterations hand to one another."""
+        return [*self.liveness.carried(loop), *([WORD] if checks(loop.body) else [])]
 
     def iteration(self, loop: Loop, state: State) -> State:
         """What an iteration starts with: what is local to it has a place of its own."""
@@ -345,6 +361,8 @@ class SegmentTracer:
             self.block(then if test else otherwise, state)
             return
         plan = BranchPlan.of(then, otherwise, self.buffers)
+        if checks((*then, *otherwise)):
+            plan = replace(plan, whole=(*plan.whole, WORD))
         places = [(id, access.place(index, state.values, extents, self.static)) for id, index, extents in plan.places]
 
         def side(statements: tuple[Statement, ...]) -> Callable[[], tuple[Array, ...]]:

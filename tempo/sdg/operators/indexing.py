@@ -4,7 +4,8 @@
 `data.shape[:axis] + indices.shape[batch:] + data.shape[axis + 1:]`. `gather_pairs` has also `count`: that many index
 arrays of one shape, for the axes axis, axis + 1, ...; they are used together, as in NumPy's advanced indexing.
 `scatter_add {axis, batch, checked}`: base, indices, updates; what gather would read at the indices is added to.
-An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` where `checked`, else clamped.
+An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` where `checked`, else clamped. Where
+dims were lifted, `layout` says what the axes of checked indices are: `t - 1` has the point t at position t - 1.
 """
 
 from __future__ import annotations

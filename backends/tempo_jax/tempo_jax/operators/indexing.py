@@ -1,6 +1,7 @@
 """Data-dependent reads and writes: gather, gather_pairs, scatter_add.
 
-Compiled code cannot raise, so an index out of range is clamped, whether `checked` or not.
+Compiled code cannot raise, so an index out of range is clamped, whether `checked` or not; `tempo_jax.checks` looks at
+those that are checked.
 """
 
 from __future__ import annotations
@@ -60,15 +61,19 @@ def clamped(index: Value, size: int) -> Value:
 
 
 def _check_not_empty(call: Call, indexed: _Indexed) -> None:
-    data, index = call.operands[0], call.operands[1]
-    if index.elements and any(data.shape[axis] == 0 for axis in indexed.axes):
+    if call.operands[1].elements and _is_empty(call, indexed):
         raise IndexOutOfRangeError("every index is out of range for an axis of size 0")
+
+
+def _is_empty(call: Call, indexed: _Indexed) -> bool:
+    return any(call.operands[0].shape[axis] == 0 for axis in indexed.axes)
 
 
 def _gather(call: Call) -> Function:
     indexed, data, shape, dtype = _Indexed.of(call, call.result), call.operands[0], call.result.shape, call.result.dtype
-    _check_not_empty(call, indexed)
-    if call.result.elements == 0:
+    if not call.attrs.get("checked"):
+        _check_not_empty(call, indexed)
+    if call.result.elements == 0 or _is_empty(call, indexed):
         return lambda data, *indices: full(shape, 0, dtype)
     if call.operands[1].rank == 0 and len(indexed.axes) == 1:
         return _take_one(indexed.axes[0], data)
