@@ -83,12 +83,15 @@ def preimages(reader: Region, map: IndexMap, producer: Region) -> list[Preimage]
     prime = {dim.symbol: var(primed(dim.symbol)) for dim in reader.dims}
     equations: list[_Equation] = []
     conditions: list[_Fact] = []
-    simplify = reader.context().simplify
+    context = reader.context()
+    simplify = context.simplify
     for dim, index in zip(producer.dims, map, strict=True):
         q = var(dim.symbol)
         if isinstance(index, Point):
             equations.append(_Equation(simplify(index.index).substitute(prime) - q))
             continue
+        if context.implies(index.length.le(0)):
+            return []
         start = simplify(index.start).substitute(prime)
         stop = simplify(index.start + index.length).substitute(prime)
         conditions += [_Fact(part) for part in _parts(q.ge(start) & q.lt(stop))]

@@ -15,7 +15,7 @@ from tempo.autodiff.nodes import Guarded, Nodes
 from tempo.autodiff.preimage import Preimage, Range, Region, preimages, primed
 from tempo.errors import UnsupportedError
 from tempo.sdg.graph import Edge, IndexMap, Point, Slice
-from tempo.symbolic import TRUE, Expr, Symbol, const, maximum, var
+from tempo.symbolic import TRUE, And, Context, Expr, Symbol, conjunction, const, maximum, var
 
 Positions = dict[int, Expr]
 """For axes of what the consumer sees that are slices: the position on them, over q and primed dims of p."""
@@ -131,17 +131,31 @@ class _Transposed:
         dims = {each.dim for each in varying}
         if not any(dims & size.dims() for size in shape):
             return edge
-        context = self.reader.context()
+        read, made = self.read_from(), self.producer_context()
         high = []
         for size in shape:
             if not dims & size.dims():
                 high.append(const(0))
                 continue
-            greatest = context.range_of(size)[1]
+            greatest = read.range_of(size)[1]
             if greatest is None:
                 raise UnsupportedError(f"no bound is known for the extent {size}", location=nodes.location)
-            high.append(context.simplify(maximum(greatest, 0)) - size)
+            high.append(made.simplify(maximum(greatest, 0)) - size)
         return nodes.apply("pad", edge, low=(const(0),) * len(shape), high=tuple(high), value=0)
+
+    def read_from(self) -> Context:
+        """What holds at the consumers that are summed over: all that the ranges say, and not `own`, since consumers at
+        which that fails are read as well."""
+        apart = self.preimage.own
+        own = apart.args if isinstance(apart, And) else (apart,)
+        condition = self.reader.condition
+        parts = condition.args if isinstance(condition, And) else (condition,)
+        told = conjunction(part for part in parts if part not in own)
+        return Region(self.reader.dims, self.reader.box, told).context()
+
+    def producer_context(self) -> Context:
+        """What holds where the contribution is made. At some sizes there may be no consumer there: ranges are empty."""
+        return Region(self.producer.dims, self.producer.box, self.preimage.condition).context()
 
     def spread(self, edge: Edge, varying: Sequence[Range], ranges: Sequence[Range]) -> Edge:
         """With an axis for every range, also those along which the factor does not vary."""
@@ -153,7 +167,12 @@ class _Transposed:
         return nodes.broadcast(nodes.reshape(edge, (*ones, *rest)), (*(each.length for each in ranges), *rest))
 
     def at(self, edge: Edge, ranges: Sequence[Range], axis: int, position: Expr) -> Edge:
-        """One position of an axis; where it moves along ranges, a gather whose batch they are."""
+        """One position of an axis; where it moves along ranges, a gather whose batch they are.
+
+        Every consumer in the ranges sees the position, but for those that the mask leaves out, which may see nothing.
+        """
+        if self.preimage.mask != TRUE:
+            edge = self.nodes.never_empty(edge, axis, self.producer_context())
         moving = [each for each in ranges if primed(each.dim) in position.symbols()]
         if not moving:
             return self.nodes.at(edge, axis, position)

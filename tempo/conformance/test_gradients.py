@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.conformance.gradient_programs import READS, SIZES, reads
+from tempo.conformance.gradient_programs import READS, SIZES, differences, reads
 from tempo.conformance.target import Target
 
 
@@ -162,3 +164,63 @@ def test_returns_with_a_bootstrap(target: Target) -> None:
     size = 8
     counts = np.array([sum(0.5**k for k in range(min(q, 2) + 1)) for q in range(size)])
     target.agrees(program, {"r": counts}, r=normal(size), v=normal(size, seed=1), tolerance=20)
+
+
+def _suffixes(x: tp.RecurrentTensor, t: tp.Dim) -> tp.RecurrentTensor:
+    h = tp.recurrent("h", (), (t,), dtype=tp.float64)
+    h[t % 2 == 0] = h[t + 1 : t.size].sum(axis=0)
+    h[True] = x[t : t.size].mean(axis=0)
+    return h**2
+
+
+def _suffixes_by_hand(x: np.ndarray) -> float:
+    h = np.zeros(len(x))
+    for t in reversed(range(len(x))):
+        h[t] = h[t + 1 :].sum() if t % 2 == 0 else x[t:].mean()
+    return float((h**2).sum())
+
+
+def _prefixes(x: tp.RecurrentTensor, t: tp.Dim) -> tp.RecurrentTensor:
+    h = tp.recurrent("h", (), (t,), dtype=tp.float64)
+    h[t < 1] = x
+    h[t] = 0.0 + x[0:t].sum(axis=0)
+    return h[tp.max(t - 1, 0)] ** 2
+
+
+def _prefixes_by_hand(x: np.ndarray) -> float:
+    h = [x[0], *(x[:t].sum() for t in range(1, len(x)))]
+    return float(sum(h[max(t - 1, 0)] ** 2 for t in range(len(x))))
+
+
+def _negative(x: tp.RecurrentTensor, t: tp.Dim) -> tp.RecurrentTensor:
+    """Slices that end before they start, at every point or at some."""
+    h = tp.recurrent("h", (), (t,), dtype=tp.float64)
+    h[t >= t.size - t] = x[t : t.size - t].sum(axis=0) + x
+    h[True] = x[t.size - t : t].sum(axis=0) + x[t : t.size - t].sum(axis=0)
+    return (h + h[tp.min(t + 2, t.size) : t].prod(axis=0)) ** 2
+
+
+def _negative_by_hand(x: np.ndarray) -> float:
+    n = len(x)
+    h = [x[t : n - t].sum() + x[t] if t >= n - t else x[n - t : t].sum() + x[t : n - t].sum() for t in range(n)]
+    return float(((np.array(h) + 1) ** 2).sum())
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5])
+@pytest.mark.parametrize(
+    ("read", "by_hand"),
+    [(_suffixes, _suffixes_by_hand), (_prefixes, _prefixes_by_hand), (_negative, _negative_by_hand)],
+)
+def test_slices_read_in_cases_that_are_empty_somewhere(
+    target: Target,
+    read: Callable[[tp.RecurrentTensor, tp.Dim], tp.RecurrentTensor],
+    by_hand: Callable[[np.ndarray], float],
+    size: int,
+) -> None:
+    """Lengths of adjoints were those of other points, or below 0: the evaluator died, and JAX gave other numbers."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,), dtype=tp.float64)
+        tp.output("slope", tp.grad(read(x, t), x))
+    array = normal(size).astype(np.float64)
+    target.agrees(program, {"slope": differences(by_hand, {"x": array}, "x")}, x=array, tolerance=1e4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from tempo.backends.base import Backend
 from tempo.errors import BackendCallError, HostCallError, InternalError, ScheduleError, UnsupportedError
 from tempo.lowering.chunked import chunked
 from tempo.lowering.emit import static_sizes
+from tempo.lowering.fallback import Mapped, with_fewer_axes
 from tempo.lowering.fusing import fused
 from tempo.lowering.index_bits import NARROW, index_bits
 from tempo.lowering.loop_ir import LoopProgram
@@ -159,13 +161,18 @@ class CompiledEngine:
             disable,
             how.debug,
             schedule_seconds=how.schedule_seconds,
-            mapping=how.mapping,
             likely=self.likely,
             composites=self.backend.info.capabilities.composites,
         )
-        plan = make_plan(self.graph, self._passes(outermost), self.scheduler, options)
-        check_supported(plan.graph, self.backend.info)
-        return plan
+        passes = self._passes(outermost)
+
+        def planned(mapping: Mapped) -> Plan:
+            plan = make_plan(self.graph, passes, self.scheduler, replace(options, mapping=mapping))
+            check_supported(plan.graph, self.backend.info)
+            return plan
+
+        dims = [dim.symbol.name for dim in self.graph.dims] if "lift" not in disable else []
+        return with_fewer_axes(planned, how.mapping, dims)
 
     def _checks(self) -> bool:
         """Whether gathers raise; a backend that cannot says so as the capability "checks"."""

@@ -13,7 +13,7 @@ from tempo.symbolic import simplification
 from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.elimination import Linear, Rows
-from tempo.symbolic.expr import Expr, FloorDiv, Mod, Symbol, const, from_terms, maximum, minimum, var
+from tempo.symbolic.expr import Expr, FloorDiv, Max, Min, Mod, Symbol, const, from_terms, maximum, minimum, var
 from tempo.symbolic.intervals import has_dims, is_affine
 from tempo.symbolic.linear import ALWAYS, Clause
 from tempo.symbolic.prover import Choices, projections, refuted
@@ -191,13 +191,30 @@ class Context:
         return self._summed_bound(expr, 1), self._summed_bound(expr, -1)
 
     def _summed_bound(self, expr: Expr, sign: int) -> Expr | None:
-        """The bound; where it is not found for the whole, the sum of those of the terms, which is wider."""
+        """The bound; where it is not found for the whole, one made of those of the parts, which may be wider."""
         bound = self._symbolic_bound(expr, sign)
-        if bound is not None or len(expr.terms) < 2:
+        if bound is not None:
             return bound
-        bounds = [self._symbolic_bound(from_terms({atom: factor}, 0), sign) for atom, factor in expr.terms]
+        if len(expr.terms) == 1 and isinstance(expr.terms[0][0], Min | Max):
+            return self._bound_of_arguments(expr, sign)
+        if len(expr.terms) < 2:
+            return None
+        bounds = [self._summed_bound(from_terms({atom: factor}, 0), sign) for atom, factor in expr.terms]
         known = [each for each in bounds if each is not None]
         return self.simplify(sum(known, const(expr.const))) if len(known) == len(bounds) else None
+
+    def _bound_of_arguments(self, expr: Expr, sign: int) -> Expr | None:
+        """`max(x, y)` is at most the greater of what x and y are at most, and at least what either is at least."""
+        ((atom, factor),) = expr.terms
+        if not isinstance(atom, Min | Max):
+            return None
+        bounds = [self._summed_bound(factor * arg + expr.const, sign) for arg in atom.args]
+        known = [each for each in bounds if each is not None]
+        greater = isinstance(atom, Max) == (factor > 0)
+        needs_all = greater == (sign < 0)
+        if not known or (needs_all and len(known) < len(bounds)):
+            return None
+        return self.simplify(maximum(*known) if greater else minimum(*known))
 
     def _symbolic_bound(self, expr: Expr, sign: int) -> Expr | None:
         corner = self._intervals.corner(expr, sign)

@@ -12,15 +12,20 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tempo.conformance.random_programs.agreement import check, numpy_modes
-from tempo.conformance.random_programs.differences import check_differences
+from tempo.conformance.random_programs import Choices, RandomProgram
+from tempo.conformance.random_programs.agreement import MEANINGLESS, Situation, check, meanings, numpy_modes
+from tempo.conformance.random_programs.differences import check_differences, draw_differentiable
+from tempo.conformance.random_programs.edges import draw_edge_program, draw_edges
 from tempo.conformance.random_programs.strategies import differentiable_programs, programs, situations
+from tempo.errors import IndexOutOfRangeError
 
 _SWEEP = int(os.environ.get("TEMPO_RANDOM_PROGRAMS", "5000"))
 _GENERATED = settings(
@@ -30,6 +35,48 @@ _GENERATED = settings(
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
 )
+
+
+def _edges(seeds: Iterable[int]) -> Counter[str]:
+    """What the reference evaluator makes of programs at the edges of the language, and differences of their gradients.
+
+    By seed, since hypothesis seldom draws programs as large as it takes.
+    """
+    tally: Counter[str] = Counter()
+    for seed in seeds:
+        program = draw_edge_program(Choices.seeded(seed))
+        tally["programs"] += 1
+        for outcome in meanings(program, _situations(program, seed)):
+            assert outcome.error is None or isinstance(outcome.error, (*MEANINGLESS, IndexOutOfRangeError)), program
+            tally["arrays" if outcome.error is None else type(outcome.error).__name__] += 1
+        smooth = draw_differentiable(Choices.seeded(seed), steps=draw_edges)
+        for situation in _situations(smooth, seed) if smooth else ():
+            check_differences(smooth, situation, tally)
+    return tally
+
+
+def _situations(program: RandomProgram, seed: int) -> list[Situation]:
+    """Two runs, of which the sizes are drawn."""
+    random, dims = Random(seed), program.build().program.graph().dims
+    sizes = ({dim.symbol.name: dim.size for dim in dims} for _ in range(2))
+    drawn = [
+        {name: size.as_int() if size.is_const else random.choice((1, 2, 3, 5, 7)) for name, size in each.items()}
+        for each in sizes
+    ]
+    return [Situation(each, seed) for each in drawn]
+
+
+def test_the_reference_holds_at_the_edges_of_the_language() -> None:
+    tally = _edges(range(30))
+    assert tally["arrays"] > 40
+    assert tally["compared"] > 20
+
+
+@pytest.mark.sweep
+def test_a_sweep_of_edges_holds_on_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = _edges(range(30, 30 + _SWEEP))
+    with capsys.disabled():
+        sys.stdout.write("\n" + "".join(f"{count:8} {what}\n" for what, count in tally.most_common()))
 
 
 def _run(examples: int) -> Counter[str]:

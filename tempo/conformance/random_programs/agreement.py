@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -111,8 +111,7 @@ def check(
     counts: Counter[str] = Counter() if tally is None else tally
     chosen = numpy_modes() if modes is None else modes
     checks = chosen[0].options.checks
-    meaning = _Meaning(program, checks is not False)
-    expected = [meaning.outcome(situation) for situation in situations]
+    expected = meanings(program, situations, checks is not False)
     for outcome in expected:
         counts["runs without meaning" if outcome.error else "runs with meaning"] += 1
         if outcome.error:
@@ -130,6 +129,7 @@ def _check_mode(
         run = compile(built.program, mode.backend, mode.scheduler, sizes=sizes, options=mode.options)
     except UnsupportedError as error:
         counts[_unsupported(error)] += 1
+        _check_no_loop_runs(program, mode, pairs, error)
         return
     except TempoError as error:
         _check_refusal(program, mode, error, pairs, counts)
@@ -138,11 +138,29 @@ def _check_mode(
         found = _run(built, run, situation, mode.to_host)
         if isinstance(found.error, UnsupportedError):
             counts[_unsupported(found.error)] += 1
+            _check_no_loop_runs(program, mode, [(situation, expected)], found.error)
             continue
         _compare(program, mode, situation, expected, found)
         counts["compared"] += 1
         if found.error is None and run.memory.peak_bytes < 0:
             _fail(program, mode, situation, f"the plan needs {run.memory.peak_bytes} bytes")
+
+
+def _check_no_loop_runs(
+    program: RandomProgram, mode: Mode, pairs: Sequence[tuple[Situation, Outcome]], refused: UnsupportedError
+) -> None:
+    """What is refused with dims as axes must be refused with a loop over each dim, too."""
+    if mode.options.mapping == "sequential":
+        return
+    built = program.build(mode.name)
+    try:
+        sequential = replace(mode.options, mapping="sequential")
+        run = compile(built.program, mode.backend, mode.scheduler, options=sequential)
+        for situation, _ in pairs:
+            if _run(built, run, situation, mode.to_host).error is None:
+                _fail(program, mode, situation, f"it runs with mapping='sequential', and was refused: {refused}")
+    except TempoError:
+        return
 
 
 def _unsupported(error: UnsupportedError) -> str:
@@ -168,6 +186,12 @@ def _check_refusal(
             _fail(
                 program, mode, situation, f"compile raised {type(error).__name__}: {error}\nthe meaning is {expected}"
             )
+
+
+def meanings(program: RandomProgram, situations: Sequence[Situation], checks: bool = True) -> list[Outcome]:
+    """What the reference evaluator makes of the program in every situation."""
+    meaning = _Meaning(program, checks)
+    return [meaning.outcome(situation) for situation in situations]
 
 
 class _Meaning:

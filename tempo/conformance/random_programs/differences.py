@@ -26,11 +26,18 @@ _LOSS, _SLOPE = "loss", "slope_"
 _DECLARES = re.compile(r"= tp\.(input|recurrent|parameter)\(")
 
 
-def draw_differentiable(choices: Choices, fits: Callable[[Program, Value], bool] = smooth) -> RandomProgram | None:
-    """A program whose outputs are a loss and its gradients by the float inputs; None: no loss was one that fits."""
+def draw_differentiable(
+    choices: Choices,
+    fits: Callable[[Program, Value], bool] = smooth,
+    steps: Callable[[Session], None] = draw_steps,
+) -> RandomProgram | None:
+    """A program whose outputs are a loss and its gradients by the float inputs; None: no loss was one that fits.
+
+    `steps` draws everything before them.
+    """
     with Program("random") as program:
         session = Session(choices, program)
-        draw_steps(session)
+        steps(session)
         losses = (total_loss(session, value) for value in reversed(session.values[-8:]) if not value.open)
         loss = next((each for each in losses if each is not None and fits(program, each)), None)
         if loss is None:

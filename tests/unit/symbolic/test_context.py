@@ -383,3 +383,22 @@ def test_boxes():
     assert b.substitute({Symbol("t", "size"): 5}).evaluate({}) == ((2, 8),)
     with pytest.raises(KeyError):
         a.lo(Symbol("s", "dim"))
+
+
+def test_the_bound_of_a_greatest_is_that_of_its_arguments_where_the_whole_is_too_much() -> None:
+    """Lengths in blocks of a gradient: no bound was found, and the program was refused with these names."""
+    most = "max(b.size - 2, 1)"
+    dims = (
+        Dim(Symbol("b_block", "dim"), parse_expr(f"({most} + 63) // 64")),
+        Dim(Symbol("b_in", "dim"), parse_expr(f"min({most}, 64)")),
+    )
+    context = Context.of(dims)
+    start = "64*b_block + b_in"
+    tail = f"min({most}, 64) - b_in - {most}"
+    expr = parse_expr(f"max(-({start}), b.size - 2 - ({start}), b.size - 2 + {tail}, {tail})")
+    low, high = context.range_of(expr)
+    assert high == parse_expr("max(b.size - 2, 0)")
+    assert low is not None
+    low, high = context.range_of(-expr)
+    assert low == parse_expr("min(2 - b.size, 0)")
+    assert high is not None
