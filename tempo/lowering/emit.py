@@ -8,10 +8,7 @@ operators come from a backend's table as functions on its arrays.
 from __future__ import annotations
 
 import ast
-import builtins
-import keyword
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -37,40 +34,13 @@ from tempo.lowering.loop_ir import (
     expressions,
     walk,
 )
+from tempo.lowering.names import Names
 from tempo.lowering.releases import releases
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import located
 from tempo.symbolic import Condition, Expr, Symbol, to_python
-
-# Names of functions that the source calls beside operators: a backend gives their meaning.
-ARRAY_FUNCTIONS = ("fresh", "clamped", "wrapped", "to_host", "host_write")
-_OURS = re.compile(r"[bvxy]\d+|.*_\d+|start|stop|buffers|tables|segments|hosts")
-
-
-class Names:
-    """Python names of symbols: a dim is its own name, a size the upper-case name of its dim."""
-
-    def __init__(self, symbols: Iterable[Symbol]) -> None:
-        self._names: dict[Symbol, str] = {}
-        taken: set[str] = {*OPERATORS, *ARRAY_FUNCTIONS}
-        for symbol in sorted(symbols, key=lambda each: (each.kind, each.name)):
-            name = self._plain(symbol)
-            while name in taken or keyword.iskeyword(name) or hasattr(builtins, name) or _OURS.fullmatch(name):
-                name += "_"
-            taken.add(name)
-            self._names[symbol] = name
-
-    @staticmethod
-    def _plain(symbol: Symbol) -> str:
-        base = re.sub(r"\W", "_", symbol.name)
-        if not base.isidentifier():
-            base = f"d_{base}"
-        return base if symbol.kind == "dim" else base.upper()
-
-    def __call__(self, symbol: Symbol) -> str:
-        return self._names[symbol]
 
 
 def static_sizes(program: LoopProgram, buffers: bool = False) -> frozenset[Symbol]:
@@ -113,7 +83,7 @@ class Emitter:
         self.program = program
         self.sizes = sizes
         self.operator = operator
-        self.names = Names(_symbols(program))
+        self.names = Names(program, _symbols(program))
         self.namespace: dict[str, Any] = {}
         self._functions: dict[int, str] = {}
         self._held: dict[str, ast.expr] = {}  # reads stand where they are used
@@ -239,11 +209,9 @@ class Emitter:
         return located(function, compute.attrs, compute.location)
 
     def named(self, function: Callable[..., Any], op: str) -> str:
-        """The name under which a function of operator `op` is in the namespace; equal functions share one."""
+        """The name under which a function is in the namespace, after its operator; equal functions share one."""
         if id(function) not in self._functions:
-            name = op if op not in self.namespace and op not in ARRAY_FUNCTIONS else ""
-            name = name or f"{op}_{len(self._functions)}"
-            self._functions[id(function)] = name
+            self._functions[id(function)] = name = self.names.fresh(op)
             self.namespace[name] = function
         return self._functions[id(function)]
 

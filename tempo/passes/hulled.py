@@ -22,7 +22,7 @@ from tempo.sdg.graph import Edge, Graph, Node, Slice
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import TRUE, Dim, Expr, Symbol, const, var
 
-_POSITION = Symbol("position", "dim")
+_POSITION = Symbol("%position", "dim")  # no identifier, so no dim of the program
 _EXACT = "float32"
 """Signs are summed in it, without error up to 2**24 of them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -123,6 +124,14 @@ def input_nodes(graph: Graph, role: str) -> dict[str, Node]:
     """The `input` nodes of one role ("input", "state", "seed"), by name."""
     nodes = (node for node in graph.nodes.values() if node.op == "input" and node.attr("role", "input") == role)
     return {node.attr("name", "") or node.name: node for node in nodes}
+
+
+def as_declared(given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`given` with the names of `known`: Python passes a keyword in normal form (NFKC), so `µ` arrives as `μ`."""
+    if given.keys() <= known.keys():
+        return given
+    same = {unicodedata.normalize("NFKC", name): name for name in known}
+    return {name if name in known else same.get(name, name): value for name, value in given.items()}
 
 
 def check_names(given: Mapping[str, Any], known: Mapping[str, Node], what: str) -> None:

@@ -76,6 +76,7 @@ class CallChecker:
         of its size."""
         seeded = binding.seed_array(seed)
         _check_reserved(inputs)
+        inputs = binding.as_declared(inputs, {**self.inputs, **self.streams})
         binding.check_names(inputs, {**self.inputs, **self.streams}, "input")
         stated = self._named_states(state, strict)
         given = {

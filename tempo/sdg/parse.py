@@ -102,7 +102,7 @@ def _bracketed(text: str) -> tuple[str, str]:
 
 def _dim(text: str) -> Dim:
     name, size = text.split(":", 1)
-    return Dim(Symbol(name.strip(), "dim"), parse_expr(size))
+    return Dim(_symbol(name.strip()), parse_expr(size))
 
 
 def _node(text: str, values: Mapping[str, Any]) -> Node:
@@ -132,7 +132,7 @@ def _typed(text: str) -> tuple[tuple[TensorType, ...], tuple[Symbol, ...], str]:
     types, *domain = _split(left, " over ")
     results = () if types == "nothing" else tuple(_type(type) for type in _split(types))
     symbols = _split(domain[0][1:-1]) if domain else []
-    return results, tuple(Symbol(name, "dim") for name in symbols), right
+    return results, tuple(map(_symbol, symbols)), right
 
 
 def _tail(text: str) -> tuple[int | None, str]:
@@ -200,7 +200,7 @@ def _number(text: str) -> Any:
 
 
 def _symbol(text: str) -> Symbol:
-    name = text.removeprefix("$")
+    name = text.lstrip("$")
     return Symbol(name.removesuffix(".size"), "size") if name.endswith(".size") else Symbol(name, "dim")
 
 

@@ -7,6 +7,7 @@ Comparisons that make a `Condition` are methods (`a.ge(b)`); the comparison oper
 
 from __future__ import annotations
 
+import keyword
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ Substitution: TypeAlias = Mapping["Symbol", "Expr | int"]
 
 _NO_SYMBOLS: frozenset[Symbol] = frozenset()
 _LARGEST_VALUE = 1 << 32  # of a symbol at which an expression is evaluated: a size, or a few of them
+_WORDS = frozenset((*keyword.kwlist, "of"))
+"""What means something else in the texts of conditions and graphs; a dim so named prints `$and`."""
 
 
 class NonAffineError(TypeError):
@@ -61,7 +64,8 @@ class Symbol(Structural):
         return self.key < other.key
 
     def __str__(self) -> str:
-        return self.name if self.kind == "dim" else f"{self.name}.size"
+        name = f"${self.name}" if self.name in _WORDS else self.name
+        return name if self.kind == "dim" else f"{name}.size"
 
     def symbols(self) -> frozenset[Symbol]:
         return frozenset((self,))

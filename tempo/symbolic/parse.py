@@ -1,8 +1,13 @@
-"""Expressions and conditions from text: the inverse of `str`. The syntax is Python's, read with its own parser."""
+"""Expressions and conditions from text: the inverse of `str`. The syntax is Python's, read with its own parser.
+
+Python takes names for their normal form (NFKC) and some words for its own. So names beyond ASCII, and those behind a
+`$`, are encoded before it reads the text.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -29,11 +34,26 @@ def parse_condition(text: str) -> Condition:
     return _condition(_parsed(text), text)
 
 
+_NAME = re.compile(r"\$?[^\s\d()+\-*/%,.<>=!$][^\s()+\-*/%,.<>=!$]*")
+_ENCODED = "_utf8_"
+
+
 def _parsed(text: str) -> ast.expr:
     try:
-        return ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(f"cannot read {text!r}: {error.msg}") from None
+        return ast.parse(_NAME.sub(_encoded, text).strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two of too many brackets
+        raise ValueError(f"cannot read {text!r}: {error}") from None
+
+
+def _encoded(found: re.Match[str]) -> str:
+    word = found[0]
+    if word.isascii() and not word.startswith(("$", _ENCODED)):
+        return word
+    return _ENCODED + word.removeprefix("$").encode().hex()
+
+
+def _name(word: str) -> str:
+    return bytes.fromhex(word.removeprefix(_ENCODED)).decode() if word.startswith(_ENCODED) else word
 
 
 def _expr(node: ast.expr, text: str) -> Expr:
@@ -41,9 +61,9 @@ def _expr(node: ast.expr, text: str) -> Expr:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return const(value)
         case ast.Name(id=name):
-            return dim(name)
+            return dim(_name(name))
         case ast.Attribute(value=ast.Name(id=name), attr="size"):
-            return size(name)
+            return size(_name(name))
         case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[_, *_] as args, keywords=[]):
             return (minimum if name == "min" else maximum)(*(_expr(arg, text) for arg in args))
         case ast.BinOp(left=left, op=ast.Mult(), right=right):

@@ -37,7 +37,7 @@ class TorchEmitter(Emitter):
 
     def segment(self, segment: Segment) -> str:
         self._flow = Flow.of(segment)
-        self._hoisted: dict[tuple[int, Callable[..., Any]], ast.stmt] = {}
+        self._hoisted: dict[tuple[int, Callable[..., Any]], tuple[str, ast.stmt]] = {}
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
         self._picks = picks(segment)
@@ -52,7 +52,7 @@ class TorchEmitter(Emitter):
         return ast.Call(ast.Name(function, ast.Load()), [self.value(pick.operand), ast.Constant(pick.axis), place], [])
 
     def prologue(self) -> list[ast.stmt]:
-        return [statement for key, statement in self._hoisted.items() if self._uses[key]]
+        return [statement for key, (_, statement) in self._hoisted.items() if self._uses[key]]
 
     def compute(self, compute: Compute) -> ast.expr:
         if compute.result in self._picks:  # without the axis that the reshape would drop
@@ -74,7 +74,7 @@ class TorchEmitter(Emitter):
         return self.applied(compute, function, operands)
 
     def _in_place(self, compute: Compute, function: Callable[..., Any], operands: list[ast.expr]) -> ast.expr:
-        self.named(function, self._free_name(f"{compute.op}_in_place"))
+        self.named(function, f"{compute.op}_in_place")
         return self.applied(compute, function, operands)
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
@@ -117,16 +117,9 @@ class TorchEmitter(Emitter):
         """The name of `function(buffer)`, computed once in the prologue."""
         label, key = self._buffer(buffer).label, (buffer, function)
         self._uses[key] += 1
-        name = self._free_name(f"{label}_{function.__name__}")
         if key not in self._hoisted:
-            maker = self.named(function, self._free_name(function.__name__))
+            name = self.names.fresh(f"{label}_{function.__name__}")
+            maker = self.named(function, function.__name__)
             call = ast.Call(ast.Name(maker, ast.Load()), [ast.Name(label, ast.Load())], [])
-            self._hoisted[key] = ast.Assign([ast.Name(name, ast.Store())], call, lineno=0)
-        return ast.Name(name, ast.Load())
-
-    def _free_name(self, base: str) -> str:
-        """Names that end in a number are never those of dims or sizes; this one is no value's either."""
-        number = 0
-        while f"{base}_{number}" in self._flow.names:
-            number += 1
-        return f"{base}_{number}"
+            self._hoisted[key] = name, ast.Assign([ast.Name(name, ast.Store())], call, lineno=0)
+        return ast.Name(self._hoisted[key][0], ast.Load())

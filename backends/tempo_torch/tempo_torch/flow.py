@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.lowering.loop_ir import (
-    Assign,
     Compute,
     Loop,
     PointIndex,
@@ -39,14 +38,12 @@ class Flow:
     repeated       reads of a point that an enclosing loop reads again and again
     looped         reads within a loop
     replaced       slots that the segment gives another array
-    names          all values
     """
 
     applications: Mapping[tuple[str, tuple[str, ...]], tuple[int, ...]]
     repeated: frozenset[Read]
     looped: frozenset[Read]
     replaced: frozenset[int]
-    names: frozenset[str]
 
     def free(self, compute: Compute) -> tuple[int, ...]:
         """The operands whose memory the result may take."""
@@ -63,7 +60,6 @@ class Flow:
             repeated=frozenset(read for read, loops in depths if _is_repeated(read, loops)),
             looped=frozenset(read for read, loops in depths if loops),
             replaced=frozenset(each.buffer for each in every if isinstance(each, Write) and not each.index),
-            names=frozenset(each.result for each in every if isinstance(each, Read | Compute | Assign)),
         )
 
 

@@ -210,3 +210,14 @@ def test_the_state_of_another_program_may_hold_more_unless_it_is_strict(program:
         run(x=np.ones(2), state=state, strict=True)
     with pytest.raises(tp.InputError, match="given the outputs of a run"):
         run(x=np.ones(2), state=tp.compile(other)())
+
+
+def test_an_input_is_passed_by_the_name_that_was_typed() -> None:
+    """Python makes the sign for micro (µ) the letter (μ) in a keyword, and leaves it in a string."""
+    with tp.Program() as program:
+        tp.output("y", tp.input("µ", shape=()) + tp.input("plain", shape=()))
+    run = tp.compile(program)
+    given = {"µ": 1.0, "plain": 2.0}
+    assert run(µ=1.0, plain=2.0)["y"] == run(**given)["y"] == 3.0
+    with pytest.raises(tp.InputError, match="no input 'missing'"):
+        run(µ=1.0, plain=2.0, missing=3.0)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import Edge, Graph, Node, Output, Slice, TensorType
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, TensorType
 from tempo.sdg.parse import ParseError, parse
 from tempo.sdg.text import Placeholder, placeholders
 from tempo.symbolic import Dim, Symbol, const, dim, size
@@ -103,3 +103,17 @@ def test_not_a_number_keeps_its_bits() -> None:
 def test_what_cannot_be_read_is_named(line: str) -> None:
     with pytest.raises(ParseError, match="cannot read"):
         parse(f"dims t: t.size\n{line}\n")
+
+
+@pytest.mark.parametrize(("first", "second"), [("µ", "μ"), ("and", "of"), ("size", "over"), ("as", "dims")])
+def test_dims_keep_their_names(first: str, second: str) -> None:
+    before, by = Symbol(first, "dim"), Symbol(second, "dim")
+    type = TensorType((dim(first) + 1,), "float32")
+    map = (Point(dim(first)), Slice(dim(by.name) - dim(first), dim(second) + 1, size(second)))
+    declared = Node(0, "input", (before, by), (TensorType((), "float32"),), attrs=(("layout", (before, by)),))
+    graph = Graph(
+        (Dim(before, size(first)), Dim(by, size(second) + size(first))),
+        {0: declared, 1: Node(1, "neg", (before, by), (type,), (Edge(0, map),))},
+        (Output(first, Edge(1, (Point(dim(first)), Point(dim(second)))), (before, by), type, (before, by, 0)),),
+    )
+    assert parse(str(graph)) == graph

@@ -22,6 +22,7 @@ from tempo.symbolic import (
     dim,
     maximum,
     minimum,
+    parse_condition,
     parse_expr,
     size,
     to_python,
@@ -201,4 +202,19 @@ def test_frozen():
 @pytest.mark.parametrize("text", ["t +", "t / 2", "t.bound", "max()", "1.5", "t if t else s", "f(t)", "t < 2", "True"])
 def test_what_is_no_expression_is_a_value_error(text):
     with pytest.raises(ValueError, match="cannot read|no index expression"):
+        parse_expr(text)
+
+
+@pytest.mark.parametrize("name", ["µ", "μ", "𝑡", "x１", "℘", "and", "True", "lambda", "of", "min", "size", "_utf8_ff"])
+def test_any_identifier_is_read_back_as_it_was(name):
+    here, far = dim(name), size(name)
+    for expr in (here, far, here + 2 * far - dim("t") // 3, minimum(here, far) % 2):
+        assert parse_expr(str(expr)) == expr
+    condition = here.ge(dim("t")) & (here.eq(3) | ~far.eq(4))
+    assert parse_condition(str(condition)) == condition
+
+
+@pytest.mark.parametrize("text", ["(" * 3000 + "t" + ")" * 3000, "-" * 100000 + "t", "t\0", "$", "µ µ"])
+def test_no_text_breaks_the_reader(text):
+    with pytest.raises(ValueError, match="cannot read"):
         parse_expr(text)
