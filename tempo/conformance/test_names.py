@@ -1,12 +1,14 @@
-"""Family 22, names: a program means the same whatever its dims, inputs and tensors are called."""
+"""Names: a program means the same whatever its dims, inputs and tensors are called."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.conformance.target import Target, numbers
+from tempo.conformance.target import Array, Target, numbers
 
 X = numbers((4, 3, 2))
 
@@ -50,17 +52,18 @@ def grid(first: str, second: str) -> tp.Program:
 
 
 @pytest.fixture(scope="module")
-def expected() -> list[np.ndarray]:
+def expected() -> list[Array]:
     found = tp.compile(grid("i", "j"), backend="reference")(i=X)
     return [np.asarray(found[name]) for name in ("i", "prefix", "window", "j")]
 
 
 @pytest.mark.one_configuration
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_any_two_identifiers_name_two_dims(target: Target, expected: list[np.ndarray], first: str, second: str) -> None:
+def test_any_two_identifiers_name_two_dims(target: Target, expected: list[Array], first: str, second: str) -> None:
     program = grid(first, second)
     mappings = [None] if target.interprets else ["full", "sequential"] if target.thorough else ["sequential"]
     for mapping in mappings:
-        found = target.arrays(target.compile(program, mapping=mapping)(**{first: X}))
+        given: dict[str, Any] = {first: X}
+        found = target.arrays(target.compile(program, mapping=mapping)(**given))
         for name, want in zip((first, "prefix", "window", second), expected, strict=True):
             np.testing.assert_allclose(found[name], want, rtol=1e-5, atol=1e-6)
