@@ -155,9 +155,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="train so many times")
     parser.add_argument("--iterations", type=int, default=Settings.iterations)
     parser.add_argument("--plot", type=Path, help="write a picture of the learning curves")
+    parser.add_argument("--save", type=Path, help="write what the last training ended with, for --load")
+    parser.add_argument("--load", type=Path, help="begin with what another training ended with")
     options = parser.parse_args(arguments)
     settings = Settings(iterations=options.iterations)
-    curves = {}
+    curves, start_from = {}, tp.load(options.load) if options.load else None
     for seed in range(options.seeds):
         environment: Any = tp.rl.CartPole()
         if options.gymnasium:
@@ -168,7 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
         run = tp.compile(trainer(environment, settings), options.backend, sizes=sizes(settings))
         compiled = time.perf_counter() - start
         start = time.perf_counter()
-        trained = run(seed=seed)
+        trained = run(seed=seed, state=start_from)
         curve = tp.rl.learning_curve(trained["reward"], trained["done"])
         seconds = time.perf_counter() - start
         curves[f"seed {seed}"] = curve
@@ -176,6 +178,9 @@ def main(arguments: list[str] | None = None) -> int:
         reached = f"475 after {curve[0][solved[0]]} steps" if len(solved) else f"{curve[1].max():.0f} at most"
         total = settings.iterations * settings.steps * settings.environments
         print(f"seed {seed}: {total} steps in {seconds:.1f} s, compiled in {compiled:.1f} s; mean return {reached}")
+    if options.save:
+        tp.save(options.save, trained.state)
+        print(f"parameters: {options.save}")
     play = tp.compile(player(tp.rl.CartPole(), settings, 1000), options.backend)
     played = play(state=trained.state, seed=1)
     lengths = np.asarray(played["length"])[np.asarray(played["done"])]

@@ -19,6 +19,7 @@ from tempo.errors import (
     InputError,
     InternalError,
     MemoryLimitError,
+    MissingFileError,
     MissingPackageError,
     NotFiniteError,
     ProgramError,
@@ -57,6 +58,8 @@ newaxis = None
 _RUNTIME = {
     "compile": "tempo.runtime.compile",
     "Options": "tempo.runtime.options",
+    "save": "tempo.runtime.saving",
+    "load": "tempo.runtime.saving",
     "register_backend": "tempo.plugins",
     "register_scheduler": "tempo.plugins",
 }
@@ -64,11 +67,13 @@ _LIBRARIES = ("nn", "optim", "rl")
 
 
 __all__ = [
-    *_language.__all__, "compile", "Options", "register_backend", "register_scheduler", "nn", "optim", "rl",  # noqa: F405 - see __getattr__
+    *_language.__all__, "compile", "Options", "save", "load",  # noqa: F405 - see __getattr__
+    "register_backend", "register_scheduler", "nn", "optim", "rl",  # noqa: F405
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32",
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",
-    "DTypeError", "SizeError", "IndexOutOfRangeError", "InputError", "MissingPackageError", "UnknownBackendError",
+    "DTypeError", "SizeError", "IndexOutOfRangeError", "InputError", "MissingFileError", "MissingPackageError",
+    "UnknownBackendError",
     "UnknownSchedulerError",
     "BrokenPluginError", "HostCallError", "BackendCallError", "NotFiniteError", "UnsupportedError", "MemoryLimitError",
     "ScheduleError",

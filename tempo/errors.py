@@ -128,6 +128,10 @@ class InputError(TempoError, ValueError):
     """An input that is missing, unknown, or of the wrong shape."""
 
 
+class MissingFileError(TempoError, FileNotFoundError):
+    """A file that is to be loaded, or the folder of one that is to be written, does not exist."""
+
+
 class MissingPackageError(TempoError, ImportError):
     """A package that is needed for this alone is not installed; says how to install it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.errors import DTypeError, InputError, Location, SizeError, TempoError, nearest
+from tempo.plugins.descriptors import BackendPlugin
+from tempo.plugins.manager import get_backend, list_backends
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import LARGEST_SIZE, Expr, Symbol, var
 
@@ -151,13 +154,14 @@ def as_array(value: Any, node: Node, what: str, native: Native = lambda value: N
     if native(value) == node.dtype:
         return value  # type: ignore[no-any-return]
     try:
-        return _cast(_numbers(value, what), node.dtype, what, weak=not hasattr(value, "dtype"))
+        return _cast(numbers(value, what), node.dtype, what, weak=not hasattr(value, "dtype"))
     except TempoError as error:
         error.location = error.location or node.location
         raise
 
 
-def _numbers(value: Any, what: str) -> Array:
+def numbers(value: Any, what: str) -> Array:
+    """`value` as a NumPy array of the dtype that it has. Raises `InputError` for what is no array of numbers."""
     if isinstance(value, np.ma.MaskedArray):
         raise InputError(f"{what} is a masked array", hint="give what is masked a value first: x.filled(0)")
     array = _to_numpy(value, what)
@@ -198,7 +202,23 @@ def _to_numpy(value: Any, what: str) -> Array:
             return np.asarray(value)
         return np.from_dlpack(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{what} is no array: {error}") from error
+        array = _by_its_backend(value)
+        if array is None:
+            raise InputError(f"{what} is no array: {error}") from error
+        return array
+
+
+def _by_its_backend(value: Any) -> Array | None:
+    """What NumPy cannot take itself (bfloat16, on a device), by the backend in this process whose array it is."""
+    for listing in list_backends():
+        factory = listing.descriptor.factory if isinstance(listing.descriptor, BackendPlugin) else None
+        if not isinstance(factory, str) or factory.partition(":")[0] not in sys.modules:
+            continue
+        backend = get_backend(listing.name)
+        if not getattr(backend, "interprets", False) and backend.native(value) is not None:
+            made: Array = backend.to_host(backend.from_host(value))
+            return made
+    return None
 
 
 def claim_shape(table: SizeTable, node: Node, array: Array, what: str) -> None:
