@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -72,7 +73,7 @@ def test_the_users_cache_folder_is_the_default(monkeypatch: pytest.MonkeyPatch, 
 def test_a_folder_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "file"))
-    with pytest.warns(UserWarning, match="executables are not kept"), cache.kept():
+    with pytest.warns(RuntimeWarning, match="executables are not kept"), cache.kept():
         assert jax.config.jax_compilation_cache_dir is None
 
 
@@ -94,3 +95,53 @@ def test_threads_that_compile_at_once_share_the_setting(monkeypatch: pytest.Monk
     leave.set()
     thread.join()
     assert jax.config.jax_compilation_cache_dir is None
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owners here")
+def test_a_folder_that_others_may_write_to_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o700)
+    theirs.chmod(0o777)
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(theirs))
+    with pytest.warns(RuntimeWarning, match="executables are not kept: others may write to"), cache.kept():
+        assert jax.config.jax_compilation_cache_dir is None
+    assert not list(theirs.iterdir())
+
+
+def test_the_folder_of_another_user_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "theirs"))
+    monkeypatch.setattr(os, "getuid", lambda: 12345, raising=False)
+    with pytest.warns(RuntimeWarning, match="belongs to another user"), cache.kept():
+        assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_our_folders_are_ours_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "made"))
+    with cache.kept():
+        assert jax.config.jax_compilation_cache_dir == str(cache.folder())
+    found = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
+    assert len(found) == 4
+    assert {oct(each.stat().st_mode & 0o777) for each in found} == {"0o700"}
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: b"x" * 100, lambda data: data[:-20]])
+def test_what_is_damaged_is_compiled_again(tmp_path: Path, damage: Callable[[bytes], bytes]):
+    first = process(TEMPO_CACHE_DIR=str(tmp_path))
+    (kept,) = tmp_path.rglob("*segment_0*-cache")
+    kept.write_bytes(damage(kept.read_bytes()))
+    again = process(TEMPO_CACHE_DIR=str(tmp_path))
+    assert again[0] == first[0]
+    assert again[2] == "0"
+
+
+@pytest.mark.parametrize("what", ["versions", "machine"])
+def test_other_versions_and_processors_have_folders_of_their_own(monkeypatch: pytest.MonkeyPatch, what: str):
+    monkeypatch.setenv(cache.CACHE_VARIABLE, "/somewhere")
+    before = cache.folder()
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    assert cache.folder() != before
+    monkeypatch.delenv("XLA_FLAGS")
+    monkeypatch.setattr(cache, what, lambda *_: "another")
+    cache._made_for.cache_clear()
+    assert cache.folder() != before
+    cache._made_for.cache_clear()

@@ -1,30 +1,32 @@
 """Schedules that were found before: in memory, and in files under the user's cache directory.
 
-A file holds the tree as text and a digest of it. One that is unreadable, or says anything else than what was written,
-counts as absent. Files are written under another name and then renamed, so that none is ever half written.
+A file holds the tree as text and a digest of it and of its key. One that is unreadable, that says anything else than
+what was written, or whose tree is wrong counts as absent. Files are written under another name and then renamed, so
+that none is ever half written. A folder that others may write to is not used.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tempo.caches import digest, private, versions
 from tempo.schedule import For, If, Run, ScheduleTree, Sequence
 from tempo.symbolic import Symbol, parse_condition, parse_expr
 
 CACHE_VARIABLE = "TEMPO_CACHE"
 """A directory for the files; "0" or nothing keeps everything in memory."""
 
-_FORMAT = 1
+_FORMAT = "schedules 2"
 _MADE_OF = ("tempo-sdg", "tempo-sdg-polyhedral", "islpy")
 
 
@@ -37,29 +39,33 @@ class Entry:
 
 
 class Cache:
-    """Entries by the digest of their problem."""
+    """Entries by the digest of their problem. A directory that others may write to is not used, with a warning."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         self._known: dict[str, Entry] = {}
 
-    def find(self, key: str) -> Entry | None:
-        if key not in self._known and self._directory is not None:
-            found = _read(self._path(self._directory, key))
+    def find(self, key: str, is_sound: Callable[[ScheduleTree], bool]) -> Entry | None:
+        """The entry; what comes from a file has a tree that is sound."""
+        found = self._known.get(key)
+        if found is None and self._folder is not None:
+            found = _read(self._folder, key, is_sound)
             if found is not None:
                 self._known[key] = found
-        return self._known.get(key)
+        return found
 
     def keep(self, key: str, entry: Entry, lasting: bool) -> None:
         """`lasting`: in a file too."""
         self._known[key] = entry
-        if lasting and self._directory is not None:
-            with contextlib.suppress(OSError):  # a full disk or a directory of another's costs time, not the result
-                _write(self._path(self._directory, key), entry)
+        if lasting and self._folder is not None:
+            with contextlib.suppress(OSError):  # a full disk costs time, not the result
+                _write(self._folder, key, entry)
 
-    @staticmethod
-    def _path(directory: Path, key: str) -> Path:
-        return directory / "schedules" / f"{hashlib.sha256(f'{_made_of()} {key}'.encode()).hexdigest()}.json"
+    @cached_property
+    def _folder(self) -> Path | None:
+        if self._directory is None:
+            return None
+        return private(self._directory, ("schedules",), "schedules", CACHE_VARIABLE)
 
 
 @functools.cache
@@ -84,45 +90,39 @@ def _directory() -> Path | None:
 @functools.cache
 def _made_of() -> str:
     """What the result depends on but the problem: another version may find another schedule."""
-    return " ".join([str(_FORMAT), *map(_version, _MADE_OF)])
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "source"
+    return f"{_FORMAT} {versions(*_MADE_OF)}"
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Entry | None:
+def _path(folder: Path, key: str) -> Path:
+    return folder / f"{digest(_made_of(), key)}.json"
+
+
+def _read(folder: Path, key: str, is_sound: Callable[[ScheduleTree], bool]) -> Entry | None:
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(_path(folder, key).read_text(encoding="utf-8"))
         text, rung = stored["tree"], stored["rung"]
-        if stored["digest"] != _digest(text, rung):
+        if stored["digest"] != digest(_made_of(), key, rung, text):
             return None
-        return Entry(_tree(json.loads(text)), rung)
-    except (OSError, ValueError, KeyError, TypeError):
+        tree = _tree(json.loads(text))
+        return Entry(tree, rung) if is_sound(tree) else None
+    except Exception:  # noqa: BLE001 - whatever the reader raises, the file is at fault, and the schedule is made again
         return None
 
 
-def _write(path: Path, entry: Entry) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _write(folder: Path, key: str, entry: Entry) -> None:
     text = json.dumps(_plain(entry.tree))
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
     try:
         with open(handle, "w", encoding="utf-8") as file:
-            json.dump({"tree": text, "rung": entry.rung, "digest": _digest(text, entry.rung)}, file)
-        os.replace(name, path)
+            stored = {"tree": text, "rung": entry.rung, "digest": digest(_made_of(), key, entry.rung, text)}
+            json.dump(stored, file)
+        os.replace(name, _path(folder, key))
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _digest(text: str, rung: str) -> str:
-    return hashlib.sha256(f"{rung} {text}".encode()).hexdigest()
 
 
 def _plain(tree: ScheduleTree) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Sizes to try a schedule at, and the trial itself (`TEMPO_VERIFY=1`)."""
+"""Sizes to try a schedule at, and the trial itself: of what is read from a file, and of all (`TEMPO_VERIFY=1`)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ def verifies() -> bool:
     return os.environ.get(VERIFY_VARIABLE, "0") not in {"", "0"}
 
 
-def try_out(problem: SchedulingProblem, tree: ScheduleTree) -> None:
-    """ScheduleError where the tree is wrong at one of a few small sizes."""
-    for sizes in _sizes(problem):
+def try_out(problem: SchedulingProblem, tree: ScheduleTree) -> int:
+    """ScheduleError where the tree is wrong at one of a few small sizes; how many there were."""
+    tried = list(_sizes(problem))
+    for sizes in tried:
         verify(problem, tree, sizes)
+    return len(tried)
 
 
 def _sizes(problem: SchedulingProblem) -> Iterator[dict[Symbol, int]]:

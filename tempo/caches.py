@@ -1,0 +1,88 @@
+"""Folders of things that can be made again. What lies there is believed, and run, so it must be the user's own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import stat
+import sys
+import warnings
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+_CPU = Path("/proc/cpuinfo")
+_FEATURES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+
+
+def private(base: Path, below: Iterable[str], what: str, variable: str) -> Path | None:
+    """The folder under `base`, made for the user alone where it is missing.
+
+    None, with a warning, where it cannot be made, is another user's, or others may write to it or to a folder on the
+    way to it from `base` on. `what` is kept there, as `variable` says.
+    """
+    folder = base
+    try:
+        base.parent.mkdir(parents=True, exist_ok=True)
+        for folder in _ways(base, below):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            wrong = _wrong(folder)
+            if wrong:
+                break
+        else:
+            return folder
+    except OSError as error:
+        wrong = f"{error}"
+    warnings.warn(f"{what} are not kept: {wrong}; {variable} names another folder, or none", RuntimeWarning, 3)
+    return None
+
+
+def _ways(base: Path, below: Iterable[str]) -> Iterable[Path]:
+    yield base
+    for part in below:
+        base = base / part
+        yield base
+
+
+def _wrong(folder: Path) -> str | None:
+    """Why what lies in a folder is not to be believed."""
+    if not hasattr(os, "getuid"):  # Windows, where a user's folders are the user's
+        return None
+    found = folder.stat()
+    if found.st_uid != os.getuid():
+        return f"{folder} belongs to another user"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to {folder} (chmod go-w {folder})"
+    return None
+
+
+def versions(*distributions: str) -> str:
+    """Python and each of the distributions, with its version."""
+    return " ".join([f"python {platform.python_version()}", *(f"{each} {_version(each)}" for each in distributions)])
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "source"
+
+
+def machine() -> str:
+    """What code for this machine's processor depends on."""
+    return " ".join([sys.platform, platform.machine(), *_features()])
+
+
+def _features() -> list[str]:
+    """Of the first processor, where the system says so; else its name."""
+    try:
+        first = _CPU.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    except OSError:
+        return [platform.processor()]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return [value.strip() for name, _, value in pairs if name.strip() in _FEATURES]
+
+
+def digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
