@@ -291,3 +291,33 @@ def test_cases_that_sizes_exclude_inside_a_loop_of_the_host(target: Target) -> N
         tp.output("y", seen + tp.cases((i >= 2, late), 1))
     for size in (1, 2, 4):
         target.agrees(program, sizes={"i": size}, options={"lift": False})
+
+
+def test_a_case_that_needs_itself_is_right_at_sizes_at_which_no_point_takes_it(target: Target) -> None:
+    """At 1 the scheduler was blamed, at 4 the program: one executable tells them apart, in any order."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        h = tp.recurrent("h", (), (t,))
+        h[0] = x
+        h[t] = h[t] + x
+        tp.output("h", h)
+    run = target.compile(program)
+    for _ in range(2):
+        assert target.to_numpy(run(x=np.array([3.0], np.float32))["h"]).tolist() == [3.0]
+        with pytest.raises(tp.CycleError):
+            run(x=np.ones(4, np.float32))
+    target.agrees(program, {"h": np.array([2.0])}, x=np.array([2.0], np.float32))
+    target.agrees(program, {"h": np.array([2.0])}, x=np.array([2.0], np.float32), options={"mapping": "sequential"})
+
+
+def test_a_definition_in_pieces_of_which_no_point_is_demanded(target: Target) -> None:
+    """It was to be an axis made of no pieces: a pass raised a ShapeError of nothing that the user wrote."""
+    with tp.Program() as program:
+        b = tp.dim("b")
+        h = tp.recurrent("h", (), (b,))
+        h[(b > 0) & (b < 4)] = 0.1
+        h[b] = 0.2
+        tp.output("y", h[b // 2 * 2 : b].sum(axis=0)[0])
+    for size in (1, 3):
+        target.agrees(program, {"y": np.array(0.0)}, sizes={"b": size})

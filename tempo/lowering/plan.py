@@ -29,7 +29,7 @@ from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
 from tempo.sdg.stops import stops_of
-from tempo.symbolic import Context, Symbol, var
+from tempo.symbolic import TRUE, Condition, Context, Symbol, var
 
 VERIFY_VARIABLE = "TEMPO_VERIFY"
 
@@ -40,7 +40,7 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """All that was decided for one program, for every size.
+    """All that was decided for one program, for every size of which `facts` are true.
 
     `stages` are seconds by stage, `notes` what the scheduler says of its tree, for `explain()`.
     """
@@ -55,6 +55,7 @@ class Plan:
     decisions: tuple[object, ...]
     stages: tuple[tuple[str, float], ...]
     notes: tuple[str, ...] = ()
+    facts: Condition = TRUE
 
     @cached_property
     def shape_sizes(self) -> tuple[Symbol, ...]:
@@ -72,7 +73,7 @@ class PlanOptions:
     """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range.
 
     `schedule_seconds`: how long each attempt of the scheduler may take.
-    `composites`: what the backend takes whole.
+    `composites`: what the backend takes whole. `facts`: what is known of the sizes.
     `mapping` forces what `tempo.passes.mapping` decides otherwise.
     """
 
@@ -84,12 +85,14 @@ class PlanOptions:
     mapping: str | int | Mapping[str, str | int] | None = None
     likely: Mapping[Symbol, int] = field(default_factory=dict)  # sizes that costs are counted with
     composites: tuple[str, ...] = ()
+    facts: Condition = TRUE
 
 
 def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, options: PlanOptions) -> Plan:
     clock = _Clock()
     manager = PassManager.configured(passes, options.disable, options.debug)
-    context = PassContext({"mapping": options.mapping, "composites": options.composites}, options.likely)
+    forced = {"mapping": options.mapping, "composites": options.composites}
+    context = PassContext(forced, options.likely, options.facts)
     optimized, records = manager.run(graph if options.checks else _without_checks(graph), context)
     _check_static(optimized, records)
     _check_decomposed(optimized, options)
@@ -98,7 +101,7 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     demands = context.demand(optimized)
     program = Clustered(optimized, cluster(optimized, demands), demands)
     clock.stage("demand, clusters")
-    problem = build_problem(program, options.outermost, seconds=options.schedule_seconds)
+    problem = build_problem(program, options.outermost, options.facts, options.schedule_seconds)
     scheduled = _schedule(scheduler, problem, program)
     tree = scheduled.tree
     clock.stage("schedule")
@@ -108,8 +111,10 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     decisions = Decisions(decide_storage(program, found, tables), tables, options.checks)
     loops = build(program, order, decisions)
     clock.stage("lowering")
-    decided = tuple(context.decisions)
-    return Plan(optimized, program, problem, tree, found, loops, records, decided, tuple(clock.stages), scheduled.notes)
+    decided, stages = tuple(context.decisions), tuple(clock.stages)
+    return Plan(
+        optimized, program, problem, tree, found, loops, records, decided, stages, scheduled.notes, options.facts
+    )
 
 
 def _without_checks(graph: Graph) -> Graph:

@@ -105,9 +105,15 @@ class Candidates:
         return {id: span for id, span in found.items() if self.holds_pieces(id, found)}
 
     def holds_pieces(self, id: int, found: Mapping[int, Span]) -> bool:
-        """Whether what each piece of a definition reads along the dim is all in the spans of what it reads."""
+        """Whether what each piece of a definition reads along the dim is all in the spans of what it reads.
+
+        One that is demanded nowhere has no piece: there is nothing to make in a row.
+        """
         node = self.graph.nodes[id]
-        for piece in self.parts(node):
+        parts = self.parts(node)
+        if not parts and guards(node, self.dim.symbol):
+            return False
+        for piece in parts:
             here = self.sizes.assume(piece.hi.gt(piece.lo))
             for edge in (case.edge for case in piece.cases if case.edge.node in found):
                 index = edge.map[self.graph.nodes[edge.node].domain.index(self.dim.symbol)]

@@ -38,7 +38,7 @@ from tempo.runtime.options import Options
 from tempo.runtime.support import check_supported
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
-from tempo.symbolic import Symbol
+from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
 
 Arrays = dict[str, Any]
 
@@ -66,7 +66,8 @@ class Narrow(NamedTuple):
 Progress = Callable[[int, int], None]
 Look = Callable[[Arrays, bool], None]
 """Raises where what is watched is not finite; told whether there is more to come."""
-LoopsKey = tuple[Symbol | None, bool, Narrow | None, tuple[int, ...]]
+PlanKey = tuple[Symbol | None, Condition]
+LoopsKey = tuple[PlanKey, bool, Narrow | None, tuple[int, ...]]
 """The dim that is streamed, whether it runs whole, and the values of the sizes that shapes are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
@@ -137,22 +138,23 @@ class CompiledEngine:
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
         self._checked = self._checks()
         self._stepped = graph.canonical(node.domain[0] for node in stream_nodes(graph).values())
-        self._plans: Once[Symbol | None, Plan] = Once()
+        self._plans: Once[PlanKey, Plan] = Once()
         self._verified: Once[tuple[Symbol | None, frozenset[tuple[Symbol, int]]], None] = Once()
         self._loops: Once[LoopsKey, LoopProgram] = Once()
         self._index_bits: Once[tuple[LoopsKey, frozenset[tuple[Symbol, int]]], int] = Once()
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
         self._endless: Once[Symbol, CompiledEngine] = Once()
-        self._narrowed: Once[tuple[Symbol | None, Narrow], tuple[LoopProgram, tuple[Symbol, ...]]] = Once()
-        self._tables: Once[tuple[Symbol | None, tuple[tuple[Symbol, int], ...]], list[Any]] = Once()
+        self._narrowed: Once[tuple[PlanKey, Narrow], tuple[LoopProgram, tuple[Symbol, ...]]] = Once()
+        self._tables: Once[tuple[PlanKey, tuple[tuple[Symbol, int], ...]], list[Any]] = Once()
 
     def __repr__(self) -> str:
         return f'backend="{self.backend.info.name}", scheduler="{self.scheduler_name}"'
 
-    def plan(self, outermost: Symbol | None = None) -> Plan:
-        return self._plans.get(outermost, partial(self._planned, outermost))
+    def plan(self, outermost: Symbol | None = None, facts: Condition = TRUE) -> Plan:
+        """For every size of which `facts` are true."""
+        return self._plans.get((outermost, facts), partial(self._planned, outermost, facts))
 
-    def _planned(self, outermost: Symbol | None) -> Plan:
+    def _planned(self, outermost: Symbol | None, facts: Condition) -> Plan:
         disable = self.options.disable if self.options.lift else (*self.options.disable, "lift")
         how = self.options
         options = PlanOptions(
@@ -163,6 +165,7 @@ class CompiledEngine:
             schedule_seconds=how.schedule_seconds,
             likely=self.likely,
             composites=self.backend.info.capabilities.composites,
+            facts=facts,
         )
         passes = self._passes(outermost)
 
@@ -199,18 +202,25 @@ class CompiledEngine:
         return True
 
     def plan_for(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
-        """The plan; where no order was found, a real cycle at these sizes is the user's error."""
+        """The plan; where none is for every size, one for these, at which a real cycle is the user's error."""
         try:
             plan = self.plan(outermost)
-        except UnsupportedError:
+        except UnsupportedError as error:
             cycle = find_cycle(self.graph, sizes)
             if cycle is not None:
                 raise cycle_error(self.graph, cycle) from None
-            raise
+            plan = self._plan_at(sizes, outermost, error)
         if verifies():
             # Once for each plan and sizes: it walks all instances.
             self._verified.get((outermost, frozenset(sizes.items())), partial(self._verify, plan, sizes))
         return plan
+
+    def _plan_at(self, sizes: Mapping[Symbol, int], outermost: Symbol | None, refused: UnsupportedError) -> Plan:
+        """A plan for these sizes alone, at which cases may be left out that no point takes."""
+        try:
+            return self.plan(outermost, conjunction(var(symbol).eq(size) for symbol, size in sorted(sizes.items())))
+        except UnsupportedError:
+            raise refused from None
 
     def _verify(self, plan: Plan, sizes: Mapping[Symbol, int]) -> None:
         try:
@@ -230,7 +240,7 @@ class CompiledEngine:
         planned, symbols = self.loops(plan, outermost, narrow)
         static = {symbol: sizes[symbol] for symbol in symbols}
         whole = self.backend.fuses_segments and not in_parts
-        key = outermost, whole, narrow, tuple(static.values())
+        key = (outermost, plan.facts), whole, narrow, tuple(static.values())
 
         def make() -> LoopProgram:
             tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, stretches=whole)
@@ -261,7 +271,7 @@ class CompiledEngine:
             loops = chunked(plan.loops, ids, narrow.dim, narrow.width)
             return loops, tuple(sorted(static_sizes(loops, buffers=static)))
 
-        return self._narrowed.get((outermost, narrow), make)
+        return self._narrowed.get(((outermost, plan.facts), narrow), make)
 
     def endless(self, dim: Symbol) -> CompiledEngine:
         """The same program along a dim that has no end."""
@@ -271,7 +281,7 @@ class CompiledEngine:
     @property
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
-        return len({(outermost, sizes, bits) for (outermost, _, _, sizes), bits in self._compiled})
+        return len({(plan, sizes, bits) for (plan, _, _, sizes), bits in self._compiled})
 
     def start(
         self,
@@ -295,7 +305,7 @@ class CompiledEngine:
             masks = demanded(plan.graph, sizes)
             return [masks[node] for _, node in sorted(plan.loops.tables.items())]
 
-        return self._tables.get((outermost, tuple(sorted(sizes.items()))), make)
+        return self._tables.get(((outermost, plan.facts), tuple(sorted(sizes.items()))), make)
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)

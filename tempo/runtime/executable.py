@@ -209,7 +209,7 @@ class Executable:
         if sizes is None:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
-        return memory_of(engine.plan().loops, sizes)
+        return memory_of(engine.plan_for(sizes).loops, sizes)
 
     @property
     def executables(self) -> int:
@@ -256,7 +256,7 @@ class Executable:
 
     def _planned_memory(self, sizes: Mapping[Symbol, int]) -> Memory | None:
         engine = self._engine
-        return memory_of(engine.plan().loops, sizes) if isinstance(engine, CompiledEngine) else None
+        return memory_of(engine.plan_for(sizes).loops, sizes) if isinstance(engine, CompiledEngine) else None
 
     def _named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
         return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.graph.dims}
