@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,7 +165,8 @@ class GenericBackend:
 
 
 def define(source: str, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
-    """The function `name` that `source` defines. Tracebacks show the source; `TEMPO_DUMP=DIR` saves it."""
+    """The function `name` that `source` defines. Tracebacks show the source, as long as the function lives;
+    `TEMPO_DUMP=DIR` saves it."""
     filename = f"<tempo {name} #{next(_numbers)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     if directory := os.environ.get(_DUMP_VARIABLE):
@@ -172,4 +174,5 @@ def define(source: str, name: str, namespace: dict[str, Any]) -> Callable[..., A
         Path(directory, f"{filename[1:-1].replace(' ', '_').replace('#', '')}.py").write_text(source + "\n")
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - running what was generated is the point
     function: Callable[..., Any] = namespace[name]
+    weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
     return function

@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any, Literal
@@ -53,6 +53,7 @@ class PluginManager:
         self._embedded: dict[tuple[str, str], Descriptor] = {(d.kind, d.name): d for d in embedded}
         self._registered: dict[tuple[str, str], Descriptor] = {}
         self._installed: dict[str, tuple[EntryPoint, ...]] = {}
+        self._loaded: dict[str, tuple[str, str, str]] = {}  # by pluggy's name: group, name, distribution
         self._lock = threading.RLock()  # of what is registered and loaded; a module may register more while it loads
 
     def register(self, descriptor: Descriptor) -> None:
@@ -90,7 +91,7 @@ class PluginManager:
         descriptor = self.descriptor(kind, name)
         try:
             made = _resolve(descriptor)()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise messages.broken(kind, name, self._origin(kind, name), error) from error
         _debug(f"made {kind} {name!r} of {self._origin(kind, name)}")
         return made
@@ -101,12 +102,33 @@ class PluginManager:
             return [self._hook_listing(point) for point in self._entry_points("hook")]
         return [self._listing(kind, name) for name in self._all_names(kind)]
 
-    def hooks(self) -> pluggy.HookRelay:
+    def hooks(self) -> Hooks:
         """The hooks that many may answer, with every plugin of the group `tempo.plugins` loaded."""
         for point in self._entry_points("hook"):
             if not _is_disabled(GROUPS["hook"], point.name):
                 self._load_module("hook", point)
-        return self._pluggy.hook
+        return Hooks(self)
+
+    def call(self, hook: str, arguments: Mapping[str, Any]) -> None:
+        """Call every plugin that answers `hook`, also those after one that fails.
+
+        Raises `BrokenPluginError` for the first that raised, or that would have ended the process.
+        """
+        answers = [each.plugin for each in reversed(getattr(self._pluggy.hook, hook).get_hookimpls())]
+        failures: list[tuple[BrokenPluginError, BaseException]] = []
+        for plugin in answers:
+            group, name, distribution = self._loaded[str(self._pluggy.get_name(plugin))]
+            if _is_disabled(group, name):
+                continue
+            alone = self._pluggy.subset_hook_caller(hook, [each for each in answers if each is not plugin])
+            try:
+                alone(**arguments)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - raised below, when all were called
+                failures.append((messages.failed(hook, name, distribution, error), error))
+        for failure, cause in failures[:1]:
+            for other, _ in failures[1:]:
+                failure.add_note(str(other))
+            raise failure from cause
 
     def _all_names(self, kind: str) -> list[str]:
         in_process = {name for of_kind, name in (*self._embedded, *self._registered) if of_kind == kind}
@@ -157,7 +179,7 @@ class PluginManager:
             raise messages.malformed(kind, point.name, distribution, f"it does not implement tempo_{kind}()")
         try:
             descriptor = described[0]()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise messages.broken(kind, point.name, distribution, error) from error
         self._check_version(kind, point.name, distribution, descriptor)
         if not isinstance(descriptor, BackendPlugin if kind == "backend" else SchedulerPlugin):
@@ -177,11 +199,12 @@ class PluginManager:
         loaded = self._pluggy.get_plugin(key)
         if loaded is not None:
             return loaded
+        self._loaded[key] = GROUPS[kind], point.name, _distribution(point)
         try:
             module = point.load()
             self._pluggy.register(module, name=key)
             self._pluggy.check_pending()  # finds a misspelt hook
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if self._pluggy.has_plugin(key):
                 self._pluggy.unregister(name=key)
             raise messages.broken(kind, point.name, _distribution(point), error) from error
@@ -196,6 +219,16 @@ class PluginManager:
             raise messages.malformed(kind, name, distribution, what)
         if theirs != API_VERSION:
             raise messages.version_skew(kind, name, distribution, theirs, _core(), API_VERSION)
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Each hook as a function of its arguments, which calls every plugin that answers it."""
+
+    manager: PluginManager
+
+    def __getattr__(self, hook: str) -> Callable[..., None]:
+        return lambda **arguments: self.manager.call(hook, arguments)
 
 
 def _distribution(point: EntryPoint) -> str:

@@ -62,6 +62,13 @@ def broken(kind: str, name: str, distribution: str, cause: BaseException) -> Bro
     )
 
 
+def failed(hook: str, name: str, distribution: str, cause: BaseException) -> BrokenPluginError:
+    return BrokenPluginError(
+        f"the hook {name!r} of {distribution} failed in {hook}: {type(cause).__name__}: {cause}",
+        hint=f"the cause is chained above; TEMPO_DISABLED_PLUGINS={name} goes on without it",
+    )
+
+
 def malformed(kind: str, name: str, distribution: str, what: str) -> BrokenPluginError:
     return BrokenPluginError(
         f"the {kind} {name!r} of {distribution} is no {kind} plugin: {what}",

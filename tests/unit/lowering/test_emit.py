@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
 import traceback
 from pathlib import Path
 
@@ -93,3 +95,23 @@ def test_a_host_call_may_read_what_is_ahead() -> None:
     run(x=np.arange(3, dtype=np.float32))
     run(x=np.arange(2, dtype=np.float32))
     assert rows == [[0, 1, 2], [1, 2], [2], [0, 1], [1]]
+
+
+def test_sources_are_forgotten_with_their_functions() -> None:
+    def kept() -> int:
+        gc.collect()
+        return sum(name.startswith("<tempo ") for name in linecache.cache)
+
+    before = kept()
+    for size in range(5):
+        with tp.Program() as program:
+            t = tp.dim("t", size + 2)
+            s = tp.recurrent("s", shape=(), dims=(t,))
+            s[0] = 0.0
+            s[t + 1] = s + 1.0
+            tp.output("s", s)
+        run = tp.compile(program)
+        run()
+        assert kept() > before
+        del run
+        assert kept() == before

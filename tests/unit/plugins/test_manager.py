@@ -374,3 +374,47 @@ def test_import_and_listing_load_no_framework() -> None:
         "heavy = {'jax', 'torch', 'islpy', 'transformers', 'gymnasium'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+FAILING = """
+from tempo.plugins import hookimpl
+
+@hookimpl
+def tempo_compile_started(program, backend, scheduler): {fails}
+"""
+FAILURES = {
+    "raise RuntimeError('no network')": "RuntimeError: no network",
+    "raise SystemExit(3)": "SystemExit: 3",
+    "import sys; sys.exit('gone')": "SystemExit: gone",
+}
+
+
+@pytest.mark.parametrize("fails", FAILURES)
+def test_a_hook_that_fails_is_named_and_disturbs_nobody(
+    site: Site, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    for number, source in enumerate((HOOK, FAILING.format(fails=fails), HOOK)):
+        site.add(f"observer{number}", "1.0", "tempo.plugins", f"observer{number}", f"fake_observer{number}", source)
+    manager = PluginManager()
+    for module in ("compile", "engine"):
+        monkeypatch.setattr(importlib.import_module(f"tempo.runtime.{module}"), "default_manager", lambda: manager)
+    with tp.Program() as program:
+        tp.output("one", tp.ones((2,)))
+    with pytest.raises(BrokenPluginError) as caught:
+        tp.compile(program)
+    assert caught.value.message == (
+        f"the hook 'observer1' of observer1 1.0 failed in tempo_compile_started: {FAILURES[fails]}"
+    )
+    assert "TEMPO_DISABLED_PLUGINS=observer1 goes on without it" in str(caught.value)
+    assert caught.value.__cause__ is not None
+    for number in (0, 2):
+        assert sys.modules[f"fake_observer{number}"].seen == [("started", "numpy", "greedy")]
+    monkeypatch.setenv("TEMPO_DISABLED_PLUGINS", "observer1")
+    tp.compile(program)
+
+
+@pytest.mark.parametrize("source", ["raise SystemExit(3)", GOOD.replace("return BackendPlugin", "exit(2)")])
+def test_a_plugin_that_exits_ends_no_process(site: Site, source: str) -> None:
+    site.add_backend("leaving", source)
+    with pytest.raises(BrokenPluginError, match="SystemExit|NameError"):
+        PluginManager().create("backend", "leaving")
