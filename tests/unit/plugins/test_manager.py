@@ -401,16 +401,16 @@ def test_a_hook_that_fails_is_named_and_disturbs_nobody(
     with tp.Program() as program:
         tp.output("one", tp.ones((2,)))
     with pytest.raises(BrokenPluginError) as caught:
-        tp.compile(program)
+        tp.compile(program, NumpyBackend(), GreedyScheduler())
     assert caught.value.message == (
         f"the hook 'observer1' of observer1 1.0 failed in tempo_compile_started: {FAILURES[fails]}"
     )
     assert "TEMPO_DISABLED_PLUGINS=observer1 goes on without it" in str(caught.value)
     assert caught.value.__cause__ is not None
     for number in (0, 2):
-        assert sys.modules[f"fake_observer{number}"].seen == [("started", "numpy", "greedy")]
+        assert sys.modules[f"fake_observer{number}"].seen == [("started", "numpy", "GreedyScheduler")]
     monkeypatch.setenv("TEMPO_DISABLED_PLUGINS", "observer1")
-    tp.compile(program)
+    tp.compile(program, NumpyBackend(), GreedyScheduler())
 
 
 @pytest.mark.parametrize("source", ["raise SystemExit(3)", GOOD.replace("return BackendPlugin", "exit(2)")])
