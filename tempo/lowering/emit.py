@@ -206,7 +206,17 @@ class Emitter:
         operands = tuple(static_type(type, self._resolve) for type in compute.operand_types)
         result = static_type(compute.type, self._resolve)
         function = self.operator(call_for(compute.op, compute.attrs, operands, result, self._resolve))
-        return located(function, compute.attrs, compute.location)
+        return located(function, compute.attrs, compute.location, compute.name, self._point_of(compute), self.sizes)
+
+    def _point_of(self, compute: Compute) -> Callable[[Mapping[str, Any]], Mapping[Symbol, int]]:
+        """From the variables of the source the point at which an operator runs."""
+        names = {symbol: self.names(symbol) for _, index in compute.point for symbol in index.symbols()}
+
+        def point(variables: Mapping[str, Any]) -> Mapping[Symbol, int]:
+            values = {symbol: variables[name] for symbol, name in names.items()}
+            return {symbol: int(index.evaluate(values)) for symbol, index in compute.point}
+
+        return point
 
     def named(self, function: Callable[..., Any], op: str) -> str:
         """The name under which a function is in the namespace, after its operator; equal functions share one."""

@@ -26,6 +26,7 @@ from tempo.lowering.reads import Value
 from tempo.passes.cluster import Cluster
 from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.located import name_of_data
 from tempo.symbolic import TRUE, Context, Expr, Symbol, const, var
 
 # With a number behind them these are names of what a backend's source refers to: functions and tables.
@@ -91,7 +92,7 @@ class RunLowering:
             node.type,
             tuple(scalar.substitute(here) for scalar in operator.scalars(attrs)),
             tuple(here.items()) if attrs.get("checked") else (),
-            node.name or (self._name_of_data(node) if attrs.get("checked") else ""),
+            name_of_data(node, self.graph.nodes[node.operands[0].node]) if attrs.get("checked") else node.name,
             node.location,
         )
         if node.op == "backend_call":
@@ -106,11 +107,6 @@ class RunLowering:
             yield Compute(
                 self.name(node, at), "backend_result", attrs, names, types, type, (), (), node.name, node.location
             )
-
-    def _name_of_data(self, node: Node) -> str:
-        """Of which tensor of the user's a read with checked indices takes elements, as far as it is known."""
-        data = self.graph.nodes[node.operands[0].node]
-        return data.name or str(data.attr("name") or "")
 
     def _options(self, attrs: dict[str, object]) -> dict[str, object]:
         if attrs.get("checked"):

@@ -38,7 +38,7 @@ from tempo.reference.host_calls import call_host
 from tempo.sdg.call import Call, StaticType, call_for
 from tempo.sdg.graph import Edge, Graph, Node, Output, Slice
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.operators.located import located
+from tempo.sdg.operators.located import located, name_of_data
 from tempo.sdg.stops import stops_of
 from tempo.symbolic import Symbol
 
@@ -249,7 +249,8 @@ class Evaluator:
             self._functions[key] = operator.numpy(self._call(node, env, arrays, result))
         function = self._functions[key]
         if "checked" in attrs:
-            function = located(function, attrs, node.location, f" at {point_text(node.domain, point)}")
+            name = name_of_data(node, self.graph.nodes[node.operands[0].node])
+            function = located(function, attrs, node.location, name, lambda _: dict(zip(node.domain, point)))
         scalars = [expr.evaluate(env) for expr in operator.scalars(attrs)]
         with np.errstate(all="ignore"):
             value = np.asarray(function(*arrays, *scalars))

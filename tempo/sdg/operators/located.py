@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tempo.errors import IndexOutOfRangeError, Location
+import numpy as np
+
+from tempo.errors import IndexOutOfRangeError, InternalError, Location
+from tempo.sdg.graph import Node
 from tempo.symbolic import Expr, Symbol
 
 HINT = "correct the index, or let it be clamped into range: tp.compile(..., options=tp.Options(checks=False))"
@@ -14,7 +18,7 @@ HINT = "correct the index, or let it be clamped into range: tp.compile(..., opti
 def out_of_range(
     index: int, size: int, tensor: str, point: Mapping[Symbol, int], place: Sequence[int], location: Location | None
 ) -> IndexOutOfRangeError:
-    """The error of a backend whose compiled code says afterwards what was wrong; `place` is that among the indices."""
+    """The error; `place` is that among the indices."""
     message = f"index {index} is out of range for an axis of size {size}"
     message += f" of {tensor!r}" if tensor else ""
     if point:
@@ -22,6 +26,11 @@ def out_of_range(
     if place:
         message += f", element {place[0] if len(place) == 1 else tuple(place)} of the indices"
     return IndexOutOfRangeError(message, location=location, hint=HINT)
+
+
+def name_of_data(node: Node, data: Node) -> str:
+    """Of which tensor of the user's a read with checked indices takes elements, as far as it is known."""
+    return node.name or data.name or str(data.attr("name") or "")
 
 
 def point_of(
@@ -39,17 +48,42 @@ def point_of(
     return point, left
 
 
+Frame = Mapping[str, Any]
+"""The variables of whoever called an operator."""
+
+
 def located(
-    function: Callable[..., Any], attrs: Mapping[str, Any], location: Location | None, where: str = ""
+    function: Callable[..., Any],
+    attrs: Mapping[str, Any],
+    location: Location | None,
+    tensor: str = "",
+    point: Callable[[Frame], Mapping[Symbol, int]] = lambda frame: {},
+    sizes: Mapping[Symbol, int] | None = None,
 ) -> Callable[..., Any]:
-    """`function`, whose `IndexOutOfRangeError` says the line and `where`; itself where it checks no index."""
+    """`function`, whose `IndexOutOfRangeError` says tensor, line and point; itself where it checks no index.
+
+    `point` finds the point from the variables of the caller, who so has nothing to do as long as all is well.
+    """
     if not attrs.get("checked", False):
         return function
 
     def call(*arrays: Any) -> Any:
         try:
             return function(*arrays)
-        except IndexOutOfRangeError as error:
-            raise IndexOutOfRangeError(error.message + where, location=location, hint=HINT) from None
+        except IndexOutOfRangeError:
+            index, size, place = _first(attrs["axis"], *arrays)
+            lifted, place = point_of(place, attrs.get("layout") or range(len(place)), sizes or {})
+            at = {**lifted, **point(sys._getframe(1).f_locals)}
+            raise out_of_range(index, size, tensor, at, place, location) from None
 
     return call
+
+
+def _first(axis: int, data: Any, *indices: Any) -> tuple[int, int, Sequence[int]]:
+    """The first index out of range, the size of what it indexes, and its place among the indices."""
+    for size, index in zip(data.shape[axis:], indices):
+        values = np.asarray(index.tolist(), object)  # whatever kind of array it is
+        bad = np.flatnonzero((values < 0) | (values >= size))
+        if bad.size:
+            return values.flat[bad[0]], size, [int(each) for each in np.unravel_index(bad[0], values.shape)]
+    raise InternalError("no index is out of range, and an operator says so")
