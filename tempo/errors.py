@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 _PACKAGE = f"{Path(__file__).resolve().parent}{os.sep}"
 _CONFORMANCE = str(Path(__file__).resolve().parent / "conformance")  # its programs are written as users write theirs
@@ -62,6 +63,12 @@ def nearest(name: str, known: Iterable[str], kind: str = "there are") -> str:
 
 class TempoError(Exception):
     """What is wrong, where (`path:line` and the source line), and what to do."""
+
+    outputs: Any = None
+    """Where a run failed in the middle: what it had made until then, up to the last whole point (`tp.Outputs`)."""
+
+    state: Any = None
+    """The parameters at that point: `state=` of another call takes them."""
 
     def __init__(self, message: str, *, location: Location | None = None, hint: str | None = None) -> None:
         super().__init__(message)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tempo.lowering.forwarding import forwarded
@@ -15,8 +15,10 @@ from tempo.lowering.loop_ir import (
     CallHost,
     CallSegment,
     Guard,
+    LastValue,
     Loop,
     LoopProgram,
+    Offsets,
     Segment,
     Statement,
     Stop,
@@ -28,10 +30,10 @@ from tempo.lowering.statements import RunLowering
 from tempo.lowering.stopping import Stops
 from tempo.lowering.storage import Storage
 from tempo.passes.cluster import Cluster
-from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence
-from tempo.sdg.graph import Node, Output
+from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
+from tempo.sdg.graph import Edge, Node, Output, Point, Slice
 from tempo.sdg.stops import last_along
-from tempo.symbolic import Symbol
+from tempo.symbolic import Symbol, const, var
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,12 @@ class _Builder:
         )
         self.segments: list[Segment] = []
         self.functions: list[Node] = []
+        self.offsets: dict[int, Offsets] = {}
 
     def build(self, tree: ScheduleTree) -> LoopProgram:
         items = self.top(top_items(tree))
         buffers = self.buffers
+        states = {key_of("state", output.name): found for output in self.states() if (found := self.last_value(output))}
         return LoopProgram(
             tuple(item for item, _ in items),
             tuple(self.segments),
@@ -189,6 +193,8 @@ class _Builder:
             self.table_nodes,
             tuple(buffers.registers),
             tuple(stopped for _, stopped in items),
+            states,
+            self.offsets,
         )
 
     # -- the driver ------------------------------------------------------------------------------------------------
@@ -199,6 +205,8 @@ class _Builder:
         pieces = list(parts(items, self.hosts, loops_apart=True))
         for part, stop in zip(pieces, self.stops.ends([part.items for part in pieces]), strict=True):
             made = self.host_item(part.items[0]) if part.host else (self.segment(part, top=True),)
+            if isinstance(part.items[0], For) and len(part.items) == 1:
+                self.offsets[len(found)] = self.offsets_in(part.items[0])
             found.extend((item, None if stop is None else self.stop_buffer(stop)) for item in made)
         return found
 
@@ -236,6 +244,54 @@ class _Builder:
         )
         writes = tuple(self.lowering.write((node.id, at), f"y{at}", here) for at in range(len(node.results)))
         return CallHost(len(self.functions) - 1, run.point, reads, trimmed, writes)
+
+    # -- where a run stands when a call fails ----------------------------------------------------------------------
+
+    def states(self) -> list[Output]:
+        """The states that are copied at the end from where the run has them."""
+        nodes = self.program.graph.nodes
+        states = (each for each in self.program.graph.outputs if each.role == "state" and not last_along(each))
+        return [each for each in states if nodes[each.edge.node].op == "copy"]
+
+    def last_value(self, state: Output) -> LastValue | None:
+        """The read of its copy, of all points of other dims at once; None where the value is a part of a buffer."""
+        graph = self.program.graph
+        copy = graph.nodes[state.edge.node]
+        edge, cluster = copy.operands[0], self.program.cluster_of()[copy.id]
+        value = edge.node, edge.result
+        if value not in self.buffers.of_value or value in self.buffers.homes or value in self.buffers.moved:
+            return None
+        whole = {Point(var(dim)): Slice(const(0), graph.dim(dim).size) for dim in copy.domain}
+        map = tuple(whole.get(index, index) if isinstance(index, Point) else index for index in edge.map)
+        if Edge(edge.node, map).dims() or len(state.layout) != len(copy.domain) + len(copy.shape):
+            return None
+        seen = [dim for index in edge.map for dim in copy.domain if index == Point(var(dim))]
+        labels = [*seen, *range(len(copy.shape))]
+        read = self.lowering.read_edge("x0", replace(edge, map=map), {}, cluster)
+        dims = graph.nodes[edge.node].domain
+        return LastValue(read, tuple(labels.index(label) for label in state.layout), dims)
+
+    def offsets_in(self, loop: For) -> Offsets:
+        """Of the buffers whose points along the loop's dim are made in it, each a number after its own iteration."""
+        found: dict[int, tuple[int, int]] = {}
+        unknown: set[int] = set()
+        for run in runs(loop):
+            domain = self.clusters[run.statement].domain
+            rest = run.point[domain.index(loop.var)] - var(loop.var) if loop.var in domain else var(loop.var)
+            for id in self.written_by(self.clusters[run.statement]):
+                if not rest.is_const or loop.direction != "forward":
+                    unknown.add(id)
+                    continue
+                lo, hi = found.get(id, (rest.as_int(), rest.as_int()))
+                found[id] = min(lo, rest.as_int()), max(hi, rest.as_int())
+        return {id: each for id, each in found.items() if id not in unknown}
+
+    def written_by(self, cluster: Cluster) -> Iterator[int]:
+        for node in map(self.program.graph.nodes.__getitem__, cluster.nodes):
+            for value in ((node.id, at) for at in range(len(node.results))):
+                if value in self.buffers.of_value:
+                    yield self.buffers.of_value[value].id
+                yield from (buffer.id for buffer in self.buffers.written_outputs.get(value, ()))
 
     # -- segments --------------------------------------------------------------------------------------------------
 

@@ -32,10 +32,12 @@ from tempo.lowering.loop_ir import (
     WindowIndex,
     Write,
     expressions,
+    stop_in,
     walk,
 )
 from tempo.lowering.names import Names
 from tempo.lowering.releases import releases
+from tempo.lowering.whole_points import Marks, marks
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
@@ -279,11 +281,35 @@ class Emitter:
     def item(self, number: int, item: Statement) -> str:
         """The source of `item_N(start, stop, sizes..., buffers, tables)`: one item of the program, over host lists."""
         self._in_driver = True
-        body = [self._loop(item, outermost=True)] if isinstance(item, Loop) else self._statement(item)
+        body = self._marked(number, item) if isinstance(item, Loop) else self._statement(item)
         return _source(_function(f"item_{number}", self.item_parameters(), body or [ast.Pass()]))
 
     def item_parameters(self) -> list[str]:
-        return ["start", "stop", *(self.names(symbol) for symbol in self.item_sizes()), "buffers", "tables"]
+        return ["start", "stop", *(self.names(symbol) for symbol in self.item_sizes()), "buffers", "tables", "marks"]
+
+    def _marked(self, number: int, item: Loop) -> list[ast.stmt]:
+        """The loop; before it and at the end of each iteration it is noted that it has come so far."""
+        loop = self._loop(item, outermost=True)
+        assert isinstance(loop, ast.For)
+        if number not in self.program.offsets:
+            return [loop]
+        found = marks(self.program, number, item.var)
+        before = len(loop.body) - (stop_in(item) is not None)
+        loop.body.insert(before, self._mark(_name(self.names(item.var)), found))
+        return [self._mark(_minus_one(_name("start")), found), loop]
+
+    def _mark(self, iteration: ast.expr, marks: Marks) -> ast.stmt:
+        held = (_listed("buffers", id) for id in marks.held)
+        kept = [_call("fresh", [each]) if id in marks.copied else each for id, each in zip(marks.held, held)]
+        append = ast.Attribute(_name("marks"), "append", ast.Load())
+        return ast.Expr(ast.Call(append, [ast.Tuple([iteration, *kept], ast.Load())], []))
+
+    def last_value(self, number: int, read: Read) -> str:
+        """The source of `last_value_N(sizes..., buffers)`: what a parameter holds at the last point."""
+        self._in_driver = True
+        parameters = [*(self.names(symbol) for symbol in self.item_sizes()), "buffers"]
+        value = self.read(read, _listed("buffers", read.buffer))
+        return _source(_function(f"last_value_{number}", parameters, [ast.Return(value)]))
 
     def item_sizes(self) -> tuple[Symbol, ...]:
         """The sizes that every item is given, in order."""

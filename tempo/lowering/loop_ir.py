@@ -279,6 +279,22 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class LastValue:
+    """Where a parameter's value at the last point lies while it runs: what is read, its axes then put in order.
+
+    `dims`: those that it varies along.
+    """
+
+    read: Read
+    axes: tuple[int, ...]
+    dims: tuple[Symbol, ...]
+
+
+Offsets = Mapping[int, tuple[int, int]]
+"""By buffer: from how many to how many points past an iteration's own are made in it."""
+
+
+@dataclass(frozen=True)
 class LoopProgram:
     """The whole program: a sequence of items, each one segment, or one host loop or call around segments."""
 
@@ -292,6 +308,8 @@ class LoopProgram:
     tables: Mapping[int, int]  # table -> node of the graph whose demanded points it marks
     registers: tuple[Buffer, ...] = ()  # values that never leave the block that makes them; for `run.memory`
     stopped: tuple[int | None, ...] = ()  # for each item, the buffer of the stop after which it is left out
+    states: Mapping[str, LastValue] = field(default_factory=dict)  # by name in `outputs`, where it is no copy
+    offsets: Mapping[int, Offsets] = field(default_factory=dict)  # by item that is one loop
     extents: tuple[str, ...] = ()  # how reads of varying length are run, for people
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from tempo.symbolic import Symbol
 
 ARRAY_FUNCTIONS = ("fresh", "clamped", "wrapped", "to_host", "host_write")
 """Functions that the source calls beside operators: a backend gives their meaning."""
-_FIXED = ("start", "stop", "buffers", "tables", *ARRAY_FUNCTIONS, *keyword.kwlist, *dir(builtins))
+_FIXED = ("start", "stop", "buffers", "tables", "marks", *ARRAY_FUNCTIONS, *keyword.kwlist, *dir(builtins))
 
 
 class Names:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from tempo.analysis.reports import (
     tensor_name,
     uncovered_error,
 )
-from tempo.errors import InputError, InternalError
+from tempo.errors import InputError, InternalError, TempoError
 from tempo.reference.backend_calls import call_backend
 from tempo.reference.host_calls import call_host
 from tempo.sdg.call import Call, StaticType, call_for
@@ -93,6 +94,7 @@ class Evaluator:
         self._values: dict[Need, tuple[Array, ...]] = {}
         self._functions: dict[object, Callable[..., Any]] = {}
         self._is_over = False
+        self._failed: Instance | None = None
 
     def run(self) -> Results:
         """Every output and every effect; host calls in the order that the language prescribes."""
@@ -120,6 +122,42 @@ class Evaluator:
                     env = {**self.sizes, **dict(zip(output.domain, point))}
                     array[point] = self._read(output_reader(output), output.edge, env)
         return found
+
+    def made(self) -> tuple[Results, Symbol | None, int] | None:
+        """After a call that failed: outputs and states up to the last whole point of the call's outermost dim, the dim,
+        and how many points these are. What needs another call is left out."""
+        if self._failed is None:
+            return None
+        self._is_over = True
+        domain = self.graph.nodes[self._failed.node].domain
+        symbol, points = (domain[0], self._failed.point[0]) if domain else (None, 0)
+        found: dict[str, dict[str, Array]] = {"output": {}, "state": {}}
+        for output in (each for each in self.graph.outputs if each.role in found):
+            with suppress(_IsOverError):
+                found[output.role][output.name] = self._output_until(output, symbol, points)
+        return Results(found["output"], found["state"], {}), symbol, points
+
+    def _output_until(self, output: Output, symbol: Symbol | None, points: int) -> Array:
+        """As in a run of so many points along a dim. Before the first, parameters are what the run began with."""
+        if symbol is None or points:
+            kept = {} if symbol is None else {symbol: points}
+            size = {} if symbol is None or output.role != "state" else {Symbol(symbol.name, "size"): points}
+            return self._output(output, kept, size)
+        if output.role == "state":
+            nodes = self.graph.nodes.values()
+            begun = next(
+                (each for each in nodes if each.attr("role") == "state" and each.attr("name") == output.name), None
+            )
+            if begun is None:
+                raise _IsOverError
+            axes = [*begun.domain, *range(len(begun.shape))]
+            return self._inputs[begun.id].transpose([axes.index(label) for label in output.layout])
+        if symbol not in output.domain:
+            return self._output(output, {})
+        shape = [0 if each == symbol else self._extents[each] for each in output.domain]
+        axes = [*output.domain, *range(len(output.type.shape))]
+        array = np.zeros((*shape, *_ints(output.type.shape, self.sizes)), dtypes.to_numpy(output.type.dtype))
+        return array.transpose([axes.index(label) for label in output.layout])
 
     def value(self, target: Edge | int, point: Mapping[Symbol, int] | Sequence[int] = ()) -> Array:
         """The value of a node at a point of its domain, or what an edge shows at a point of its consumer's."""
@@ -180,7 +218,11 @@ class Evaluator:
         if node.op in EFFECTS and self._is_over:
             raise _IsOverError
         if node.op in EFFECTS:
-            return call_host(node, need.point, arrays, types)
+            try:
+                return call_host(node, need.point, arrays, types)
+            except TempoError:
+                self._failed = need
+                raise
         if node.op == "backend_call":
             return call_backend(node, arrays, [_ints(type.shape, env) for type in node.results])
         return (self._apply(node, need.point, env, arrays),)
@@ -293,14 +335,17 @@ class Evaluator:
         ends = (int(self._read(reader, output.edge, {**self.sizes, symbol: at})) for at in range(size))
         return next((count for count in ends if count), size)
 
-    def _output(self, output: Output, kept: Mapping[Symbol, int]) -> Array:
-        """Of a dim that the layout does not name only the last point that is kept."""
+    def _output(
+        self, output: Output, kept: Mapping[Symbol, int], sizes: Mapping[Symbol, int] = MappingProxyType({})
+    ) -> Array:
+        """Of a dim that the layout does not name only the last point that is kept. `sizes` stand in the place of those
+        of the run."""
         reader = output_reader(output)
         counts = [kept.get(symbol, self._extents[symbol]) for symbol in output.domain]
         last = [symbol not in output.layout for symbol in output.domain]
         shape = tuple(1 if is_last else count for is_last, count in zip(last, counts))
         points = itertools.product(*(range(count)[is_last and -1 :] for is_last, count in zip(last, counts)))
-        environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)
+        environments = ({**self.sizes, **sizes, **dict(zip(output.domain, point))} for point in points)
         values = [self._read(reader, output.edge, env) for env in environments]
         array = np.stack(values).reshape(shape + values[0].shape)
         array = array.reshape([size for is_last, size in zip(last, shape) if not is_last] + list(values[0].shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from tempo.lowering.index_bits import NARROW
 from tempo.lowering.layouts import layouts, layouts_in_segments
 from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
+from tempo.lowering.whole_points import marks
 from tempo.passes.watches import WATCH
 from tempo.reference.host_calls import call_host
 from tempo.runtime.memory import allocation_error, check_room
@@ -56,6 +58,8 @@ class Compiled:
     parameters: tuple[Symbol, ...]
     segments: tuple[CompiledSegment, ...]
     driver_source: str
+    last_values: Mapping[str, Callable[..., Array]]
+    """Of the program's `states`, given sizes and buffers; the size of a dim may be that of what was made so far."""
     seconds: float = field(
         default=0.0, compare=False
     )  # that making it took; a backend may compile more at its first run
@@ -104,6 +108,13 @@ class Compiled:
         return {id: self.backend.transpose(self.backend.from_host(each.array), self.axes[id]) for id, each in found}
 
     @cached_property
+    def depth(self) -> int:
+        """How many iterations of a host loop are remembered."""
+        loops = [(at, item) for at, item in enumerate(self.program.items) if at in self.program.offsets]
+        found = (marks(self.program, at, item.var).depth for at, item in loops if isinstance(item, Loop))
+        return max(found, default=1)
+
+    @cached_property
     def touched_in_host_loops(self) -> frozenset[int]:
         """Buffers that must be there before any segment runs; others may be made by the first that touches them."""
         found: set[int] = set()
@@ -128,6 +139,9 @@ def compile_program(
     namespace.update((each.name, made.function) for each, made in zip(program.segments, segments, strict=True))
     namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
     sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
+    reads = [emitter.last_value(number, each.read) for number, each in enumerate(program.states.values())]
+    names = [(key, f"last_value_{number}") for number, key in enumerate(program.states)]
+    last_values = {key: define(source, name, namespace) for (key, name), source in zip(names, reads, strict=True)}
     lifetimes = Lifetimes.of(program)
     items = tuple(
         Item(
@@ -140,7 +154,7 @@ def compile_program(
         for number, (source, item) in enumerate(zip(sources, program.items, strict=True))
     )
     source, seconds = "\n\n".join(sources), time.perf_counter() - start
-    return Compiled(program, backend, items, emitter.item_sizes(), segments, source, seconds)
+    return Compiled(program, backend, items, emitter.item_sizes(), segments, source, last_values, seconds)
 
 
 def _loop(program: LoopProgram, item: Statement) -> Loop | None:
@@ -167,6 +181,8 @@ class Run:
     def __init__(self, compiled: Compiled, sizes: Sizes, inputs: Mapping[int, Any], tables: list[Any], poison: bool):
         self.compiled, self.sizes = compiled, dict(sizes)
         self.tables = tables
+        self.marks: deque[tuple[Any, ...]] = deque(maxlen=compiled.depth)
+        self.item = -1  # of the driver, that runs
         self.arguments = [self.sizes[symbol] for symbol in compiled.parameters]
         self.poison = poison
         self.shapes = compiled.shapes(sizes)
@@ -220,7 +236,7 @@ class Run:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
         try:
             with np.errstate(all="ignore"):
-                item.function(start, stop, *self.arguments, self.buffers, self.tables)
+                item.function(start, stop, *self.arguments, self.buffers, self.tables, self.marks)
         except Exception as error:
             if isinstance(error, TempoError) or not self.compiled.backend.is_out_of_memory(error):
                 raise
@@ -232,7 +248,15 @@ class Run:
             self.step(item, *(self.bounds(item) if item.loop else (0, 0)))
         self._drop(item)
 
+    def upto(self, item: Item, stop: int) -> None:
+        """Run a loop only so far."""
+        self._make(item)
+        lo, hi = self.bounds(item)
+        self.step(item, lo, max(lo, min(hi, stop)))
+
     def _make(self, item: Item) -> None:
+        self.item += 1
+        self.marks.clear()
         for id in item.makes:
             self.buffers[id] = self._made(self.compiled.program.buffers[id])
 

@@ -12,7 +12,7 @@ from tempo.analysis.endless import endless
 from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
-from tempo.errors import BackendCallError, HostCallError, InternalError, ScheduleError, UnsupportedError
+from tempo.errors import BackendCallError, HostCallError, InternalError, ScheduleError, TempoError, UnsupportedError
 from tempo.lowering.chunked import chunked
 from tempo.lowering.emit import static_sizes
 from tempo.lowering.fallback import Mapped, with_fewer_axes
@@ -35,6 +35,8 @@ from tempo.runtime.compiled import Compiled, Run, compile_program
 from tempo.runtime.feeds import stream_nodes
 from tempo.runtime.once import Once
 from tempo.runtime.options import Options
+from tempo.runtime.outputs import Outputs
+from tempo.runtime.salvage import salvaging
 from tempo.runtime.support import check_supported
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
@@ -112,7 +114,11 @@ class ReferenceEngine:
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
         evaluator = self.evaluator(arguments)
         with looking_after(evaluator.so_far, look):
-            results = evaluator.run()
+            try:
+                results = evaluator.run()
+            except TempoError as error:
+                _tell_what_was_made(error, evaluator)
+                raise
         return Results(results.outputs, results.state, results.kept, results.watched)
 
 
@@ -309,13 +315,16 @@ class CompiledEngine:
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)
-        with looking_after(partial(watched, run), look):
+        with looking_after(partial(watched, run), look), salvaging(run, arguments.arrays, self.named(arguments.sizes)):
             if progress is None:
                 for item in run.compiled.items:
                     run.whole(item)
             else:
                 _with_progress(run, progress)
         return collect(run)
+
+    def named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
+        return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.graph.dims}
 
 
 def registered_passes() -> tuple[Pass, ...]:
@@ -337,14 +346,30 @@ def _with_progress(run: Run, progress: Progress) -> None:
             progress(done, total)
 
 
+def _tell_what_was_made(error: TempoError, evaluator: Evaluator) -> None:
+    made = evaluator.made()
+    if made is None or error.outputs is not None:
+        return
+    results, dim, points = made
+    sizes = {each.symbol.name: int(each.size.evaluate(evaluator.sizes)) for each in evaluator.graph.dims}
+    sizes |= {} if dim is None else {dim.name: points}
+    error.outputs = Outputs(results.outputs, results.state, sizes)
+    states = [each.name for each in evaluator.graph.outputs if each.role == "state"]
+    error.state = error.outputs.state if set(states) == set(results.state) else None
+
+
 @contextmanager
 def looking_after(so_far: Callable[[], Arrays], look: Look | None) -> Iterator[None]:
     """Inside, a call that fails may do so because of what it was given: what is not finite is raised in its place."""
     try:
         yield
-    except (HostCallError, BackendCallError):
+    except (HostCallError, BackendCallError) as error:
         if look is not None:
-            look(so_far(), False)
+            try:
+                look(so_far(), False)
+            except TempoError as found:
+                found.outputs, found.state = error.outputs, error.state
+                raise
         raise
 
 

@@ -12,7 +12,16 @@ import numpy as np
 from tempo.analysis.checks import check_at, check_symbolic
 from tempo.analysis.index_values import check_index_values, surely_fit
 from tempo.analysis.stopping import check_stops
-from tempo.errors import AtUserLine, InputError, ProgramError, SizeError, UnsupportedError, nearest, user_location
+from tempo.errors import (
+    AtUserLine,
+    InputError,
+    NotFiniteError,
+    ProgramError,
+    SizeError,
+    UnsupportedError,
+    nearest,
+    user_location,
+)
 from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, Results
@@ -88,7 +97,12 @@ class Executable:
             return self._engine.run(arguments, report)
         self._finite.given(arguments)
         results = self._engine.run(arguments, report, partial(self._finite.made, arguments))
-        self._finite.made(arguments, results.watched)
+        try:
+            self._finite.made(arguments, results.watched)
+        except NotFiniteError as error:
+            error.outputs = Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
+            error.state = error.outputs.state
+            raise
         return results
 
     def stream(

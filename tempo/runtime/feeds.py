@@ -17,6 +17,10 @@ from tempo.symbolic import Symbol
 Array = np.ndarray[Any, Any]
 
 
+class StreamEndError(InputError):
+    """An iterator has ended before the run. Where the run has no end of its own, that is its end."""
+
+
 def stream_nodes(graph: Graph) -> dict[str, Node]:
     """The streamed inputs, by name."""
     return {node.attr("stream"): node for node in graph.nodes.values() if is_stream(node)}
@@ -65,7 +69,7 @@ class IteratorFeed:
         try:
             value = next(self.values)
         except StopIteration:
-            raise InputError(
+            raise StreamEndError(
                 f"{where} has ended: it gave {point[0]} arrays, and the size of {self.node.domain[0].name} is "
                 f"{self.size}",
                 location=self.node.location,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,8 +16,10 @@ from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Item, Run
 from tempo.runtime.engine import CompiledEngine, Look, Narrow, collect, looking_after, watched
+from tempo.runtime.feeds import StreamEndError
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.outputs import Outputs, Step
+from tempo.runtime.salvage import made_so_far, salvaging, whole_points
 from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
 
@@ -68,6 +70,8 @@ class Stream(Iterator[Step]):
             run = engine.start(arguments, dim, in_parts=True, narrow=narrow)
         item = _items(plan, dim, run)[top]
         self.result: Outputs | None = None
+        self._failure: BaseException | None = None
+        self._given = arguments.arrays
         self._made, self._way, self._without = run, way, () if way.keep else tuple(each.name for each in streamed)
         self._names, self._feeds, self._look = names, arguments.feeds, look
         self._steps = self._run(run, item, _steps(run, run.compiled.items[item], streamed, way, delay, size))
@@ -78,21 +82,36 @@ class Stream(Iterator[Step]):
         return self._planned()
 
     def __next__(self) -> Step:
+        """The next step. What failed once fails again: what was lost does not come back."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._next()
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _next(self) -> Step:
         with (
             told_what_is_large(self._planned),
             feeding(self._feeds),
             looking_after(partial(watched, self._made), self._look),
+            salvaging(self._made, self._given, self._names),
         ):
             step = next(self._steps)
             if self._look is not None:
                 self._look(watched(self._made), True)
             return step
 
-    def _run(self, run: Run, number: int, steps: Iterator[Step]) -> Iterator[Step]:
+    def _run(self, run: Run, number: int, steps: Steps) -> Iterator[Step]:
         items = run.compiled.items
         for item in items[:number]:
             run.whole(item)
-        yield from steps
+        if (yield from steps):
+            self.result, _ = made_so_far(run, self._given, self._names)
+            return
         for item in items[number + 1 :]:
             run.whole(item)
         results = collect(run, self._without)
@@ -174,18 +193,31 @@ def _unbounded(dim: Symbol, what: str, location: Any, hint: str) -> UnsupportedE
 # -- steps ---------------------------------------------------------------------------------------------------------
 
 
-def _steps(run: Run, item: Item, streamed: list[Output], way: Way, delay: int, size: int) -> Iterator[Step]:
+Steps = Generator[Step, None, bool]
+"""Says at its end whether that is where a streamed input ended, in a stream without an end of its own."""
+
+
+def _steps(run: Run, item: Item, streamed: list[Output], way: Way, delay: int, size: int) -> Steps:
     done = 0
-    for _, stop in run.chunks(item, way.chunk):
-        complete = max(0, min(size, stop - delay))
+    try:
+        for _, stop in run.chunks(item, way.chunk):
+            complete = max(0, min(size, stop - delay))
+            if complete > done:
+                yield _step(run, streamed, way, done, complete)
+            done = max(done, complete)
+    except StreamEndError:
+        if not way.endless:
+            raise
+        complete = whole_points(run)
         if complete > done:
             yield _step(run, streamed, way, done, complete)
-        done = max(done, complete)
+        return True
     if way.endless and done >= size:
         raise SizeError(
             f"the stream over {way.dim.name!r} has reached {size} points, the most that a dim without an end can have",
             hint="what counts points has 32 bits; start another stream",
         )
+    return False
 
 
 def _step(run: Run, streamed: list[Output], way: Way, start: int, stop: int) -> Step:

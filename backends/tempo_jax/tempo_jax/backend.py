@@ -17,6 +17,7 @@ from tempo.backends.room import host_room
 from tempo.errors import UnsupportedError
 from tempo.lowering.extent_costs import FUSED, FUSED_CUDA, Costs
 from tempo.lowering.lifetimes import peak_bytes
+from tempo.lowering.whole_points import replaced
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo_jax import access, cache
@@ -204,7 +205,8 @@ class JittedSegment:
     ) -> JittedSegment:
         segment, bounds = request.segment, known_bounds(request)
         first = 2 + len(segment.arguments)
-        donated = tuple(first + at for at, id in enumerate(segment.buffers) if id in segment.results)
+        kept = replaced(request.program)  # what is in them is remembered, should a call of the host fail
+        donated = tuple(first + at for at, id in enumerate(segment.buffers) if id in segment.results and id not in kept)
         part, whole = (SegmentTracer(request, operator, costs, each) for each in (None, bounds))
         return JittedSegment(part, whole, bounds, donated, scopes, meter, waits)
 

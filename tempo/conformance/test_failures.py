@@ -1,0 +1,166 @@
+"""Family 8, calls that fail in the middle: what was made until then is not lost, and a stream does not forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Array, Target, numbers
+
+SIZE, NEVER = 6, 99
+
+
+class Fails:
+    """Doubles what it is given, and raises in the call `at`."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.calls = at, 0
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        if self.calls > self.at:
+            raise OSError("the disk is full")
+        return np.float32(2 * x)
+
+
+def acting(at: int) -> tp.Program:
+    """A parameter that what was called changes, one that goes its own way, and outputs of both."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        w = tp.parameter("w", (3,), np.zeros(3, np.float32), dims=(t,))
+        pace = tp.parameter("pace", (), np.float32(0.5), dims=(t,))
+        fixed = tp.parameter("fixed", (2,), np.array([1, 2], np.float32))
+        (y,) = tp.host_call(Fails(at), w.sum() + t, out=[((), "float32")], ordered_by=(t,))
+        w[t + 1] = 0.5 * w + y + fixed.sum()
+        pace[t + 1] = 0.5 * pace
+        tp.output("y", y)
+        tp.output("w", w)
+        tp.output("last", y[t.size - 1])
+    return program
+
+
+def logging(at: int) -> tp.Program:
+    """The parameter is replaced, in layers, before the call that fails is made."""
+    with tp.Program() as program:
+        n, t = tp.dims("n t")
+        w = tp.parameter("w", (3,), np.ones((2, 3), np.float32), dims=(n, t))
+        w[n, t + 1] = 0.5 * w + n + t
+        far = tp.parameter("far", (), 0.0, dims=(t,))
+        (y,) = tp.host_call(Fails(at), w[0 : n.size].sum(), out=[((), "float32")], ordered_by=(t,))
+        far[t + 1] = far + y
+        tp.output("sum", w[0 : n.size].sum() + y)
+        tp.output("mean", far)
+    return program
+
+
+def summing(at: int) -> tp.Program:
+    """What is written in place, and looked back at."""
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        w = tp.parameter("w", (), 0.0, dims=(b, t))
+        (y,) = tp.host_call(Fails(at), (w[0 : b.size].sum() + t), out=[((), "float32")], ordered_by=(t,))
+        w[b, t + 1] = w[b, t] + tp.cases((t > 1, w[b, t - 2]), 1.0) + y * (b + 1)
+        tp.output("y", y)
+    return program
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("program", [acting, logging, summing])
+@pytest.mark.parametrize("at", [0, 1, 3, 5])
+def test_a_call_that_fails_loses_nothing_that_was_whole(
+    target: Target, program: Callable[[int], tp.Program], at: int
+) -> None:
+    """Outputs and parameters are those of a run of as many points."""
+    others = {"t": SIZE} | {name: 2 for name in "bn" if name in {each.name for each in program(at).dims}}
+    with pytest.raises(tp.HostCallError, match=f"at t = {at} failed: OSError") as caught:
+        target.compile(program(at))(sizes=others)
+    outputs, state = caught.value.outputs, caught.value.state
+    assert outputs is not None
+    assert outputs.sizes["t"] == at
+    assert state is not None
+    assert "last" not in outputs
+    if at == 0:
+        assert all(len(array) == 0 for name, array in outputs.items())
+        return
+    expected = target.compile(program(NEVER))(sizes={**others, "t": at})
+    assert outputs or target.configuration.name == "all"
+    for name, array in outputs.items():
+        np.testing.assert_allclose(target.to_numpy(array), target.to_numpy(expected[name]), rtol=1e-5, err_msg=name)
+    assert set(state) == set(expected.state)
+    for name, array in state.items():
+        found, wanted = target.to_numpy(array), target.to_numpy(expected.state[name])
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=name)
+
+
+def learning() -> tp.Program:
+    with tp.Program() as program:
+        i = tp.dim("i")
+        x = tp.stream_input("x", (3,), (i,))
+        w = tp.parameter("w", (3,), np.zeros(3, np.float32), dims=(i,))
+        error = ((w - x) ** 2).sum()
+        w[i + 1] = w - 0.25 * tp.grad(error, w)
+        tp.output("error", error)
+    return program
+
+
+def until(data: Array, at: int) -> Iterator[Array]:
+    yield from data[:at]
+    raise OSError("the network is down")
+
+
+@pytest.mark.few_configurations
+def test_data_that_fails_loses_no_training(target: Target) -> None:
+    x_data, run = numbers((8, 3)), target.compile(learning())
+    expected = run(x=x_data[:5])
+    for given, kind in ((until(x_data, 5), tp.HostCallError), (iter(x_data[:5]), tp.InputError)):
+        with pytest.raises(kind) as caught:
+            run(x=given, sizes={"i": 8})
+        error = caught.value
+        assert isinstance(error, tp.TempoError)
+        assert error.outputs is not None
+        assert error.outputs.sizes["i"] == 5
+        np.testing.assert_allclose(
+            target.to_numpy(error.outputs["error"]), target.to_numpy(expected["error"]), rtol=1e-5
+        )
+        np.testing.assert_allclose(target.to_numpy(error.state["w"]), target.to_numpy(expected.state["w"]), rtol=1e-5)
+        run(x=x_data, state=error.state)  # it goes on from there
+
+
+@pytest.mark.planned
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_a_stream_that_failed_fails_again(target: Target, chunk: int) -> None:
+    x_data, run = numbers((8, 3)), target.compile(learning())
+    expected = run(x=x_data[:5])
+    for keep in (True, False):
+        stream = run.stream("i", chunk=chunk, keep=keep, x=until(x_data, 5), sizes={"i": 8})
+        with pytest.raises(tp.HostCallError, match="the network is down") as caught:
+            list(stream)
+        with pytest.raises(tp.HostCallError) as again:
+            next(stream)
+        assert again.value is caught.value
+        assert caught.value.outputs is not None
+        assert ("error" in caught.value.outputs) == keep
+        found, wanted = target.to_numpy(caught.value.state["w"]), target.to_numpy(expected.state["w"])
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.planned
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_a_stream_without_an_end_ends_with_its_data(target: Target, chunk: int) -> None:
+    x_data, run = numbers((9, 3)), target.compile(learning())
+    expected = run(x=x_data)
+    for given in (x_data, iter(x_data)):
+        stream = run.stream("i", chunk=chunk, x=given, sizes={"i": None})
+        errors = [np.atleast_1d(target.to_numpy(step["error"])) for step in stream]
+        np.testing.assert_allclose(np.concatenate(errors), target.to_numpy(expected["error"]), rtol=1e-5)
+        assert stream.result is not None
+        assert stream.result.sizes == {"i": 9}
+        found, wanted = target.to_numpy(stream.result.state["w"]), target.to_numpy(expected.state["w"])
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        assert next(stream, None) is None
