@@ -161,6 +161,13 @@ def test_programs_are_pickled(target: Target) -> None:
     np.testing.assert_array_equal(target.to_numpy(target.compile(copied)(x=X)["s"]), X.cumsum(0))
 
 
+@pytest.mark.one_configuration
+def test_executables_are_pickled(target: Target) -> None:
+    for sizes in (None, {"t": 5}):
+        copied = pickle.loads(pickle.dumps(target.compile(running_sum(), sizes)))
+        np.testing.assert_array_equal(target.to_numpy(copied(x=X)["s"]), X.cumsum(0))
+
+
 @pytest.mark.planned
 @pytest.mark.few_configurations
 def test_streams_give_each_point_once(target: Target) -> None:

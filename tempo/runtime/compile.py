@@ -14,6 +14,7 @@ from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, regist
 from tempo.runtime.executable import Executable
 from tempo.runtime.finite import FiniteCheck
 from tempo.runtime.options import Options
+from tempo.runtime.pickling import Recipe
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
@@ -83,7 +84,8 @@ def _compiled(
         engine = CompiledEngine(
             graph, chosen, get_scheduler(named), _name(named), options, _likely(graph, sizes), passes
         )
-    executable = Executable(program, engine, sizes, check)
+    given = chosen.info.name if backend is None else backend
+    executable = Executable(Recipe(program, given, named, device, sizes, options), engine, check)
     hooks.tempo_compile_finished(program=program, executable=executable)
     return executable
 

@@ -41,6 +41,7 @@ from tempo.runtime.support import check_supported
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
+from tempo.waiting import waiting
 
 Arrays = dict[str, Any]
 
@@ -176,7 +177,8 @@ class CompiledEngine:
         passes = self._passes(outermost)
 
         def planned(mapping: Mapped) -> Plan:
-            plan = make_plan(self.graph, passes, self.scheduler, replace(options, mapping=mapping))
+            with waiting(f"planning for {self.backend.info.name}: passes, order, memory"):
+                plan = make_plan(self.graph, passes, self.scheduler, replace(options, mapping=mapping))
             check_supported(plan.graph, self.backend.info)
             return plan
 
@@ -255,7 +257,13 @@ class CompiledEngine:
 
         loops = self._loops.get(key, make)
         bits = self._bits(key, loops, sizes)
-        return self._compiled.get((key, bits), lambda: compile_program(loops, self.backend, static, sizes, bits))
+
+        def code() -> Compiled:
+            at = ", ".join(f"{symbol.name}={size}" for symbol, size in sorted(static.items()))
+            with waiting(f"making code for {self.backend.info.name}" + (f" at {at}" if at else "")):
+                return compile_program(loops, self.backend, static, sizes, bits)
+
+        return self._compiled.get((key, bits), code)
 
     def _bits(self, key: LoopsKey, loops: LoopProgram, sizes: Mapping[Symbol, int]) -> int:
         """In how many bits indices are computed: sizes that no shape is made of have a say in that."""

@@ -30,12 +30,12 @@ from tempo.runtime.finite import FiniteCheck
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.once import Once
 from tempo.runtime.outputs import Outputs
+from tempo.runtime.pickling import Recipe, compiled_again
 from tempo.runtime.progress import reporter
 from tempo.runtime.streaming import Stream, Way
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
 
 if TYPE_CHECKING:
-    from tempo.language.program import Program
     from tempo.language.tensor import RecurrentTensor
     from tempo.sdg.graph import Graph
 
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
 class Executable:
     """A compiled program. Calling it is pure: it starts from the parameters' `init`, or from `state=`.
 
-    It may be called with other sizes, from several threads, and again after a call that failed.
+    It may be called with other sizes, from several threads, and again after a call that failed. A pickle of it holds
+    what it was compiled from; where it is read it is compiled again.
     """
 
-    def __init__(
-        self, program: Program, engine: Engine, sizes: Mapping[str, Any] | None, finite: FiniteCheck | None = None
-    ) -> None:
+    def __init__(self, recipe: Recipe, engine: Engine, finite: FiniteCheck | None = None) -> None:
+        program, sizes = recipe.program, recipe.sizes
         self.program = program
+        self._recipe = recipe
         self._finite = finite
         self.graph = program.graph()
         check_stops(self.graph)
@@ -235,6 +236,9 @@ class Executable:
         if not isinstance(self._engine, CompiledEngine):
             return f"backend reference: evaluates the graph on demand\n\n{self.graph}"
         return explain(self._engine, self._sizes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return compiled_again, (self._recipe.portable(),)
 
     def __repr__(self) -> str:
         return f"Executable({self.program!r}, {self._engine!r})"

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from tempo.errors import InputError, MissingPackageError
+from tempo.waiting import told
 
 Report = Callable[[int, int], None]
 
@@ -37,6 +38,8 @@ def _bar(tqdm: Any) -> Iterator[Report]:
 
         def report(done: int, total: int) -> None:
             bar.total = total
+            bar.set_description_str("", refresh=False)
             bar.update(done - bar.n)
 
-        yield report
+        with told(bar.set_description_str):
+            yield report

@@ -20,6 +20,7 @@ from tempo.lowering.lifetimes import peak_bytes
 from tempo.lowering.whole_points import replaced
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
+from tempo.waiting import waiting
 from tempo_jax import access, cache
 from tempo_jax.checks import ErrorWord
 from tempo_jax.memory import Meter
@@ -45,6 +46,10 @@ class JaxBackend:
     def __init__(self, device: Any = None) -> None:
         self.device = device if device is not None else jax.devices()[0]
         self._meter = Meter()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its device's number: what runs on it stays in its process."""
+        return _on, (self.device.platform, self.device.id)
 
     @property
     def costs(self) -> Costs:
@@ -171,6 +176,10 @@ class JaxBackend:
         """Outputs are futures; NumPy waits for them when it reads them."""
 
 
+def _on(platform: str, number: int) -> JaxBackend:
+    return JaxBackend(next(device for device in jax.devices(platform) if device.id == number))
+
+
 class JittedSegment:
     """A segment as a function. XLA makes a better loop where it knows how often it runs, so a loop of known bounds has
     two executables: one that runs it whole, and one for any part of it. Each is compiled when it is first called.
@@ -222,11 +231,14 @@ class JittedSegment:
         if whole in self._called and not self._scopes and not self._waits:
             return self._checked(function(start, stop, *arguments), self._words[whole])
         with ExitStack() as stack:
-            for scope in (*self._scopes, *(() if whole in self._called else (cache.kept,))):
+            for scope in (*self._scopes, *(() if whole in self._called else (cache.kept, self._compiling))):
                 stack.enter_context(scope())
             results = self._waited(function, start, stop, *arguments)
         self._called.add(whole)
         return self._checked(results, self._words[whole])
+
+    def _compiling(self) -> AbstractContextManager[None]:
+        return waiting(f"XLA compiles {self._part.__name__}, in its first call")
 
     @staticmethod
     def _checked(results: tuple[Array, ...], word: ErrorWord | None) -> tuple[Array, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -184,3 +185,30 @@ def test_threads_that_call_at_once_compile_once(monkeypatch: pytest.MonkeyPatch)
                 assert found.dtype == dtype
                 np.testing.assert_allclose(found, x.cumsum(0), rtol=1e-6)
         assert len(traces) == 1
+
+
+def test_a_first_call_says_that_it_compiles(caplog: pytest.LogCaptureFixture):
+    run = tp.compile(recurrence(5), backend="jax", sizes={"t": 4})
+    with caplog.at_level("INFO", "tempo"):
+        run(w=np.eye(5, dtype=np.float32), start=np.ones(5, np.float32))
+        said = [record.getMessage() for record in caplog.records]
+        run(w=np.eye(5, dtype=np.float32), start=np.ones(5, np.float32))
+    assert any(message.startswith("XLA compiles segment_0, in its first call") for message in said)
+    assert len(caplog.records) == len(said)
+
+
+def test_nothing_is_kept_of_what_is_dropped():
+    def compile_and_drop() -> None:
+        run = tp.compile(recurrence(5), backend="jax", sizes={"t": 4})
+        run(w=np.eye(5, dtype=np.float32), start=np.ones(5, np.float32))
+
+    def kept() -> tuple[int, int]:
+        gc.collect()
+        tracers = sum(type(each) is SegmentTracer for each in gc.get_objects())
+        return tracers, len(jax.devices()[0].client.live_executables())
+
+    compile_and_drop()
+    before = kept()
+    for _ in range(5):
+        compile_and_drop()
+    assert kept() == before
