@@ -74,7 +74,11 @@ def test_functions_of_one_element(target: Target) -> None:
             "relu": (tp.relu(x), np.maximum(X, 0)),
             "sigmoid": (tp.sigmoid(x), sigmoid),
             "silu": (tp.silu(x), X * sigmoid),
-            "gelu": (tp.gelu(x, approximate=False), X * 0.5 * (1 + erf(X / math.sqrt(2)))),
+            "gelu": (tp.gelu(x), X * 0.5 * (1 + erf(X / math.sqrt(2)))),
+            "gelu by tanh": (
+                tp.gelu(x, "tanh"),
+                X * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (X + 0.044715 * X**3))),
+            ),
             "elu": (tp.elu(x), np.where(X > 0, X, np.expm1(X))),
             "softplus": (tp.softplus(x), np.log1p(np.exp(X))),
             "log_sigmoid": (tp.log_sigmoid(x), np.log(sigmoid)),

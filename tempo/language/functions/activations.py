@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from tempo.errors import ProgramError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, promoted
 from tempo.language.functions.arithmetic import absolute as magnitude
 from tempo.language.functions.arithmetic import maximum, minimum, where
 from tempo.language.functions.elementwise import erf, exp, expm1, log1p, tanh
+from tempo.language.index_expression import show
 from tempo.language.tensor import RecurrentTensor
 
 
@@ -54,13 +60,25 @@ def silu(x: TensorLike) -> RecurrentTensor:
     return tensor * sigmoid(tensor)
 
 
-def gelu(x: TensorLike, approximate: bool = True) -> RecurrentTensor:
-    """`x` times the standard normal's distribution function; by `tanh` where approximate, else by `erf`.
+def gelu(x: TensorLike, approximate: str | bool = "none") -> RecurrentTensor:
+    """`x` times the standard normal's distribution function: exact, by `erf`, or with "tanh" (True) by its fit.
 
-    Source: Hendrycks and Gimpel 2016, section 2.
+    `approximate` is "none" or "tanh", as PyTorch's, or a bool, as JAX's. Source: Hendrycks and Gimpel 2016, section 2.
     """
     tensor = _float(x)
-    if approximate is False:
-        return tensor * 0.5 * (1 + erf(tensor * 0.7071067811865476))
-    inside = 0.7978845608028654 * (tensor + 0.044715 * (tensor * tensor * tensor))
-    return tensor * 0.5 * (1 + tanh(inside))
+    if _by_tanh(approximate):
+        inside = 0.7978845608028654 * (tensor + 0.044715 * (tensor * tensor * tensor))
+        return tensor * 0.5 * (1 + tanh(inside))
+    return tensor * 0.5 * (1 + erf(tensor * 0.7071067811865476))
+
+
+def _by_tanh(approximate: Any) -> bool:
+    if isinstance(approximate, bool | np.bool_):
+        return bool(approximate)
+    if not isinstance(approximate, str) or approximate not in ("none", "tanh"):
+        raise ProgramError(
+            f"approximate is {show(approximate)}, which names no way to compute gelu",
+            location=user_location(),
+            hint='write "none" (exact, the default) or "tanh"; False and True mean the same',
+        )
+    return approximate == "tanh"

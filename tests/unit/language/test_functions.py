@@ -164,6 +164,14 @@ def erf(x):
     return np.vectorize(math.erf)(x)
 
 
+def exact_gelu(x):
+    return x * 0.5 * (1 + erf(x / np.sqrt(2)))
+
+
+def fitted_gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
 ACTIVATIONS = {
     "relu": (tp.relu, lambda x: np.maximum(x, 0)),
     "leaky_relu": (lambda x: tp.leaky_relu(x, 0.1), lambda x: np.where(x > 0, x, 0.1 * x)),
@@ -172,11 +180,14 @@ ACTIVATIONS = {
     "log_sigmoid": (tp.log_sigmoid, lambda x: -np.logaddexp(0, -x)),
     "softplus": (tp.softplus, lambda x: np.logaddexp(0, x)),
     "silu": (tp.silu, lambda x: x / (1 + np.exp(-x))),
-    "gelu by erf": (lambda x: tp.gelu(x, approximate=False), lambda x: x * 0.5 * (1 + erf(x / np.sqrt(2)))),
-    "gelu by tanh": (
-        tp.gelu,
-        lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
-    ),
+    **{
+        f"gelu by erf, {given}": (lambda x, given=given: tp.gelu(x, *given), exact_gelu)
+        for given in ((), ("none",), (False,), (np.False_,))
+    },
+    **{
+        f"gelu by tanh, {given}": (lambda x, given=given: tp.gelu(x, approximate=given), fitted_gelu)
+        for given in ("tanh", True, np.True_)
+    },
     "erf": (tp.erf, erf),
     "rsqrt": (lambda x: tp.rsqrt(tp.abs(x)), lambda x: 1 / np.sqrt(np.abs(x))),
 }
@@ -442,3 +453,21 @@ def test_misuse_is_told_at_the_users_line():
                 use()
             assert caught.value.location.path == __file__
             assert caught.value.location.line == use.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_is_that_of_pytorch(approximate, evaluate):
+    torch = pytest.importorskip("torch")
+    x = np.linspace(-5, 5, 41)
+    wanted = torch.nn.functional.gelu(torch.tensor(x), approximate=approximate).numpy()
+    np.testing.assert_allclose(evaluate(lambda x: tp.gelu(x, approximate), x), wanted, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("approximate", ["exact", "", None, 1, 0.0, ("none",)])
+def test_gelu_has_no_other_way(approximate):
+    with tp.Program():
+        x = tp.input("x", (2,))
+        with pytest.raises(tp.ProgramError, match="names no way to compute gelu") as caught:
+            tp.gelu(x, approximate)
+    assert caught.value.location.path == __file__
+    assert '"tanh"' in str(caught.value)
