@@ -46,7 +46,9 @@ int16 = "int16"
 int32 = "int32"
 int64 = "int64"
 uint8 = "uint8"
+uint16 = "uint16"
 uint32 = "uint32"
+uint64 = "uint64"
 
 pi = 3.141592653589793
 e = 2.718281828459045
@@ -69,7 +71,8 @@ _LIBRARIES = ("nn", "optim", "rl")
 __all__ = [
     *_language.__all__, "compile", "Options", "save", "load",  # noqa: F405 - see __getattr__
     "register_backend", "register_scheduler", "nn", "optim", "rl",  # noqa: F405
-    "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32",
+    "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
+    "uint32", "uint64",
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",
     "DTypeError", "SizeError", "IndexOutOfRangeError", "InputError", "MissingFileError", "MissingPackageError",

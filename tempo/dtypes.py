@@ -61,7 +61,7 @@ _LATTICE: dict[str, tuple[str, ...]] = {
 }
 
 DTYPES: tuple[str, ...] = tuple(_KINDS)
-"""Every dtype that a node may have. uint16 and uint64 are what `random_bits` of that width makes."""
+"""The dtypes of the language, each of which `tp` has under its name."""
 
 FLOATS: tuple[str, ...] = tuple(name for name, kind in _KINDS.items() if kind == "float")
 INTEGERS: tuple[str, ...] = tuple(name for name, kind in _KINDS.items() if kind in ("int", "uint"))

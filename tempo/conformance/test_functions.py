@@ -194,3 +194,52 @@ def test_creation(target: Target) -> None:
             "constant": (tp.constant([[1.0, tp.nan], [tp.inf, -0.0]]), [[1, np.nan], [np.inf, 0]]),
         }
     agrees(target, outputs, program)
+
+
+def losses(scores: Any, labels: Any, ignored: int | None) -> tuple[Any, Any]:
+    """The cross entropies with the classes in the last axis, and their gradient; 0 where a label is ignored."""
+    known = labels != ignored if ignored is not None else np.full(labels.shape, True)
+    finite = np.where(known[..., None], scores, 0).astype(np.float64)
+    from_largest = finite - finite.max(axis=-1, keepdims=True)
+    logs = from_largest - np.log(np.exp(from_largest).sum(axis=-1, keepdims=True))
+    at = np.where(known, labels, 0)[..., None]
+    chosen = np.take_along_axis(logs, at, axis=-1)[..., 0]
+    gradient = np.exp(logs) - (np.arange(scores.shape[-1]) == at)
+    return np.where(known, -chosen, 0), np.where(known[..., None], gradient, 0)
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("ignored", [None, -100, 1])
+def test_cross_entropy(target: Target, ignored: int | None) -> None:
+    """At every point of a dim, along the last axis and along another; far from 0; ignored where logits are NaN."""
+    scores = 4 * numbers((5, 3, 6))
+    scores[1, 0] = [1e4, 1e4 - 1, -1e4, 0, 3, -np.inf]
+    labels = np.arange(15, dtype=np.int32).reshape(5, 3) % 5
+    if ignored is not None:
+        labels[2, 1] = labels[4, 2] = ignored
+        scores[2, 1] = np.nan
+    with tp.Program() as program:
+        t = tp.dim("t", 5)
+        x, classes = tp.input("x", (3, 6), (t,)), tp.input("classes", (3,), (t,), dtype=tp.int32)
+        loss = tp.cross_entropy(x, classes, ignore_index=ignored)
+        tp.output("loss", loss)
+        tp.output("gradient", tp.grad(loss.sum(), x))
+        turned = tp.cross_entropy(x.T, classes, axis=0, ignore_index=ignored)
+        tp.output("turned", turned)
+        tp.output("scaled", tp.grad((turned * (t + 1)).sum(), x))
+    value, gradient = losses(scores, labels, ignored)
+    weights = np.arange(1, 6)[:, None, None]
+    expected = {"loss": value, "turned": value, "gradient": gradient, "scaled": gradient * weights}
+    target.agrees(program, expected, x=scores, classes=labels, tolerance=8)
+
+
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("label", [-1, 6, -100])
+def test_cross_entropy_at_no_class(target: Target, label: int) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t", 2)
+        x, classes = tp.input("x", (3, 6), (t,)), tp.input("classes", (3,), (t,), dtype=tp.int32)
+        tp.output("loss", tp.cross_entropy(x, classes, ignore_index=7))
+    labels = np.array([[0, 5, 7], [1, label, 2]])
+    with pytest.raises(tp.IndexOutOfRangeError, match=str(label)):
+        target.compile(program, checks=True)(x=numbers((2, 3, 6)), classes=labels)

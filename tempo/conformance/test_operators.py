@@ -140,6 +140,36 @@ def test_order_with_ties_and_nan(target: Target, dtype: str) -> None:
     target.agrees(program, x=values)
 
 
+@pytest.mark.one_configuration
+@every_dtype
+def test_sorts_keep_the_order_of_equals_in_both_directions(target: Target, dtype: str) -> None:
+    """Bit for bit: 0.0 and -0.0 are equal, NaN is greater than all. The gradient goes back by the same order."""
+    if dtype not in target.info.dtypes or not target.supports("sort", dtype) or not target.supports("argsort", dtype):
+        pytest.skip(f"{target.info.name} does not sort {dtype}")
+    values = np.concatenate([wild(dtype)[::-1], wild(dtype)])
+    weights = np.arange(1, len(values) + 1).astype(values.dtype)
+    with tp.Program() as program:
+        x = tp.input("x", values.shape, dtype=dtype)
+        for name, descending in (("up", False), ("down", True)):
+            tp.output(name, x.sort(descending=descending))
+            tp.output(f"{name} at", tp.argsort(x, descending=descending))
+            if dtypes.is_float(dtype):
+                tp.output(f"{name} gradient", tp.grad((x.sort(0, descending) * weights).sum(), x))
+    plain = values.astype(float).tolist() if dtype == "bfloat16" else values.tolist()
+    ascending = sorted(range(len(plain)), key=lambda at: (plain[at] != plain[at], _or_zero(plain[at])))
+    descending = sorted(range(len(plain)), key=lambda at: (plain[at] == plain[at], -_or_zero(plain[at])))
+    found = target.arrays(target.compile(program)(x=values))
+    for name, order in (("up", ascending), ("down", descending)):
+        assert found[f"{name} at"].tolist() == order
+        assert found[name].tobytes() == values[order].tobytes()
+        if dtypes.is_float(dtype):
+            np.testing.assert_array_equal(found[f"{name} gradient"][order], weights)
+
+
+def _or_zero(value: Any) -> Any:
+    return 0 if value != value else int(value) if isinstance(value, bool) else value
+
+
 def takes_axis(op: str, dtype: str) -> bool:
     return Sample(op, ((2,),), {"axis": 0}, (dtype,)).call("") is not None
 

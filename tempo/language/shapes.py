@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tempo.errors import IndexExpressionError, ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.index_expression import is_integer, to_expr
@@ -40,6 +42,13 @@ def to_int(value: Any, what: str) -> int:
     if is_integer(value):
         return operator.index(value)
     raise IndexExpressionError(f"{what} is {value!r}, and must be an integer", location=user_location())
+
+
+def to_bool(value: Any, what: str) -> bool:
+    """A choice that the program's structure depends on. Raises `IndexExpressionError` for what is no bool."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise IndexExpressionError(f"{what} is {value!r}, and must be True or False", location=user_location())
 
 
 def several(values: Any) -> tuple[Any, ...]:

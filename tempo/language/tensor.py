@@ -340,8 +340,12 @@ class RecurrentTensor:
     def cumsum(self, axis: int | None = None) -> RecurrentTensor:
         return functions.cumsum(self, axis)
 
-    def argsort(self, axis: int | None = -1) -> RecurrentTensor:
-        return functions.argsort(self, axis)
+    def sort(self, axis: int | None = -1, descending: bool = False, stable: bool = True) -> RecurrentTensor:
+        """Sorted; the tensor itself stays as it is."""
+        return functions.sort(self, axis, descending, stable)
+
+    def argsort(self, axis: int | None = -1, descending: bool = False, stable: bool = True) -> RecurrentTensor:
+        return functions.argsort(self, axis, descending, stable)
 
     def clip(self, min: Any = None, max: Any = None) -> RecurrentTensor:
         return functions.clip(self, min, max)

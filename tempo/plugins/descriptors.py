@@ -6,16 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from tempo.dtypes import DTYPES
+
 API_VERSION = 1
 """The version of the contract between the core and its plugins. It grows when a plugin has to change."""
 
 Factory = str | Callable[[], Any]
 """`"package.module:name"`, imported when the plugin is used, or the callable itself. It is called without arguments."""
-
-DTYPES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint32", "float16", "bfloat16", "float32", "float64",
-)  # fmt: skip
-"""The dtypes of the language."""
 
 
 @dataclass(frozen=True)

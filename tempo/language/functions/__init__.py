@@ -99,6 +99,7 @@ from tempo.language.functions.elementwise import (
     trunc,
 )
 from tempo.language.functions.lookup import diagonal, take, take_along_axis
+from tempo.language.functions.losses import cross_entropy
 from tempo.language.functions.movement import (
     broadcast_arrays,
     broadcast_to,
@@ -161,5 +162,5 @@ __all__ = [
     "transpose", "unstack", "arange", "eye", "full", "full_like", "linspace", "one_hot", "ones", "ones_like", "tri",
     "tril", "triu", "zeros", "zeros_like", "conv", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "vdot",
     "elu", "gelu", "leaky_relu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus", "diagonal", "take",
-    "take_along_axis", "max", "min", "abs",
+    "take_along_axis", "cross_entropy", "max", "min", "abs",
 ]  # fmt: skip

@@ -13,7 +13,17 @@ from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, promoted, scalar
 from tempo.language.functions.arithmetic import multiply, truth
 from tempo.language.functions.elementwise import sqrt
-from tempo.language.shapes import Axes, Shape, inferred_shape, normalize_axes, normalize_axis, reshaped, show
+from tempo.language.functions.movement import flip
+from tempo.language.shapes import (
+    Axes,
+    Shape,
+    inferred_shape,
+    normalize_axes,
+    normalize_axis,
+    reshaped,
+    show,
+    to_bool,
+)
 from tempo.language.tensor import RecurrentTensor
 from tempo.symbolic import const
 
@@ -152,7 +162,7 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Re
 def _arg(op: str, x: TensorLike, axis: int | None, keepdims: bool) -> RecurrentTensor:
     tensor = as_tensor(x)
     shape = tensor.type.shape
-    flat, along = (flattened(tensor), 0) if axis is None else (tensor, normalize_axis(axis, tensor.ndim))
+    flat, along = _flat_along(tensor, axis)
     _not_empty(flat, (along,), op)
     result = apply(op, flat, attrs={"axis": along})
     reduced = range(len(shape)) if axis is None else (along,)
@@ -166,22 +176,38 @@ def flattened(x: RecurrentTensor) -> RecurrentTensor:
 
 def cumsum(x: TensorLike, axis: int | None = None) -> RecurrentTensor:
     """The sum of the elements up to each; of the flattened tensor for None."""
-    return _along("cumsum", _summable(x), axis)
+    tensor, along = _flat_along(_summable(x), axis)
+    return apply("cumsum", tensor, attrs={"axis": along}, weak=tensor.weak)
 
 
-def sort(x: TensorLike, axis: int | None = -1) -> RecurrentTensor:
-    """Sorted in ascending order."""
-    return _along("sort", as_tensor(x), axis)
+def sort(x: TensorLike, axis: int | None = -1, descending: bool = False, stable: bool = True) -> RecurrentTensor:
+    """In ascending order, or in descending; NaN is greater than all. Equal elements (0.0, -0.0) keep their order.
+
+    Of the flattened tensor for `axis=None`. Sorts are stable, whatever `stable` says.
+    """
+    tensor, along = _flat_along(as_tensor(x), axis)
+    return _sorted("sort", tensor, along, descending, stable)
 
 
-def argsort(x: TensorLike, axis: int | None = -1) -> RecurrentTensor:
-    """The positions that sort, int32; equal elements keep their order."""
-    return _along("argsort", as_tensor(x), axis)
+def argsort(x: TensorLike, axis: int | None = -1, descending: bool = False, stable: bool = True) -> RecurrentTensor:
+    """The positions that sort, as `sort` does, int32; equal elements keep their order, also where it is descending."""
+    tensor, along = _flat_along(as_tensor(x), axis)
+    order = _sorted("argsort", tensor, along, descending, stable)
+    return index_value(tensor.type.shape[along] - 1) - order if descending else order
 
 
-def _along(op: str, x: RecurrentTensor, axis: int | None) -> RecurrentTensor:
-    flat, along = (flattened(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
-    return apply(op, flat, attrs={"axis": along}, weak=x.weak and op != "argsort")
+def _sorted(op: str, x: RecurrentTensor, axis: int, descending: bool, stable: bool) -> RecurrentTensor:
+    """Descending is ascending from behind, seen from behind: what is equal has its order again."""
+    to_bool(stable, "stable")
+    weak = x.weak and op == "sort"
+    if not to_bool(descending, "descending"):
+        return apply(op, x, attrs={"axis": axis}, weak=weak)
+    return flip(apply(op, flip(x, axis), attrs={"axis": axis}, weak=weak), axis)
+
+
+def _flat_along(x: RecurrentTensor, axis: int | None) -> tuple[RecurrentTensor, int]:
+    """The flattened tensor and its axis for None."""
+    return (flattened(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
 
 
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:

@@ -471,3 +471,38 @@ def test_gelu_has_no_other_way(approximate):
             tp.gelu(x, approximate)
     assert caught.value.location.path == __file__
     assert '"tanh"' in str(caught.value)
+
+
+@pytest.mark.parametrize("ignored", [-100, 2])
+def test_cross_entropy_is_that_of_pytorch(ignored, evaluate):
+    torch = pytest.importorskip("torch")
+    scores, labels = np.random.default_rng(0).normal(0, 5, (4, 6, 3)), np.arange(12).reshape(4, 3) % 6
+    labels[1, 2] = labels[3, 0] = ignored
+    given = torch.tensor(scores, requires_grad=True)
+    wanted = torch.nn.functional.cross_entropy(given, torch.tensor(labels), reduction="none", ignore_index=ignored)
+    wanted.sum().backward()
+
+    def loss(x, classes):
+        return tp.cross_entropy(x, classes, axis=1, ignore_index=ignored)
+
+    np.testing.assert_allclose(evaluate(loss, scores, labels), wanted.detach().numpy(), rtol=1e-12)
+    found = evaluate(lambda x, classes: tp.grad(loss(x, classes).sum(), x), scores, labels)
+    np.testing.assert_allclose(found, given.grad.numpy(), rtol=1e-10, atol=1e-15)
+
+
+def test_what_cross_entropy_takes(evaluate):
+    scores = np.random.default_rng(0).normal(size=(2, 6))
+    none_is_ignored = evaluate(lambda x: tp.cross_entropy(x, np.array([3, 5], np.uint8), ignore_index=-100), scores)
+    np.testing.assert_allclose(none_is_ignored, evaluate(lambda x: tp.cross_entropy(x, [3, 5]), scores))
+    with tp.Program():
+        x = tp.input("x", (2, 6))
+        assert tp.cross_entropy(x.spatial[0], 3).shape == ()
+        with pytest.raises(tp.ShapeError, match=r"labels of shape \(2, 6\)") as caught:
+            tp.cross_entropy(x, tp.zeros((2, 6), tp.int32))
+        assert "(2,)" in caught.value.hint and caught.value.location.path == __file__
+        with pytest.raises(tp.DTypeError, match="float32"):
+            tp.cross_entropy(x, np.zeros(2))
+        with pytest.raises(tp.ShapeError, match="out of range"):
+            tp.cross_entropy(x, [0, 1], axis=2)
+        with pytest.raises(tp.IndexExpressionError, match="ignore_index"):
+            tp.cross_entropy(x, [0, 1], ignore_index=0.5)
