@@ -17,7 +17,6 @@ from tempo import dtypes
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.conformance.target import Array, Target, numbers
 from tempo.language.apply import apply
-from tempo.plugins.descriptors import DTYPES
 from tempo.sdg.call import Call
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.elementwise import BINARY, UNARY
@@ -150,11 +149,11 @@ def test_sorts_keep_the_order_of_equals_in_both_directions(target: Target, dtype
     weights = np.arange(1, len(values) + 1).astype(values.dtype)
     with tp.Program() as program:
         x = tp.input("x", values.shape, dtype=dtype)
-        for name, descending in (("up", False), ("down", True)):
-            tp.output(name, x.sort(descending=descending))
-            tp.output(f"{name} at", tp.argsort(x, descending=descending))
+        for name, falls in (("up", False), ("down", True)):
+            tp.output(name, x.sort(descending=falls))
+            tp.output(f"{name} at", tp.argsort(x, descending=falls))
             if dtypes.is_float(dtype):
-                tp.output(f"{name} gradient", tp.grad((x.sort(0, descending) * weights).sum(), x))
+                tp.output(f"{name} gradient", tp.grad((x.sort(0, falls) * weights).sum(), x))
     plain = values.astype(float).tolist() if dtype == "bfloat16" else values.tolist()
     ascending = sorted(range(len(plain)), key=lambda at: (plain[at] != plain[at], _or_zero(plain[at])))
     descending = sorted(range(len(plain)), key=lambda at: (plain[at] == plain[at], -_or_zero(plain[at])))
@@ -316,7 +315,7 @@ def excluded(target: Target) -> Iterator[tuple[str, Sample, Call]]:
     """
     given = target.info.capabilities.unsupported
     pairs = [(feature, *feature.partition(":")[::2]) for feature in given]
-    pairs += [(dtype, "reshape", dtype) for dtype in DTYPES if dtype not in target.info.dtypes]
+    pairs += [(dtype, "reshape", dtype) for dtype in dtypes.DTYPES if dtype not in target.info.dtypes]
     for feature, op, only in pairs:
         named = [only] if only else target.info.dtypes
         samples = [sample for sample in SAMPLES if sample.op == op and not sample.scalars]
@@ -333,7 +332,7 @@ def test_what_is_declared_unsupported_is_refused(target: Target) -> None:
         with pytest.raises(tp.UnsupportedError, match=repr(target.info.name)) as caught:
             target.compile(program)
         assert caught.value.feature == feature
-        assert repr(sample.op) in str(caught.value) or feature in DTYPES
+        assert repr(sample.op) in str(caught.value) or feature in dtypes.DTYPES
         assert caught.value.location is not None
 
 

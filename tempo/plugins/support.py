@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tempo.plugins.descriptors import DTYPES, BackendPlugin
+from tempo.dtypes import DTYPES
+from tempo.plugins.descriptors import BackendPlugin
 
 Row = tuple[str, ...]
 CHECKS = "checks"

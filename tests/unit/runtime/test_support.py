@@ -102,8 +102,11 @@ def test_checks_are_refused_when_they_are_asked_for() -> None:
     np.testing.assert_array_equal(found, [0, 2])
 
 
-def test_draws_need_no_declared_dtype() -> None:
-    """The words of 64 bits that draws are made of are no dtype of the language."""
+def test_draws_need_the_words_that_they_are_made_of() -> None:
+    with tp.Program() as program:
+        tp.output("y", tp.random.uniform((3,)))
+    tp.compile(program, "modest")()
     with tp.Program() as program:
         tp.output("y", tp.random.uniform((3,), dtype="float64"))
-    tp.compile(program, "modest")()
+    with pytest.raises(tp.UnsupportedError, match="uint64"):
+        tp.compile(program, "modest")
