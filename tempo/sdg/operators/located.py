@@ -36,7 +36,10 @@ def name_of_data(node: Node, data: Node) -> str:
 def point_of(
     place: Sequence[int], layout: Sequence[Expr | int], sizes: Mapping[Symbol, int]
 ) -> tuple[dict[Symbol, int], list[int]]:
-    """A place among indices as the coordinates of dims that are axes of them, and the place in what is left."""
+    """A place among indices as the coordinates of dims that are axes of them, and the place in what is left.
+
+    Where a dim begins is not known if it takes a size that is none of `sizes`; it is left out then.
+    """
     point: dict[Symbol, int] = {}
     left: list[int] = []
     for position, axis in zip(place, layout):
@@ -44,7 +47,8 @@ def point_of(
             left.append(position)
             continue
         (dim,) = axis.dims()
-        point[dim] = position - int(axis.evaluate({**sizes, dim: 0}))
+        if axis.sizes() <= sizes.keys():
+            point[dim] = position - int(axis.evaluate({**sizes, dim: 0}))
     return point, left
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.sdg.operators.located import point_of
+from tempo.symbolic import Symbol, size, var
 
 X = np.zeros((3, 4), np.float32)
 
@@ -44,3 +46,22 @@ def test_the_second_of_two_indices():
         tp.IndexOutOfRangeError, match="index -1 is out of range for an axis of size 4 of 'x', element 1"
     ):
         tp.compile(program)(x=X, i=np.array([0, 2]), j=np.array([3, -1]))
+
+
+@pytest.mark.parametrize("options", [{}, {"lift": False}], ids=str)
+def test_a_stretch_that_begins_where_a_size_says(options: dict[str, Any]):
+    """The size is no shape's, so nothing that is compiled knows it."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        v = tp.input("v", (4,), ())
+        found = v.spatial[tp.as_tensor(t.size - 1 - t) * 3]
+        tp.output("y", found[t.size - 3 : t.size])
+    with pytest.raises(tp.IndexOutOfRangeError, match="index 6 is out of range for an axis of size 4 of 'v'"):
+        tp.compile(program, options=tp.Options(**options))(v=X[0], sizes={"t": 9})
+
+
+def test_a_point_of_a_stretch_whose_begin_is_not_known_is_left_out():
+    t, n = Symbol("t", "dim"), size("n")
+    layout = (var(t) - n + 3, 0)
+    assert point_of((2, 1), layout, {Symbol("n", "size"): 9}) == ({t: 8}, [1])
+    assert point_of((2, 1), layout, {}) == ({}, [1])
