@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -198,17 +199,20 @@ def test_a_first_call_says_that_it_compiles(caplog: pytest.LogCaptureFixture):
 
 
 def test_nothing_is_kept_of_what_is_dropped():
-    def compile_and_drop() -> None:
+    def compiled() -> Any:
         run = tp.compile(recurrence(5), backend="jax", sizes={"t": 4})
         run(w=np.eye(5, dtype=np.float32), start=np.ones(5, np.float32))
+        return run
 
     def kept() -> tuple[int, int]:
         gc.collect()
         tracers = sum(type(each) is SegmentTracer for each in gc.get_objects())
-        return tracers, len(jax.devices()[0].client.live_executables())
+        return tracers, sum(name.startswith("<tempo ") for name in linecache.cache)
 
-    compile_and_drop()
     before = kept()
-    for _ in range(5):
-        compile_and_drop()
+    run = compiled()
+    assert all(now > then for now, then in zip(kept(), before, strict=True))
+    for _ in range(4):
+        run = compiled()
+    del run
     assert kept() == before

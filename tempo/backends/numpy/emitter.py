@@ -64,6 +64,7 @@ class NumpyEmitter(Emitter):
         self._uses: Counter[str] = Counter()
         self._blocks: dict[tuple[Shape, int, tuple[Shape, ...]], str] = {}
         self._makers: dict[tuple[Shape, str], str] = {}
+        self._own: dict[str, str] = {}
 
     def segment(self, segment: Segment) -> str:
         every = walk((segment.loop,) if segment.loop else segment.body)
@@ -125,10 +126,19 @@ class NumpyEmitter(Emitter):
         kept = self._kept(chain)
         operands = {name: self._shape(type) for name, type in chain.operands().items()}
         trees = [_assign(name, self.value(name)) for name in operands if name in self._held]
-        trees += [_assign(_whole(each), _call(self._maker(chain.shape, each.type.dtype))) for each in kept]
+        trees += [_assign(self._whole(each), _call(self._maker(chain.shape, each.type.dtype))) for each in kept]
         trees.append(self._over_blocks(chain, kept, operands))
-        trees += [_assign(each.result, _name(_whole(each))) for each in kept]
-        return [*trees, *_let_go(_whole(each) for each in kept)]
+        trees += [_assign(each.result, _name(self._whole(each))) for each in kept]
+        return [*trees, *_let_go(self._whole(each) for each in kept)]
+
+    def _whole(self, member: Compute) -> str:
+        return self._named(f"{member.result}_0")
+
+    def _named(self, name: str) -> str:
+        """What the source calls it: the name itself where nothing else has it."""
+        if name not in self._own:
+            self._own[name] = self.names.fresh(name)
+        return self._own[name]
 
     def _kept(self, chain: _Chain) -> list[Compute]:
         """What is used outside of the chain, too."""
@@ -136,7 +146,8 @@ class NumpyEmitter(Emitter):
         return [each for each in chain.members if self._uses[each.result] > inner[each.result]]
 
     def _over_blocks(self, chain: _Chain, kept: Sequence[Compute], operands: Mapping[str, Shape]) -> ast.stmt:
-        shapes = {shape: f"k_{place}" for place, shape in enumerate(dict.fromkeys((chain.shape, *operands.values())))}
+        every = dict.fromkeys((chain.shape, *operands.values()))
+        shapes = {shape: self._named(f"k_{place}") for place, shape in enumerate(every)}
         last = {name: member for member in chain.members for name in (member.result, *member.operands)}
         made, names = chain.made, {each.result for each in kept}
         parts: dict[str, ast.expr] = {name: _at(name, shapes[shape]) for name, shape in operands.items() if shape}
@@ -145,7 +156,7 @@ class NumpyEmitter(Emitter):
             arguments: list[ast.expr] = [parts.get(name, _name(name)) for name in member.operands]
             body.append(_assign(member.result, self.applied(member, self.function_of(member), arguments)))
             if member.result in names:
-                place = _at(_whole(member), shapes[chain.shape], ast.Store())
+                place = _at(self._whole(member), shapes[chain.shape], ast.Store())
                 body.append(ast.Assign([place], _name(member.result), lineno=0))
             mine = dict.fromkeys((member.result, *member.operands))
             body += _let_go(name for name in mine if name in made and last[name] is member)
@@ -157,7 +168,7 @@ class NumpyEmitter(Emitter):
         """The name of the indices of all blocks, for each of the operands' shapes."""
         key = (shape, itemsize, operands)
         if key not in self._blocks:
-            self._blocks[key] = f"blocks_{len(self._blocks)}"
+            self._blocks[key] = self._named(f"blocks_{len(self._blocks)}")
             self.namespace[self._blocks[key]] = tuple(
                 tuple(block_of(index, shape, operand) for operand in operands)
                 for index in cache_blocks(shape, itemsize)
@@ -167,13 +178,9 @@ class NumpyEmitter(Emitter):
     def _maker(self, shape: Shape, dtype: str) -> str:
         """The name of what makes an array of that shape."""
         if (shape, dtype) not in self._makers:
-            self._makers[shape, dtype] = f"empty_{len(self._makers)}"
+            self._makers[shape, dtype] = self._named(f"empty_{len(self._makers)}")
             self.namespace[self._makers[shape, dtype]] = partial(np.empty, shape, dtypes.to_numpy(dtype))
         return self._makers[shape, dtype]
-
-
-def _whole(member: Compute) -> str:
-    return f"{member.result}_0"
 
 
 def _name(text: str, context: ast.expr_context | None = None) -> ast.Name:

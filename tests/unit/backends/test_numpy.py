@@ -88,3 +88,22 @@ def test_large_values_are_let_go_of() -> None:
     backend = NumpyBackend()
     run = tp.compile(program, backend)
     assert backend.measured_peak(run) < 5 * 400_000
+
+
+def test_dims_may_be_called_as_chains_of_operators_call_theirs() -> None:
+    def program(first: str, second: str) -> tp.Program:
+        with tp.Program() as made:
+            i, j = tp.dim(first, 2), tp.dim(second, 2)
+            x = tp.input("x", shape=(256, 256), dims=(i, j))
+            h = tp.recurrent("h", shape=(256, 256), dims=(i, j))
+            h[0, j] = x
+            h[i, j] = tp.tanh(h[i - 1, j] * 0.5 + x) * (i + 3 * j) + 1.0
+            tp.output("h", h)
+        return made
+
+    x = np.random.default_rng(0).normal(size=(2, 2, 256, 256)).astype(np.float32)
+    options = tp.Options(mapping="sequential")
+    want = tp.compile(program("i", "j"), options=options)
+    assert "blocks_0" in want.explain()
+    for names in (("k_0", "blocks_0"), ("empty_0", "k_0"), ("k", "blocks"), ("h_5_0", "h_4_0")):
+        np.testing.assert_array_equal(tp.compile(program(*names), options=options)(x=x)["h"], want(x=x)["h"])
