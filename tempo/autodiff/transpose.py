@@ -126,12 +126,15 @@ class _Transposed:
         return _Read(edge, ranges)
 
     def evened(self, edge: Edge, positions: Positions, varying: Sequence[Range]) -> Edge:
-        """Axes whose length varies along a range are padded to one length."""
+        """Axes whose length varies along a range are padded to one length.
+
+        It is a length at sizes at which nobody is read, too: compilers look at the shapes of what is never run.
+        """
         nodes, shape = self.nodes, self.nodes.shape(edge)
         dims = {each.dim for each in varying}
         if not any(dims & size.dims() for size in shape):
             return edge
-        read, made = self.read_from(), self.producer_context()
+        read, sizes = self.read_from(), Context.of(())
         high = []
         for size in shape:
             if not dims & size.dims():
@@ -140,7 +143,7 @@ class _Transposed:
             greatest = read.range_of(size)[1]
             if greatest is None:
                 raise UnsupportedError(f"no bound is known for the extent {size}", location=nodes.location)
-            high.append(made.simplify(maximum(greatest, 0)) - size)
+            high.append(sizes.simplify(maximum(greatest, 0)) - size)
         return nodes.apply("pad", edge, low=(const(0),) * len(shape), high=tuple(high), value=0)
 
     def read_from(self) -> Context:
