@@ -32,6 +32,7 @@ from tempo.errors import (
     UnsupportedError,
 )
 from tempo.language import *  # noqa: F403 - the language's own list of names
+from tempo.language.unknown_names import UnknownName as _UnknownName
 
 __version__ = "0.1.0"
 
@@ -89,7 +90,7 @@ def __getattr__(name: str) -> _Any:
         return getattr(_import_module(_RUNTIME[name]), name)
     if name in _LIBRARIES:
         return _import_module(f"tempo.{name}")
-    raise AttributeError(f"module 'tempo' has no attribute {name!r}")
+    raise _UnknownName(f"module 'tempo' has no attribute {name!r}", name, __all__, "tp")
 
 
 def __dir__() -> list[str]:

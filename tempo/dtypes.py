@@ -72,7 +72,7 @@ def to_numpy(name: str) -> np.dtype[Any]:
     try:
         return _NUMPY[name]
     except KeyError:
-        raise DTypeError(f"{name!r} is no dtype", hint=f"use one of {', '.join(DTYPES)}") from None
+        raise DTypeError(f"{name!r} is no dtype", hint=_instead_of(name)) from None
 
 
 def from_numpy(dtype: Any) -> str:
@@ -81,7 +81,13 @@ def from_numpy(dtype: Any) -> str:
     try:
         return _NAMES[found.newbyteorder("=")]
     except KeyError:
-        raise DTypeError(f"dtype {found} is not supported", hint=f"use one of {', '.join(DTYPES)}") from None
+        raise DTypeError(f"dtype {found} is not supported", hint=_instead_of(found)) from None
+
+
+def _instead_of(dtype: Any) -> str:
+    if str(dtype).startswith("complex"):
+        return "keep real and imaginary parts as two tensors, or as an axis of size 2"
+    return f"use one of {', '.join(DTYPES)}"
 
 
 def as_dtype(value: Any) -> str:

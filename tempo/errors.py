@@ -127,6 +127,10 @@ class SizeError(TempoError, ValueError):
     """A size that is unknown, less than 1, or given twice and differently."""
 
 
+NO_POINTS = "leave the run out where there is nothing to do; an axis of a shape may have size 0, a dim has a point"
+"""What to do instead of a dim of size 0."""
+
+
 class IndexOutOfRangeError(TempoError, IndexError):
     """A data-dependent index outside its range."""
 

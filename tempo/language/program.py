@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tempo.errors import IndexExpressionError, ProgramError, SizeError, user_location
+from tempo.errors import NO_POINTS, IndexExpressionError, ProgramError, SizeError, user_location
 from tempo.language.builder import GraphBuilder
 from tempo.language.index_expression import Dim, IndexExpression, show, to_expr
 from tempo.sdg.graph import Graph
@@ -190,7 +190,9 @@ def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
             hint="a size is a number or an expression of sizes (t.size); guard the points outside with cases",
         )
     if expr.is_const and expr.as_int() < 1:
-        raise SizeError(f"the size of the dim {name} is {expr}; it must be at least 1", location=user_location())
+        raise SizeError(
+            f"the size of the dim {name} is {expr}; it must be at least 1", location=user_location(), hint=NO_POINTS
+        )
     if expr.is_const and expr.as_int() > LARGEST_SIZE:
         raise SizeError(f"the size of the dim {name} is {expr}; it must be at most 2**30", location=user_location())
     return program.add_dim(name, expr)

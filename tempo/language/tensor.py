@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tempo.errors import IndexExpressionError, user_location
+from tempo.language.unknown_names import UnknownName
 from tempo.sdg.graph import Edge, IndexMap, Node, Point, TensorType, identity_map
 from tempo.symbolic import Expr, Symbol
 
@@ -115,6 +116,12 @@ class RecurrentTensor:
     def __setitem__(self, key: Any, value: Any) -> None:
         """Define one case of a tensor declared with `tp.recurrent` or `tp.parameter`."""
         definitions.define(self, key, value)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name.startswith("_"):  # protocols that others look for
+            raise AttributeError(message)
+        raise UnknownName(message, name, dir(type(self)), "x")
 
     # What has no value while the program is written.
 

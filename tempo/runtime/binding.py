@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import DTypeError, InputError, Location, SizeError, TempoError, nearest
+from tempo.errors import NO_POINTS, DTypeError, InputError, Location, SizeError, TempoError, nearest
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.plugins.manager import get_backend, list_backends
 from tempo.sdg.graph import Graph, Node
@@ -65,6 +65,7 @@ class SizeTable:
             raise SizeError(
                 f"the size of the dim {symbol.name!r} is {found.value} by {found.source}; it must be at least 1",
                 location=found.location,
+                hint=NO_POINTS,
             )
         self.claims[symbol] = found
 
@@ -93,7 +94,9 @@ class SizeTable:
         for dim in self.graph.dims:
             if (value := int(dim.size.evaluate(sizes))) < 1:
                 name = dim.symbol.name
-                raise SizeError(f"the size of the dim {name!r}, {dim.size}, is {value}; it must be at least 1")
+                raise SizeError(
+                    f"the size of the dim {name!r}, {dim.size}, is {value}; it must be at least 1", hint=NO_POINTS
+                )
             if value > LARGEST_SIZE:
                 raise SizeError(f"the size of the dim {dim.symbol.name!r} is {value}; it must be at most 2**30")
         return sizes
@@ -116,7 +119,7 @@ def _as_size(name: str, value: Any) -> int:
         hint = f"only the dim of run.stream({name!r}, ...) may have no end" if value is None else None
         raise SizeError(f"the size of the dim {name!r} must be an integer, not {value!r}", hint=hint)
     if value < 1:
-        raise SizeError(f"the size of the dim {name!r} is {value}; it must be at least 1")
+        raise SizeError(f"the size of the dim {name!r} is {value}; it must be at least 1", hint=NO_POINTS)
     return int(value)
 
 

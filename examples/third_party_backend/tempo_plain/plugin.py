@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tempo.dtypes import DTYPES
 from tempo.plugins import BackendPlugin, Capabilities, hookimpl
-from tempo.plugins.descriptors import DTYPES
 
 PLUGIN = BackendPlugin(
     name="plain",
