@@ -210,6 +210,47 @@ def test_only_an_index_that_is_needed_raises(target: Target, mapping: Any) -> No
         run(v=np.arange(4.0), index=given, start=np.int32(-1))
 
 
+@pytest.mark.parametrize("mapping", [None, "sequential", 2])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"index": (1, 2)}, "index 9 is out of range for an axis of size 5 of 'x' at b = 1, t = 2"),
+        ({"rows": (2, 1)}, "index 9 is out of range for an axis of size 4 of 'v' at t = 2, element 1 of the indices"),
+        ({"pairs": (0, 1, 0)}, "index 9 is out of range for an axis of size 3"),
+        ({"late": (2,)}, "index 9 is out of range for an axis of size 4 of 'v' at t = 2"),
+    ],
+)
+def test_an_index_out_of_range_is_told_with_tensor_line_and_point(
+    target: Target, mapping: Any, change: dict[str, tuple[int, ...]], said: str
+) -> None:
+    """The same words on every backend, whatever became of the dims."""
+    if target.info.capabilities.why_not("checks"):
+        pytest.skip("it has no checked mode")
+    with tp.Program() as program:
+        n, b, t = tp.dims("n b t")
+        x, v, w = tp.input("x", (), (n,)), tp.input("v", (4,)), tp.input("w", (4, 3))
+        index, rows = tp.input("index", (), (b, t), tp.int32), tp.input("rows", (2,), (t,), tp.int32)
+        pairs, late = tp.input("pairs", (2, 2), (t,), tp.int32), tp.input("late", (), (t,), tp.int32)
+        tp.output("along", x.gather(n, index))
+        tp.output("spatial", v.spatial[rows])
+        tp.output("pairs", w.spatial[pairs * 0, pairs])
+        h = tp.recurrent("h", (), (t,))
+        h[0] = 0.0
+        h[t] = 0.5 * h[t - 1] + v.spatial[late]
+        tp.output("h", h)
+    given: dict[str, Any] = {"x": np.arange(5.0), "v": np.arange(4.0), "w": np.ones((4, 3))}
+    for name, shape in (("index", (2, 3)), ("rows", (3, 2)), ("pairs", (3, 2, 2)), ("late", (3,))):
+        given[name] = np.ones(shape, np.int32)
+    run = target.compile(program, checks=True, mapping=mapping)
+    run(**given)
+    ((name, place),) = change.items()
+    given[name][place] = 9
+    with pytest.raises(tp.IndexOutOfRangeError) as caught:
+        run(**given)
+    assert caught.value.message.startswith(said)
+    assert HERE in str(caught.value)
+
+
 def test_indices_out_of_range_are_clamped_where_they_are_not(target: Target) -> None:
     run = target.compile(gathering(), checks=False)
     out = target.arrays(run(index=np.array([-5, -1, 2, 4, 2**31 - 1], np.int32), **DATA))

@@ -181,6 +181,8 @@ class _Stripping:
         within = {self.symbol: strip.point}
         attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(within))
         shape = tuple(size.substitute(within) for size in node.shape)
+        if attrs.get("checked"):
+            attrs["origin"] = (*attrs.get("origin", ()), (self.symbol, strip.point))
         copy = replace(node, attrs=tuple(sorted(attrs.items())), results=(TensorType(shape, node.dtype),))
         if node.op == "merge":
             domain = (part for s in node.domain for part in ((strip.outer, strip.inner) if s == self.symbol else (s,)))

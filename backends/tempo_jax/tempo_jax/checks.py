@@ -17,7 +17,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.lowering.loop_ir import Compute, Statement, walk
 from tempo.sdg.call import StaticType
-from tempo.sdg.operators.located import out_of_range, point_of
+from tempo.sdg.operators.located import out_of_range, point_of, put_together
 from tempo.symbolic import Symbol
 from tempo_jax.evaluate import Values, expression
 from tempo_jax.operators.values import const
@@ -92,7 +92,8 @@ class ErrorWord:
         given = int(np.asarray(value).astype(site.indices.numpy_dtype))
         place = [int(each) for each in np.unravel_index(place, site.indices.shape)]
         lifted, place = point_of(place, site.compute.attrs.get("layout") or range(len(place)), self._sizes)
-        at = {**lifted, **dict(zip((symbol for symbol, _ in site.compute.point), point))}
+        parts = {**lifted, **dict(zip((symbol for symbol, _ in site.compute.point), point))}
+        at = put_together(parts, site.compute.attrs.get("origin", ()), self._sizes)
         raise out_of_range(given, site.size, site.compute.name, at, place, site.compute.location)
 
 

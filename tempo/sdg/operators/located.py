@@ -52,6 +52,19 @@ def point_of(
     return point, left
 
 
+def put_together(
+    point: Mapping[Symbol, int], origin: Sequence[tuple[Symbol, Expr]], sizes: Mapping[Symbol, int]
+) -> dict[Symbol, int]:
+    """The point along the program's dims. `origin`: dims, in the order in which they were taken apart, by parts."""
+    at = dict(point)
+    for dim, expr in reversed(origin):
+        known = {**sizes, **at}
+        if expr.symbols() <= known.keys():
+            value = int(expr.evaluate(known))
+            at = {symbol: at[symbol] for symbol in at.keys() - expr.dims()} | {dim: value}
+    return at
+
+
 Frame = Mapping[str, Any]
 """The variables of whoever called an operator."""
 
@@ -77,7 +90,8 @@ def located(
         except IndexOutOfRangeError:
             index, size, place = _first(attrs["axis"], *arrays)
             lifted, place = point_of(place, attrs.get("layout") or range(len(place)), sizes or {})
-            at = {**lifted, **point(sys._getframe(1).f_locals)}
+            parts = {**lifted, **point(sys._getframe(1).f_locals)}
+            at = put_together(parts, attrs.get("origin", ()), sizes or {})
             raise out_of_range(index, size, tensor, at, place, location) from None
 
     return call
