@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from tempo.analysis.demand import Demand
 from tempo.analysis.obligations import Obligation, obligations_of
 from tempo.sdg.graph import Graph, Node
+from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import TRUE, Condition, Context
 
 _CALLS = frozenset({"host_call", "backend_call", "sink"})
@@ -36,7 +37,7 @@ def harmless(
         for _, edge in graph.nodes[id].reads():
             readers[edge.node].add(id)
     failing = [id for id in cone if not _can_be_made(graph, graph.nodes[id], demands, facts)]
-    whole = {id for id in failing if graph.nodes[id].attr("checked") and is_whole(id)}
+    whole = {id for id in failing if must_not_fail(graph.nodes[id]) and is_whole(id)}
     lost = [id for id in failing if id not in whole]
     found = cone - set(lost)
     while lost:
@@ -63,7 +64,7 @@ def _is_there(graph: Graph, demands: Mapping[int, Demand], id: int) -> bool:
 
 
 def _can_be_made(graph: Graph, node: Node, demands: Mapping[int, Demand], facts: Condition) -> bool:
-    if node.op in _CALLS or node.attr("checked") or node.attr("role") == "parameter":
+    if node.op in _CALLS or must_not_fail(node) or node.attr("role") == "parameter":
         return False
     here = Context.of(graph.domain_dims(node), facts, box=demands[node.id].box)
     return all(_holds(here, obligation) for obligation in obligations_of(graph, node))

@@ -72,12 +72,15 @@ class Plan:
 class PlanOptions:
     """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range.
 
+    `speculates`: also at points that nobody demands, so that more points are made at once.
+
     `schedule_seconds`: how long each attempt of the scheduler may take.
     `composites`: what the backend takes whole. `facts`: what is known of the sizes.
     `mapping` forces what `tempo.passes.mapping` decides otherwise.
     """
 
     checks: bool = True
+    speculates: bool = False
     outermost: Symbol | None = None
     disable: tuple[str, ...] = ()
     debug: bool | None = None
@@ -93,7 +96,7 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     manager = PassManager.configured(passes, options.disable, options.debug)
     forced = {"mapping": options.mapping, "composites": options.composites}
     context = PassContext(forced, options.likely, options.facts)
-    optimized, records = manager.run(graph if options.checks else _without_checks(graph), context)
+    optimized, records = manager.run(_with_checks(graph, options), context)
     _check_static(optimized, records)
     _check_decomposed(optimized, options)
     optimized = with_parts(materialise_outputs(optimized))
@@ -117,14 +120,17 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
     )
 
 
-def _without_checks(graph: Graph) -> Graph:
+def _with_checks(graph: Graph, options: PlanOptions) -> Graph:
     """Where indices out of range are clamped, no read of data can fail: passes may make what nobody asks for."""
-    clamped = {
-        node.id: replace(node, attrs=tuple(sorted({**node.attributes, "checked": False}.items())))
+    if options.checks and not options.speculates:
+        return graph
+    attrs = {"speculated": True} if options.checks else {"checked": False}
+    changed = {
+        node.id: replace(node, attrs=tuple(sorted({**node.attributes, **attrs}.items())))
         for node in graph.nodes.values()
         if node.attr("checked")
     }
-    return replace(graph, nodes={**graph.nodes, **clamped})
+    return replace(graph, nodes={**graph.nodes, **changed})
 
 
 def _sizes(graph: Graph) -> Context:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from tempo.lowering.problem import Clustered
 from tempo.passes.cluster import Cluster
 from tempo.sdg.graph import Edge, Node, Point
+from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import FALSE, TRUE, Condition, Context
 
 
@@ -34,7 +35,7 @@ def _harmless(program: Clustered, cluster: Cluster, checks: bool) -> bool:
 
 
 def _node_is_harmless(program: Clustered, node: Node, context: Context, checks: bool) -> bool:
-    if checks and node.attr("checked"):
+    if checks and must_not_fail(node):
         return False
     if node.op == "merge" and not context.implies(_covered(node) & _parts_inside(program, node)):
         return False

@@ -19,6 +19,7 @@ from tempo.passes.mapping_costs import Sizes
 from tempo.passes.pieces import Piece, pieces
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.located import must_not_fail
 from tempo.sdg.validate import attribute_exprs
 from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, var
 from tempo.symbolic.widths import fits_in_64
@@ -276,7 +277,7 @@ class Candidates:
 
     def does_the_same(self, node: Node, whole: set[int]) -> bool:
         symbol = self.dim.symbol
-        if node.op in ("host_call", "sink") or node.attr("checked") or guards(node, symbol):
+        if node.op in ("host_call", "sink") or must_not_fail(node) or guards(node, symbol):
             return False
         for _, edge in node.reads():
             producer = self.graph.nodes[edge.node]

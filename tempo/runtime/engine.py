@@ -12,7 +12,15 @@ from tempo.analysis.endless import endless
 from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
-from tempo.errors import BackendCallError, HostCallError, InternalError, ScheduleError, TempoError, UnsupportedError
+from tempo.errors import (
+    BackendCallError,
+    HostCallError,
+    IndexOutOfRangeError,
+    InternalError,
+    ScheduleError,
+    TempoError,
+    UnsupportedError,
+)
 from tempo.lowering.chunked import chunked
 from tempo.lowering.emit import static_sizes
 from tempo.lowering.fallback import Mapped, with_fewer_axes
@@ -135,8 +143,13 @@ class CompiledEngine:
         options: Options,
         likely: Mapping[Symbol, int] | None = None,
         passes: tuple[Pass, ...] | None = None,
+        speculates: bool = True,
     ):
-        """`likely`: sizes that the program will be run with, as far as known. `passes`: None for all there are."""
+        """`likely`: sizes that the program will be run with, as far as known. `passes`: None for all there are.
+
+        `speculates`: indices may be looked up before it is known whether anybody asks for them, which makes a prompt
+        one pass; a run that meets one out of range is done again in order, by which it is then known.
+        """
         self.passes = registered_passes() if passes is None else passes
         self.likely = likely or {}
         self.graph, self.backend = graph, backend
@@ -144,6 +157,9 @@ class CompiledEngine:
         self.native = backend.native
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
         self._checked = self._checks()
+        self._speculates = speculates and self._checked and _may_run_again(graph)
+        self._missed = False  # an index was out of range that nobody asks for, and may be the next time
+        self._in_order: Once[None, CompiledEngine] = Once()
         self._stepped = graph.canonical(node.domain[0] for node in stream_nodes(graph).values())
         self._plans: Once[PlanKey, Plan] = Once()
         self._verified: Once[tuple[Symbol | None, frozenset[tuple[Symbol, int]]], None] = Once()
@@ -166,6 +182,7 @@ class CompiledEngine:
         how = self.options
         options = PlanOptions(
             self._checked,
+            self._speculates,
             self._stepped[0] if outermost is None and self._stepped else outermost,
             disable,
             how.debug,
@@ -321,7 +338,26 @@ class CompiledEngine:
 
         return self._tables.get(((outermost, plan.facts), tuple(sorted(sizes.items()))), make)
 
+    def in_order(self) -> CompiledEngine:
+        """The engine that looks nothing up which is not demanded."""
+        if not self._speculates:
+            return self
+        parts = self.graph, self.backend, self.scheduler, self.scheduler_name, self.options, self.likely, self.passes
+        return self._in_order.get(None, lambda: CompiledEngine(*parts, speculates=False))
+
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
+        if self._missed:
+            return self.in_order().run(arguments, progress, look)
+        try:
+            return self._run(arguments, progress, look)
+        except IndexOutOfRangeError:
+            if not self._speculates:
+                raise
+        results = self.in_order().run(arguments, progress, look)  # raises where the index was asked for
+        self._missed = True
+        return results
+
+    def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)
         with looking_after(partial(watched, run), look), salvaging(run, arguments.arrays, self.named(arguments.sizes)):
             if progress is None:
@@ -333,6 +369,11 @@ class CompiledEngine:
 
     def named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
         return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.graph.dims}
+
+
+def _may_run_again(graph: Graph) -> bool:
+    """Whether a run leaves nothing behind and takes nothing away."""
+    return not any(node.op in ("host_call", "backend_call", "sink") for node in graph.nodes.values())
 
 
 def registered_passes() -> tuple[Pass, ...]:

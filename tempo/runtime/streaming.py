@@ -53,6 +53,7 @@ class Stream(Iterator[Step]):
         look: Look | None = None,
     ):
         """`look` is shown what is watched after every step."""
+        engine = engine.in_order()  # what was given is not taken back
         dim = way.dim
         plan = engine.plan_for(arguments.sizes, dim)
         streamed = _streamed_outputs(plan, dim)

@@ -52,6 +52,14 @@ def point_of(
     return point, left
 
 
+def must_not_fail(node: Node) -> bool:
+    """Whether a node that checks its indices may be made only where it is demanded.
+
+    One that is `speculated` may be made elsewhere: whoever runs it takes its error for a question (`tempo.runtime`).
+    """
+    return bool(node.attr("checked")) and not node.attr("speculated")
+
+
 def put_together(
     point: Mapping[Symbol, int], origin: Sequence[tuple[Symbol, Expr]], sizes: Mapping[Symbol, int]
 ) -> dict[Symbol, int]:
