@@ -109,6 +109,7 @@ class RunLowering:
             )
 
     def _options(self, attrs: dict[str, object]) -> dict[str, object]:
+        attrs.pop("speculated", None)  # which was for passes
         if attrs.get("checked"):
             attrs["checked"] = self.checks
         return attrs

@@ -351,11 +351,15 @@ class CompiledEngine:
         try:
             return self._run(arguments, progress, look)
         except IndexOutOfRangeError:
-            if not self._speculates:
+            if not self._looks_ahead(arguments.sizes):
                 raise
         results = self.in_order().run(arguments, progress, look)  # raises where the index was asked for
         self._missed = True
         return results
+
+    def _looks_ahead(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether anything is done that the engine without speculation does not do."""
+        return self._speculates and str(self.plan_for(sizes).loops) != str(self.in_order().plan_for(sizes).loops)
 
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)

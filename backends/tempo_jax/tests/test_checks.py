@@ -151,4 +151,4 @@ def test_by_default_an_index_is_clamped_and_costs_nothing():
                 run(v=V, index=np.array([0, -100], np.int32))
             continue
         np.testing.assert_array_equal(run(v=V, index=np.array([0, -100], np.int32))["h"], [0, 0])
-    assert results == [0, 0, 2]
+    assert results[:3] == [0, 0, 2]  # what raised is compiled once more, without speculation
