@@ -228,7 +228,7 @@ def _numpy_cumsum(call: Call) -> Function:
     return lambda x: accumulate(x, axis, dtype)
 
 
-_PACKED = 256
+_PACKED = 512
 """Positions from which on words of key and position are sorted in less time than positions by key. Measured."""
 
 
