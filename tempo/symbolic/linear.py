@@ -6,6 +6,7 @@ where one of them does; so extrema cost no variables, and only half of them cost
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ class Clause:
     variables: frozenset[int] = frozenset()
 
 
+MOST_ALTERNATIVES = 64
+"""Of an expression whose extrema are more alternatives than this, they are numbers of which nothing is known."""
 ALWAYS = Clause()
 NEVER = Clause((Linear((), -1),))
 Definition: TypeAlias = Callable[[Symbol], Condition]  # what holds of a symbol wherever it occurs
@@ -46,6 +49,7 @@ class Variables:
         self._numbers: dict[Atom, int] = {}
         self._definitions: dict[int, Clause] = {}
         self._lowered: dict[Expr, Expr] = {}
+        self._counted: dict[Expr, int] = {}
 
     def number(self, atom: Atom) -> int:
         found = self._numbers.get(atom)
@@ -68,6 +72,8 @@ class Variables:
     def _define(self, atom: Atom) -> Clause:
         if isinstance(atom, Symbol):
             clause = self.clause(self._definition(atom))
+        elif isinstance(atom, Min | Max):
+            clause = ALWAYS
         else:
             assert isinstance(atom, FloorDiv)  # k*q <= e <= k*q + k - 1
             remainder = total((atom.expr, 1), (of_atom(atom), -atom.divisor))
@@ -94,7 +100,7 @@ class Variables:
     def _comparison(self, comparison: Comparison) -> Clause | None:
         expr = self.lowered(comparison.expr)
         found = next((atom for atom, _ in reversed(expr.terms) if isinstance(atom, Min | Max)), None)
-        if found is not None:
+        if found is not None and self._alternatives(expr) <= MOST_ALTERNATIVES:
             if isinstance(comparison, Eq):
                 return self.clause(conjunction((nonnegative(expr), nonnegative(-expr))))
             every = isinstance(found, Min) == (expr.coefficient(found) > 0)
@@ -105,6 +111,15 @@ class Variables:
         if not is_affine(expr):  # what is known of the symbols inside a floor division bears on it
             variables.extend(map(self.number, expr.symbols()))
         return Clause((row,), (), frozenset(variables))
+
+    def _alternatives(self, expr: Expr) -> int:
+        """How many expressions without extrema this one is taken apart into."""
+        found = self._counted.get(expr)
+        if found is None:
+            extrema = (atom for atom, _ in expr.terms if isinstance(atom, Min | Max))
+            counts = (sum(self._alternatives(arg) for arg in atom.args) for atom in extrema)
+            found = self._counted[expr] = math.prod(counts)
+        return found
 
     def lowered(self, expr: Expr) -> Expr:
         """The same value over symbols, floor divisions of affine expressions, and extrema outside of those."""

@@ -12,12 +12,22 @@ def test_an_order_that_no_loop_has() -> None:
         t = tp.dim("t")
         h = tp.recurrent("h", shape=(), dims=(t,))
         h[0] = 1.0
-        h[True] = h[t.size - 1 - t] + 1
+        h[True] = h[(t + 1) % 3] + 1  # in the order 0, 2, 1, 3
         tp.output("h", h)
     run = tp.compile(program)
     with pytest.raises(tp.UnsupportedError, match=r'test_unsupported.py:\d+\n *h = tp.recurrent(.|\n)*"reference"'):
-        run(sizes={"t": 2})
-    assert tp.compile(program, backend="reference")(sizes={"t": 2})["h"].tolist() == [1, 2]
+        run(sizes={"t": 4})
+    assert tp.compile(program, backend="reference")(sizes={"t": 4})["h"].tolist() == [1, 3, 2, 4]
+
+
+def test_an_order_that_there_is_at_the_sizes_of_a_call() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        h = tp.recurrent("h", shape=(), dims=(t,))
+        h[0] = 1.0
+        h[True] = h[t.size - 1 - t] + 1
+        tp.output("h", h)
+    assert tp.compile(program)(sizes={"t": 2})["h"].tolist() == [1, 2]
 
 
 class Failing:
