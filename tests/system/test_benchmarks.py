@@ -32,6 +32,7 @@ def on_numpy(*arguments: str) -> list[str]:
         (on_numpy("models", "--quick", "--only", "batch 1,"), "tempo / by hand"),
         (on_numpy("device_loop", "--steps", "200"), "tempo / by hand"),
         (on_numpy("host_step", "--steps", "200"), "tempo, a step beyond the function"),
+        (on_numpy("stream_input", "--steps", "20"), "beyond tp.input, a step"),
         (on_numpy("compile_time", "--quick"), "total"),
         (on_numpy("extents", "--lengths", "48", "--tiles", "16", "--quick"), "tempo, blocks 16"),
         (on_numpy("operators", "--sizes", "20"), "whole"),
@@ -99,6 +100,7 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         "ppo",
         "ppo_gymnasium",
         "scheduling",
+        "stream_input",
     ):
         assert name in done.stderr
 

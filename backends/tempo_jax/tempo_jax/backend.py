@@ -68,10 +68,6 @@ class JaxBackend:
     # -- segments --------------------------------------------------------------------------------------------------
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
-        if request.program.hosts:
-            # A call that returns at once makes the host wait for it with a lock; in a loop that costs more than it
-            # gains (measured: 178 against 26 microseconds a step). The switch is for the whole process.
-            jax.config.update("jax_cpu_enable_async_dispatch", False)
         return CompiledSegment(
             JittedSegment.of(
                 request,

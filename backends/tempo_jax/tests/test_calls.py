@@ -104,6 +104,17 @@ def test_steps_of_a_host_loop_compile_nothing(compilations: Compilations):
     np.testing.assert_array_equal(np.asarray(out["last"]), np.asarray(out["x"])[-1] * np.float32(0.5) + 1)
 
 
+def test_a_host_loop_leaves_the_switches_of_the_process_alone():
+    """XLA looks at this one when its client is made, which was long ago: for others it would change, here nothing."""
+    jax.config.update("jax_cpu_enable_async_dispatch", True)
+    with tp.Program() as program:
+        i = tp.dim("i")
+        tp.output("y", tp.stream_input("x", (), (i,)) + 1)
+    run = tp.compile(program, backend="jax")
+    np.testing.assert_array_equal(run(x=np.arange(4, dtype=np.float32))["y"], [1, 2, 3, 4])
+    assert jax.config.read("jax_cpu_enable_async_dispatch")
+
+
 class Kept(JaxBackend):
     """Remembers what every segment was called with first, as the optimised HLO of that."""
 
