@@ -301,3 +301,44 @@ def test_out_of_domain_under_a_condition_is_fine(target: Target) -> None:
         never = x[t + 3]
         tp.output("y", tp.cases((t < 2, never), 0.0))
     np.testing.assert_array_equal(target.to_numpy(target.compile(program)(x=np.arange(5.0))["y"]), [3, 4, 0, 0, 0])
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "uint32"])
+def test_pairs_of_indices_are_compared_as_they_are(target: Target, dtype: str) -> None:
+    """An index that 32 bits would make another one is out of range."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, i = tp.input("x", (5, 4), ()), tp.input("i", (3,), (t,), "int32")
+        tp.output("y", x.spatial[i, tp.input("j", (3,), (t,), dtype)])
+    rows, columns = np.array([[0, 1, 2], [3, 4, 0]], np.int32), np.array([[0, 1, 2], [3, 1, 0]], dtype)
+    wrong = columns.copy()
+    wrong[1, 1] = 2**32 - 1 if dtype == "uint32" else 2**32 + 1
+    run, x_data = target.compile(program, checks=True), numbers((5, 4))
+    np.testing.assert_array_equal(target.to_numpy(run(x=x_data, i=rows, j=columns)["y"]), x_data[rows, columns])
+    with pytest.raises(tp.IndexOutOfRangeError, match=f"index {wrong[1, 1]} is out of range"):
+        run(x=x_data, i=rows, j=wrong)
+
+
+@pytest.mark.few_configurations
+def test_checks_where_a_run_ends_early(target: Target) -> None:
+    """What is read at the next point is there before it is known whether there is one."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        table, index = tp.input("table", (10,), ()), tp.input("index", (), (t,), "int32")
+        read = tp.take(table, index, axis=0)
+        h = tp.recurrent("h", (), (t,))
+        h[0] = read
+        h[t + 1] = h + read[t + 1]
+        tp.stop_when(t, h > 5.0)
+        tp.output("h", h)
+    run, table_data = target.compile(program, checks=True), np.arange(10, dtype=np.float32)
+    for index_data, expected in (
+        ([1, 2, 3, 4, 5], [1, 3, 6]),
+        ([9, 1, 1, 1, 1], [9]),
+        ([1, 1, 1, 1, 1], [1, 2, 3, 4, 5]),
+    ):
+        found = run(table=table_data, index=np.array(index_data, np.int32))["h"]
+        np.testing.assert_array_equal(target.to_numpy(found), expected)
+    with pytest.raises(tp.IndexOutOfRangeError, match="t = 1"):
+        run(table=table_data, index=np.array([1, 10, 3, 4, 5], np.int32))

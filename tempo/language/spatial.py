@@ -10,7 +10,7 @@ import numpy as np
 
 from tempo.errors import DefinitionError, IndexExpressionError, IndexOutOfRangeError, ShapeError, user_location
 from tempo.language.apply import apply, open_program
-from tempo.language.conversion import as_tensor, cast, index_value, integers
+from tempo.language.conversion import as_tensor, index_value, integers
 from tempo.language.functions.arithmetic import where
 from tempo.language.functions.creation import iota
 from tempo.language.functions.lookup import gather
@@ -206,7 +206,7 @@ def _gathered(x: RecurrentTensor, entries: list[Entry]) -> RecurrentTensor:
     if len(indices) == 1:
         return gather(data, indices[0], place)
     shape = common_shape([tensor.type.shape for tensor in indices], "spatial index")
-    arrays = [broadcast(cast(tensor, "int32"), shape) for tensor in indices]
+    arrays = [broadcast(tensor, shape) for tensor in indices]
     attrs = {"axis": place, "count": len(arrays), "batch": 0, "checked": True}
     return apply("gather_pairs", data, *arrays, attrs=attrs, weak=x.weak)
 

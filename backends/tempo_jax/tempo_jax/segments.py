@@ -341,7 +341,8 @@ class SegmentTracer:
 
     def carried(self, loop: Loop) -> list[int]:
         """What iterations hand to one another."""
-        return [*self.liveness.carried(loop), *([WORD] if checks(loop.body) else [])]
+        found, stop = [*self.liveness.carried(loop), *([WORD] if checks(loop.body) else [])], stop_in(loop)
+        return found if stop is None or stop in found else [*found, stop]  # a stretch may not write it
 
     def iteration(self, loop: Loop, state: State) -> State:
         """What an iteration starts with: what is local to it has a place of its own."""
