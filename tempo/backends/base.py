@@ -120,6 +120,9 @@ class Backend(Protocol):
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether an error of its library says that an array does not fit into memory."""
 
+    def is_deleted(self, array: Array) -> bool:
+        """Whether a call that failed has taken the array for its results."""
+
     def synchronize(self) -> None:
         """Wait until all work that was started is done."""
 
@@ -150,6 +153,9 @@ class GenericBackend:
 
     def is_out_of_memory(self, error: Exception) -> bool:
         return isinstance(error, MemoryError)
+
+    def is_deleted(self, array: Array) -> bool:
+        return False
 
     def operator(self, call: Call) -> Callable[..., Array]:
         raise NotImplementedError

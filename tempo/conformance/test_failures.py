@@ -164,3 +164,36 @@ def test_a_stream_without_an_end_ends_with_its_data(target: Target, chunk: int) 
         found, wanted = target.to_numpy(stream.result.state["w"]), target.to_numpy(expected.state["w"])
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
         assert next(stream, None) is None
+
+
+@pytest.mark.few_configurations
+def test_what_was_made_beforehand_is_cut_as_well(target: Target) -> None:
+    """Whatever lies in what order, the outputs are those of as many points as `sizes` says."""
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        x = tp.input("x", (3,), (b, t))
+        y = tp.sin(x)  # of all points at once
+        (z,) = tp.host_call(Fails(4), y, out=[((3,), "float32")], ordered_by=(t,))
+        tp.output("y", y)
+        tp.output("z", z)
+    x_data = numbers((2, SIZE, 3))
+    with pytest.raises(tp.HostCallError) as caught:
+        target.compile(program)(x=x_data)
+    outputs = caught.value.outputs
+    assert outputs is not None
+    rows, steps = outputs.sizes["b"], outputs.sizes["t"]
+    expected = {"y": np.sin(x_data)[:rows, :steps], "z": 2 * np.sin(x_data)[:rows, :steps]}
+    for name, array in outputs.items():
+        np.testing.assert_allclose(target.to_numpy(array), expected[name], rtol=1e-4, err_msg=name)
+
+
+@pytest.mark.few_configurations
+def test_an_index_out_of_range_in_a_loop_of_the_host_is_that_error(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        index, table = tp.stream_input("index", (2,), (t,), "int32"), tp.input("table", (5,), ())
+        tp.output("y", tp.cases((t % 2 == 0, tp.take(table, index, axis=0).sum()), 0.0))
+    indices = np.array([[1, 2], [99, 9], [3, 4], [99, 9], [3, 5]], np.int32)
+    run = target.compile(program, checks=True)
+    with pytest.raises(tp.IndexOutOfRangeError, match="index 5 is out of range"):
+        run(index=iter(indices), table=numbers((5,)), sizes={"t": 5})

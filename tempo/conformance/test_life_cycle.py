@@ -237,3 +237,17 @@ def test_it_explains_itself(target: Target) -> None:
     text = target.compile(running_sum(), {"t": 3}).explain()
     assert "for t in" in text
     assert "lift" in text
+
+
+def test_numbers_in_another_byte_order(target: Target) -> None:
+    """As files of other machines have them."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, c = tp.input("x", (3,), (t,)), tp.constant(numbers((3,)).astype(">f4"))
+        w = tp.parameter("w", (3,), numbers((3,), seed=1).astype(">f8"), dims=(t,))
+        w[t + 1] = w + x * c
+        tp.output("w", w)
+    run, x_data, state = target.compile(program), numbers((4, 3)), {"w": numbers((3,), seed=2)}
+    expected = target.arrays(run(x=x_data, state=state))["w"]
+    found = target.arrays(run(x=x_data.astype(">f4"), state={"w": state["w"].astype(">f4")}))["w"]
+    np.testing.assert_array_equal(found, expected)

@@ -171,7 +171,7 @@ def numbers(value: Any, what: str) -> Array:
     if array.dtype.names or array.dtype.kind in "OUSMm":
         given = "" if array.dtype == object else f" of dtype {array.dtype}"
         raise InputError(f"{what} is no array of numbers, but a {type(value).__name__}{given}")
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))  # backends take no other
 
 
 def _cast(array: Array, dtype: str, what: str, weak: bool) -> Array:

@@ -363,7 +363,10 @@ class CompiledEngine:
 
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)
-        with looking_after(partial(watched, run), look), salvaging(run, arguments.arrays, self.named(arguments.sizes)):
+        with (
+            looking_after(partial(watched, run), look),
+            salvaging(run, arguments.arrays, self.named(arguments.sizes), self.graph),
+        ):
             if progress is None:
                 for item in run.compiled.items:
                     run.whole(item)

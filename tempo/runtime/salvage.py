@@ -13,29 +13,35 @@ from tempo.lowering.loop_ir import CallSegment, Loop, Read, expressions, walk
 from tempo.lowering.whole_points import Marks, marks, source_of, writers
 from tempo.runtime.compiled import Run
 from tempo.runtime.outputs import Outputs
+from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
 Array = Any
+Layout = tuple[Symbol | int, ...]
 
 
 @contextmanager
-def salvaging(run: Run, given: Mapping[str, Array], names: Mapping[str, int]) -> Iterator[None]:
-    """An error inside gets what the run has made. `given` are the arrays of the call, `names` the sizes of dims."""
+def salvaging(run: Run, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph) -> Iterator[None]:
+    """An error inside gets what the run has made.
+
+    `given` are the arrays of the call, `names` the sizes of dims; `graph` is what the user wrote.
+    """
     try:
         yield
     except TempoError as error:
         if error.outputs is None and run.compiled.program.hosts:
-            found, is_known = made_so_far(run, given, names)
+            found, is_known = made_so_far(run, given, names, graph)
             error.outputs, error.state = found, found.state if is_known else None
         raise
 
 
-def made_so_far(run: Run, given: Mapping[str, Array], names: Mapping[str, int]) -> tuple[Outputs, bool]:
+def made_so_far(run: Run, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph) -> tuple[Outputs, bool]:
     """Outputs and parameters up to the last whole point; whether the parameters are known."""
     found = _Stand.of(run)
     sizes = dict(names) if found.dim is None else {**names, found.dim.name: found.points}
     state = found.state(given)
-    return Outputs(found.outputs(), state or {}, sizes), state is not None
+    layouts = {output.name: output.layout for output in graph.outputs if output.role == "output"}
+    return Outputs(found.outputs(layouts), state or {}, sizes), state is not None
 
 
 def whole_points(run: Run) -> int:
@@ -65,20 +71,24 @@ class _Stand:
         points = points if size is None else min(points, size)
         return _Stand(run, item.var, points, found, _caught_up(run, item.var, points))
 
-    def outputs(self) -> dict[str, Array]:
-        """Those that are complete, up to the last whole point."""
+    def outputs(self, layouts: Mapping[str, Layout]) -> dict[str, Array]:
+        """Those that are complete, up to the last whole point. `layouts`: what the axes are to the user."""
         program, made = self.run.compiled.program, writers(self.run.compiled.program)
         found: dict[str, Array] = {}
         for key, id in program.outputs.items():
-            if key.startswith(("state:", "stop:", "watch:")) or self.run.buffers[id] is None:
+            if key.startswith(("state:", "stop:", "watch:")) or self._is_gone(self.run.buffers[id]):
                 continue
             last = max(made.get(id, {-1}))
             if last < self.run.item or last in self.behind or (last == self.run.item and self._has_points(id)):
-                found[key] = self._cut(id)
+                found[key] = self._cut(id, layouts[key])
         return found
 
-    def _cut(self, id: int) -> Array:
-        array, layout = self.run.output(id), self.run.compiled.program.buffers[id].layout
+    def _is_gone(self, array: Array | None) -> bool:
+        """Whether it was never made, or the call that failed has taken it."""
+        return array is None or self.run.compiled.backend.is_deleted(array)
+
+    def _cut(self, id: int, layout: Layout) -> Array:
+        array = self.run.output(id)
         if self.dim not in layout:
             return array
         cut = array[(*(slice(None),) * layout.index(self.dim), slice(self.points))]
@@ -106,7 +116,7 @@ class _Stand:
         own, source = program.outputs[key], source_of(program, key)
         varies = self.dim is not None and (found is None or self.dim in found.dims)
         if max(made.get(own, {-1})) < run.item and not (varies and found is not None):
-            return run.output(own)
+            return None if self._is_gone(run.buffers[own]) else run.output(own)
         written = max(made.get(source, {-1}))
         if varies and self.points == 0:
             return run.compiled.backend.from_host(given[key])
@@ -117,7 +127,7 @@ class _Stand:
         whole = any(axis.dim == self.dim and axis.kind == "full" for axis in program.buffers[source].axes)
         ahead = varies and written < run.item and not whole
         buffers = self._again(source, written, given) if ahead else self._buffers(source)
-        if buffers is None or buffers[source] is None:
+        if buffers is None or self._is_gone(buffers[source]):
             return None
         if found is not None:
             return self._read(key, buffers)

@@ -72,7 +72,7 @@ class Stream(Iterator[Step]):
         item = _items(plan, dim, run)[top]
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
-        self._given = arguments.arrays
+        self._given, self._graph = arguments.arrays, engine.graph
         self._made, self._way, self._without = run, way, () if way.keep else tuple(each.name for each in streamed)
         self._names, self._feeds, self._look = names, arguments.feeds, look
         self._steps = self._run(run, item, _steps(run, run.compiled.items[item], streamed, way, delay, size))
@@ -99,7 +99,7 @@ class Stream(Iterator[Step]):
             told_what_is_large(self._planned),
             feeding(self._feeds),
             looking_after(partial(watched, self._made), self._look),
-            salvaging(self._made, self._given, self._names),
+            salvaging(self._made, self._given, self._names, self._graph),
         ):
             step = next(self._steps)
             if self._look is not None:
@@ -111,7 +111,7 @@ class Stream(Iterator[Step]):
         for item in items[:number]:
             run.whole(item)
         if (yield from steps):
-            self.result, _ = made_so_far(run, self._given, self._names)
+            self.result, _ = made_so_far(run, self._given, self._names, self._graph)
             return
         for item in items[number + 1 :]:
             run.whole(item)

@@ -168,6 +168,9 @@ class JaxBackend:
         told = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
         return told or isinstance(error, MemoryError)
 
+    def is_deleted(self, array: Array) -> bool:
+        return isinstance(array, jax.Array) and array.is_deleted()
+
     def synchronize(self) -> None:
         """Outputs are futures; NumPy waits for them when it reads them."""
 
