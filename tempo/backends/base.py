@@ -48,11 +48,25 @@ class SegmentRequest:
 
 
 @dataclass(frozen=True)
+class InChunks:
+    """A segment whose loop is run in chunks, where its arrays need not be whole between the calls.
+
+    `function` is called as the segment's is, with arrays as `opened` and itself give them. `closed` makes them whole;
+    what was lost in a call that failed is None. All but outputs may be other than whole.
+    """
+
+    function: SegmentFunction
+    opened: Callable[[Mapping[int, Array]], dict[int, Array]]
+    closed: Callable[[Mapping[int, Array]], dict[int, Array | None]]
+
+
+@dataclass(frozen=True)
 class CompiledSegment:
     """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order."""
 
     function: SegmentFunction
     source: str
+    in_chunks: InChunks | None = None
 
 
 class Backend(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -38,11 +39,14 @@ class Item:
     """One step of the driver. `loop` is set where it can be run in chunks.
 
     The buffers of `makes` are not needed before it, those of `drops` not after it. Once the slot `stopped` holds
-    something other than 0 it is left out.
+    something other than 0 it is left out. `part` is for a chunk of the loop, with the arrays of `segment` as these lie
+    between chunks.
     """
 
     function: Callable[..., None]
     loop: Loop | None
+    part: Callable[..., None]
+    segment: int | None
     makes: tuple[int, ...] = ()
     drops: tuple[int, ...] = ()
     stopped: int | None = None
@@ -143,10 +147,16 @@ def compile_program(
     names = [(key, f"last_value_{number}") for number, key in enumerate(program.states)]
     last_values = {key: define(source, name, namespace) for (key, name), source in zip(names, reads, strict=True)}
     lifetimes = Lifetimes.of(program)
+    in_chunks = {each.name: made.in_chunks for each, made in zip(program.segments, segments, strict=True)}
+    parts = {name: way.function for name, way in in_chunks.items() if way is not None}
+    functions = [define(source, f"item_{number}", namespace) for number, source in enumerate(sources)]
+    chunked = {at for at, item in enumerate(program.items) if _in_chunks(program, item, segments) is not None}
     items = tuple(
         Item(
-            define(source, f"item_{number}", namespace),
+            functions[number],
             _loop(program, item),
+            define(source, f"item_{number}", {**namespace, **parts}) if number in chunked else functions[number],
+            _in_chunks(program, item, segments),
             lifetimes.makes[number],
             lifetimes.drops[number],
             program.stopped[number],
@@ -161,6 +171,13 @@ def _loop(program: LoopProgram, item: Statement) -> Loop | None:
     if isinstance(item, CallSegment):
         return program.segments[item.segment].loop
     return item if isinstance(item, Loop) else None
+
+
+def _in_chunks(program: LoopProgram, item: Statement, segments: tuple[CompiledSegment, ...]) -> int | None:
+    """The segment that the item runs, where it has a way of its own to be run in chunks."""
+    if not isinstance(item, CallSegment) or program.segments[item.segment].loop is None:
+        return None
+    return None if segments[item.segment].in_chunks is None else item.segment
 
 
 def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]:
@@ -233,10 +250,13 @@ class Run:
         return item.stopped is not None and self.kept(item.stopped) > 0
 
     def step(self, item: Item, start: int = 0, stop: int = 0) -> None:
+        self._run(item.function, start, stop)
+
+    def _run(self, function: Callable[..., None], start: int, stop: int) -> None:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
         try:
             with np.errstate(all="ignore"):
-                item.function(start, stop, *self.arguments, self.buffers, self.tables, self.marks)
+                function(start, stop, *self.arguments, self.buffers, self.tables, self.marks)
         except Exception as error:
             if isinstance(error, TempoError) or not self.compiled.backend.is_out_of_memory(error):
                 raise
@@ -270,14 +290,42 @@ class Run:
         self._make(item)
         lo, hi = self.bounds(item)
         starts = range(lo, hi, length)
-        for start in starts if item.loop.direction == "forward" else reversed(starts):
-            if self.has_ended(item):
-                break
-            stop = min(start + length, hi)
-            self.step(item, start, stop)
-            kept = 0 if item.stopped is None else self.kept(item.stopped)
-            yield start, min(stop, kept) if kept else stop
+        with self._opened(item):
+            for start in starts if item.loop.direction == "forward" else reversed(starts):
+                if self.has_ended(item):
+                    break
+                stop = min(start + length, hi)
+                self._run(item.part, start, stop)
+                kept = 0 if item.stopped is None else self.kept(item.stopped)
+                yield start, min(stop, kept) if kept else stop
         self._drop(item)
+
+    @contextmanager
+    def _opened(self, item: Item) -> Iterator[None]:
+        """Inside, the arrays of the item's segment are as chunks of it have them. What it only reads is kept whole."""
+        way = None if item.segment is None else self.compiled.segments[item.segment].in_chunks
+        if item.segment is None or way is None:
+            yield
+            return
+        segment = self.compiled.program.segments[item.segment]
+        whole = {id: self.buffers[id] for id in segment.buffers}
+        self._put(way.opened(whole))
+
+        def close(dropped: tuple[int, ...]) -> None:
+            written = {id: self.buffers[id] for id in segment.results if id not in dropped}
+            self._put({id: array for id, array in whole.items() if id not in segment.results})
+            self._put(way.closed(written))
+
+        try:
+            yield
+        except TempoError:  # what was made so far may be asked for (`tempo.runtime.salvage`)
+            close(())
+            raise
+        close(item.drops)
+
+    def _put(self, arrays: Mapping[int, Array]) -> None:
+        for id, array in arrays.items():
+            self.buffers[id] = array
 
     def output(self, id: int) -> Array:
         """The array of an output, with the user's axes, and no more points than were kept."""

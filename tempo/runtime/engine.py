@@ -268,7 +268,7 @@ class CompiledEngine:
         key = (outermost, plan.facts), whole, narrow, tuple(static.values())
 
         def make() -> LoopProgram:
-            tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, stretches=whole)
+            tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, self.backend.fuses_segments)
             loops = tiled(unrotated(fused(planned) if whole else planned, static), static, tiling)
             return without_idle_masks(loops, static)
 

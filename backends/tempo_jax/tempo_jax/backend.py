@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,25 +12,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempo import dtypes
-from tempo.backends.base import CompiledSegment, SegmentRequest
+from tempo.backends.base import CompiledSegment, InChunks, SegmentRequest
 from tempo.backends.room import host_room
 from tempo.errors import UnsupportedError
 from tempo.lowering.extent_costs import FUSED, FUSED_CUDA, Costs
 from tempo.lowering.lifetimes import peak_bytes
-from tempo.lowering.whole_points import replaced
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
-from tempo.waiting import waiting
-from tempo_jax import access, cache
-from tempo_jax.checks import ErrorWord
+from tempo_jax import access
+from tempo_jax.jitted import Calls, JittedSegment, Scope
 from tempo_jax.memory import Meter
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import WIDE, is_wide, x64
-from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
 Array = Any
-Scope = Callable[[], AbstractContextManager[Any]]
 
 
 class JaxBackend:
@@ -68,17 +64,11 @@ class JaxBackend:
     # -- segments --------------------------------------------------------------------------------------------------
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
-        return CompiledSegment(
-            JittedSegment.of(
-                request,
-                self.operator,
-                self.costs,
-                self._scopes(request),
-                self._meter,
-                self._may_not_fit(request),
-            ),
-            f"# {request.segment.name}: one jax.jit function of the statements above",
-        )
+        calls = Calls(self._scopes(request), self._meter, self._may_not_fit(request))
+        made = JittedSegment(request, self.operator, self.costs, calls)
+        in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
+        source = f"# {request.segment.name}: one jax.jit function of the statements above"
+        return CompiledSegment(made, source, in_chunks)
 
     def _may_not_fit(self, request: SegmentRequest) -> bool:
         """Whether the segment's values may be more than there is memory for: XLA fuses most of them, if not all."""
@@ -177,84 +167,6 @@ class JaxBackend:
 
 def _on(platform: str, number: int) -> JaxBackend:
     return JaxBackend(next(device for device in jax.devices(platform) if device.id == number))
-
-
-class JittedSegment:
-    """A segment as a function. XLA makes a better loop where it knows how often it runs, so a loop of known bounds has
-    two executables: one that runs it whole, and one for any part of it. Each is compiled when it is first called.
-
-    `waits`: a call returns when its results are there, so that it is this call that fails where they do not fit.
-    Where indices are checked the last result is the error word (`tempo_jax.checks`), which is waited for.
-    """
-
-    def __init__(
-        self,
-        part: SegmentTracer,
-        whole: SegmentTracer,
-        bounds: tuple[int, int] | None,
-        donated: tuple[int, ...],
-        scopes: tuple[Scope, ...],
-        meter: Meter,
-        waits: bool = False,
-    ) -> None:
-        self._part, self._whole = (jax.jit(each, donate_argnums=donated) for each in (part, whole))
-        self._words = {False: part.word, True: whole.word}
-        self._bounds, self._scopes, self._meter, self._waits = bounds, scopes, meter, waits
-        self._called: set[bool] = set()
-
-    @staticmethod
-    def of(
-        request: SegmentRequest,
-        operator: Operator,
-        costs: Costs,
-        scopes: tuple[Scope, ...],
-        meter: Meter,
-        waits: bool = False,
-    ) -> JittedSegment:
-        segment, bounds = request.segment, known_bounds(request)
-        first = 2 + len(segment.arguments)
-        kept = replaced(request.program)  # what is in them is remembered, should a call of the host fail
-        donated = tuple(first + at for at, id in enumerate(segment.buffers) if id in segment.results and id not in kept)
-        part, whole = (SegmentTracer(request, operator, costs, each) for each in (None, bounds))
-        return JittedSegment(part, whole, bounds, donated, scopes, meter, waits)
-
-    def chosen(self, start: int, stop: int) -> Any:
-        """The `jax.jit` function for these bounds."""
-        return self._whole if (start, stop) == self._bounds else self._part
-
-    def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
-        whole = (start, stop) == self._bounds
-        function = self._whole if whole else self._part
-        if self._meter.measures:
-            self._meter.look(function, (start, stop, *arguments), self._scopes)
-        if whole in self._called and not self._scopes and not self._waits:
-            return self._checked(function(start, stop, *arguments), self._words[whole])
-        with ExitStack() as stack:
-            for scope in (*self._scopes, *(() if whole in self._called else (cache.kept, self._compiling))):
-                stack.enter_context(scope())
-            results = self._waited(function, start, stop, *arguments)
-        self._called.add(whole)
-        return self._checked(results, self._words[whole])
-
-    def _compiling(self) -> AbstractContextManager[None]:
-        return waiting(f"XLA compiles {self._part.__name__}, in its first call")
-
-    @staticmethod
-    def _checked(results: tuple[Array, ...], word: ErrorWord | None) -> tuple[Array, ...]:
-        """Raises `IndexOutOfRangeError` for what an error word says."""
-        if word is None:
-            return results
-        word.check(np.asarray(results[-1]))
-        return results[:-1]
-
-    def _waited(self, function: Any, *arguments: Any) -> tuple[Array, ...]:
-        """What it returns, there if need be. Which of XLA's libraries finds no memory decides what it says of that."""
-        if not self._waits:
-            return function(*arguments)  # type: ignore[no-any-return]
-        try:
-            return jax.block_until_ready(function(*arguments))  # type: ignore[no-any-return]
-        except jax.errors.JaxRuntimeError as error:
-            raise MemoryError(str(error)) from error
 
 
 @lru_cache

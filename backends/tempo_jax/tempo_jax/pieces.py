@@ -53,7 +53,9 @@ class Pieces:
 
 
 def apart(array: Array, axis: int, order: Order | None) -> Pieces:
-    """The array in pieces; its axes lie in `order`."""
+    """The array in pieces; its axes lie in `order`. Itself where it is in pieces."""
+    if isinstance(array, Pieces):
+        return array
     physical = _lies(axis, order)
     count = array.shape[physical]
     return Pieces(tuple(lax.index_in_dim(array, at, physical, keepdims=False) for at in range(count)), axis)
@@ -71,6 +73,13 @@ def grown(array: Array, axis: int, extent: int, order: Order | None) -> Array:
     physical = _lies(axis, order)
     new = max(0, extent - array.shape[physical])
     return lax.pad(array, array.dtype.type(0), [(0, new if at == physical else 0, 0) for at in range(array.ndim)])
+
+
+def positions(array: Array, axis: int, order: Order | None) -> int:
+    """How many the array, or its pieces, have along a logical axis."""
+    if isinstance(array, Pieces):
+        return positions(array.arrays[0], axis - (axis > array.axis), order_within(order, array.axis))
+    return int(array.shape[_lies(axis, order)])
 
 
 def order_within(order: Order | None, axis: int) -> Order | None:

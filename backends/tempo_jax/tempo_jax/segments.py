@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+from jax import lax, tree
 
 from tempo import dtypes
 from tempo.backends.base import SegmentRequest
@@ -37,7 +38,7 @@ from tempo.lowering.loop_ir import (
     walk,
 )
 from tempo.lowering.recent import Place, read_place
-from tempo.lowering.splitting import fixed_condition, is_empty, split
+from tempo.lowering.splitting import fixed_condition, is_empty, iterations, split
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol, const, maximum, minimum
 from tempo_jax import access
@@ -84,14 +85,35 @@ class State:
         return replace(self, names=names, buffers=buffers, values=values, written=dict(self.written))
 
 
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a loop, as a loop: from `first` to `end` (None: from where, to where the loop runs)."""
+
+    first: int | None
+    end: int | None
+    loop: Loop
+
+    def within(self, start: int, stop: int) -> tuple[int, int]:
+        """From where to where it is run for these bounds."""
+        lo, hi = start if self.first is None else self.first, stop if self.end is None else self.end
+        return max(start, lo), min(stop, hi)
+
+
 class SegmentTracer:
     """Traces the statements of one segment. `operator` is the backend's table, `costs` what things take on its device.
 
-    With `bounds` the outermost loop runs between these numbers, and what the call says of them is ignored.
+    With `bounds` the outermost loop runs between these numbers, and what the call says of them is ignored. `in_parts`:
+    each stretch of the outermost loop is a function of its own (`stretch`), run from and to where the call says, and
+    all of them have their arrays as `storage` says.
     """
 
     def __init__(
-        self, request: SegmentRequest, operator: Operator, costs: Costs, bounds: tuple[int, int] | None = None
+        self,
+        request: SegmentRequest,
+        operator: Operator,
+        costs: Costs,
+        bounds: tuple[int, int] | None = None,
+        in_parts: bool = False,
     ) -> None:
         self.request, self.segment, self.bounds = request, request.segment, bounds
         self.__name__ = request.segment.name  # JAX's name of the executable
@@ -108,14 +130,14 @@ class SegmentTracer:
             else None
         )
         self._functions: dict[int, Callable[..., Array]] = {}
-        self.runs_whole = self.segment.loop is None or bounds is not None
-        self.body = tuple(self._apart(self._bounded())) if self.runs_whole else ()
-        self.stretches = () if self.runs_whole else tuple(self._stretches())
-        blocks = [self.body] if self.runs_whole else [(loop,) for _, _, loop in self.stretches]
+        self.stretches = tuple(self._stretches()) if in_parts else ()
+        self.body = tuple(each.loop for each in self.stretches) if in_parts else tuple(self._apart(self._bounded()))
+        blocks = [(each,) for each in self.body] if in_parts else [self.body]
         self.liveness = Liveness(request.program, self.segment, blocks)
-        # Arrays are taken apart and put together once per call: all of a loop is worth that, a part of it is not.
         known = {id: self.buffers[id] for id in self.segment.buffers}
-        self.storage = Storage.of(self.body, known, self.static, self.orders, costs) if self.runs_whole else Storage()
+        outputs = frozenset(id for id, buffer in known.items() if buffer.role == "output")
+        whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
+        self.storage = Storage.of(self.body, known, self.static, self.orders, costs, whole)
 
     def _bounded(self) -> tuple[Statement, ...]:
         """The statements, whose outermost loop has its bounds in it where these are known."""
@@ -124,16 +146,16 @@ class SegmentTracer:
         lo, hi = map(const, self.bounds)
         return (replace(self.segment.loop, lo=lo, hi=hi),)
 
-    def _stretches(self) -> Iterator[tuple[int | None, int | None, Loop]]:
-        """The outermost loop in pieces, each with its first point and its end.
+    def _stretches(self) -> Iterator[Part]:
+        """The outermost loop in pieces, in its direction.
 
         What never runs at the static sizes is never traced: its shapes may make no sense there.
         """
-        loop = self.segment.loop
-        if loop is None or is_empty(loop, self.static) or not self.possible(loop.body):
-            return
-        for stretch in split(loop, self.static, self._stays(loop)):
-            yield stretch.first, stretch.end, replace(loop, body=stretch.body)
+        (loop,) = self._bounded()
+        assert isinstance(loop, Loop)
+        for part in self._split(loop):
+            if not is_empty(part.loop, self.static) and self.possible(part.loop.body):
+                yield part
 
     def _apart(self, block: tuple[Statement, ...]) -> Iterator[Statement]:
         """The block with its loops in pieces between which their conditions, or choices, change."""
@@ -141,32 +163,57 @@ class SegmentTracer:
             if not isinstance(statement, Loop):
                 yield statement
                 continue
-            for stretch in split(statement, self.static, self._stays(statement), choices=True):
-                lo = statement.lo if stretch.first is None else maximum(statement.lo, const(stretch.first))
-                hi = statement.hi if stretch.end is None else minimum(statement.hi, const(stretch.end))
-                yield replace(statement, lo=lo, hi=hi, body=stretch.body)
+            yield from (part.loop for part in self._split(statement))
+
+    def _split(self, loop: Loop) -> Iterator[Part]:
+        for stretch in split(loop, self.static, self._stays(loop), choices=True):
+            lo = loop.lo if stretch.first is None else maximum(loop.lo, const(stretch.first))
+            hi = loop.hi if stretch.end is None else minimum(loop.hi, const(stretch.end))
+            yield Part(stretch.first, stretch.end, replace(loop, lo=lo, hi=hi, body=stretch.body))
 
     def __call__(self, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
         """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says; the error word comes last."""
-        segment = self.segment
-        given = list(arguments)
+        arrays, state = self._entered(arguments)
+        for number, statement in enumerate(self.body):
+            state.buffers = self.storage.fitted(state.buffers, number)
+            self.statement(statement, state)
+        return self._left(arrays, [self.closed(id, state.buffers[id]) for id in self.segment.results], state)
+
+    def stretch(self, number: int, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
+        """A part of a stretch, with arrays as the storage has them, before and after."""
+        arrays, state = self._entered(arguments)
+        state.buffers = self.storage.fitted(state.buffers, number)
+        loop = self.stretches[number].loop
+        only = self.only(loop)
+        if only is None:
+            self.loop(loop, jnp.asarray(start, self.counter), jnp.asarray(stop, self.counter), state)
+        else:
+            self.loop(loop, only, only + 1, state)
+        return self._left(arrays, [state.buffers[id] for id in self.segment.results], state)
+
+    def only(self, loop: Loop) -> int | None:
+        """The point of a loop that is known to have no other."""
+        if not (loop.lo.symbols() | loop.hi.symbols()) <= self.static.keys() or iterations(loop, self.static) != 1:
+            return None
+        return int(loop.lo.evaluate(self.static))
+
+    def _entered(self, arguments: Iterable[Any]) -> tuple[dict[int, Array], State]:
+        """The buffers as they were given, and the state at the start."""
+        segment, given = self.segment, list(arguments)
         symbols = {symbol: self.known(symbol, given.pop(0)) for symbol in segment.arguments}
         arrays = {id: self.array(id, given.pop(0)) for id in segment.buffers}
-        tables = dict(zip(segment.tables, given, strict=True))
-        state = State({}, self.storage.opened(arrays), {**symbols}, tables)
+        state = State({}, self.storage.opened(arrays), symbols, dict(zip(segment.tables, given, strict=True)))
         if self.word is not None:
             state.buffers[WORD] = self.word.clear()
-        if self.runs_whole:
-            for number, statement in enumerate(self.body):
-                state.buffers = self.storage.fitted(state.buffers, number)
-                self.statement(statement, state)
-        else:
-            self.chunk(jnp.asarray(start, self.counter), jnp.asarray(stop, self.counter), state)
-        results = [
-            self.storage.closed(id, state.buffers[id], self.buffers[id].extents(self.static)) for id in segment.results
-        ]
-        found = _distinct(results, arrays, segment.results)
+        return arrays, state
+
+    def _left(self, arrays: Mapping[int, Array], results: list[Array], state: State) -> tuple[Array, ...]:
+        found = _distinct(results, arrays, self.segment.results)
         return found if self.word is None else (*found, state.buffers[WORD])
+
+    def closed(self, id: int, array: Array) -> Array:
+        """The array of the whole buffer."""
+        return self.storage.closed(id, array, self.buffers[id].extents(self.static))
 
     def known(self, symbol: Symbol, given: Any) -> Any:
         """A size that the executable is made for is a number, so that XLA knows how often loops over it run."""
@@ -280,13 +327,6 @@ class SegmentTracer:
         return int(expression(expr, self.static))
 
     # -- loops -----------------------------------------------------------------------------------------------------
-
-    def chunk(self, start: Any, stop: Any, state: State) -> None:
-        """The outermost loop from `start` to `stop`: a loop for each stretch between which its conditions change."""
-        for first, end, loop in self.stretches:
-            lo = start if first is None else jnp.clip(first, start, stop)
-            hi = stop if end is None else jnp.clip(end, start, stop)
-            self.loop(loop, lo, hi, state)
 
     def _stays(self, loop: Loop) -> Callable[[Branch], bool]:
         """In a long body a branch that does little stays one: XLA would compile the whole body again without it."""
@@ -408,7 +448,14 @@ def known_bounds(request: SegmentRequest) -> tuple[int, int] | None:
 def _distinct(results: list[Array], arguments: Mapping[int, Array], ids: tuple[int, ...]) -> tuple[Array, ...]:
     """JAX returns an argument that is passed through as the same array; what may be donated later must be its own."""
     taken: list[Array] = []
+
+    def own(array: Array, others: list[Array]) -> Array:
+        shared = any(array is each for each in (*others, *taken))
+        taken.append(jnp.copy(array) if shared else array)
+        return taken[-1]
+
+    found = []
     for id, result in zip(ids, results, strict=True):
-        foreign = any(result is argument for other, argument in arguments.items() if other != id)
-        taken.append(jnp.copy(result) if foreign or any(result is each for each in taken) else result)
-    return tuple(taken)
+        others = tree.leaves([argument for other, argument in arguments.items() if other != id])
+        found.append(tree.map(partial(own, others=others), result))
+    return tuple(found)

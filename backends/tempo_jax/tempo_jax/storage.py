@@ -1,4 +1,4 @@
-"""How the arrays of a function lie that runs all of its loops: in pieces, and no longer than they are needed so far.
+"""How the arrays of a segment lie: in pieces, and no longer than they are needed so far.
 
 XLA copies a slice of a larger array before it contracts it. So a buffer that is only ever read and written at points of
 short loops is kept as an array per point, which the iterations of these loops, traced one by one, name; and a buffer of
@@ -8,7 +8,7 @@ which a loop reads a prefix, and touches no more, has no more in that loop.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -19,7 +19,7 @@ from tempo.lowering.loop_ir import Buffer, Loop, PointIndex, Read, Statement, Wi
 from tempo.lowering.reach import Reaches, reaches
 from tempo.lowering.splitting import iterations
 from tempo.symbolic import Expr, Symbol, const
-from tempo_jax.pieces import Order, apart, grown, together
+from tempo_jax.pieces import Order, apart, grown, positions, together
 from tempo_jax.work import operators, work
 
 _MOST = 64
@@ -49,11 +49,19 @@ class Storage:
     orders: Mapping[int, Order] = field(default_factory=dict)
 
     @staticmethod
-    def of(statements: Block, buffers: Buffers, sizes: Sizes, orders: Mapping[int, Order], costs: Costs) -> Storage:
-        """`buffers` are those that statements touch. A loop is short that lies in another one, has few iterations, and
-        no such loop in it; it is traced one by one where XLA takes less to compile that than the copies would."""
+    def of(
+        statements: Block,
+        buffers: Buffers,
+        sizes: Sizes,
+        orders: Mapping[int, Order],
+        costs: Costs,
+        whole: Collection[int] = (),
+    ) -> Storage:
+        """`buffers` are those that statements touch, `whole` those of them that stay in one piece. A loop is short that
+        lies in another one, has few iterations, and no such loop in it; it is traced one by one where XLA takes less to
+        compile that than the copies would."""
         short = frozenset(each.var for each in _inner(statements)) - _long(statements, sizes)
-        uses = _uses(statements, buffers)
+        uses = {id: found for id, found in _uses(statements, buffers).items() if id not in whole}
         pieces = _pieces(uses, buffers, short, sizes)
         saved = _copying(statements, pieces, buffers, sizes, costs)
         short = frozenset(each for each in short if saved[each] > _compiling(statements, each, sizes, costs))
@@ -69,6 +77,11 @@ class Storage:
         """The shape that a new array of the buffer has before anything needs it."""
         return tuple(0 if (id, axis) in self.growing else extent for axis, extent in enumerate(shape))
 
+    def is_long_enough(self, id: int, array: Array, statement: int) -> bool:
+        """For the statement, which need not touch it."""
+        needs = ((axis, self.reaches[statement].get((id, axis), 0)) for each, axis in self.growing if each == id)
+        return all(positions(array, axis, self.orders.get(id)) >= extent for axis, extent in needs)
+
     def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         """The arrays as the statements have them, from those of whole buffers."""
         return {
@@ -80,7 +93,7 @@ class Storage:
         """The arrays as long as the statement needs them."""
         found = dict(arrays)
         for (id, axis), extent in self.reaches[statement].items():
-            if (id, axis) in self.growing:
+            if (id, axis) in self.growing and id in found:
                 found[id] = grown(found[id], axis, extent, self.orders.get(id))
         return found
 

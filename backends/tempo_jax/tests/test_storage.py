@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tempo_jax import storage
-from tempo_jax.pieces import apart, grown, together
+from tempo_jax.backend import JaxBackend
+from tempo_jax.pieces import Pieces, apart, grown, together
 
 import tempo as tp
+from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.conformance.random_programs import random_program
 from tempo.conformance.random_programs.agreement import Mode, Situation, check
+from tempo.runtime.compiled import Run
+from tempo.runtime.engine import CompiledEngine
 
 T = tp.RecurrentTensor
 WAYS = ({}, {"extent": "specialise", "tile": 1}, {"extent": "specialise", "tile": 2}, {"extent": "hull"})
@@ -79,6 +85,88 @@ def test_layers_of_attention(past: Callable[[tp.Dim], slice], backward: bool, sh
             np.testing.assert_allclose(np.asarray(found[name]), array, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+class Lengths(JaxBackend):
+    """Remembers how the arrays of segments lay before each chunk of a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[dict[int, Any]] = []
+
+    def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
+        made, segment = super().compile_segment(request), request.segment
+        if made.in_chunks is None:
+            return made
+        part = made.in_chunks.function
+
+        def call(start: int, stop: int, *arguments: Any) -> tuple[Any, ...]:
+            self.seen.append(dict(zip(segment.buffers, arguments[len(segment.arguments) :], strict=False)))
+            return part(start, stop, *arguments)
+
+        return replace(made, in_chunks=replace(made.in_chunks, function=call))
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_chunks_hand_on_arrays_as_they_lie(shown: bool):
+    """In pieces, and no longer than was needed so far; what is shown of each chunk stays whole."""
+    program, backend = layers(lambda t: slice(0, t + 1), shown), Lengths()
+    given = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(np.float32)
+    options = tp.Options(extent="specialise", tile=2, checks=False)
+    expected = tp.compile(program, "reference", sizes=SIZES)(w=given)["x"]
+    run = tp.compile(program, backend, sizes=SIZES, options=options)
+    stream = run.stream("t", chunk=3, keep=True, w=given)
+    steps = [np.asarray(step["x"]) for step in stream]
+    np.testing.assert_allclose(np.concatenate(steps, axis=1), expected, rtol=1e-5, atol=1e-6)
+    assert stream.result is not None
+    np.testing.assert_allclose(np.asarray(stream.result["x"]), expected, rtol=1e-5, atol=1e-6)
+    lengths = [
+        sorted(
+            each.arrays[0].shape[0] for each in arrays.values() if isinstance(each, Pieces) and each.arrays[0].ndim == 2
+        )
+        for arrays in backend.seen
+    ]
+    assert len(lengths) == 4
+    assert lengths == ([[4]] * 4 if shown else [[0, 4], [4, 4], [4, 8], [4, 11]])
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 11])
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize(
+    "past", [lambda t: slice(0, t + 1), lambda t: slice(tp.max(t - 3, 0), t + 1)], ids=["causal", "window"]
+)
+def test_chunks_cross_the_ends_of_stretches(past: Callable[[tp.Dim], slice], way: dict[str, object], chunk: int):
+    program = layers(past)
+    given = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(np.float32)
+    expected = tp.compile(program, "reference", sizes=SIZES)(w=given)["x"]
+    run = tp.compile(program, "jax", sizes=SIZES, options=tp.Options(checks=False, **way))
+    for _ in range(2):
+        for step in run.stream("t", chunk=chunk, w=given):
+            part = expected[:, step.start] if chunk == 1 else expected[:, step.start : step.stop]
+            np.testing.assert_allclose(np.asarray(step["x"]), part, rtol=1e-5, atol=1e-6)
+
+
+def test_a_chunk_that_fails_leaves_the_executable_as_it_was():
+    """An index out of range is told after arrays that grow were handed over; the next stream begins anew."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        table, at = tp.input("table", (5,)), tp.input("at", (), (t,), dtype=tp.int32)
+        h = tp.recurrent("h", (4,), (t,))
+        h[0] = tp.constant(np.ones(4, np.float32))
+        h[t + 1] = 0.5 * h + h[0 : t + 1].sum(axis=0) * table.spatial[at]
+        tp.output("s", (h[0 : t + 1] * 2).sum(axis=(0, 1)))
+    run = tp.compile(program, "jax", sizes={"t": 9}, options=tp.Options(extent="specialise", tile=2, checks=True))
+    good, bad = np.arange(9, dtype=np.int32) % 5, np.array([0, 1, 2, 3, 4, 5, 0, 0, 0], np.int32)
+    values = np.linspace(0.1, 0.3, 5, dtype=np.float32)
+    expected = tp.compile(program, "reference", sizes={"t": 9})(table=values, at=good)["s"]
+    for at_points, fails in ((good, False), (bad, True), (good, False)):
+        stream, found = run.stream("t", chunk=2, table=values, at=at_points), []
+        if fails:
+            with pytest.raises(tp.IndexOutOfRangeError, match="t = 5"):
+                list(stream)
+            continue
+        found = [np.asarray(step["s"]) for step in stream]
+        np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-5)
+
+
 def test_what_a_loop_reads_of_a_prefix_is_all_it_has(monkeypatch: pytest.MonkeyPatch):
     made: list[storage.Storage] = []
     of = storage.Storage.of
@@ -138,6 +226,19 @@ def test_random_programs(seed: int):
     sizes = {dim.symbol.name: 1 + (seed + at) % 6 for at, dim in enumerate(dims) if not dim.size.is_const}
     options = tp.Options(checks=False, debug=True, **WAYS[seed % len(WAYS)])
     check(program, [Situation(sizes, seed)], [Mode("jax", options)])
+
+
+@pytest.mark.parametrize("seed", range(12, 20))
+def test_random_programs_in_chunks(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """Each loop at the top in chunks of three points, which end where stretches do not."""
+    whole, chunks = CompiledEngine.run, Run.chunks
+
+    def in_parts(self: CompiledEngine, arguments: Any, progress: Any, look: Any = None) -> Any:
+        return whole(self, arguments, progress or (lambda done, total: None), look)
+
+    monkeypatch.setattr(CompiledEngine, "run", in_parts)
+    monkeypatch.setattr(Run, "chunks", lambda self, item, length: chunks(self, item, 3))
+    test_random_programs(seed)
 
 
 def test_a_loop_is_traced_one_by_one_where_that_pays():

@@ -1,0 +1,223 @@
+"""A segment as executables: `jax.jit` functions, each compiled when it is first called."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from tempo.backends.base import SegmentRequest
+from tempo.lowering.extent_costs import Costs
+from tempo.lowering.whole_points import replaced
+from tempo.waiting import waiting
+from tempo_jax import cache
+from tempo_jax.checks import ErrorWord
+from tempo_jax.memory import Meter
+from tempo_jax.segments import Operator, SegmentTracer, known_bounds
+
+Array = Any
+Scope = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """How executables of a segment are called: within `scopes`, looked at by `meter`. `waits`: a call returns when its
+    results are there, so that it is this call that fails where they do not fit."""
+
+    scopes: tuple[Scope, ...]
+    meter: Meter
+    waits: bool = False
+
+    def entered(self, *more: Scope) -> ExitStack:
+        with ExitStack() as stack:
+            for scope in (*self.scopes, *more):
+                stack.enter_context(scope())
+            return stack.pop_all()
+
+
+class Executable:
+    """One `jax.jit` function. Where indices are checked its last result is the error word (`tempo_jax.checks`), which
+    is waited for."""
+
+    def __init__(self, function: Any, name: str, word: ErrorWord | None, calls: Calls) -> None:
+        self.function = function
+        self._name, self._word, self._calls = name, word, calls
+        self._called = False
+
+    def __call__(self, *arguments: Any) -> tuple[Array, ...]:
+        calls = self._calls
+        if calls.meter.measures:
+            calls.meter.look(self.function, arguments, calls.scopes)
+        if self._called and not calls.scopes and not calls.waits:
+            return self._checked(self.function(*arguments))
+        with calls.entered(*(() if self._called else (cache.kept, self._compiling))):
+            results = self._waited(*arguments)
+        self._called = True
+        return self._checked(results)
+
+    def _compiling(self) -> AbstractContextManager[None]:
+        return waiting(f"XLA compiles {self._name}, in its first call")
+
+    def _checked(self, results: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Raises `IndexOutOfRangeError` for what an error word says."""
+        if self._word is None:
+            return results
+        self._word.check(np.asarray(results[-1]))
+        return results[:-1]
+
+    def _waited(self, *arguments: Any) -> tuple[Array, ...]:
+        """What it returns, there if need be. Which of XLA's libraries finds no memory decides what it says of that."""
+        if not self._calls.waits:
+            return self.function(*arguments)  # type: ignore[no-any-return]
+        try:
+            return jax.block_until_ready(self.function(*arguments))  # type: ignore[no-any-return]
+        except jax.errors.JaxRuntimeError as error:
+            raise MemoryError(str(error)) from error
+
+
+class JittedSegment:
+    """A segment as a function. XLA makes a better loop where it knows how often it runs, so a loop of known bounds has
+    an executable that runs it whole, and others for any part of it: one for each stretch (`tempo_jax.storage`).
+    """
+
+    def __init__(self, request: SegmentRequest, operator: Operator, costs: Costs, calls: Calls) -> None:
+        segment = request.segment
+        first = 2 + len(segment.arguments)
+        kept = replaced(request.program)  # what is in them is remembered, should a call of the host fail
+        donated = [first + at for at, id in enumerate(segment.buffers) if id in segment.results and id not in kept]
+        self._bounds, self._calls = known_bounds(request), calls
+        self._jit = partial(jax.jit, donate_argnums=tuple(donated))
+        self._tracer = partial(SegmentTracer, request, operator, costs, self._bounds)
+        self._made: Parts | None = None
+        self._turn = threading.Lock()
+        self._whole = self._all() if segment.loop is None or self._bounds is not None else None
+
+    def _all(self) -> Executable:
+        tracer = self._tracer()
+        return Executable(self._jit(tracer), tracer.__name__, tracer.word, self._calls)
+
+    @property
+    def _parts(self) -> Parts:
+        """Made once, when it is first asked for: most loops are only run whole."""
+        if self._made is None:
+            with self._turn:
+                if self._made is None:
+                    self._made = Parts(self._tracer(in_parts=True), self._jit, self._calls)
+        return self._made
+
+    def chosen(self, start: int, stop: int) -> Any:
+        """The first `jax.jit` function for these bounds."""
+        if self._whole is not None and (self._bounds is None or (start, stop) == self._bounds):
+            return self._whole.function
+        number, _, _ = next(self._parts.cut(start, stop))
+        return self._parts.executables[number].function
+
+    def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
+        """With arrays of whole buffers."""
+        if self._whole is not None and (self._bounds is None or (start, stop) == self._bounds):
+            return self._whole(start, stop, *arguments)
+        return self._parts.whole(start, stop, *arguments)
+
+    # -- in chunks, with arrays as the storage has them ------------------------------------------------------------
+
+    def part(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
+        return self._parts(start, stop, *arguments)
+
+    def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
+        return self._parts.opened(arrays)
+
+    def closed(self, arrays: Mapping[int, Array]) -> dict[int, Array | None]:
+        return self._parts.closed(arrays)
+
+
+class Parts:
+    """The loop of a segment for any part of it. Arrays lie between calls as the storage says: in pieces, and no longer
+    than was needed so far; they are made so before the first call, and longer where a stretch begins that needs it.
+    """
+
+    def __init__(self, tracer: SegmentTracer, jit: Callable[..., Any], calls: Calls) -> None:
+        self._tracer, self._calls, self._segment = tracer, calls, tracer.segment
+        storage = tracer.storage
+        self._lying = frozenset((*storage.pieces, *(id for id, _ in storage.growing)))
+        self._growing = sorted({id for id, _ in storage.growing})
+        names = [f"{tracer.__name__}_{number}" for number in range(len(tracer.stretches))]
+        self.executables = [
+            Executable(jit(_named(partial(tracer.stretch, number), name)), name, tracer.word, calls)
+            for number, name in enumerate(names)
+        ]
+        self._open = jax.jit(self._opened)
+        self._close = jax.jit(self._closed)
+        self._fit = [jax.jit(partial(storage.fitted, statement=number)) for number in range(len(names))]
+
+    def cut(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """The stretches, by number, from where and to where they are run, in the loop's direction."""
+        for number, stretch in enumerate(self._tracer.stretches):
+            lo, hi = stretch.within(start, stop)
+            if lo < hi:
+                yield number, lo, hi
+
+    def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
+        sizes, arrays, tables = self._apart(arguments)
+        for number, lo, hi in self.cut(start, stop):
+            self._grow(arrays, number)
+            results = self.executables[number](lo, hi, *sizes, *arrays.values(), *tables)
+            arrays.update(zip(self._segment.results, results, strict=True))
+        return tuple(arrays[id] for id in self._segment.results)
+
+    def whole(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
+        """The same with arrays of whole buffers."""
+        sizes, arrays, tables = self._apart(arguments)
+        results = self(start, stop, *sizes, *self.opened(arrays).values(), *tables)
+        return tuple(self.closed(dict(zip(self._segment.results, results, strict=True))).values())
+
+    def _apart(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, Array], tuple[Any, ...]]:
+        """Sizes, buffers and tables."""
+        first, ids = len(self._segment.arguments), self._segment.buffers
+        end = first + len(ids)
+        return arguments[:first], dict(zip(ids, arguments[first:end], strict=True)), arguments[end:]
+
+    def _grow(self, arrays: dict[int, Array], number: int) -> None:
+        storage = self._tracer.storage
+        short = {id: arrays[id] for id in self._growing if not storage.is_long_enough(id, arrays[id], number)}
+        if short:
+            with self._calls.entered():
+                arrays.update(self._fit[number](short))
+
+    def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
+        changed = {id: array for id, array in arrays.items() if array is None or id in self._lying}
+        if not changed:
+            return dict(arrays)
+        with self._calls.entered():
+            return {**arrays, **self._open(changed)}
+
+    def _opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
+        return self._tracer.storage.opened({id: self._tracer.array(id, array) for id, array in arrays.items()})
+
+    def closed(self, arrays: Mapping[int, Array]) -> dict[int, Array | None]:
+        """What a call that failed was given to write to is gone."""
+        found = {id: None if _is_gone(array) else array for id, array in arrays.items()}
+        changed = {id: array for id, array in found.items() if array is not None and id in self._lying}
+        if changed:
+            with self._calls.entered():
+                found.update(self._close(changed))
+        return found
+
+    def _closed(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
+        return {id: self._tracer.closed(id, array) for id, array in arrays.items()}
+
+
+def _named(function: Any, name: str) -> Any:
+    """With JAX's name of the executable."""
+    function.__name__ = name
+    return function
+
+
+def _is_gone(array: Array) -> bool:
+    """What a call of the host wrote is NumPy's, and stays."""
+    return any(isinstance(each, jax.Array) and each.is_deleted() for each in jax.tree.leaves(array))
