@@ -125,3 +125,20 @@ def test_what_is_larger_than_memory_is_refused_before_anything_runs(target: Targ
     assert not calls
     (step,) = (step for step, _ in zip(run.stream("t", sizes={"t": 10**9}, keep=False), range(1)))
     assert target.to_numpy(step["history"]).shape == (1000, 1000)
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+def test_that_a_dim_without_an_end_has_no_order_is_found_without_its_points(target: Target) -> None:
+    """There would be 2**30 of them."""
+    with tp.Program() as program:
+        i, t = tp.dims("i t")
+        h = tp.recurrent("h", (2,), (i, t))
+        h[i < 1] = 0.25
+        h[i, t] = tp.tanh(tp.prod(tp.tanh(h[0:i, t]), axis=0))
+        tp.output("h", h)
+        x = tp.stream_input("x", (3,), (i,))
+        tp.output("y", tp.tanh(x[(i // 3) * 3 : i + 1]).sum(axis=0))
+    run = target.compile(program)
+    with pytest.raises(tp.UnsupportedError):
+        run.stream("t", sizes={"i": 5, "t": None}, keep=False, x=numbers((5, 3)))

@@ -231,9 +231,10 @@ class CompiledEngine:
         try:
             plan = self.plan(outermost)
         except UnsupportedError as error:
-            cycle = find_cycle(self.graph, sizes)
-            if cycle is not None:
-                raise cycle_error(self.graph, cycle) from None
+            if outermost is None or not self.finds_order():  # what can be ordered has no cycle
+                cycle = find_cycle(self.graph, sizes)
+                if cycle is not None:
+                    raise cycle_error(self.graph, cycle) from None
             plan = self._plan_at(sizes, outermost, error)
         if verifies():
             # Once for each plan and sizes: it walks all instances.

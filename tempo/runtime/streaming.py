@@ -55,7 +55,8 @@ class Stream(Iterator[Step]):
         """`look` is shown what is watched after every step."""
         engine = engine.in_order()  # what was given is not taken back
         dim = way.dim
-        plan = engine.plan_for(arguments.sizes, dim)
+        # Without an end it is proven already that there is no cycle: none is looked for at the most points.
+        plan = engine.plan(dim) if way.endless else engine.plan_for(arguments.sizes, dim)
         streamed = _streamed_outputs(plan, dim)
         top, delay, ahead = _loop_of(plan, streamed, dim)
         width = way.chunk + delay + ahead
