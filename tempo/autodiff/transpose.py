@@ -172,10 +172,10 @@ class _Transposed:
     def at(self, edge: Edge, ranges: Sequence[Range], axis: int, position: Expr) -> Edge:
         """One position of an axis; where it moves along ranges, a gather whose batch they are.
 
-        Every consumer in the ranges sees the position, but for those that the mask leaves out, which may see nothing.
+        Every consumer in the ranges sees the position, but for those that the mask leaves out, which may see nothing;
+        and where the ranges are empty, at some sizes, nobody does.
         """
-        if self.preimage.mask != TRUE:
-            edge = self.nodes.never_empty(edge, axis, self.producer_context())
+        edge = self.nodes.never_empty(edge, axis, self.producer_context())
         moving = [each for each in ranges if primed(each.dim) in position.symbols()]
         if not moving:
             return self.nodes.at(edge, axis, position)

@@ -224,3 +224,16 @@ def test_slices_read_in_cases_that_are_empty_somewhere(
         tp.output("slope", tp.grad(read(x, t), x))
     array = normal(size).astype(np.float64)
     target.agrees(program, {"slope": differences(by_hand, {"x": array}, "x")}, x=array, tolerance=1e4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_slice_beyond_which_nobody_reads_has_no_position(target: Target, size: int) -> None:
+    """At size 1 compiled code read position 0 of the adjoint of an empty slice, for consumers that were not there."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        h = tp.recurrent("h", (), (t,))
+        h[(t > 0) & (t < 4)] = tp.tanh(h[t + 1 : t].sum(axis=0))
+        h[True] = tp.tanh(h[t + 1 : tp.min(t + 3, t.size)].sum(axis=0) + 0.35)
+        loss = h[t : tp.min(2 * t, t.size)].sum(axis=0) * 0.5
+        tp.output("slope", tp.grad(loss, h)[0:1])
+    target.agrees(program, {"slope": np.zeros(1)}, sizes={"t": size})
