@@ -97,9 +97,13 @@ class _Transposed:
         return nodes.holds(self.preimage.mask, along)
 
     def times_lengths(self, edge: Edge, ranges: Sequence[Range]) -> Edge:
-        """As often as there are consumers along dims in which the cotangent does not vary."""
-        nodes = self.nodes
+        """As often as there are consumers along dims in which the cotangent does not vary; where there are none, it is
+        not made: 0 times what is not finite is no 0."""
+        nodes, here = self.nodes, self.producer_context()
         for each in ranges:
+            some = each.length.ge(1)
+            if not here.implies(some):
+                edge = nodes.total((some, edge), nodes.seen(edge))
             number = nodes.cast(nodes.number(each.length), nodes.seen(edge).dtype)
             edge = nodes.apply("mul", edge, number)
         return edge

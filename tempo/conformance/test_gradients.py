@@ -237,3 +237,22 @@ def test_a_slice_beyond_which_nobody_reads_has_no_position(target: Target, size:
         loss = h[t : tp.min(2 * t, t.size)].sum(axis=0) * 0.5
         tp.output("slope", tp.grad(loss, h)[0:1])
     target.agrees(program, {"slope": np.zeros(1)}, sizes={"t": size})
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_what_counts_as_often_as_it_is_read_is_not_made_where_nobody_reads(target: Target, size: int) -> None:
+    """At size 1 the product of nothing has no element whose adjoint could be counted: the evaluator died."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,), dtype=tp.float64)
+        h = tp.recurrent("h", (), (t,), dtype=tp.float64)
+        h[t < 1] = x * 2
+        h[True] = tp.tanh(x)
+        y = h[0 : t.size - 1].prod(axis=0) + 0.0 * x
+        tp.output("slope", tp.grad(tp.sin(y[0]), x))
+    array = normal(size).astype(np.float64)
+
+    def by_hand(x: np.ndarray) -> float:
+        return float(np.sin(np.prod([2 * x[0], *np.tanh(x[1:])][: size - 1])))
+
+    target.agrees(program, {"slope": differences(by_hand, {"x": array}, "x")}, x=array, tolerance=1e4)
