@@ -174,7 +174,8 @@ class NotFiniteError(TempoError, FloatingPointError):
 class UnsupportedError(TempoError, NotImplementedError):
     """The backend or scheduler cannot run this; says what could.
 
-    `feature` is what the backend's descriptor excludes ("sort", "sort:int8", "bfloat16"), where that is the reason.
+    `feature` is what the backend's descriptor excludes ("sort", "sort:int8", "bfloat16", "checks"), where that is the
+    reason.
     """
 
     def __init__(

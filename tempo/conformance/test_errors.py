@@ -185,8 +185,6 @@ def test_indices_out_of_range_raise_where_they_are_checked(target: Target) -> No
 @pytest.mark.parametrize("mapping", [None, "sequential", 2])
 def test_only_an_index_that_is_needed_raises(target: Target, mapping: Any) -> None:
     """Not one that is behind a case that is not taken, whatever is computed ahead of its condition."""
-    if target.info.capabilities.why_not("checks"):
-        pytest.skip("it has no checked mode")
     with tp.Program() as program:
         t = tp.dim("t")
         v, index = tp.input("v", (4,)), tp.input("index", (2,), (t,), dtype=tp.int32)
@@ -224,8 +222,6 @@ def test_an_index_out_of_range_is_told_with_tensor_line_and_point(
     target: Target, mapping: Any, change: dict[str, tuple[int, ...]], said: str
 ) -> None:
     """The same words on every backend, whatever became of the dims."""
-    if target.info.capabilities.why_not("checks"):
-        pytest.skip("it has no checked mode")
     with tp.Program() as program:
         n, b, t = tp.dims("n b t")
         x, v, w = tp.input("x", (), (n,)), tp.input("v", (4,)), tp.input("w", (4, 3))

@@ -210,6 +210,7 @@ class CompiledEngine:
             raise UnsupportedError(
                 f"the backend {self.backend.info.name!r} has no checked mode: {why_not}",
                 hint="leave Options(checks=...) out, or compile for the numpy backend to find the index",
+                feature="checks",
             )
         by_default = why_not is None and not capabilities.clamps
         return by_default if self.options.checks is None else self.options.checks
