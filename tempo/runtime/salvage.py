@@ -103,7 +103,10 @@ class _Stand:
         return is_known and not is_chunked(program.buffers[id], dim)
 
     def state(self, given: Mapping[str, Array]) -> dict[str, Array] | None:
-        """None where that of a parameter is not known any more."""
+        """None where that of a parameter is not known any more, or where reads of the dim's end are of a number: what
+        is there is not of a run of as many points then."""
+        if self.dim is not None and Symbol(self.dim.name, "size") not in self.run.sizes:
+            return None
         keys = [key for key in self.run.compiled.program.outputs if key.startswith("state:")]
         found = {key: self._value(key, given) for key in keys}
         if any(value is None for value in found.values()):
