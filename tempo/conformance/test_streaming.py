@@ -129,8 +129,8 @@ def test_what_is_larger_than_memory_is_refused_before_anything_runs(target: Targ
 
 @pytest.mark.planned
 @pytest.mark.one_configuration
-def test_that_a_dim_without_an_end_has_no_order_is_found_without_its_points(target: Target) -> None:
-    """There would be 2**30 of them."""
+def test_a_dim_without_an_end_is_ordered_or_refused_without_its_points(target: Target) -> None:
+    """There would be 2**30 of them. Schedulers differ in whether they find an order."""
     with tp.Program() as program:
         i, t = tp.dims("i t")
         h = tp.recurrent("h", (2,), (i, t))
@@ -140,5 +140,11 @@ def test_that_a_dim_without_an_end_has_no_order_is_found_without_its_points(targ
         x = tp.stream_input("x", (3,), (i,))
         tp.output("y", tp.tanh(x[(i // 3) * 3 : i + 1]).sum(axis=0))
     run = target.compile(program)
-    with pytest.raises(tp.UnsupportedError):
-        run.stream("t", sizes={"i": 5, "t": None}, keep=False, x=numbers((5, 3)))
+    values = numbers((5, 3))
+    try:
+        steps = run.stream("t", sizes={"i": 5, "t": None}, keep=False, x=values)
+    except tp.UnsupportedError:
+        return
+    expected = target.compile(program)(sizes={"i": 5, "t": 4}, x=values)["h"]
+    for at, step in zip(range(4), steps, strict=False):
+        np.testing.assert_allclose(target.to_numpy(step["h"]), target.to_numpy(expected[:, at]), rtol=1e-5)

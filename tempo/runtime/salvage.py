@@ -9,7 +9,7 @@ from typing import Any
 
 from tempo.errors import TempoError
 from tempo.lowering.chunked import is_chunked
-from tempo.lowering.loop_ir import CallSegment, Loop, Read, expressions, walk
+from tempo.lowering.loop_ir import CallSegment, Loop, LoopProgram, Read, expressions, walk
 from tempo.lowering.whole_points import Marks, marks, source_of, writers
 from tempo.runtime.compiled import Run
 from tempo.runtime.outputs import Outputs
@@ -127,8 +127,7 @@ class _Stand:
             written == run.item and not (varies and source in program.offsets[run.item])
         ):
             return None
-        whole = any(axis.dim == self.dim and axis.kind == "full" for axis in program.buffers[source].axes)
-        ahead = varies and written < run.item and not whole
+        ahead = varies and written < run.item and not (self.dim and _is_whole(program, source, self.dim))
         buffers = self._again(source, written, given) if ahead else self._buffers(source)
         if buffers is None or self._is_gone(buffers[source]):
             return None
@@ -175,25 +174,38 @@ class _Stand:
 
 def _caught_up(run: Run, dim: Symbol, points: int) -> frozenset[int]:
     """Runs what comes behind the item that failed up to the points that are whole, as far as it goes by point along the
-    dim, calls nobody and reads nothing at the end of the dim."""
+    dim, calls nobody and reads nothing at the end of the dim. The rest is left out, and what needs that."""
+    if points == 0:
+        return frozenset()
     program, done, here = run.compiled.program, [], (run.item, tuple(run.marks))
-    for at in range(run.item + 1, len(program.items)):
-        loop, offsets = run.compiled.items[at].loop, program.offsets.get(at)
-        if (
-            points == 0
-            or loop is None
-            or offsets is None
-            or loop.var != dim
-            or any(any(each) for each in offsets.values())
-        ):
-            break
-        if not isinstance(program.items[at], CallSegment) or _reads_to_the_end(loop, Symbol(dim.name, "size")):
-            break
-        run.upto(run.compiled.items[at], points)
-        done.append(at)
+    made = [{id for id, items in writers(program).items() if at in items} for at in range(len(program.items))]
+    kept = set().union(*made[: here[0] + 1])
+    partial = {id for id in made[here[0]] if not _is_whole(program, id, dim)}
+    for at in range(here[0] + 1, len(program.items)):
+        item, statement = run.compiled.items[at], program.items[at]
+        used = set(program.segments[statement.segment].buffers) if isinstance(statement, CallSegment) else set()
+        if used and not (used & partial or made[at] & kept) and _goes_by_point(program, at, item.loop, dim):
+            run.item = at - 1
+            run.upto(item, points)
+            done.append(at)
+        else:
+            partial |= made[at] | set(item.makes)
     run.item = here[0]
+    run.marks.clear()
     run.marks.extend(here[1])
     return frozenset(done)
+
+
+def _is_whole(program: LoopProgram, id: int, dim: Symbol) -> bool:
+    """Whether all points along the dim have a place."""
+    return any(axis.dim == dim and axis.kind == "full" for axis in program.buffers[id].axes)
+
+
+def _goes_by_point(program: LoopProgram, item: int, loop: Loop | None, dim: Symbol) -> bool:
+    offsets = program.offsets.get(item)
+    if loop is None or loop.var != dim or offsets is None or any(any(each) for each in offsets.values()):
+        return False
+    return not _reads_to_the_end(loop, Symbol(dim.name, "size"))
 
 
 def _reads_to_the_end(loop: Loop, size: Symbol) -> bool:
