@@ -5,7 +5,6 @@ Each derives from `TempoError` and from the builtin that fits, so `except ValueE
 
 from __future__ import annotations
 
-import difflib
 import linecache
 import os
 import sys
@@ -56,9 +55,15 @@ def _is_ours(frame: FrameType) -> bool:
 def nearest(name: str, known: Iterable[str], kind: str = "there are") -> str:
     """What to do about a name that is not `known`: the one that was probably meant, and all there are."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, 1)
-    listed = f"{kind}: {', '.join(names) or 'none'}"
-    return f"did you mean {near[0]!r}? {listed}" if near else listed
+    near, listed = meant(name, names), f"{kind}: {', '.join(names) or 'none'}"
+    return f"did you mean {near!r}? {listed}" if near else listed
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """The one of the names that was probably meant, if any is near."""
+    from difflib import get_close_matches  # only errors need it, and `import tempo` is to be quick
+
+    return next(iter(get_close_matches(name, list(known), 1)), None)
 
 
 class TempoError(Exception):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+
+from tempo.errors import meant
 
 _RENAMED = {
     "cat": "tp.concatenate", "concat": "tp.concatenate", "unsqueeze": "tp.expand_dims", "permute": "tp.transpose",
@@ -65,5 +66,5 @@ def _hint(wanted: str, known: Iterable[str], owner: str) -> str:
         return f"\n  {_OTHERWISE[wanted]}"
     if wanted.endswith("_"):
         return "\n  a tensor does not change in place: name the new one"
-    near = difflib.get_close_matches(wanted, [name for name in known if not name.startswith("_")], 1)
-    return f"\n  did you mean {owner}.{near[0]}?" if near else ""
+    near = meant(wanted, (name for name in known if not name.startswith("_")))
+    return f"\n  did you mean {owner}.{near}?" if near else ""

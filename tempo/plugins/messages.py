@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from tempo.errors import (
@@ -12,6 +11,7 @@ from tempo.errors import (
     UnknownBackendError,
     UnknownSchedulerError,
     UnsupportedError,
+    meant,
 )
 from tempo.plugins.descriptors import Exclusion
 
@@ -28,8 +28,8 @@ def unknown(kind: str, name: str, installed: Sequence[str]) -> TempoError:
     distribution = DISTRIBUTIONS[kind].get(name)
     if distribution:
         return not_installed(kind, name, distribution, installed)
-    nearest = difflib.get_close_matches(name, [*installed, *DISTRIBUTIONS[kind]], n=1)
-    guess = f"did you mean {nearest[0]!r}? " if nearest else ""
+    nearest = meant(name, [*installed, *DISTRIBUTIONS[kind]])
+    guess = f"did you mean {nearest!r}? " if nearest else ""
     return UNKNOWN[kind](f"there is no {kind} {name!r}", hint=f"{guess}{_installed(kind, installed)}")
 
 

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
 
 from tempo import dtypes
 
@@ -76,7 +75,7 @@ def erf(dtype: str) -> Function:
         if wide.size <= _FEW:
             return exact(wide).astype(target)
         inside = np.clip(wide, -_ERF_LIMIT, _ERF_LIMIT)
-        return (inside * chebyshev.chebval(inside * inside / _ERF_HALF - 1, series)).astype(target)
+        return (inside * np.polynomial.chebyshev.chebval(inside * inside / _ERF_HALF - 1, series)).astype(target)
 
     return function
 
@@ -94,4 +93,4 @@ def _erf_series() -> np.ndarray[Any, Any]:
         points = np.sqrt((node + 1) * _ERF_HALF)
         return np.array([math.erf(x) / x if x > 0 else 2 / math.sqrt(math.pi) for x in points.tolist()])
 
-    return chebyshev.chebinterpolate(ratio, 22)
+    return np.polynomial.chebyshev.chebinterpolate(ratio, 22)
