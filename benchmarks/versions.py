@@ -25,7 +25,8 @@ from benchmarks.measure import TURNS
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 7
 LESS_IS_BETTER = ("s", "CPU s", "ms", "us", "ms/token", "us/token", "MB", "MiB")
-"""What units begin with, up to a comma, where a greater figure is worse."""
+"""What units begin with, up to a comma, where a greater figure is worse. Rates are told as the time of one."""
+RATES = ("environment steps/s", "tokens/s")
 Case = tuple[str, str, str, str]  # backend, case, what, unit
 
 
@@ -94,10 +95,11 @@ def read(folder: Path) -> Iterator[tuple[Case, list[float]]]:
 
 def compared(base: Mapping[Case, list[float]], head: Mapping[Case, list[float]]) -> Iterator[Compared]:
     for case in base.keys() & head.keys():
-        if case[-1].split(",")[0] not in LESS_IS_BETTER:
+        unit = case[-1].split(",")[0]
+        if unit not in (*LESS_IS_BETTER, *RATES):
             continue
-        pairs = list(zip(base[case], head[case], strict=False))
-        ratios = [theirs / ours for ours, theirs in pairs if ours > 0]
+        pairs = [pair for pair in zip(base[case], head[case], strict=False) if min(pair) > 0]
+        ratios = [before / after if unit in RATES else after / before for before, after in pairs]
         if ratios:
             yield Compared(case, float(np.median(base[case])), float(np.median(ratios)), len(ratios))
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.versions import compared
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -115,3 +117,10 @@ def test_two_versions_are_measured_in_turn(tmp_path: Path) -> None:
     done = subprocess.run([*command, "--steps", "50"], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert "(7 samples)  numpy | 50 steps" in done.stdout
+
+
+def test_a_rate_that_falls_is_told_as_a_time_that_grows() -> None:
+    case = "jax", "CartPole", "tempo", "environment steps/s"
+    seconds = "jax", "CartPole", "tempo", "s"
+    found = compared({case: [200.0, 100.0], seconds: [1.0]}, {case: [100.0, 50.0], seconds: [3.0]})
+    assert {each.case: each.ratio for each in found} == {case: 2.0, seconds: 3.0}
