@@ -1,7 +1,7 @@
 """`python -m benchmarks.weight`: how much there is to know. Counts syntax, so that layout and comments weigh nothing.
 
 statements            of the core without its conformance suite, and of the two backends; docstrings are none
-operators by name     comparisons with names of operators, sets and tables of them, outside `sdg/operators` and validation
+operators by name     comparisons with names of operators, sets and tables of them, outside `sdg/operators`, validation
 deep functions        those with more than two levels of compound statements
 names of two types    classes of one name in more than one module
 """
@@ -66,7 +66,7 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def depth(node: ast.AST) -> int:
-    """Of compound statements; what `elif` begins is no deeper than its `if`, and inner functions count for themselves."""
+    """Of compound statements; `elif` is no deeper than its `if`, inner functions count for themselves."""
     deepest = 0
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.ClassDef | ast.Lambda):
