@@ -30,6 +30,7 @@ def on_numpy(*arguments: str) -> list[str]:
     [
         (["import_time"], "tempo beyond numpy"),
         (on_numpy("numpy_loop", "--steps", "200"), "tempo / plain"),
+        (on_numpy("scalar_loops", "--steps", "100"), "tempo / by hand"),
         (on_numpy("front_end"), "backend, 64 layers"),
         (on_numpy("models", "--quick", "--only", "batch 1,"), "tempo / by hand"),
         (on_numpy("device_loop", "--steps", "200"), "tempo / by hand"),
@@ -101,6 +102,7 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         "operators",
         "ppo",
         "ppo_gymnasium",
+        "scalar_loops",
         "scheduling",
         "stream_input",
     ):

@@ -15,9 +15,10 @@ import torch
 
 from tempo.lowering.emit import Emitter
 from tempo.lowering.loop_ir import Compute, Read, Segment, WindowIndex
+from tempo.lowering.picks import Pick, picks
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
-from tempo_torch.picks import Pick, picked, picker, picks
+from tempo_torch.picks import picked, picker
 
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
 

@@ -158,7 +158,7 @@ def one_hot(
     tensor = integers(as_tensor(x))
     place = normalize_axis(axis, tensor.ndim + 1)
     shape = tensor.type.shape
-    apart = reshaped(tensor, (*shape[:place], const(1), *shape[place:]))
+    apart = reshaped(tensor, (*shape[:place], const(1), *shape[place:])) if place else tensor
     (classes,) = to_shape(tensor.program, num_classes)
     positions = reshaped(iota(classes), (classes, *(const(1),) * (len(shape) - place)))
     return cast(equal(apart, positions), as_dtype(dtype))

@@ -157,15 +157,17 @@ def _take_one(attrs: Attrs, data: StaticType) -> Function:
     """One position: what a loop over steps reads, so without the cost of arrays."""
     before, size, checked = (slice(None),) * attrs["axis"], data.shape[attrs["axis"]], attrs.get("checked", False)
 
-    def take(data: Any, index: Any) -> Any:
+    def inside(index: Any) -> int:
         position = int(index)
-        if not 0 <= position < size:
-            if checked or size == 0:
-                raise _out_of_range(position, size)
-            position = min(max(position, 0), size - 1)
-        return data[(*before, position)].copy()
+        if 0 <= position < size:
+            return position
+        if checked or size == 0:
+            raise _out_of_range(position, size)
+        return min(max(position, 0), size - 1)
 
-    return take
+    if data.rank == 1:
+        return lambda data, index: data[inside(index)]  # a scalar, and no view
+    return lambda data, index: data[(*before, inside(index))].copy()
 
 
 def _gather_gradient(r: Reverse) -> tuple[Edge, None]:
