@@ -36,7 +36,17 @@ from tempo.lowering.loop_ir import (
     walk,
 )
 from tempo.lowering.names import Names
-from tempo.lowering.releases import releases
+from tempo.lowering.recent import Place, Recent, circles, earlier, read_place
+from tempo.lowering.releases import LEAST, releases
+from tempo.lowering.syntax import assign as _assign
+from tempo.lowering.syntax import call as _call
+from tempo.lowering.syntax import context as _context
+from tempo.lowering.syntax import function as _function
+from tempo.lowering.syntax import listed as _listed
+from tempo.lowering.syntax import minus_one as _minus_one
+from tempo.lowering.syntax import name as _name
+from tempo.lowering.syntax import source as _source
+from tempo.lowering.syntax import subscript as _subscript
 from tempo.lowering.whole_points import Marks, marks
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.sdg.graph import TensorType
@@ -89,6 +99,9 @@ class Emitter:
         self.namespace: dict[str, Any] = {}
         self._functions: dict[int, str] = {}
         self._held: dict[str, ast.expr] = {}  # reads stand where they are used
+        self._handed: dict[Place | None, str] = {}  # places of circular buffers whose values have names
+        self._made_now: dict[int, str] = {}  # by such a buffer, the name of what this iteration writes
+        self._once: tuple[Loop, ...] = ()  # the loops of a segment that are in no other
         self._in_driver = False
         self._releases: Mapping[int, tuple[str, ...]] = {}
 
@@ -98,7 +111,8 @@ class Emitter:
         """The source of `segment_N`."""
         self._in_driver = False
         self._releases = releases(segment, self._bytes)
-        body = [self._loop(segment.loop, outermost=True)] if segment.loop else self._block(segment.body)
+        self._once = tuple(each for each in (segment.loop, *segment.body) if isinstance(each, Loop))
+        body = self._loops(segment.loop, outermost=True) if segment.loop else self._block(segment.body)
         results: list[ast.expr] = [_name(self._buffer(id).label) for id in segment.results]
         body.append(ast.Return(ast.Tuple(results, ast.Load())))
         return _source(_function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
@@ -137,15 +151,14 @@ class Emitter:
     def _statement(self, statement: Statement) -> list[ast.stmt]:
         match statement:
             case Read(result):
-                self._held[result] = self.read(statement, _name(self._buffer(statement.buffer).label))
+                self._held[result] = self._read(statement)
                 return []
             case Compute(result):
                 return [_assign(_name(result, ast.Store()), self.compute(statement))]
             case Assign(result, value):
                 return [_assign(_name(result, ast.Store()), self.value(value))]
-            case Write(buffer, index, value):
-                label = _name(self._buffer(buffer).label, _context(not index))
-                return [_assign(self._place(label, statement), self.value(value))]
+            case Write(_, _, value):
+                return [_assign(self._target(statement), self.value(value))]
             case Branch(condition, then, otherwise):
                 held = dict(self._held)  # both sides may use what was read before them
                 tail = self._block(otherwise) if otherwise else []
@@ -154,13 +167,24 @@ class Emitter:
             case Guard(table, point, body):
                 return [ast.If(_subscript(self._table(table), self._exprs(point)), self._block(body), [])]
             case Loop():
-                return [self._loop(statement)]
+                return self._loops(statement)
             case Stop(buffer):
                 return [self._stop(self._buffer(buffer))]
             case CallHost():
                 return self._call_host(statement)
             case CallSegment(number):
                 return [self._call_segment(self.program.segments[number])]
+
+    def _read(self, read: Read) -> ast.expr:
+        place = read_place(read)
+        if place in self._handed:
+            return _name(self._handed[place])
+        return self.read(read, _name(self._buffer(read.buffer).label))
+
+    def _target(self, write: Write) -> ast.expr:
+        if write.buffer in self._made_now:
+            return _name(self._made_now[write.buffer], ast.Store())
+        return self._place(_name(self._buffer(write.buffer).label, _context(not write.index)), write)
 
     def _stop(self, buffer: Buffer) -> ast.stmt:
         held = _call("to_host", [_listed("buffers", buffer.id)]) if self._in_driver else _name(buffer.label)
@@ -182,7 +206,46 @@ class Emitter:
     def _resolve(self, expr: Expr) -> int:
         return int(expr.evaluate(self.sizes))
 
-    def _loop(self, loop: Loop, outermost: bool = False) -> ast.stmt:
+    def _loops(self, loop: Loop, outermost: bool = False) -> list[ast.stmt]:
+        """The loop. What it hands on of circular buffers is read before it, and put back behind it."""
+        handed = [(each, self._names_of(each)) for each in self._circles(loop)]
+        if not handed:
+            return [self._loop(loop, outermost)]
+        places = [(earlier(each, loop, ago), names[ago]) for each, names in handed for ago in range(1, each.depth + 1)]
+        lo, hi = (_name("start"), _name("stop")) if outermost else (self._expr(loop.lo), self._expr(loop.hi))
+        forward, here = loop.direction == "forward", _name(self.names(loop.var), ast.Store())
+        end = _call("max", [lo, hi]) if forward else _minus_one(_call("min", [lo, hi]))
+        before = [_assign(here, lo if forward else _minus_one(hi)), *(self._opened_place(*each) for each in places)]
+        self._handed.update(places)
+        self._made_now.update({each.buffer: names[0] for each, names in handed})
+        tree = self._loop(loop, outermost)
+        for each, names in handed:
+            self._made_now.pop(each.buffer)
+            ages = range(each.depth, 0, -1)
+            tree.body += [_assign(_name(names[ago], ast.Store()), _name(names[ago - 1])) for ago in ages]
+        self._handed = {}
+        return [*before, tree, _assign(here, end), *(self._closed_place(*each) for each in places)]
+
+    def _circles(self, loop: Loop) -> list[Recent]:
+        """Those of small arrays, whose copies would hold more memory than is planned for otherwise."""
+        if self._in_driver or stop_in(loop) is not None or all(loop is not each for each in self._once):
+            return []
+        buffers = ((each, self._buffer(each.buffer)) for each in circles(loop))
+        return [each for each, buffer in buffers if self._bytes(TensorType(buffer.shape, buffer.dtype)) < LEAST]
+
+    def _names_of(self, each: Recent) -> list[str]:
+        """What this iteration writes, what the one before it wrote, and so on."""
+        return [self.names.fresh(f"{self._buffer(each.buffer).label}_{ago}") for ago in range(each.depth + 1)]
+
+    def _opened_place(self, place: Place, name: str) -> ast.stmt:
+        buffer, index = place
+        read = Read(name, buffer, tuple(PointIndex(each) for each in index), fresh=True)
+        return _assign(_name(name, ast.Store()), self.read(read, _name(self._buffer(buffer).label)))
+
+    def _closed_place(self, place: Place, name: str) -> ast.stmt:
+        return _assign(self._target(Write(*place, name)), _name(name))
+
+    def _loop(self, loop: Loop, outermost: bool = False) -> ast.For:
         lo = _name("start") if outermost else self._expr(loop.lo)
         hi = _name("stop") if outermost else self._expr(loop.hi)
         arguments = [lo, hi] if loop.direction == "forward" else [_minus_one(hi), _minus_one(lo), ast.Constant(-1)]
@@ -290,7 +353,6 @@ class Emitter:
     def _marked(self, number: int, item: Loop) -> list[ast.stmt]:
         """The loop; before it and at the end of each iteration it is noted that it has come so far."""
         loop = self._loop(item, outermost=True)
-        assert isinstance(loop, ast.For)
         if number not in self.program.offsets:
             return [loop]
         found = marks(self.program, number, item.var)
@@ -359,46 +421,3 @@ def _symbols(program: LoopProgram) -> frozenset[Symbol]:
     for buffer in program.buffers.values():
         found.update(symbol for extent in buffer.logical_shape for symbol in extent.symbols())
     return frozenset(found)
-
-
-# -- small pieces of syntax ----------------------------------------------------------------------------------------
-
-
-def _name(text: str, context: ast.expr_context | None = None) -> ast.Name:
-    return ast.Name(text, context or ast.Load())
-
-
-def _context(stores: bool) -> ast.expr_context:
-    return ast.Store() if stores else ast.Load()
-
-
-def _assign(target: ast.expr, value: ast.expr) -> ast.stmt:
-    return ast.Assign([target], value, lineno=0)
-
-
-def _call(function: str, arguments: list[ast.expr]) -> ast.Call:
-    return ast.Call(_name(function), arguments, [])
-
-
-def _subscript(array: ast.expr, index: list[ast.expr], context: ast.expr_context | None = None) -> ast.expr:
-    inner = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
-    return ast.Subscript(array, inner, context or ast.Load())
-
-
-def _listed(name: str, at: int, context: ast.expr_context | None = None) -> ast.expr:
-    return _subscript(_name(name), [ast.Constant(at)], context)
-
-
-def _minus_one(tree: ast.expr) -> ast.expr:
-    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
-        return ast.Constant(tree.value - 1) if tree.value else ast.UnaryOp(ast.USub(), ast.Constant(1))
-    return ast.BinOp(tree, ast.Sub(), ast.Constant(1))
-
-
-def _function(name: str, parameters: list[str], body: list[ast.stmt]) -> ast.FunctionDef:
-    arguments = ast.arguments([], [ast.arg(each) for each in parameters], None, [], [], None, [])
-    return ast.FunctionDef(name, arguments, body, [], lineno=0)
-
-
-def _source(function: ast.FunctionDef) -> str:
-    return ast.unparse(ast.fix_missing_locations(ast.Module([function], [])))

@@ -39,6 +39,26 @@ def recent(loop: Loop) -> tuple[Recent, ...]:
     Each iteration must write to the buffer once, whatever its conditions, and the read must not come after a write
     of its own iteration that may be to the same place.
     """
+    writes, depths, others = _known(loop)
+    found = ((id, writes[id].index, depth) for id, depth in sorted(depths.items()) if depth)
+    return tuple(
+        Recent(id, index, depth, id not in others and _places(index, loop.var) in range(1, depth + 1))
+        for id, index, depth in found
+    )
+
+
+def circles(loop: Loop) -> tuple[Recent, ...]:
+    """Circular buffers of a few places of which the body reads only what iterations before wrote.
+
+    The values of the last iterations, as many as the buffer has places, stand for it while the loop runs.
+    """
+    writes, depths, others = _known(loop)
+    found = ((id, writes[id].index, _places(writes[id].index, loop.var)) for id in sorted(depths) if id not in others)
+    return tuple(Recent(id, index, places, True) for id, index, places in found if 1 <= places <= FURTHEST)
+
+
+def _known(loop: Loop) -> tuple[dict[int, Write], dict[int, int], set[int]]:
+    """The writes of every iteration, how long ago was written what is read of each buffer, and those read otherwise."""
     writes = _only_writes(loop)
     depths: dict[int, int] = defaultdict(int)
     others: set[int] = set()
@@ -46,10 +66,7 @@ def recent(loop: Loop) -> tuple[Recent, ...]:
         distance = _handed(read, written, writes, loop)
         depths[read.buffer] = max(depths[read.buffer], distance)
         others |= set() if distance else {read.buffer}
-    found = ((id, writes[id].index, depth) for id, depth in sorted(depths.items()) if depth)
-    return tuple(
-        Recent(id, index, depth, id not in others and _is_circle(index, loop.var, depth)) for id, index, depth in found
-    )
+    return writes, depths, others
 
 
 def _handed(read: Read, written: frozenset[int], writes: Mapping[int, Write], loop: Loop) -> int:
@@ -62,18 +79,16 @@ def _handed(read: Read, written: frozenset[int], writes: Mapping[int, Write], lo
     return distance if distance and (read.buffer not in written or _differ(place[1], index)) else 0
 
 
-def _is_circle(index: tuple[Expr, ...], variable: Symbol, most: int) -> bool:
-    """Whether the iterations write to at most so many places in turn."""
+def _places(index: tuple[Expr, ...], variable: Symbol) -> int:
+    """To how many places the iterations write in turn; 0 where they do not go round."""
     moving = [expr for expr in index if variable in expr.symbols()]
     if len(moving) != 1 or moving[0].const or len(moving[0].terms) != 1:
-        return False
+        return 0
     ((atom, factor),) = moving[0].terms
-    if not isinstance(atom, Mod) or factor != 1 or atom.divisor > most:
-        return False
-    return (
-        abs(atom.expr.coefficient(variable)) == 1
-        and variable not in (atom.expr - atom.expr.coefficient(variable) * var(variable)).symbols()
-    )
+    if not isinstance(atom, Mod) or factor != 1:
+        return 0
+    step = atom.expr.coefficient(variable)
+    return atom.divisor if abs(step) == 1 and variable not in (atom.expr - step * var(variable)).symbols() else 0
 
 
 def earlier(each: Recent, loop: Loop, iterations: int) -> Place:

@@ -115,3 +115,36 @@ def test_sources_are_forgotten_with_their_functions() -> None:
         assert kept() > before
         del run
         assert kept() == before
+
+
+def _differences(backward: bool) -> tp.Program:
+    """What one and two points before were: a circular buffer of a few places, of scalars and of rows."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, y = tp.input("x", shape=(), dims=(t,)), tp.input("y", shape=(2,), dims=(t,))
+        s, r = tp.recurrent("s", shape=(), dims=(t,)), tp.recurrent("r", shape=(2,), dims=(t,))
+        step = -1 if backward else 1
+        edge = t >= t.size - 2 if backward else t < 2
+        s[edge], r[edge] = x, y
+        s[True] = 0.5 * s[t - step] + tp.sin(s[t - 2 * step]) - x
+        r[True] = r[t - step] * s[t - step] - tp.cos(r[t - 2 * step]) + y
+        tp.output("doubled", s * 2.0)
+        tp.output("row", r + 1.0)
+    return program
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("steps", [1, 2, 3, 8])
+def test_what_iterations_before_wrote_has_a_name(backward: bool, steps: int) -> None:
+    program, draw = _differences(backward), np.random.default_rng(0)
+    given = {"x": draw.normal(size=steps), "y": draw.normal(size=(steps, 2))}
+    options = tp.Options(poison=True, lift=False)  # lifted readers would want all points
+    run = tp.compile(program, "numpy", options=options)
+    found, wanted = run(**given), tp.compile(program, "reference")(**given)
+    body = run.explain().split("for t in range")[1].split("    return")[0]
+    assert "%" not in body.split("\n    t = ")[0], body
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name])
+        if not backward:
+            chunks = tp.compile(program, "numpy", options=options).stream("t", chunk=3, **given)
+            np.testing.assert_array_equal(np.concatenate([chunk[name] for chunk in chunks]), wanted[name])

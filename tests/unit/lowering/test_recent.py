@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tempo.lowering.loop_ir import Branch, Loop, PointIndex, Read, Statement, WindowIndex, Write
-from tempo.lowering.recent import FURTHEST, Recent, earlier, recent
+from tempo.lowering.recent import FURTHEST, Recent, circles, earlier, recent
 from tempo.symbolic import Expr, Symbol, const, dim, size
 
 T = dim("t")
@@ -92,3 +92,12 @@ def test_a_circle_that_is_handed_on_whole_need_not_be_written_before_the_end() -
     row = dim("i")
     moved = (read(row, (T - 1) % 2), read(row, (T - 2) % 2), write(row, place))
     assert recent(loop(*moved)) == (Recent(1, (row, place), 2, replaces=True),)
+
+
+def test_a_circular_buffer_is_handed_on_whole() -> None:
+    assert circles(loop(write(T % 3), read((T - 1) % 3))) == (Recent(1, (T % 3,), 3, True),)
+    assert circles(loop(read(T % 2), write((T + 1) % 2))) == (Recent(1, ((T + 1) % 2,), 2, True),)
+    assert circles(loop(write(T % (FURTHEST + 1)), read((T - 1) % (FURTHEST + 1)))) == ()
+    assert circles(loop(write(T), read(T - 1))) == ()  # no circle
+    assert circles(loop(write(T % 2), read((T - 1) % 2), Read("r", 1, (WindowIndex(T, const(2), exact=True),)))) == ()
+    assert circles(loop(write(T % 2))) == ()  # nobody asks
