@@ -7,11 +7,14 @@ and cases, and what counts is how far ahead of the point where something is want
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from tempo.analysis.components import strongly_connected
 from tempo.analysis.demand import Demand, demand
+from tempo.analysis.host_order import EFFECTS
 from tempo.analysis.reports import output_reader, slice_text, tensor_name
 from tempo.errors import UnsupportedError
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice
@@ -83,7 +86,7 @@ class _Check:
         if self.symbol not in producer.domain:
             return
         index = edge.map[producer.domain.index(self.symbol)]
-        own = self._ahead(self._context(reader, condition), reader, index)
+        own = _ahead(_context(self.graph, self.demands, reader, condition), self.symbol, reader, index)
         behind = self.known.get(producer.id)
         if behind is None or (own is not None and own > 0):
             both = own if behind is None or own is None or behind.ahead is None else own + behind.ahead
@@ -91,19 +94,6 @@ class _Check:
         else:
             both = None if own is None or behind.ahead is None else own + behind.ahead
             yield _Step(both, behind.reader, behind.edge, behind.index)
-
-    def _ahead(self, context: Context, reader: Node, index: Point | Slice) -> int | None:
-        """How many points past the reader's own the last one lies that the index reads; an empty slice reads none."""
-        here: Expr = var(self.symbol) if self.symbol in reader.domain else const(0)
-        if isinstance(index, Point):
-            return context.constant_bounds(index.index - here)[1]
-        inside = context.assume(index.length.ge(1))
-        return 0 if inside.infeasible() else inside.constant_bounds(index.start + index.length - 1 - here)[1]
-
-    def _context(self, reader: Node, condition: Condition) -> Context:
-        dims = self.graph.domain_dims(reader)
-        box = self.demands[reader.id].box if reader.id in self.demands else Box.full(dims)
-        return Context.of(dims, condition, box=box)
 
     def _later(self, step: _Step) -> UnsupportedError:
         name, dim = tensor_name(self.graph.nodes[step.edge.node]), self.symbol.name
@@ -116,3 +106,54 @@ class _Check:
             hint=f"read the present and the past of {dim} only; what is wanted at the end is the last point of an"
             " output, or the state of a parameter",
         )
+
+
+def first_asked(graph: Graph, demands: Mapping[int, Demand], symbol: Symbol) -> Mapping[int, int]:
+    """By node along the dim of a stop: how many points after its own a point of it is asked for at the earliest.
+
+    `h[t + 1] = f(x)` asks for `f` at t when h is asked for at t + 1. Outputs and calls are asked for at their own
+    points. Left out are nodes of which nobody knows.
+    """
+    nodes = [graph.nodes[id] for id in sorted(graph.reachable())]
+    delays = {node.id: list(_delays(graph, demands, symbol, node)) for node in nodes}
+    roots = [each for output in graph.outputs for each in _delays(graph, demands, symbol, output_reader(output))]
+    roots += [(node.id, 0.0) for node in nodes if node.op in EFFECTS]
+    backwards = (delay for each in (*delays.values(), roots) for _, delay in each if -inf < delay < 0)
+    least = sum(backwards)  # no way through the graph is shorter, unless it runs in circles
+    found: dict[int, float] = {}
+    pending = deque(roots)
+    while pending:
+        id, after = pending.popleft()
+        after = after if after >= least else -inf
+        if after < found.get(id, inf):
+            found[id] = after
+            own = after if symbol in graph.nodes[id].domain else 0.0
+            pending.extend((producer, own + delay) for producer, delay in delays[id])
+    return {id: int(after) for id, after in found.items() if after > -inf and symbol in graph.nodes[id].domain}
+
+
+def _delays(graph: Graph, demands: Mapping[int, Demand], symbol: Symbol, reader: Node) -> Iterator[tuple[int, float]]:
+    """What the reader reads, and by how many points at least it lies behind."""
+    for condition, edge in reader.guarded_reads():
+        producer = graph.nodes[edge.node]
+        if symbol not in producer.domain:
+            yield producer.id, 0.0
+            continue
+        context = _context(graph, demands, reader, condition)
+        ahead = _ahead(context, symbol, reader, edge.map[producer.domain.index(symbol)])
+        yield producer.id, -inf if ahead is None else float(-ahead)
+
+
+def _ahead(context: Context, symbol: Symbol, reader: Node, index: Point | Slice) -> int | None:
+    """How many points past the reader's own the last one lies that the index reads; an empty slice reads none."""
+    here: Expr = var(symbol) if symbol in reader.domain else const(0)
+    if isinstance(index, Point):
+        return context.constant_bounds(index.index - here)[1]
+    inside = context.assume(index.length.ge(1))
+    return 0 if inside.infeasible() else inside.constant_bounds(index.start + index.length - 1 - here)[1]
+
+
+def _context(graph: Graph, demands: Mapping[int, Demand], reader: Node, condition: Condition) -> Context:
+    dims = graph.domain_dims(reader)
+    box = demands[reader.id].box if reader.id in demands else Box.full(dims)
+    return Context.of(dims, condition, box=box)

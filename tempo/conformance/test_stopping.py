@@ -180,6 +180,90 @@ def test_two_loops_end_each_for_itself(target: Target) -> None:
     assert out.sizes == {"t": 3, "s": 5}
 
 
+def added(t: tp.Dim, read: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    """What is read at a point is asked for at the next."""
+    h = tp.recurrent("h", (), (t,))
+    h[0] = 0.0
+    h[t + 1] = h + read
+    return h
+
+
+def shifted(t: tp.Dim, read: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    h = tp.recurrent("h", (), (t,))
+    h[0] = 0 * read
+    h[t + 1] = h + read[t + 1]
+    return h
+
+
+def through_a_definition(t: tp.Dim, read: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    g = tp.recurrent("g", (), (t,))
+    g[True] = read
+    return added(t, g)
+
+
+def through_a_window(t: tp.Dim, read: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    h = tp.recurrent("h", (), (t,))
+    h[0] = 0.0
+    h[t] = h[t - 1] + read[tp.max(t - 2, 0) : t].max(axis=0)
+    return h
+
+
+def through_a_gradient(t: tp.Dim, read: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    w = tp.parameter("w", (), np.float32(0), dims=(t,))
+    w[t + 1] = w + 0.5 * tp.grad((w + read) ** 2, w) - w  # w[t + 1] = w[t] + read[t]
+    return w
+
+
+def behind_a_prompt(t: tp.Dim, read: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    """A known prefix may be cut out and made in one pass."""
+    x = tp.recurrent("x", (2,), (t,))
+    x[t < 6] = read + tp.zeros((2,))
+    x[t + 1] = x[0 : t + 1].mean(axis=0) @ tp.constant(np.eye(2, dtype=np.float32))
+    tp.output("x", x)
+    h = tp.recurrent("h", (), (t,))
+    h[0] = 0.0
+    h[t + 1] = h + 1
+    return h
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("calls", [False, True], ids=["", "calls"])
+@pytest.mark.parametrize(
+    "reads", [added, shifted, through_a_definition, through_a_window, through_a_gradient, behind_a_prompt]
+)
+def test_no_index_past_the_end_raises(
+    target: Target, reads: Callable[[tp.Dim, tp.RecurrentTensor], tp.RecurrentTensor], calls: bool
+) -> None:
+    seen: list[float] = []
+    with tp.Program() as program:
+        t = tp.dim("t")
+        table, index = tp.input("table", (4,)), tp.input("index", (), (t,), dtype=tp.int32)
+        h = reads(t, table.spatial[index])
+        if calls:  # so that it can not be run again
+            tp.sink(lambda x: seen.append(float(x)), h, ordered_by=(t,))
+        tp.output("h", h)
+        tp.stop_when(t, h > 2.5)
+    index_data = np.array([0, 1, 2, 3, 1, 2, 0, 1], np.int32)
+    data: dict[str, Any] = {"table": np.ones(4, np.float32), "sizes": {"t": 8}}
+    meaning, run = tp.compile(program, "reference"), target.compile(program, checks=True)
+    kept = meaning(index=index_data, **data).sizes["t"]
+    for wrong in range(1, 8):
+        given = index_data.copy()
+        given[wrong:] = 99, *given[wrong + 1 :]
+        try:
+            expected = meaning(index=given, **data)
+        except tp.IndexOutOfRangeError:
+            assert wrong < kept
+            with pytest.raises(tp.IndexOutOfRangeError, match=f"index 99 .* at t = {wrong}"):
+                run(index=given, **data)
+            continue
+        seen.clear()
+        found = run(index=given, **data)
+        np.testing.assert_allclose(target.to_numpy(found["h"]), expected["h"])
+        assert found.sizes == expected.sizes
+        assert not calls or seen == list(expected["h"])
+
+
 def later(t: tp.Dim, x: tp.RecurrentTensor) -> None:
     tp.output("y", x[tp.min(t + 1, t.size - 1)])
 

@@ -24,6 +24,7 @@ from tempo.lowering.storage import decide_storage
 from tempo.passes.cluster import cluster
 from tempo.passes.decompose import Decompose, undecomposed
 from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
+from tempo.passes.past_stops import unchecked_past_stops
 from tempo.passes.static_extents import StaticExtents, varying
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
@@ -123,7 +124,7 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
 def _with_checks(graph: Graph, options: PlanOptions) -> Graph:
     """Where indices out of range are clamped, no read of data can fail: passes may make what nobody asks for."""
     if options.checks and not options.speculates:
-        return graph
+        return unchecked_past_stops(graph, options.facts)
     attrs = {"speculated": True} if options.checks else {"checked": False}
     changed = {
         node.id: replace(node, attrs=tuple(sorted({**node.attributes, **attrs}.items())))

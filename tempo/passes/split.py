@@ -27,6 +27,8 @@ from tempo.passes.manager import PassContext
 from tempo.passes.sweep import rewrite_graph
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, TensorType, identity_map
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.located import must_not_fail
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import TRUE, And, Condition, Context, Dim, Expr, Ge, Symbol, const, maximum, minimum, var
 
 _WORTH = frozenset({"contraction", "reduction"})
@@ -116,12 +118,19 @@ def _split(graph: Graph, cut: Cut, context: PassContext) -> Graph | None:
     wide = _needed_within(graph, cut, context)
     if not any(OPERATORS[graph.nodes[id].op].kind in _WORTH for id in wide):
         return None
-    nodes = (graph.nodes[id] for id in wide)
-    if any(node.op in ("host_call", "sink") or node.attr("role") == "parameter" for node in nodes):
+    if not all(_may_go_ahead(graph, graph.nodes[id], cut.symbol) for id in wide):
         return None
     dim = Dim(_fresh(graph, cut.symbol), extent)
     after = rewrite_graph(_Cutting(graph, cut, dim, wide, context).graph(), context, merges=canonical_merge)
     return after if _frees(after, dim.symbol) else None
+
+
+def _may_go_ahead(graph: Graph, node: Node, symbol: Symbol) -> bool:
+    """Whether points along the dim may be made before what comes first: nobody is called, and no index is checked that
+    waits for a stop (`past_stops.py`)."""
+    if node.op in ("host_call", "sink") or node.attr("role") == "parameter":
+        return False
+    return not (must_not_fail(node) and symbol in stops_of(graph))
 
 
 def _needed_within(graph: Graph, cut: Cut, context: PassContext) -> list[int]:

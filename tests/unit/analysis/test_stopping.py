@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import tempo as tp
-from tempo.analysis.stopping import check_stops
+from tempo.analysis.demand import demand
+from tempo.analysis.stopping import check_stops, first_asked
+from tempo.symbolic import Symbol
 
 
 def program(define: Callable[[tp.Dim, tp.RecurrentTensor], None]) -> tp.Program:
@@ -71,3 +73,36 @@ def test_many_operators_between_two_points_are_followed() -> None:
         tp.output("y", x)
 
     check_stops(program(long).graph())
+
+
+def test_when_a_point_is_asked_for_first() -> None:
+    def define(t: tp.Dim, x: tp.RecurrentTensor) -> None:
+        v, index = tp.input("v", (4,)), tp.input("index", (), (t,), dtype=tp.int32)
+        y = tp.recurrent("y", (), (t,))
+        y[t < 3] = 0.0
+        y[t + 3] = v.spatial[index]  # three points on
+        z = tp.recurrent("z", (), (t,))
+        z[0] = 0.0
+        z[t + 1] = tp.exp(v.spatial[index + 1])[tp.max(t - 1, 0) : t + 1].sum(axis=0)  # the next
+        tp.output("y", y)
+        tp.output("z", z)
+        tp.output("w", v.spatial[index + 2][t // 2])  # at its own point, at least
+
+    graph = program(define).graph()
+    asked = first_asked(graph, demand(graph), Symbol("t", "dim"))
+    gathers = [node.id for node in graph.nodes.values() if node.op == "gather"]
+    assert [asked[id] for id in gathers] == [3, 1, 0]
+
+
+def test_what_a_call_is_given_is_asked_for_at_its_point() -> None:
+    with tp.Program() as made:
+        t = tp.dim("t")
+        v, index = tp.input("v", (4,)), tp.input("index", (), (t,), dtype=tp.int32)
+        (y,) = tp.host_call(lambda x: x, v.spatial[index], out=[((), "float32")], ordered_by=(t,))
+        h = tp.recurrent("h", (), (t,))
+        h[0] = 0.0
+        h[t + 1] = h + y
+        tp.output("h", h)
+    graph = made.graph()
+    (gather,) = (node.id for node in graph.nodes.values() if node.op == "gather")
+    assert first_asked(graph, demand(graph), Symbol("t", "dim"))[gather] == 0
