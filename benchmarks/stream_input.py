@@ -1,8 +1,8 @@
 """What a step of training costs whose batches an iterator gives, against the same step on batches that are all there.
 
 A network of six layers and a scale, 13 weights under Adam. `tp.input` has the whole loop in one function of the
-backend; with `tp.stream_input` Python takes each batch and calls a function that the weights and their moments go in
-and out of. The iterator does next to nothing.
+backend; with `tp.stream_input` Python takes each batch, and every few batches calls a function that the weights and
+their moments go in and out of. The iterator does next to nothing.
 """
 
 from __future__ import annotations

@@ -113,16 +113,18 @@ def until(data: Array, at: int) -> Iterator[Array]:
 
 
 @pytest.mark.few_configurations
-def test_data_that_fails_loses_no_training(target: Target) -> None:
-    x_data, run = numbers((8, 3)), target.compile(learning())
-    expected = run(x=x_data[:5])
-    for given, kind in ((until(x_data, 5), tp.HostCallError), (iter(x_data[:5]), tp.InputError)):
+@pytest.mark.parametrize(("size", "at"), [(8, 5), (70, 32), (70, 66)])
+def test_data_that_fails_loses_no_training(target: Target, size: int, at: int) -> None:
+    """Whether it is taken point by point or some points ahead."""
+    x_data, run = numbers((size, 3)), target.compile(learning())
+    expected = run(x=x_data[:at])
+    for given, kind in ((until(x_data, at), tp.HostCallError), (iter(x_data[:at]), tp.InputError)):
         with pytest.raises(kind) as caught:
-            run(x=given, sizes={"i": 8})
+            run(x=given, sizes={"i": size})
         error = caught.value
         assert isinstance(error, tp.TempoError)
         assert error.outputs is not None
-        assert error.outputs.sizes["i"] == 5
+        assert error.outputs.sizes["i"] == at
         np.testing.assert_allclose(
             target.to_numpy(error.outputs["error"]), target.to_numpy(expected["error"]), rtol=1e-5
         )

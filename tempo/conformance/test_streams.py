@@ -43,7 +43,7 @@ def running(dtype: str = "float32") -> tp.Program:
     return program
 
 
-@pytest.mark.parametrize("size", [1, 8])
+@pytest.mark.parametrize("size", [1, 8, 70])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_arrays_come_in_order_and_are_the_runs_own(target: Target, size: int, dtype: str) -> None:
     x_data = numbers((size, 3), dtype)

@@ -43,8 +43,9 @@ def stream_input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float
     """An input that an iterator gives while the program runs: one array per point of the outermost of `dims`.
 
     The arrays have the other dims in front, in canonical order, then `shape`; they are cast to `dtype` from the same
-    kind, and copied. They are taken in order, none before it is needed and none after the last point that is, so the
-    program keeps only what is read later. What has a length gives the size of the dim.
+    kind, and copied. They are taken in order, and none after the last point that is needed. The program keeps only what
+    is read later; a run may take some before it computes with them, a stream no more than its chunk. What has a length
+    gives the size of the dim.
 
     Raises `ProgramError` for a name that is taken or reserved and where there is no dim; a run raises `InputError`,
     `DTypeError` and `HostCallError` (of what the iterator raised) with the point.

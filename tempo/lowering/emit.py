@@ -1,8 +1,8 @@
 """LoopIR to Python source: `ast` nodes, unparsed. Readable, and quick to run: no schedule is interpreted.
 
 A segment becomes one function `segment_N(start, stop, sizes..., buffers..., tables...)` that returns the buffers it
-wrote; the driver becomes one function per item of the program, on a list of buffers. Both are emitted by `Emitter`;
-operators come from a backend's table as functions on its arrays.
+wrote. Operators come from a backend's table as functions on its arrays. The driver is emitted by
+`tempo.lowering.driver`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tempo import dtypes
+from tempo.errors import InternalError
 from tempo.lowering.loop_ir import (
     Assign,
     Axis,
@@ -42,12 +43,10 @@ from tempo.lowering.syntax import assign as _assign
 from tempo.lowering.syntax import call as _call
 from tempo.lowering.syntax import context as _context
 from tempo.lowering.syntax import function as _function
-from tempo.lowering.syntax import listed as _listed
 from tempo.lowering.syntax import minus_one as _minus_one
 from tempo.lowering.syntax import name as _name
 from tempo.lowering.syntax import source as _source
 from tempo.lowering.syntax import subscript as _subscript
-from tempo.lowering.whole_points import Marks, marks
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
@@ -95,21 +94,19 @@ class Emitter:
         self.program = program
         self.sizes = sizes
         self.operator = operator
-        self.names = Names(program, _symbols(program))
+        self.names = Names(program, symbols_of(program))
         self.namespace: dict[str, Any] = {}
         self._functions: dict[int, str] = {}
         self._held: dict[str, ast.expr] = {}  # reads stand where they are used
         self._handed: dict[Place | None, str] = {}  # places of circular buffers whose values have names
         self._made_now: dict[int, str] = {}  # by such a buffer, the name of what this iteration writes
         self._once: tuple[Loop, ...] = ()  # the loops of a segment that are in no other
-        self._in_driver = False
         self._releases: Mapping[int, tuple[str, ...]] = {}
 
     # -- segments --------------------------------------------------------------------------------------------------
 
     def segment(self, segment: Segment) -> str:
         """The source of `segment_N`."""
-        self._in_driver = False
         self._releases = releases(segment, self._bytes)
         self._once = tuple(each for each in (segment.loop, *segment.body) if isinstance(each, Loop))
         body = self._loops(segment.loop, outermost=True) if segment.loop else self._block(segment.body)
@@ -139,7 +136,7 @@ class Emitter:
 
     def after(self, statement: Statement) -> list[ast.stmt]:
         """What follows a statement in the source: the large values that nothing needs any more are let go of."""
-        names = () if self._in_driver else self._releases.get(id(statement), ())
+        names = self._releases.get(id(statement), ())
         return [ast.Delete([ast.Name(name, ast.Del()) for name in names])] if names else []
 
     def _bytes(self, type: TensorType) -> float:
@@ -169,11 +166,9 @@ class Emitter:
             case Loop():
                 return self._loops(statement)
             case Stop(buffer):
-                return [self._stop(self._buffer(buffer))]
-            case CallHost():
-                return self._call_host(statement)
-            case CallSegment(number):
-                return [self._call_segment(self.program.segments[number])]
+                return [ast.If(self._held_by(self._buffer(buffer)), [ast.Break()], [])]
+            case CallHost() | CallSegment():
+                return self._calls(statement)
 
     def _read(self, read: Read) -> ast.expr:
         place = read_place(read)
@@ -186,12 +181,14 @@ class Emitter:
             return _name(self._made_now[write.buffer], ast.Store())
         return self._place(_name(self._buffer(write.buffer).label, _context(not write.index)), write)
 
-    def _stop(self, buffer: Buffer) -> ast.stmt:
-        held = _call("to_host", [_listed("buffers", buffer.id)]) if self._in_driver else _name(buffer.label)
-        return ast.If(held, [ast.Break()], [])
+    def _held_by(self, slot: Buffer) -> ast.expr:
+        return _name(slot.label)
+
+    def _calls(self, call: CallHost | CallSegment) -> list[ast.stmt]:
+        raise InternalError(f"a segment holds {type(call).__name__}, which needs the host")
 
     def _table(self, number: int) -> ast.expr:
-        return _listed("tables", number) if self._in_driver else _name(f"table_{number}")
+        return _name(f"table_{number}")
 
     def value(self, name: str) -> ast.expr:
         """A value by its name: a read stands where it is used."""
@@ -228,7 +225,7 @@ class Emitter:
 
     def _circles(self, loop: Loop) -> list[Recent]:
         """Those of small arrays, whose copies would hold more memory than is planned for otherwise."""
-        if self._in_driver or stop_in(loop) is not None or all(loop is not each for each in self._once):
+        if stop_in(loop) is not None or all(loop is not each for each in self._once):
             return []
         buffers = ((each, self._buffer(each.buffer)) for each in circles(loop))
         return [each for each, buffer in buffers if self._bytes(TensorType(buffer.shape, buffer.dtype)) < LEAST]
@@ -339,78 +336,9 @@ class Emitter:
                 places[at] = ast.Slice(places[at], self._expr(write.index[at] + self._resolve(extent)))
         return _subscript(array, places, ast.Store())
 
-    # -- the driver ------------------------------------------------------------------------------------------------
 
-    def item(self, number: int, item: Statement) -> str:
-        """The source of `item_N(start, stop, sizes..., buffers, tables)`: one item of the program, over host lists."""
-        self._in_driver = True
-        body = self._marked(number, item) if isinstance(item, Loop) else self._statement(item)
-        return _source(_function(f"item_{number}", self.item_parameters(), body or [ast.Pass()]))
-
-    def item_parameters(self) -> list[str]:
-        return ["start", "stop", *(self.names(symbol) for symbol in self.item_sizes()), "buffers", "tables", "marks"]
-
-    def _marked(self, number: int, item: Loop) -> list[ast.stmt]:
-        """The loop; before it and at the end of each iteration it is noted that it has come so far."""
-        loop = self._loop(item, outermost=True)
-        if number not in self.program.offsets:
-            return [loop]
-        found = marks(self.program, number, item.var)
-        before = len(loop.body) - (stop_in(item) is not None)
-        loop.body.insert(before, self._mark(_name(self.names(item.var)), found))
-        return [self._mark(_minus_one(_name("start")), found), loop]
-
-    def _mark(self, iteration: ast.expr, marks: Marks) -> ast.stmt:
-        held = (_listed("buffers", id) for id in marks.held)
-        kept = [_call("fresh", [each]) if id in marks.copied else each for id, each in zip(marks.held, held)]
-        append = ast.Attribute(_name("marks"), "append", ast.Load())
-        return ast.Expr(ast.Call(append, [ast.Tuple([iteration, *kept], ast.Load())], []))
-
-    def last_value(self, number: int, read: Read) -> str:
-        """The source of `last_value_N(sizes..., buffers)`: what a parameter holds at the last point."""
-        self._in_driver = True
-        parameters = [*(self.names(symbol) for symbol in self.item_sizes()), "buffers"]
-        value = self.read(read, _listed("buffers", read.buffer))
-        return _source(_function(f"last_value_{number}", parameters, [ast.Return(value)]))
-
-    def item_sizes(self) -> tuple[Symbol, ...]:
-        """The sizes that every item is given, in order."""
-        return tuple(sorted(symbol for symbol in _symbols(self.program) if symbol.kind == "size"))
-
-    def _call_segment(self, segment: Segment) -> ast.stmt:
-        arguments: list[ast.expr] = [_name("start"), _name("stop")]
-        arguments += [_name(self.names(symbol)) for symbol in segment.arguments]
-        arguments += [_listed("buffers", id) for id in segment.buffers]
-        arguments += [_listed("tables", table) for table in segment.tables]
-        call = _call(segment.name, arguments)
-        targets = [_listed("buffers", id, ast.Store()) for id in segment.results]
-        return _assign(ast.Tuple(list(targets), ast.Store()), call) if targets else ast.Expr(call)
-
-    def _call_host(self, call: CallHost) -> list[ast.stmt]:
-        operands: list[ast.expr] = [
-            _call("to_host", [self._trimmed(self.read(read, _listed("buffers", read.buffer)), trims)])
-            for read, trims in zip(call.reads, call.trims, strict=True)
-        ]
-        point = ast.Tuple(self._exprs(call.point), ast.Load())
-        made = _call(f"host_{call.call}", [point, ast.Tuple(operands, ast.Load())])
-        if not call.writes:
-            return [ast.Expr(made)]
-        names = [f"y{number}" for number in range(len(call.writes))]
-        statements: list[ast.stmt] = [_assign(ast.Tuple([_name(n, ast.Store()) for n in names], ast.Store()), made)]
-        for name, write in zip(names, call.writes, strict=True):
-            if write is not None:
-                index = ast.Tuple(self._exprs(write.index), ast.Load())
-                value = _call("host_write", [_listed("buffers", write.buffer), index, _name(name)])
-                statements.append(_assign(_listed("buffers", write.buffer, ast.Store()), value))
-        return statements
-
-    def _trimmed(self, tree: ast.expr, trims: tuple[Expr | None, ...]) -> ast.expr:
-        if all(length is None for length in trims):
-            return tree
-        return _subscript(tree, [ast.Slice(None, None if length is None else self._expr(length)) for length in trims])
-
-
-def _symbols(program: LoopProgram) -> frozenset[Symbol]:
+def symbols_of(program: LoopProgram) -> frozenset[Symbol]:
+    """The symbols that the source of a program has names for."""
     bodies = (*(segment.body for segment in program.segments), program.items)
     found: set[Symbol] = set()
     for body in bodies:

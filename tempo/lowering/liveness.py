@@ -25,7 +25,8 @@ class Liveness:
         self._buffers = program.buffers
         self._blocks = tuple(blocks)  # kept, since loops are told apart by identity
         self._at_end: dict[int, Slots] = {}
-        self._at_least(_needed_elsewhere(program, segment), self._whole)
+        self.at_end = self._at_least(_needed_elsewhere(program, segment), self._whole)
+        """The slots of which something may read, after the segment, what they hold at its end."""
 
     def carried(self, loop: Loop) -> list[int]:
         """The buffers that the loop writes and whose values outlive an iteration, in order."""
@@ -80,7 +81,8 @@ class Liveness:
 
 
 def _needed_elsewhere(program: LoopProgram, segment: Segment) -> Slots:
-    """What outputs, other segments and host calls may read after the segment."""
+    """What outputs, other segments and host calls may read after the segment, or whoever asks what a call of the host
+    that failed has left of parameters (`tempo.lowering.whole_points`)."""
     found = {id for id, buffer in program.buffers.items() if buffer.role != "internal"} | set(program.outputs.values())
     for other in program.segments:
         if other.id != segment.id:
@@ -88,4 +90,6 @@ def _needed_elsewhere(program: LoopProgram, segment: Segment) -> Slots:
     for call in walk(program.items):
         if isinstance(call, CallHost):
             found.update(read.buffer for read in call.reads)
+    if program.hosts:
+        found.update(state.read.buffer for state in program.states.values())
     return frozenset(id for id in found if program.buffers[id].is_slot)

@@ -200,13 +200,18 @@ class Guard:
 
 @dataclass(frozen=True)
 class Loop:
-    """`lo <= var < hi`, in `direction`. A host loop is run by the driver, a device loop inside a segment."""
+    """`lo <= var < hi`, in `direction`. A host loop is run by the driver, a device loop inside a segment.
+
+    `strip`: a host loop runs the calls of so many iterations before their segment, the last statement of its body,
+    which is called for all of them (`tempo.lowering.ahead`).
+    """
 
     var: Symbol
     lo: Expr
     hi: Expr
     direction: Direction
     body: tuple[Statement, ...]
+    strip: int = 1
 
 
 @dataclass(frozen=True)

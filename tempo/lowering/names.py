@@ -15,7 +15,8 @@ from tempo.symbolic import Symbol
 
 ARRAY_FUNCTIONS = ("fresh", "clamped", "wrapped", "to_host", "host_write")
 """Functions that the source calls beside operators: a backend gives their meaning."""
-_FIXED = ("start", "stop", "buffers", "tables", "marks", *ARRAY_FUNCTIONS, *keyword.kwlist, *dir(builtins))
+_DRIVER = ("buffers", "tables", "marks", "in_strips", "renew", "take", "run")
+_FIXED = ("start", "stop", *_DRIVER, *ARRAY_FUNCTIONS, *keyword.kwlist, *dir(builtins))
 
 
 class Names:

@@ -65,9 +65,9 @@ def _statement(statement: Statement, depth: int, program: LoopProgram) -> Iterat
         case Guard(table, point, body):
             yield f"{indent}if table_{table}[{_listed(point)}]:"
             yield from _block(body, depth + 1, program)
-        case Loop(var, lo, hi, direction, body):
+        case Loop(var, lo, hi, direction, body, strip):
             span = f"{lo}..{hi}" if direction == "forward" else f"{hi}..{lo} backwards"
-            yield f"{indent}for {var.name} in {span}:"
+            yield f"{indent}for {var.name} in {span}{f', calls of {strip} ahead' if strip > 1 else ''}:"
             yield from _block(body, depth + 1, program)
         case Stop(buffer):
             yield f"{indent}stop if b{buffer} != 0"

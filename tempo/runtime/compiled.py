@@ -16,15 +16,18 @@ from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.errors import TempoError
 from tempo.lowering.chunked import is_chunked
-from tempo.lowering.emit import Emitter
+from tempo.lowering.driver import DriverEmitter
+from tempo.lowering.host_arrays import host_arrays
 from tempo.lowering.index_bits import NARROW
 from tempo.lowering.layouts import layouts, layouts_in_segments
+from tempo.lowering.leaving import scratch
 from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.lowering.whole_points import marks
 from tempo.passes.watches import WATCH
 from tempo.reference.host_calls import call_host
 from tempo.runtime.memory import allocation_error, check_room
+from tempo.runtime.strips import in_strips
 from tempo.sdg.call import static_type
 from tempo.sdg.graph import Node
 from tempo.sdg.stops import STOP
@@ -112,6 +115,11 @@ class Compiled:
         return {id: self.backend.transpose(self.backend.from_host(each.array), self.axes[id]) for id, each in found}
 
     @cached_property
+    def on_host(self) -> frozenset[int]:
+        """The buffers that are arrays of NumPy's."""
+        return host_arrays(self.program)
+
+    @cached_property
     def depth(self) -> int:
         """How many iterations of a host loop are remembered."""
         loops = [(at, item) for at, item in enumerate(self.program.items) if at in self.program.offsets]
@@ -120,12 +128,14 @@ class Compiled:
 
     @cached_property
     def touched_in_host_loops(self) -> frozenset[int]:
-        """Buffers that must be there before any segment runs; others may be made by the first that touches them."""
+        """Buffers that must be there before any segment runs; others may be made by the first that touches them, those
+        that live in one call by each."""
         found: set[int] = set()
         for item in self.program.items:
             for each in () if isinstance(item, CallSegment) else walk((item,)):
                 if isinstance(each, CallSegment):
-                    found.update(self.program.segments[each.segment].buffers)
+                    segment = self.program.segments[each.segment]
+                    found.update(set(segment.buffers) - scratch(segment))
                 if isinstance(each, CallHost):
                     found.update(write.buffer for write in each.writes if write is not None)
         return frozenset(found)
@@ -138,8 +148,8 @@ def compile_program(
     start = time.perf_counter()
     requests = (SegmentRequest(program, segment, static, index_bits) for segment in program.segments)
     segments = tuple(backend.compile_segment(request) for request in requests)
-    emitter = Emitter(program, static, backend.operator)
-    namespace: dict[str, Any] = dict(backend.array_functions())
+    emitter = DriverEmitter(program, static, backend.operator)
+    namespace: dict[str, Any] = {**backend.array_functions(), "in_strips": in_strips}
     namespace.update((each.name, made.function) for each, made in zip(program.segments, segments, strict=True))
     namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
     sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
@@ -225,6 +235,8 @@ class Run:
         order = buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
         physical = shape if order is None else tuple(shape[at] for at in order)
         try:
+            if buffer.id in self.compiled.on_host:
+                return _on_host(physical, buffer, fill)
             array = backend.allocate(physical, buffer.dtype, fill)
         except Exception as error:
             if backend.is_out_of_memory(error):
@@ -329,15 +341,34 @@ class Run:
 
     def output(self, id: int) -> Array:
         """The array of an output, with the user's axes, and no more points than were kept."""
-        backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
-        array = backend.transpose(self.buffers[id], buffer.to_user)
+        backend, buffer, array = self.compiled.backend, self.compiled.program.buffers[id], self.view(id)
         for dim, slot in self.compiled.stops.items():
             symbol = Symbol(dim, "dim")
             axis = next((at for at, label in enumerate(buffer.layout) if label == symbol), None)
             kept = 0 if axis is None or is_chunked(buffer, symbol) else self.kept(slot)
             if axis is not None and 0 < kept < array.shape[axis]:
                 array = array[(slice(None),) * axis + (slice(kept),)]
+        if id in self.compiled.on_host:
+            return backend.from_host(array)
         return backend.owned(array) if buffer.is_slot and backend.shares_memory else array
+
+    def view(self, id: int) -> Array:
+        """What there is of an output, with the user's axes; NumPy's where it is on the host."""
+        array, axes = self.buffers[id], self.compiled.program.buffers[id].to_user
+        return array.transpose(axes) if id in self.compiled.on_host else self.compiled.backend.transpose(array, axes)
+
+    def handed(self, id: int, part: Array) -> Array:
+        """A part of such a view, for good."""
+        backend = self.compiled.backend
+        return backend.from_host(np.array(part)) if id in self.compiled.on_host else backend.owned(part)
+
+
+def _on_host(shape: tuple[int, ...], buffer: Buffer, fill: Any | None) -> Array:
+    """An array of NumPy's with the axes of the buffer; `shape` is as it lies, for outputs in the user's order."""
+    made = np.empty(shape, dtypes.to_numpy(buffer.dtype))
+    if fill is not None:
+        made[...] = fill
+    return made.transpose(buffer.from_user)
 
 
 def _poison(dtype: str) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -13,19 +12,19 @@ from tempo.analysis.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
 from tempo.errors import (
-    BackendCallError,
-    HostCallError,
     IndexOutOfRangeError,
     InternalError,
     ScheduleError,
     TempoError,
     UnsupportedError,
 )
+from tempo.lowering.ahead import MOST_POINTS, taken_ahead
 from tempo.lowering.chunked import chunked
 from tempo.lowering.emit import static_sizes
 from tempo.lowering.fallback import Mapped, with_fewer_axes
 from tempo.lowering.fusing import fused
 from tempo.lowering.index_bits import NARROW, index_bits
+from tempo.lowering.leaving import without_scratch
 from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
 from tempo.lowering.rotation import unrotated
@@ -34,7 +33,6 @@ from tempo.lowering.unwritten import without_idle_masks
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
 from tempo.passes.pipeline import PassRegistry
-from tempo.passes.watches import WATCH
 from tempo.plugins.manager import default_manager
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.binding import input_nodes
@@ -44,26 +42,13 @@ from tempo.runtime.feeds import stream_nodes
 from tempo.runtime.once import Once
 from tempo.runtime.options import Options
 from tempo.runtime.outputs import Outputs
+from tempo.runtime.results import Look, Results, collect, looking_after, watched
 from tempo.runtime.salvage import salvaging
 from tempo.runtime.support import check_supported
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
 from tempo.waiting import waiting
-
-Arrays = dict[str, Any]
-
-
-class Results(NamedTuple):
-    """What a run gives by name: outputs, parameters at its end, and the points kept along dims that it ended early.
-
-    `watched`: the outputs of role "watch", as NumPy's.
-    """
-
-    outputs: Arrays
-    state: Arrays
-    kept: dict[str, int]
-    watched: Arrays
 
 
 class Narrow(NamedTuple):
@@ -75,11 +60,10 @@ class Narrow(NamedTuple):
 
 
 Progress = Callable[[int, int], None]
-Look = Callable[[Arrays, bool], None]
-"""Raises where what is watched is not finite; told whether there is more to come."""
 PlanKey = tuple[Symbol | None, Condition]
-LoopsKey = tuple[PlanKey, bool, Narrow | None, tuple[int, ...]]
-"""The dim that is streamed, whether it runs whole, and the values of the sizes that shapes are made of."""
+LoopsKey = tuple[PlanKey, tuple[bool, int], Narrow | None, tuple[int, ...]]
+"""The dim that is streamed, whether it runs whole and how much is taken ahead, and the values of the sizes that shapes
+are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
 
@@ -262,17 +246,20 @@ class CompiledEngine:
         outermost: Symbol | None = None,
         in_parts: bool = False,
         narrow: Narrow | None = None,
+        ahead: int = MOST_POINTS,
     ) -> Compiled:
-        """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it."""
+        """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it.
+        `ahead`: how many arrays of a streamed input may be taken at once."""
         planned, symbols = self.loops(plan, outermost, narrow)
         static = {symbol: sizes[symbol] for symbol in symbols}
         whole = self.backend.fuses_segments and not in_parts
-        key = (outermost, plan.facts), whole, narrow, tuple(static.values())
+        key = (outermost, plan.facts), (whole, ahead), narrow, tuple(static.values())
 
         def make() -> LoopProgram:
             tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, self.backend.fuses_segments)
             loops = tiled(unrotated(fused(planned) if whole else planned, static), static, tiling)
-            return without_idle_masks(loops, static)
+            loops = without_idle_masks(loops, static)
+            return without_scratch(taken_ahead(loops, static, ahead) if self.backend.fuses_segments else loops)
 
         loops = self._loops.get(key, make)
         bits = self._bits(key, loops, sizes)
@@ -322,9 +309,10 @@ class CompiledEngine:
         outermost: Symbol | None = None,
         in_parts: bool = False,
         narrow: Narrow | None = None,
+        ahead: int = MOST_POINTS,
     ) -> Run:
         plan = self.plan_for(arguments.sizes, outermost)
-        compiled = self.compiled(plan, arguments.sizes, outermost, in_parts, narrow)
+        compiled = self.compiled(plan, arguments.sizes, outermost, in_parts, narrow, ahead)
         arrays = {id: arguments.arrays[key] for key, id in compiled.program.inputs.items()}
         tables = self._tables_for(plan, arguments.sizes, outermost)
         return Run(compiled, arguments.sizes, arrays, tables, self.options.poison)
@@ -414,40 +402,3 @@ def _tell_what_was_made(error: TempoError, evaluator: Evaluator) -> None:
     error.outputs = Outputs(results.outputs, results.state, sizes)
     states = [each.name for each in evaluator.graph.outputs if each.role == "state"]
     error.state = error.outputs.state if set(states) == set(results.state) else None
-
-
-@contextmanager
-def looking_after(so_far: Callable[[], Arrays], look: Look | None) -> Iterator[None]:
-    """Inside, a call that fails may do so because of what it was given: what is not finite is raised in its place."""
-    try:
-        yield
-    except (HostCallError, BackendCallError) as error:
-        if look is not None:
-            try:
-                look(so_far(), False)
-            except TempoError as found:
-                found.outputs, found.state = error.outputs, error.state
-                raise
-        raise
-
-
-def collect(run: Run, without: Collection[str] = ()) -> Results:
-    """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""
-    run.compiled.backend.synchronize()
-    found: dict[str, Arrays] = {"": {}, "state": {}}
-    for key, id in run.compiled.program.outputs.items():
-        role, colon, name = key.partition(":")
-        if not colon or role not in ("state", "stop", WATCH):  # an output of the user's, whose name may hold a colon
-            role, name = "", key
-        if role in found and not (role == "" and name in without):
-            found[role][name] = run.output(id)
-    kept = {dim: run.kept(slot) for dim, slot in run.compiled.stops.items()}
-    return Results(found[""], found["state"], {dim: count for dim, count in kept.items() if count}, watched(run))
-
-
-def watched(run: Run) -> Arrays:
-    """What the outputs of role "watch" hold so far, as far as there is anything of them."""
-    prefix, backend = f"{WATCH}:", run.compiled.backend
-    outputs = run.compiled.program.outputs.items()
-    held = {key: id for key, id in outputs if key.startswith(prefix) and run.buffers[id] is not None}
-    return {key.removeprefix(prefix): backend.to_host(run.output(id)) for key, id in held.items()}

@@ -24,7 +24,7 @@ from tempo.errors import (
 )
 from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments, CallChecker
-from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, Results
+from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.explain import explain
 from tempo.runtime.finite import FiniteCheck
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
@@ -32,6 +32,7 @@ from tempo.runtime.once import Once
 from tempo.runtime.outputs import Outputs
 from tempo.runtime.pickling import Recipe, compiled_again
 from tempo.runtime.progress import reporter
+from tempo.runtime.results import Results
 from tempo.runtime.streaming import Stream, Way
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
 

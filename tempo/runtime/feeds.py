@@ -46,7 +46,7 @@ def claim_length(table: binding.SizeTable, node: Node, given: Any, endless: Symb
 class IteratorFeed:
     """Takes the next array of an iterator at every point; `shape` is that of each, `size` their number.
 
-    Nothing is taken ahead, nor after the last point, so that a call may go on where another has stopped.
+    Nothing is taken after the last point, so that a call may go on where another has stopped.
     """
 
     node: Node

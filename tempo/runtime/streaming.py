@@ -9,16 +9,18 @@ from typing import Any
 
 from tempo.analysis.reports import tensor_name
 from tempo.errors import SizeError, UnsupportedError
+from tempo.lowering.ahead import MOST_POINTS
 from tempo.lowering.chunked import is_chunked
 from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.plan import Plan
 from tempo.reference.streams import feeding
 from tempo.runtime.call import Arguments
 from tempo.runtime.compiled import Item, Run
-from tempo.runtime.engine import CompiledEngine, Look, Narrow, collect, looking_after, watched
+from tempo.runtime.engine import CompiledEngine, Narrow
 from tempo.runtime.feeds import StreamEndError
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.outputs import Outputs, Step
+from tempo.runtime.results import Look, collect, looking_after, watched
 from tempo.runtime.salvage import made_so_far, salvaging, whole_points
 from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
@@ -69,7 +71,8 @@ class Stream(Iterator[Step]):
             _check_bounded(plan, loops, dim)
         self._planned = partial(memory_of, loops, arguments.sizes)
         with told_what_is_large(self._planned):
-            run = engine.start(arguments, dim, in_parts=True, narrow=narrow)
+            most = min(way.chunk, MOST_POINTS)
+            run = engine.start(arguments, dim, in_parts=True, narrow=narrow, ahead=most)
         item = _items(plan, dim, run)[top]
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
@@ -226,13 +229,14 @@ def _step(run: Run, streamed: list[Output], way: Way, start: int, stop: int) -> 
     arrays = {}
     single = way.chunk == 1 and stop - start == 1
     for output in streamed:
-        arrays[output.name] = run.compiled.backend.owned(_points(run, output, way.dim, start, stop, single))
+        found = _points(run, output, way.dim, start, stop, single)
+        arrays[output.name] = run.handed(run.compiled.program.outputs[output.name], found)
     return Step(arrays, start, stop)
 
 
 def _points(run: Run, output: Output, dim: Symbol, start: int, stop: int, single: bool) -> Any:
     id = run.compiled.program.outputs[output.name]
-    array, axis = run.output(id), output.layout.index(dim)
+    array, axis = run.view(id), output.layout.index(dim)
     first, count = start, stop - start
     if is_chunked(run.compiled.program.buffers[id], dim):
         first = start % array.shape[axis]

@@ -190,7 +190,8 @@ class Parts:
                 arrays.update(self._fit[number](short))
 
     def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        changed = {id: array for id, array in arrays.items() if array is None or id in self._lying}
+        made = self._segment.results
+        changed = {id: array for id, array in arrays.items() if (array is None and id in made) or id in self._lying}
         if not changed:
             return dict(arrays)
         with self._calls.entered():

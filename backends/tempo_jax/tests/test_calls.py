@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from jax import monitoring
 from tempo_jax.backend import JaxBackend, JittedSegment
+from tempo_jax.jitted import Executable
 from tempo_jax.segments import SegmentTracer
 
 import tempo as tp
@@ -102,6 +103,33 @@ def test_steps_of_a_host_loop_compile_nothing(compilations: Compilations):
     assert all(isinstance(array, jax.Array) for array in out.values())
     np.testing.assert_array_equal(np.asarray(out["count"]), np.arange(1.0, 10.0))
     np.testing.assert_array_equal(np.asarray(out["last"]), np.asarray(out["x"])[-1] * np.float32(0.5) + 1)
+
+
+def test_many_arrays_of_a_streamed_input_are_one_call(compilations: Compilations, monkeypatch: pytest.MonkeyPatch):
+    """The first point is a stretch of its own. What was given to a call is not written to while it may still run."""
+    calls: list[int] = []
+    called = Executable.__call__
+
+    def counted(self: Executable, *arguments: Any) -> Any:
+        calls.append(len(compilations))
+        return called(self, *arguments)
+
+    monkeypatch.setattr(Executable, "__call__", counted)
+    with tp.Program("averages") as program:
+        i = tp.dim("i")
+        x = tp.stream_input("x", (20,), (i,))
+        w = tp.parameter("w", (20,), np.zeros(20, np.float32), dims=(i,))
+        w[i + 1] = 0.5 * (w + x)
+        tp.output("w", w)
+    run, size = tp.compile(program, backend="jax", sizes={"i": 300}), 300
+    data = np.random.default_rng(0).normal(size=(size, 20)).astype(np.float32)
+    out = run(x=iter(data))
+    assert len(calls) <= size // 32 + 4
+    assert len(set(calls)) <= 4
+    np.testing.assert_allclose(out["w"], tp.compile(program, backend="reference")(x=data)["w"], rtol=1e-5)
+    before = len(compilations)
+    run(x=iter(data))
+    assert len(compilations) == before
 
 
 def test_a_host_loop_leaves_the_switches_of_the_process_alone():

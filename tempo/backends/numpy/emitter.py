@@ -106,7 +106,7 @@ class NumpyEmitter(Emitter):
 
     def value(self, name: str) -> ast.expr:
         """A value by its name; a scalar that is read from a slot as a scalar."""
-        if self._in_driver or name not in self._held or name not in self._slots:
+        if name not in self._held or name not in self._slots:
             return super().value(name)
         self._held.pop(name)
         return _name(self._scalar_in(self._buffer(self._slots[name].buffer)))
@@ -189,7 +189,7 @@ class NumpyEmitter(Emitter):
     # -- large arrays --------------------------------------------------------------------------------------------------
 
     def block(self, statements: tuple[Statement, ...]) -> list[ast.stmt]:
-        if self._in_driver or not any(self._is_large(each) for each in statements):
+        if not any(self._is_large(each) for each in statements):
             return super().block(statements)
         entries = self._chained(statements)
         gone = self._last_uses(statements, entries)
