@@ -14,6 +14,7 @@ import numpy as np
 from tempo.analysis.reports import tensor_name
 from tempo.analysis.stopping import check_along
 from tempo.errors import Location, UnsupportedError
+from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, TensorType, index_exprs
 from tempo.sdg.operators import OPERATORS
@@ -43,9 +44,10 @@ def endless(graph: Graph, symbol: Symbol) -> Graph:
 
 def _with_stop(graph: Graph, symbol: Symbol) -> Graph:
     type = TensorType((), "int32")
-    never = Node(max(graph.nodes) + 1, "constant", (), (type,), attrs=(("value", ArrayValue(np.zeros((), np.int32))),))
-    stop = Output(symbol.name, Edge(never.id), (symbol,), type, (), STOP)
-    return replace(graph, nodes={**graph.nodes, never.id: never}, outputs=(*graph.outputs, stop))
+    new = NodeBuilder(graph.dims, graph.nodes)
+    never = new.pure("constant", (), {"value": ArrayValue(np.zeros((), np.int32))})
+    stop = Output(symbol.name, never, (symbol,), type, (), STOP)
+    return replace(graph, nodes=new.nodes, outputs=(*graph.outputs, stop))
 
 
 def _at_every_point(graph: Graph, output: Output, symbol: Symbol) -> Output:

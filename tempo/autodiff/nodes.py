@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import Location, TempoError
+from tempo.errors import Location
 from tempo.passes.composition import compose
 from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType, identity_map
-from tempo.sdg.validate import varying_dims
 from tempo.symbolic import TRUE, Condition, Expr, Symbol, const
 
 ROLE = "gradient"
@@ -28,8 +26,6 @@ class Nodes(Tensors):
     def __init__(self, graph: Graph, location: Location | None) -> None:
         super().__init__(Rewriter(graph), location)
         self.graph = graph
-        self._declaration = 1 + max((n.declaration or 0 for n in graph.nodes.values()), default=0)
-        self._choices: dict[tuple[Guarded, ...], Edge] = {}
 
     @property
     def nodes(self) -> dict[int, Node]:
@@ -40,13 +36,6 @@ class Nodes(Tensors):
 
     def identity(self, id: int) -> Edge:
         return self.rewriter.identity(id)
-
-    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
-        try:
-            return super().apply(op, *operands, **attrs)
-        except TempoError as error:
-            error.location = error.location or self.location
-            raise
 
     def constant(self, value: float, dtype: str) -> Edge:
         return self.apply("constant", value=ArrayValue(np.asarray(value, dtypes.to_numpy(dtype))))
@@ -73,21 +62,14 @@ class Nodes(Tensors):
 
     def choice(self, alternatives: Sequence[Guarded], type: TensorType) -> Edge:
         """The first alternative that holds. Equal choices are one node."""
-        key = tuple(alternatives)
-        if key not in self._choices:
-            cases = tuple(Case(condition, edge) for condition, edge in key)
-            draft = Node(-1, "merge", (), (type,), cases=cases)
-            domain = self.graph.canonical(varying_dims(self.graph, draft))
-            self._choices[key] = self.identity(self.declare(domain, type, "", cases).id)
-        return self._choices[key]
+        cases = tuple(Case(condition, edge) for condition, edge in alternatives)
+        return self.rewriter.cases(cases, type, "", ROLE, lambda: self.location)
 
     def declare(self, domain: tuple[Symbol, ...], type: TensorType, name: str, cases: tuple[Case, ...] = ()) -> Node:
         """A new merge; its cases may come later."""
         attrs = (("name", name), ("role", ROLE))
-        node = Node(self._new_id(), "merge", domain, (type,), (), attrs, cases, self._declaration, name, self.location)
-        self._declaration += 1
-        self.nodes[node.id] = node
-        return node
+        merge = Node(-1, "merge", domain, (type,), (), attrs, cases, 0, name, self.location)
+        return self.nodes[self.rewriter.declare(merge).node]
 
     def define(self, id: int, alternatives: Sequence[Guarded]) -> None:
         cases = tuple(Case(condition, edge) for condition, edge in alternatives)
@@ -97,9 +79,6 @@ class Nodes(Tensors):
         """The value where there is one, else zeros."""
         condition, edge = value
         return edge if condition == TRUE else self.choice((value, (TRUE, self.zeros(type))), type)
-
-    def _new_id(self) -> int:
-        return self.rewriter.new_id()
 
     def positions(self, start: Expr, length: Expr) -> Edge:
         """`start, start + 1, ...`, int32."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tempo.errors import user_location
 from tempo.language.program import Program, current_program, require_program
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Edge
@@ -15,8 +16,8 @@ def apply(
 ) -> RecurrentTensor:
     """The result of operator `op` of the table. Operands have the dtypes that its rule wants."""
     program = open_program(*operands)
-    id = program.builder.pure(op, tuple(operand.edge for operand in operands), attrs or {})
-    return RecurrentTensor(program, program.builder.identity(id), weak)
+    edge = program.builder.pure(op, tuple(operand.edge for operand in operands), attrs or {}, user_location)
+    return RecurrentTensor(program, edge, weak)
 
 
 def open_program(*operands: RecurrentTensor) -> Program:

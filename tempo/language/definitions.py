@@ -173,8 +173,8 @@ def cases(*branches: Any) -> RecurrentTensor:
     shape = common_shape([tensor.type.shape for tensor in tensors], "cases")
     edges = [broadcast(tensor, shape).edge for tensor in tensors]
     found = tuple(Case(condition, edge) for (condition, _), edge in zip(pairs, edges))
-    id = program.builder.cases(found, TensorType(shape, tensors[0].dtype))
-    return view(program, program.builder.identity(id), tensors[0].weak)
+    edge = program.builder.cases(found, TensorType(shape, tensors[0].dtype), locate=user_location)
+    return view(program, edge, tensors[0].weak)
 
 
 def _branch(program: Program, branch: Any, last: bool) -> tuple[Condition, Any]:

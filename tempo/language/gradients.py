@@ -165,8 +165,8 @@ def _with_gradient(
     gradients = tuple(
         None if g is None else _operand_cotangent(name, g, operand, value) for g, operand in zip(given, operands)
     )
-    id = builder.pure("custom_gradient", edges, {"cotangent": cotangent, "gradients": gradients})
-    return view(program, builder.identity(id), value.weak)
+    attrs = {"cotangent": cotangent, "gradients": gradients}
+    return view(program, builder.pure("custom_gradient", edges, attrs, user_location), value.weak)
 
 
 def _operand_cotangent(name: str, given: TensorLike, operand: RecurrentTensor, value: RecurrentTensor) -> Edge | None:

@@ -93,7 +93,7 @@ def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "fl
     tensor = declare_merge(name, shape, dims, dtype, "parameter")
     builder = program.builder
     program.declared_parameters[name] = Parameter(
-        name, tensor.edge.node, builder.new_id(), builder.new_declaration(), value
+        name, tensor.edge.node, builder.new_number(), builder.new_declaration(), value
     )
     return tensor
 

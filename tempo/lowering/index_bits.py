@@ -21,8 +21,8 @@ from tempo.lowering.loop_ir import (
     expressions,
     nested,
 )
+from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.graph import Edge, Graph, index_exprs
-from tempo.sdg.validate import attribute_exprs
 from tempo.symbolic import Condition, Expr, Symbol, as_expr
 from tempo.symbolic.widths import Range, Ranges, bounds, decided, exactly, reach
 

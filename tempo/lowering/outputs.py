@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tempo.sdg.graph import Edge, Graph, Node, Output, identity_map
+from tempo.sdg.builder import NodeBuilder
+from tempo.sdg.graph import Graph, Node, Output
 from tempo.sdg.stops import STOP
 
 _WITHOUT_STATEMENT = frozenset({"input", "constant"})
@@ -15,15 +16,12 @@ def materialise_outputs(graph: Graph) -> Graph:
 
     Each stop has one as well, which nothing else is a part of: it is the last of all that runs at a point.
     """
-    nodes = dict(graph.nodes)
-    outputs = []
+    new, outputs = NodeBuilder(graph.dims, graph.nodes), []
     for output in graph.outputs:
         if not _is_direct(graph, output):
-            copy = _copy(max(nodes) + 1, output)
-            nodes[copy.id] = copy
-            output = replace(output, edge=Edge(copy.id, identity_map(copy.domain)))
+            output = replace(output, edge=new.numbered(_copy(output)))
         outputs.append(output)
-    return replace(graph, nodes=nodes, outputs=tuple(outputs))
+    return replace(graph, nodes=new.nodes, outputs=tuple(outputs))
 
 
 def _is_direct(graph: Graph, output: Output) -> bool:
@@ -33,9 +31,9 @@ def _is_direct(graph: Graph, output: Output) -> bool:
     return producer.domain == output.domain and graph.is_identity(output.edge)
 
 
-def _copy(id: int, output: Output) -> Node:
+def _copy(output: Output) -> Node:
     return Node(
-        id,
+        -1,
         "copy",
         output.domain,
         (output.type,),

@@ -110,7 +110,7 @@ def _put(graph: Graph, new: Rewriter, node: Node, symbol: Symbol, index: Slice, 
     attrs = (("name", node.name or node.op), ("role", "recurrent"))
     domain = graph.canonical({*node.domain, symbol})
     merge = Node(node.id, "merge", domain, (TensorType(node.shape, wide),), (), attrs)
-    total = new.declared(replace(merge, name=node.name, location=node.location))
+    total = new.declare(replace(merge, name=node.name, location=node.location))
     added = tensors.apply("cast", element(graph, tensors, node, here), dtype=wide)
     ends = index.start, index.start + index.length - const(1)
     first, last = ends if way == "forward" else reversed(ends)

@@ -14,7 +14,8 @@ from typing import ClassVar
 from tempo.analysis.components import strongly_connected
 from tempo.passes.manager import PassContext
 from tempo.passes.sweep import rewrite_graph
-from tempo.sdg.graph import Case, Edge, Graph, Node, Point, identity_map
+from tempo.sdg.builder import NodeBuilder
+from tempo.sdg.graph import Case, Edge, Graph, Node, Point
 from tempo.symbolic import FALSE, TRUE, Condition, Context, Expr, Symbol
 
 _LIMIT = 100  # a definition that reads itself at one point is a cycle, which is reported where it is demanded
@@ -38,9 +39,8 @@ class Decide:
 class _Decision:
     def __init__(self, graph: Graph, sizes: Context) -> None:
         self.old, self.sizes = graph, sizes
-        self.nodes = dict(graph.nodes)
-        self._parts: dict[tuple[Case, ...], Edge] = {}
-        self._declaration = 1 + max((node.declaration or 0 for node in graph.nodes.values()), default=0)
+        self.new = NodeBuilder(graph.dims, graph.nodes)
+        self.nodes = self.new.nodes
 
     def graph(self) -> Graph:
         outputs = tuple(replace(output, edge=self.resolved(output.edge)) for output in self.old.outputs)
@@ -85,7 +85,8 @@ class _Decision:
         fixed = any(not index.dims() for index in point.values())
         if not fixed or len(cases) in (0, len(node.cases)):
             return None
-        return self.like(edge, self.part(node, edge, cases))
+        type = self.new.seen_type(edge)
+        return self.like(edge, self.new.cases(cases, type, node.name, locate=lambda: node.location))
 
     def possible(self, node: Node, point: Mapping[Symbol, Expr]) -> tuple[Case, ...]:
         """The cases that sizes alone do not exclude at the point; the one that always holds is the last."""
@@ -107,23 +108,7 @@ class _Decision:
 
     def like(self, edge: Edge, found: Edge) -> Edge | None:
         """`found`, where it shows what `edge` does: a case may be of fewer axes at one point."""
-        graph = replace(self.old, nodes=self.nodes)
-        return found if graph.seen_type(found) == graph.seen_type(edge) else None
-
-    def part(self, node: Node, edge: Edge, cases: tuple[Case, ...]) -> Edge:
-        """A definition by `cases` alone, over the dims that vary in them."""
-        if cases not in self._parts:
-            varying = {symbol for case in cases for symbol in (*case.edge.dims(), *case.condition.dims())}
-            domain = self.old.canonical(varying)
-            id = max(self.nodes) + 1
-            type = replace(self.old, nodes=self.nodes).seen_type(edge)
-            attrs = (("name", node.name), ("role", "cases"))
-            self.nodes[id] = Node(
-                id, "merge", domain, (type,), (), attrs, cases, self._declaration, node.name, node.location
-            )
-            self._declaration += 1
-            self._parts[cases] = Edge(id, identity_map(domain))
-        return self._parts[cases]
+        return found if self.new.seen_type(found) == self.new.seen_type(edge) else None
 
 
 def _on_cycles(graph: Graph, changed: dict[int, Node]) -> list[int]:

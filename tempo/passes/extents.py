@@ -138,4 +138,4 @@ class Situation:
         return neutral(dtype)
 
     def dtype(self, value: Value) -> str:
-        return self.tensors.rewriter.seen(value.edge).dtype
+        return self.tensors.rewriter.seen_type(value.edge).dtype

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tempo.passes.reshaping import groups
+from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.validate import attribute_exprs
 from tempo.symbolic import Condition, Expr, Symbol, const
 
 

@@ -162,7 +162,7 @@ class _Hulling:
             for side in (0, 1):
                 if side != plain:
                     operands[side] = self.masked(tensors, operands[side], pair[side], axis, 0)
-        if plain is None or not dtypes.is_float(self.new.seen(sides[0]).dtype):
+        if plain is None or not dtypes.is_float(self.new.seen_type(sides[0]).dtype):
             return tensors.apply("dot", *operands, **attrs)
         (pair, axis), name = open_[0], ("lhs", "rhs")[plain]
         whole = Whole(tensors, sides[plain], pair[plain], _frame(axis), attrs[f"{name}_contract"])
@@ -246,7 +246,7 @@ def _reduced(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence
     for place in framed:
         if neutral is None:
             raise InternalError(f"{node.op} has no neutral element", location=node.location)
-        edge = hulling.masked(tensors, edge, place, view[place], neutral(hulling.new.seen(edge).dtype))
+        edge = hulling.masked(tensors, edge, place, view[place], neutral(hulling.new.seen_type(edge).dtype))
     return tensors.apply(node.op, edge, **node.attributes)
 
 

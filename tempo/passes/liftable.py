@@ -17,10 +17,10 @@ from tempo.passes.extents import Hulls
 from tempo.passes.frames import Frames
 from tempo.passes.mapping_costs import Sizes
 from tempo.passes.pieces import Piece, pieces
+from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
-from tempo.sdg.validate import attribute_exprs
 from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, var
 from tempo.symbolic.widths import fits_in_64
 

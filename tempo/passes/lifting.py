@@ -101,7 +101,7 @@ class _Lifting:
         whole = self.signature(node)
         type = replace(whole.type, shape=(piece.hi - piece.lo, *whole.type.shape[1:]))
         attrs = (("name", node.name), ("role", "cases"))
-        return self.new.declared(replace(whole, results=(type,), attrs=attrs, cases=cases))
+        return self.new.declare(replace(whole, results=(type,), attrs=attrs, cases=cases))
 
     def read(self, tensors: Tensors, edge: Edge, span: Span | None) -> Read:
         """What the edge shows to a reader that is lifted over `span`, or to one that is not lifted."""

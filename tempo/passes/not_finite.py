@@ -41,7 +41,7 @@ class Whole:
 
     @property
     def dtype(self) -> str:
-        return self.tensors.rewriter.seen(self.edge).dtype
+        return self.tensors.rewriter.seen_type(self.edge).dtype
 
     def infinite_signs(self, dtype: str) -> Edge:
         """1 where it is infinite, -1 where it is so below zero, else 0."""
@@ -77,7 +77,7 @@ def with_infinities(tensors: Tensors, product: Edge, signs: Edge, infinite: Edge
     `signs` is the sum of the signs of the products that are infinite; there are `infinite` elements of such, and
     `undefined` that are NaN.
     """
-    dtype, exact = (tensors.rewriter.seen(edge).dtype for edge in (product, signs))
+    dtype, exact = (tensors.rewriter.seen_type(edge).dtype for edge in (product, signs))
     many = tensors.apply("cast", infinite, dtype=exact)
     added = number(tensors, np.nan, dtype)
     for sign in (-1, 1):
@@ -90,7 +90,7 @@ def with_infinities(tensors: Tensors, product: Edge, signs: Edge, infinite: Edge
 
 def where(tensors: Tensors, mask: Edge, edge: Edge, fill: bool | int | float) -> Edge:
     """`edge` where the mask holds, else `fill`."""
-    return tensors.apply("where", mask, edge, number(tensors, fill, tensors.rewriter.seen(edge).dtype))
+    return tensors.apply("where", mask, edge, number(tensors, fill, tensors.rewriter.seen_type(edge).dtype))
 
 
 def number(tensors: Tensors, value: bool | int | float, dtype: str) -> Edge:

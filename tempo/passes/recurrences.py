@@ -77,8 +77,6 @@ class _Making:
         self.demands: Mapping[int, Demand] = context.demand(graph)
         self.new = Rewriter(graph)
         self.cyclic = _on_cycles(graph)
-        numbers = (node.declaration for node in graph.nodes.values() if node.declaration is not None)
-        self.declaration = 1 + max(numbers, default=0)
 
     def make(self, node: Node, found: Sliding) -> None:
         """Puts the recurrence or the scan in place of the reduction, where there is one."""
@@ -104,7 +102,7 @@ class _Making:
             return None
         if node.id in self.cyclic:
             # At a fixed point it would have no place among the steps that it waits for and that wait for it.
-            return self.new.identity(self.new.reserve(node))
+            return self.new.numbered(node)
         return tensors.apply(node.op, *(edge.substitute(at) for edge in node.operands), **node.attributes)
 
     def _recurrence(self, tensors: Tensors, node: Node, found: Sliding, first: Expr, base: Edge) -> None:
@@ -112,21 +110,18 @@ class _Making:
         wide = "float32" if is_half else node.dtype
         attrs = (("name", node.name or node.op), ("role", "recurrent"))
         merge = Node(node.id, "merge", node.domain, (TensorType(node.shape, wide),), (), attrs)
-        merge = replace(merge, declaration=self.declaration, name=node.name, location=node.location)
-        self.declaration += 1
-        id = self.new.reserve(merge)
+        whole = self.new.declare(replace(merge, name=node.name, location=node.location))
         here = var(found.symbol)
-        last = self.new.identity(id).substitute({found.symbol: here - 1 if found.grows else here + 1})
+        last = whole.substitute({found.symbol: here - 1 if found.grows else here + 1})
         added = self._as(tensors, element(self.graph, tensors, node, found.index), wide)
         later = here.gt(first) if found.grows else here.lt(first)
         start = Case(here.eq(first), self._as(tensors, base, wide))
-        self.new.nodes[id] = replace(
-            self.new.nodes[id], cases=(start, Case(later, tensors.apply(COMBINE[node.op], last, added)))
-        )
-        self.new.put(node, tensors.apply("cast", self.new.identity(id), dtype=node.dtype))
+        cases = (start, Case(later, tensors.apply(COMBINE[node.op], last, added)))
+        self.new.nodes[whole.node] = replace(self.new.nodes[whole.node], cases=cases)
+        self.new.put(node, tensors.apply("cast", whole, dtype=node.dtype))
 
     def _as(self, tensors: Tensors, edge: Edge, dtype: str) -> Edge:
-        same = self.new.seen(edge).dtype == dtype
+        same = self.new.seen_type(edge).dtype == dtype
         return edge if same else tensors.apply("cast", edge, dtype=dtype)
 
     # All steps at once -----------------------------------------------------------------------------------------------

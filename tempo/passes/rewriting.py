@@ -11,12 +11,10 @@ import numpy as np
 
 from tempo.analysis.components import strongly_connected
 from tempo.errors import Location, UnsupportedError
+from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.exact import exact
-from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Slice, TensorType, identity_map, seen_type
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Slice, TensorType
 from tempo.sdg.operators.making import Moves
-from tempo.sdg.validate import varying_dims
 from tempo.symbolic import (
     FALSE,
     TRUE,
@@ -42,57 +40,18 @@ INDEX_DTYPE = "int32"
 WIDE_DTYPE = "int64"
 
 
-class Rewriter:
-    """The nodes of the new graph. Equal pure nodes that are added are one node."""
+class Rewriter(NodeBuilder):
+    """The nodes of the new graph, in which nodes of the old one may be replaced."""
 
     def __init__(self, graph: Graph) -> None:
+        super().__init__(graph.dims, graph.nodes)
         self.graph = graph
-        self.nodes: dict[int, Node] = dict(graph.nodes)
-        self._first = self._next = max(graph.nodes, default=-1) + 1
-        self._interned: dict[object, int] = {}
-
-    def seen(self, edge: Edge) -> TensorType:
-        """What a consumer sees through `edge` in the new graph."""
-        producer = self.nodes[edge.node]
-        return seen_type(producer.results[edge.result], producer.domain, edge.map)
-
-    def shape(self, edge: Edge) -> tuple[Expr, ...]:
-        return self.seen(edge).shape
-
-    def add(self, op: str, operands: Sequence[Edge], location: Location | None = None, **attrs: Any) -> Edge:
-        """A pure node, read at its own points. Raises what the operator's rule raises."""
-        items = tuple(sorted(attrs.items()))
-        key = (op, tuple(operands), exact(items))
-        if key not in self._interned:
-            inferred = OPERATORS[op].infer(attrs, tuple(self.seen(edge) for edge in operands))
-            node = Node(self.new_id(), op, (), (inferred,), tuple(operands), items, location=location)
-            node = replace(node, domain=self.graph.canonical(varying_dims(self.graph, node)))
-            self.nodes[node.id] = node
-            self._interned[key] = node.id
-        return self.identity(self._interned[key])
-
-    def new_id(self) -> int:
-        self._next += 1
-        return self._next - 1
-
-    def reserve(self, node: Node) -> int:
-        """A node as it is, under a new number."""
-        self.nodes[self._next] = replace(node, id=self._next)
-        self._next += 1
-        return self._next - 1
-
-    def declared(self, like: Node) -> Edge:
-        """A definition by cases, declared on its own, read at its own points."""
-        taken = (node.declaration for node in self.nodes.values() if node.declaration is not None)
-        return self.identity(self.reserve(replace(like, declaration=1 + max(taken, default=-1))))
-
-    def identity(self, id: int) -> Edge:
-        return Edge(id, identity_map(self.nodes[id].domain))
+        self._first = self._number
 
     def put(self, old: Node, edge: Edge) -> None:
         """Makes what `edge` shows the value of node `old`: the node that was added for it gets its number and name."""
         if edge.node < self._first or edge != self.identity(edge.node):
-            edge = self.add("copy", (edge,))
+            edge = self.pure("copy", (edge,), {})
         node = self.nodes[edge.node]
         self.nodes[old.id] = replace(node, id=old.id, name=old.name, location=old.location)
 
@@ -105,7 +64,7 @@ def without_idle_dims(graph: Graph) -> Graph:
         for id in component:
             node = _read_again(rewriter, graph.nodes[id])
             if node.op not in NOMINAL:
-                node = replace(node, domain=graph.canonical(varying_dims(graph, node)))
+                node = rewriter.over_what_varies(node)
             rewriter.nodes[id] = node
     if all(rewriter.nodes[id].domain == node.domain for id, node in graph.nodes.items()):
         return graph
@@ -133,10 +92,10 @@ class Tensors(Moves):
         self.location = location
 
     def seen(self, edge: Edge) -> TensorType:
-        return self.rewriter.seen(edge)
+        return self.rewriter.seen_type(edge)
 
     def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
-        return self.rewriter.add(op, operands, self.location, **attrs)
+        return self.rewriter.pure(op, operands, attrs, lambda: self.location)
 
     def read(self, edge: Edge, domain: tuple[Symbol, ...]) -> Edge:
         """The same read of a producer that had `domain`; what is sliced along a lost dim repeats."""

@@ -25,6 +25,7 @@ from tempo.passes.canonicalize import canonical_merge
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
 from tempo.passes.sweep import rewrite_graph
+from tempo.sdg.builder import NodeBuilder, fresh_dim
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, TensorType, identity_map
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
@@ -120,7 +121,7 @@ def _split(graph: Graph, cut: Cut, context: PassContext) -> Graph | None:
         return None
     if not all(_may_go_ahead(graph, graph.nodes[id], cut.symbol) for id in wide):
         return None
-    dim = Dim(_fresh(graph, cut.symbol), extent)
+    dim = Dim(fresh_dim(f"{cut.symbol.name}_known", (dim.symbol.name for dim in graph.dims)), extent)
     after = rewrite_graph(_Cutting(graph, cut, dim, wide, context).graph(), context, merges=canonical_merge)
     return after if _frees(after, dim.symbol) else None
 
@@ -144,13 +145,6 @@ def _needed_within(graph: Graph, cut: Cut, context: PassContext) -> list[int]:
         if not sizes.implies(lo.ge(cut.stop - 1)) and not sizes.implies(hi.le(cut.start + 1)):
             found.append(id)
     return found
-
-
-def _fresh(graph: Graph, symbol: Symbol) -> Symbol:
-    taken, name = {dim.symbol.name for dim in graph.dims}, f"{symbol.name}_known"
-    while name in taken:
-        name += "_"
-    return Symbol(name, "dim")
 
 
 def _frees(graph: Graph, symbol: Symbol) -> bool:
@@ -214,18 +208,15 @@ class _Cutting:
         self.within = {cut.symbol: var(dim.symbol) + cut.start}
         place = [known.symbol for known in graph.dims].index(cut.symbol) + 1
         self.dims = (*graph.dims[:place], dim, *graph.dims[place:])
-        first = max(graph.nodes) + 1
-        self.copies = {id: first + place for place, id in enumerate(wide)}
-        pure = [id for id in wide if graph.nodes[id].op != "merge"]
-        self.later = {id: first + len(wide) + place for place, id in enumerate(pure)}
-        numbers = (node.declaration for node in graph.nodes.values() if node.declaration is not None)
-        self.declaration = 1 + max(numbers, default=0)
+        self.new = NodeBuilder(self.dims, graph.nodes)
+        self.copies = {id: self.new.new_number() for id in wide}
+        self.later = {id: self.new.new_number() for id in wide if graph.nodes[id].op != "merge"}
         facts = () if context.facts == TRUE else (context.facts,)
         self.in_copy = Context.of(self.dims, *facts)
         self.outside = Context.of(graph.dims, *facts, ~self.in_stretch(var(cut.symbol)))
 
     def graph(self) -> Graph:
-        nodes: dict[int, Node] = dict(self.old.nodes)
+        nodes = self.new.nodes
         for id, copy in self.copies.items():
             node = self.old.nodes[id]
             nodes[copy] = self.copied(node)
@@ -233,10 +224,6 @@ class _Cutting:
                 nodes[self.later[id]] = replace(self.continued(node), id=self.later[id])
             nodes[id] = self.joined(node)
         return Graph(self.dims, nodes, self.old.outputs, self.old.sinks)
-
-    def declared(self) -> int:
-        self.declaration += 1
-        return self.declaration - 1
 
     def in_stretch(self, index: Expr) -> Condition:
         return index.ge(self.cut.start) & index.lt(self.cut.stop)
@@ -261,7 +248,7 @@ class _Cutting:
             operands=tuple(self.read_within(edge, self.in_copy) for edge in node.operands),
             attrs=tuple(sorted(attrs.items())),
             cases=tuple(cases),
-            declaration=None if node.declaration is None else self.declared(),
+            declaration=None if node.declaration is None else self.new.new_declaration(),
         )
 
     def read_within(self, edge: Edge, context: Context) -> Edge:
@@ -310,4 +297,6 @@ class _Cutting:
         name = node.name or node.op
         merge = Node(node.id, "merge", node.domain, node.results, (), (("name", name), ("role", "cases")))
         rest = Case(TRUE, Edge(self.later[node.id], identity_map(node.domain)), node.location)
-        return replace(merge, cases=(known, rest), declaration=self.declared(), name=node.name, location=node.location)
+        return replace(
+            merge, cases=(known, rest), declaration=self.new.new_declaration(), name=node.name, location=node.location
+        )

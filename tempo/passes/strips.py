@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from tempo.analysis.components import strongly_connected
 from tempo.passes.liftable import Candidates, Span, guards
 from tempo.passes.rewriting import Rewriter, Tensors
+from tempo.sdg.builder import fresh_dim
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.validate import varying_dims
 from tempo.symbolic import Dim, Expr, Symbol, const, minimum, var
 
 
@@ -134,16 +134,10 @@ def _strips(graph: Graph, symbol: Symbol, spans: Mapping[int, Span], sizes: Mapp
     for id in sorted(sizes):
         key = spans[id], sizes[id]
         if key not in made:
-            names = [_fresh(f"{symbol.name}_{part}", taken) for part in ("block", "in")]
-            made[key] = Strip(symbol, *key, *(Symbol(name, "dim") for name in names))
+            inner = [fresh_dim(f"{symbol.name}_{part}", taken) for part in ("block", "in")]
+            taken |= {each.name for each in inner}
+            made[key] = Strip(symbol, *key, *inner)
     return {id: made[spans[id], sizes[id]] for id in sizes}
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
 
 
 class _Stripping:
@@ -186,9 +180,9 @@ class _Stripping:
         copy = replace(node, attrs=tuple(sorted(attrs.items())), results=(TensorType(shape, node.dtype),))
         if node.op == "merge":
             domain = (part for s in node.domain for part in ((strip.outer, strip.inner) if s == self.symbol else (s,)))
-            return self.new.declared(replace(copy, domain=tuple(domain))).node
+            return self.new.declare(replace(copy, domain=tuple(domain))).node
         copy = replace(copy, operands=tuple(self._read(edge, strip) for edge in node.operands))
-        return self.new.reserve(replace(copy, domain=self.new.graph.canonical(varying_dims(self.new.graph, copy))))
+        return self.new.numbered(self.new.over_what_varies(copy)).node
 
     def _define(self, node: Node) -> None:
         """The cases of a definition."""

@@ -21,8 +21,8 @@ from tempo.errors import InternalError
 from tempo.passes.composition import compose
 from tempo.passes.dce import without_dead_nodes
 from tempo.passes.manager import PassContext
+from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.exact import exact
 from tempo.sdg.graph import (
     NOMINAL,
     Case,
@@ -37,7 +37,6 @@ from tempo.sdg.graph import (
     seen_type,
 )
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.validate import varying_dims
 from tempo.symbolic import TRUE, Condition, Context, Symbol, conjunction, const
 
 _LIMIT = 100
@@ -106,15 +105,10 @@ class Sweep:
         self.graph = graph
         self.context = context
         self.rewrites = rewrites
-        self.nodes: dict[int, Node] = {}
+        self.new = NodeBuilder(graph.dims, taken=graph.nodes.values())
+        self.nodes = self.new.nodes
         self.seen_as: dict[int, Edge] = {}
-        self._interned: dict[object, int] = {}
-        self._identities: dict[tuple[Symbol, ...], IndexMap] = {}
         self._views: dict[Edge, Draft | None] = {}
-        self._fresh = max(graph.nodes, default=-1) + 1
-        self._declaration = 1 + max(
-            (n.declaration for n in graph.nodes.values() if n.declaration is not None), default=-1
-        )
         self._old = dict(graph.nodes)
         if merges is not None:
             self._old |= {n.id: merges(n, self._over(n.domain)) for n in graph.nodes.values() if n.op == "merge"}
@@ -223,7 +217,7 @@ class Sweep:
                 return draft.operands[0]
             found = next((new for new in (rewrite(draft, self) for rewrite in self.rewrites) if new is not None), None)
             if found is None:
-                return self.emit(draft.op, draft.operands, draft.attrs, draft.type, origin)
+                return self.emit(draft, origin)
             if isinstance(found, Edge):
                 return found
             operands = tuple(self.build(operand, origin) for operand in found.operands)
@@ -262,21 +256,16 @@ class Sweep:
         found = self._read(shown, old, map, context)
         return Edge(found.node, tuple(_simplified_index(index, context) for index in found.map), found.result)
 
-    def _identity(self, domain: tuple[Symbol, ...]) -> IndexMap:
-        if domain not in self._identities:
-            self._identities[domain] = identity_map(domain)
-        return self._identities[domain]
-
     def _read(self, shown: Edge, old: Node, map: IndexMap, context: Context) -> Edge:
         """What `map`, over the domain of `old`, sees of a node that shows what `shown` reads at each point."""
-        if shown.map == self._identity(old.domain):
+        if shown.map == self.new.identity_map(old.domain):
             return Edge(shown.node, map, shown.result)
         varying = shown.dims()
         kept = tuple(symbol for symbol in old.domain if symbol in varying)
         kept_map = tuple(index for symbol, index in zip(old.domain, map) if symbol in varying)
         found = compose(shown, kept, kept_map)
         if found is None:
-            copied = self.emit("copy", (shown,), (), self.type_of(shown), old)
+            copied = self.emit(Draft("copy", (shown,), (), self.type_of(shown)), old)
             found = Edge(copied.node, kept_map)
         lost = [symbol not in varying for index, symbol in zip(map, old.domain) if isinstance(index, Slice)]
         if not any(lost):
@@ -297,23 +286,11 @@ class Sweep:
         zero = Term("constant", attrs={"value": ArrayValue(np.zeros((), dtypes.to_numpy(wanted.dtype)))})
         empty = Term("broadcast", (zero,), {"shape": wanted.shape})
         cases = (Case(some, self.build(full, origin)), Case(TRUE, self.build(empty, origin)))
-        return self._new_merge(cases, wanted, origin)
-
-    def _new_merge(self, cases: tuple[Case, ...], type: TensorType, origin: Node) -> Edge:
-        attrs = (("name", origin.name), ("role", "cases"))
-        draft = Node(
-            self._fresh, "merge", (), (type,), (), attrs, cases, self._declaration, origin.name, origin.location
-        )
-        node = replace(draft, domain=self.graph.canonical(varying_dims(self.graph, draft)))
-        if cases not in self._interned:
-            self._interned[cases] = self._number(node)
-            self._declaration += 1
-        return Edge(self._interned[cases], identity_map(node.domain))
+        return self.new.cases(cases, wanted, origin.name, locate=lambda: origin.location)
 
     def type_of(self, edge: Edge) -> TensorType:
         """What a reader sees through an edge of the new graph."""
-        producer = self.nodes[edge.node]
-        return seen_type(producer.results[edge.result], producer.domain, edge.map)
+        return self.new.seen_type(edge)
 
     def view(self, edge: Edge) -> Draft | None:
         """The pure node that an edge reads, as it is at the point read; None for other nodes, and through slices."""
@@ -339,25 +316,13 @@ class Sweep:
         if isinstance(term, Edge):
             return term
         operands = tuple(self.build(operand, origin) for operand in term.operands)
-        inferred = OPERATORS[term.op].infer(term.attrs, tuple(map(self.type_of, operands)))
-        helper = Node(self._fresh, term.op, (), (inferred,), location=origin.location)
-        return self.emit(term.op, operands, tuple(sorted(term.attrs.items())), inferred, helper)
+        return self.new.pure(term.op, operands, term.attrs, lambda: origin.location)
 
-    def emit(self, op: str, operands: tuple[Edge, ...], attrs: Attributes, type: TensorType, origin: Node) -> Edge:
-        """The read of the pure node that is this, an equal one if there is one. It varies in no more than it must."""
-        draft = Node(origin.id, op, (), (type,), operands, attrs, name=origin.name, location=origin.location)
-        node = replace(draft, domain=self.graph.canonical(varying_dims(self.graph, draft)))
-        key = (op, operands, exact(attrs))
-        if key not in self._interned:
-            self._interned[key] = self._number(node)
-        return Edge(self._interned[key], identity_map(node.domain))
-
-    def _number(self, node: Node) -> int:
-        id = node.id
-        if id in self.nodes or id >= self._fresh:
-            id, self._fresh = self._fresh, self._fresh + 1
-        self.nodes[id] = replace(node, id=id)
-        return id
+    def emit(self, draft: Draft, origin: Node) -> Edge:
+        """The read of the pure node that this is, in place of `origin`."""
+        results = (draft.type,)
+        node = replace(origin, op=draft.op, results=results, operands=draft.operands, attrs=draft.attrs, cases=())
+        return self.new.typed(replace(node, declaration=None))
 
     def _over(self, domain: tuple[Symbol, ...]) -> Context:
         return self.context.over(self.graph, domain)

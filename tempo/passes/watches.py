@@ -105,4 +105,4 @@ def _only(rewriter: Rewriter, reader: Node, where: Condition, value: Edge) -> Ed
     elsewhere = tensors.apply("constant", value=ArrayValue(np.asarray(FINITE, _VALUES.dtype)))
     cases = (Case(where, value), Case(TRUE, elsewhere))
     attrs = (("name", ""), ("role", "cases"))
-    return rewriter.declared(Node(-1, "merge", reader.domain, (_VALUES,), (), attrs, cases, 0, "", reader.location))
+    return rewriter.declare(Node(-1, "merge", reader.domain, (_VALUES,), (), attrs, cases, 0, "", reader.location))

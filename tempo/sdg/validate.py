@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tempo.errors import InternalError, Location, TempoError
+from tempo.sdg.builder import varying_dims
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Output, Point, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.text import node_text, output_text
-from tempo.symbolic import Condition, Context, Expr, Symbol
+from tempo.symbolic import Context, Expr, Symbol
 
 
 def validate(graph: Graph) -> None:
@@ -64,7 +63,7 @@ def _check_node(graph: Graph, id: int, node: Node, contexts: dict[tuple[Symbol, 
     _require(tuple(sorted(key for key, _ in node.attrs)) == tuple(key for key, _ in node.attrs), "unsorted attributes")
     _require(node.op == "merge" or not node.cases, "only a merge has cases")
     _require(bool(node.results) or node.op == "sink", "no result")
-    varying = varying_dims(graph, node)
+    varying = varying_dims(node)
     _require(varying <= set(node.domain), f"{_names(graph, varying - set(node.domain))} vary outside the domain")
     context = _context(graph, node.domain, contexts)
     if node.op == "merge":
@@ -81,30 +80,6 @@ def _inferred(graph: Graph, node: Node) -> TensorType:
         return OPERATORS[node.op].infer(node.attributes, tuple(graph.seen_type(edge) for edge in node.operands))
     except TempoError as error:
         raise _BrokenError(f"the operator's rule refuses this ({error.message})") from error
-
-
-def varying_dims(graph: Graph, node: Node) -> frozenset[Symbol]:
-    """The dims that a node's reads, conditions, attributes and shapes use."""
-    found = {symbol for _, edge in node.reads() for symbol in edge.dims()}
-    found |= {symbol for case in node.cases for symbol in case.condition.symbols() if symbol.kind == "dim"}
-    found |= {symbol for type in node.results for size in type.shape for symbol in size.dims()}
-    return frozenset(found | {symbol for expr in attribute_exprs(node) for symbol in _dims_of(expr)})
-
-
-def attribute_exprs(node: Node) -> tuple[Expr | Condition, ...]:
-    """Every expression and condition in the attributes."""
-    found: list[Expr | Condition] = []
-
-    def note(expr: Expr | Condition) -> Expr | Condition:
-        found.append(expr)
-        return expr
-
-    OPERATORS[node.op].with_exprs(node.attributes, note)
-    return tuple(found)
-
-
-def _dims_of(expr: Expr | Condition) -> Iterator[Symbol]:
-    return (symbol for symbol in expr.symbols() if symbol.kind == "dim")
 
 
 def _names(graph: Graph, symbols: set[Symbol] | frozenset[Symbol]) -> str:

@@ -64,7 +64,9 @@ def test_what_is_added_to_a_graph_is_one_node_only_if_it_is_the_same() -> None:
     (edge,) = (output.edge for output in graph.outputs)
     rewriter = Rewriter(graph)
     sides = {"low": (const(1),), "high": (const(0),)}
-    made = [rewriter.add("pad", (edge,), value=value, **sides) for value in (0.0, -0.0, NAN, OTHER_NAN, 0.0, NAN * 1)]
+    made = [
+        rewriter.pure("pad", (edge,), {"value": value, **sides}) for value in (0.0, -0.0, NAN, OTHER_NAN, 0.0, NAN * 1)
+    ]
     assert len(set(made)) == 4 and made[4] == made[0] and made[5] == made[2]
 
 

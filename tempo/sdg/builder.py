@@ -1,0 +1,161 @@
+"""Making the nodes of a graph: numbers, declarations, types by the operator table. Equal nodes are one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tempo.errors import Location, TempoError
+from tempo.sdg.exact import exact
+from tempo.sdg.graph import Case, Edge, IndexMap, Node, TensorType, identity_map, seen_type
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Condition, Dim, Expr, Symbol
+
+Attributes = tuple[tuple[str, Any], ...]
+Locate = Callable[[], Location | None]
+
+
+class NodeBuilder:
+    """The nodes of a graph while it is made.
+
+    Of pure nodes that are equal by bits (`tempo.sdg.exact`) there is one, and of definitions by cases that are
+    expressions. A pure node varies along no more dims than it must.
+    """
+
+    def __init__(
+        self,
+        dims: tuple[Dim, ...] = (),
+        nodes: Mapping[int, Node] | None = None,
+        *,
+        taken: Collection[Node] | None = None,
+    ) -> None:
+        """`taken`: nodes whose numbers and declarations are not given again, if they are not those of `nodes`."""
+        self.dims = dims
+        self.nodes: dict[int, Node] = dict(nodes or {})
+        taken = self.nodes.values() if taken is None else taken
+        declared = (node.declaration for node in taken if node.declaration is not None)
+        self._number = 1 + max((node.id for node in taken), default=-1)
+        self._declaration = 1 + max(declared, default=-1)
+        self._interned: dict[Hashable, int] = {}
+        self._identities: dict[tuple[Symbol, ...], IndexMap] = {}
+
+    # What is there.
+
+    def canonical(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
+        """The given dims, each once, in canonical order."""
+        wanted = set(symbols)
+        return tuple(dim.symbol for dim in self.dims if dim.symbol in wanted)
+
+    def seen_type(self, edge: Edge) -> TensorType:
+        """Shape and dtype of what a read through `edge` gives."""
+        producer = self.nodes[edge.node]
+        return seen_type(producer.results[edge.result], producer.domain, edge.map)
+
+    def identity(self, id: int, result: int = 0) -> Edge:
+        """The read of every dim at itself."""
+        return Edge(id, self.identity_map(self.nodes[id].domain), result)
+
+    def identity_map(self, domain: tuple[Symbol, ...]) -> IndexMap:
+        if domain not in self._identities:
+            self._identities[domain] = identity_map(domain)
+        return self._identities[domain]
+
+    # What is made.
+
+    def new_number(self) -> int:
+        self._number += 1
+        return self._number - 1
+
+    def new_declaration(self) -> int:
+        """The number of the next nominal node."""
+        self._declaration += 1
+        return self._declaration - 1
+
+    def numbered(self, node: Node) -> Edge:
+        """A node as it is, under a new number."""
+        return self._put(replace(node, id=self.new_number()))
+
+    def declare(self, node: Node) -> Edge:
+        """A nominal node, under a new number and as a new declaration: one of its own, however equal to another."""
+        return self._put(replace(node, id=self.new_number(), declaration=self.new_declaration()))
+
+    def pure(
+        self, op: str, operands: tuple[Edge, ...], attrs: Mapping[str, Any], locate: Locate = lambda: None
+    ) -> Edge:
+        """The node of operator `op`, typed by its rule; one that exists already where it is equal.
+
+        Raises what the rule raises, at the location.
+        """
+        items = tuple(sorted(attrs.items()))
+        key = (op, operands, exact(items))
+        if key not in self._interned:
+            location = locate()
+            try:
+                type = OPERATORS[op].infer(attrs, tuple(map(self.seen_type, operands)))
+            except TempoError as error:
+                error.location = error.location or location
+                raise
+            node = Node(self.new_number(), op, (), (type,), operands, items, location=location)
+            self._interned[key] = self._put(self.over_what_varies(node)).node
+        return self.identity(self._interned[key])
+
+    def typed(self, node: Node) -> Edge:
+        """A pure node that has its type, or an equal one; it keeps its number where that is free."""
+        key = (node.op, node.operands, exact(node.attrs))
+        if key not in self._interned:
+            id = self.new_number() if node.id in self.nodes or node.id >= self._number else node.id
+            self._interned[key] = self._put(replace(self.over_what_varies(node), id=id)).node
+        return self.identity(self._interned[key])
+
+    def cases(
+        self,
+        cases: tuple[Case, ...],
+        type: TensorType,
+        name: str = "cases",
+        role: str = "cases",
+        locate: Locate = lambda: None,
+    ) -> Edge:
+        """A definition by cases that is an expression."""
+        key = ("merge", role, cases, type)
+        if key not in self._interned:
+            attrs = (("name", name), ("role", role))
+            node = Node(-1, "merge", (), (type,), (), attrs, cases, 0, name, locate())
+            self._interned[key] = self.declare(self.over_what_varies(node)).node
+        return self.identity(self._interned[key])
+
+    def over_what_varies(self, node: Node) -> Node:
+        """Over those dims alone along which it varies."""
+        return replace(node, domain=self.canonical(varying_dims(node)))
+
+    def _put(self, node: Node) -> Edge:
+        self.nodes[node.id] = node
+        return self.identity(node.id)
+
+
+def varying_dims(node: Node) -> frozenset[Symbol]:
+    """The dims that a node's reads, conditions, attributes and shapes use."""
+    found = {symbol for _, edge in node.reads() for symbol in edge.dims()}
+    found |= {symbol for case in node.cases for symbol in case.condition.dims()}
+    found |= {symbol for type in node.results for size in type.shape for symbol in size.dims()}
+    return frozenset(found.union(*(expr.dims() for expr in attribute_exprs(node))))
+
+
+def attribute_exprs(node: Node) -> tuple[Expr | Condition, ...]:
+    """Every expression and condition in the attributes."""
+    found: list[Expr | Condition] = []
+
+    def note(expr: Expr | Condition) -> Expr | Condition:
+        found.append(expr)
+        return expr
+
+    OPERATORS[node.op].with_exprs(node.attributes, note)
+    return tuple(found)
+
+
+def fresh_dim(name: str, taken: Iterable[str]) -> Symbol:
+    """A dim of that name, or the next one that is not taken."""
+    names = frozenset(taken)
+    while name in names:
+        name += "_"
+    return Symbol(name, "dim")
