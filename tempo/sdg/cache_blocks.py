@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import itertools
 from math import prod
+from typing import Any
+
+import numpy as np
 
 BYTES = 1 << 17
 """Of one array of a block: several of them are in use at once, and a level-2 cache has at least 512 KiB. Measured."""
 
 Index = tuple[int | slice, ...]
+Array = np.ndarray[Any, Any]
 
 
 def cache_blocks(shape: tuple[int, ...], itemsize: int) -> tuple[Index, ...]:
@@ -32,6 +36,13 @@ def block_of(index: Index, shape: tuple[int, ...], operand: tuple[int, ...]) -> 
     """The part of an operand that is broadcast to `shape` which the block at `index` needs."""
     missing = len(shape) - len(operand)
     return tuple(_repeated(entry, size) for entry, size in zip(index[missing:], operand))
+
+
+def empty(shape: tuple[int, ...], dtype: Any, like: Array | None = None) -> Array:
+    """An array for a result whose axes lie in memory as those of an operand, as NumPy's functions lay theirs out."""
+    if like is None or like.flags.c_contiguous or 0 in like.strides:
+        return np.empty(shape, dtype)
+    return np.empty_like(like, dtype, shape=shape)
 
 
 def _repeated(entry: int | slice, size: int) -> int | slice:

@@ -1,7 +1,7 @@
 """The core's emitter, with operators on scalars as Python's own, and with elementwise operators on large arrays run
 together, block by block of the cache.
 
-    v2 = exp(v1)                      v3_0 = empty_0()
+    v2 = exp(v1)                      v3_0 = empty_0(v1)
     v3 = mul(v2, b0)        is        for k_0, k_1 in blocks_0:
                                           v2 = exp(v1[k_0])
                                           v3_0[k_0] = mul(v2, b0[k_1])
@@ -30,7 +30,7 @@ from tempo.lowering.loop_ir import Buffer, Compute, LoopProgram, PointIndex, Rea
 from tempo.lowering.picks import Pick, picks
 from tempo.lowering.releases import used
 from tempo.lowering.scalar_forms import OPERATOR, TYPES, applied, form_of, uses
-from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks
+from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks, empty
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
@@ -243,7 +243,8 @@ class NumpyEmitter(Emitter):
         kept = self._kept(chain)
         operands = {name: self._shape(type) for name, type in chain.operands().items()}
         trees = [_assign(name, self.value(name)) for name in operands if name in self._held]
-        trees += [_assign(self._whole(each), _call(self._maker(chain.shape, each.type.dtype))) for each in kept]
+        like = [_name(name) for name, shape in operands.items() if shape == chain.shape][:1]
+        trees += [_assign(self._whole(each), _call(self._maker(chain.shape, each.type.dtype), like)) for each in kept]
         trees.append(self._over_blocks(chain, kept, operands))
         trees += [_assign(each.result, _name(self._whole(each))) for each in kept]
         return [*trees, *_let_go(self._whole(each) for each in kept)]
@@ -293,10 +294,10 @@ class NumpyEmitter(Emitter):
         return self._blocks[key]
 
     def _maker(self, shape: Shape, dtype: str) -> str:
-        """The name of what makes an array of that shape."""
+        """The name of what makes an array of that shape, given an operand."""
         if (shape, dtype) not in self._makers:
             self._makers[shape, dtype] = self._named(f"empty_{len(self._makers)}")
-            self.namespace[self._makers[shape, dtype]] = partial(np.empty, shape, dtypes.to_numpy(dtype))
+            self.namespace[self._makers[shape, dtype]] = partial(empty, shape, dtypes.to_numpy(dtype))
         return self._makers[shape, dtype]
 
 
@@ -308,8 +309,8 @@ def _assign(name: str, value: ast.expr) -> ast.stmt:
     return ast.Assign([_name(name, ast.Store())], value, lineno=0)
 
 
-def _call(function: str) -> ast.Call:
-    return ast.Call(_name(function), [], [])
+def _call(function: str, arguments: Iterable[ast.expr] = ()) -> ast.Call:
+    return ast.Call(_name(function), list(arguments), [])
 
 
 def picked(array: np.ndarray[Any, Any], axis: int, place: int) -> Any:

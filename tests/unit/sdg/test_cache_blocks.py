@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks
+from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks, empty
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,13 @@ def test_blocks_of_operands_are_broadcast_as_the_whole_is(operand: tuple[int, ..
     for index in cache_blocks(shape, 8):
         part = np.broadcast_to(values[block_of(index, shape, operand)], whole[index].shape)
         np.testing.assert_array_equal(part, whole[index])
+
+
+def test_a_result_lies_in_memory_as_its_operand_does() -> None:
+    """So that later steps read whole rows, as they would of what NumPy's functions make."""
+    plain = np.ones((3, 4, 5), np.float32)
+    for operand in (plain, plain.transpose(1, 0, 2), plain.T, np.broadcast_to(plain[:1], (3, 4, 5))):
+        made = empty(operand.shape, np.float64, operand)
+        wanted = np.add(operand, 1.0, dtype=np.float64) if 0 not in operand.strides else np.empty(operand.shape)
+        assert (made.shape, made.dtype, made.strides) == (operand.shape, np.float64, wanted.strides)
+    assert empty((2, 3), np.int32).flags.c_contiguous
