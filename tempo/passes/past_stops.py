@@ -57,7 +57,7 @@ def _going_on(rewriter: Rewriter, stop: Output) -> int:
     begun = tensors.apply("constant", value=ArrayValue(np.ones((), np.bool_)))
     still = tensors.apply("eq", stop.edge, tensors.apply("constant", value=ArrayValue(np.zeros((), np.int32))))
     attrs = (("name", f"{dim.name} goes on"), ("role", "recurrent"))
-    declared = rewriter.declared(Node(-1, "merge", stop.domain, (_BOOL,), (), attrs, location=stop.location))
+    declared = rewriter.declare(Node(-1, "merge", stop.domain, (_BOOL,), (), attrs, location=stop.location))
     both = tensors.apply("logical_and", declared, still)
     before = replace(both, map=(Point(var(dim) - 1),))
     cases = (Case(var(dim).eq(0), begun, stop.location), Case(TRUE, before, stop.location))
@@ -69,7 +69,7 @@ def _masked(rewriter: Rewriter, node: Node, goes_on: Edge) -> Node:
     tensors, indices = Tensors(rewriter, node.location), range(1, 1 + node.attr("count", 1))
 
     def masked(edge: Edge) -> Edge:
-        zero = np.zeros((), dtypes.to_numpy(rewriter.seen(edge).dtype))
+        zero = np.zeros((), dtypes.to_numpy(rewriter.seen_type(edge).dtype))
         return tensors.apply("where", goes_on, edge, tensors.apply("constant", value=ArrayValue(zero)))
 
     operands = (masked(edge) if at in indices else edge for at, edge in enumerate(node.operands))
