@@ -82,6 +82,9 @@ class Backend(Protocol):
     Where `shares_memory` is False they have `tempo.lowering.layouts.layouts_in_segments` in the order that it says.
     """
 
+    takes_host_arrays: bool
+    """Whether segments take NumPy's arrays as well, for less than `from_host` costs."""
+
     fuses_segments: bool
     """Whether one executable for all segments of a program without host calls is better than one for each.
 
@@ -146,6 +149,7 @@ class GenericBackend:
 
     static_buffers = False
     allocates_inside = False
+    takes_host_arrays = False
     fuses_segments = False
     fixed_integers = False
     shares_memory = True

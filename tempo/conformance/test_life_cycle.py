@@ -251,3 +251,31 @@ def test_numbers_in_another_byte_order(target: Target) -> None:
     expected = target.arrays(run(x=x_data, state=state))["w"]
     found = target.arrays(run(x=x_data.astype(">f4"), state={"w": state["w"].astype(">f4")}))["w"]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_what_a_run_begins_with_is_nobodys_to_change(target: Target) -> None:
+    """Initial values that all calls share: neither what a call of the host does to its arguments, nor what is done to
+    results, is seen in the next run."""
+
+    def overwrites(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        y = w + np.float32(1)
+        if w.flags.writeable:
+            w[...] = 7
+        return y
+
+    with tp.Program() as program:
+        i = tp.dim("i")
+        tp.output("still", tp.parameter("still", (3,), 2.0))
+        w = tp.parameter("w", (3,), 0, dims=(i,))
+        (y,) = tp.host_call(overwrites, w, out=[((3,), "float32")], ordered_by=(i,))
+        w[i + 1] = w + y
+        tp.output("y", y)
+    run = target.compile(program, {"i": 1})
+    for _ in range(3):
+        outputs = run()
+        np.testing.assert_array_equal(target.to_numpy(outputs["y"]), np.ones((1, 3)))
+        np.testing.assert_array_equal(target.to_numpy(outputs["still"]), [2, 2, 2])
+        for array in (*outputs.values(), *outputs.state.values()):
+            found = np.asarray(target.to_numpy(array))
+            if found.flags.writeable:
+                found[...] = 9

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tempo.errors import InputError, SizeError, UnsupportedError, nearest
 from tempo.keywords import NOT_YET
-from tempo.reference.evaluator import Evaluator
 from tempo.reference.streams import Feed
 from tempo.runtime import binding
 from tempo.runtime.feeds import IteratorFeed, claim_length, stream_nodes
+from tempo.runtime.initial import InitialValues
 from tempo.runtime.outputs import Outputs, State
-from tempo.sdg.graph import Edge, Graph, Node, Output
+from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class CallChecker:
         self.inputs = binding.input_nodes(graph, "input")
         self.streams = stream_nodes(graph)
         self.states = binding.input_nodes(graph, "state")
+        self._shapes: tuple[Mapping[Symbol, int], Mapping[str, tuple[int, ...]]] | None = None
+        self._initial = InitialValues(graph, self.parameters, self.inputs)
         self._last: tuple[Shapes, Mapping[Symbol, int]] | None = None
         self.table()  # wrong names and sizes are reported at once
 
@@ -137,7 +139,7 @@ class CallChecker:
         return {
             name: self._given_state(node, name, given[name], sizes)
             if name in given
-            else self._initial(node, name, sizes, inputs, seed)
+            else self._initial.value(node, name, sizes, inputs, seed)
             for name, node in self.states.items()
         }
 
@@ -173,39 +175,19 @@ class CallChecker:
     def _given_state(self, node: Node, name: str, value: Any, sizes: Mapping[Symbol, int]) -> Array:
         what = f"the state of the parameter {name!r}"
         array = binding.as_array(value, node, what, self.native)
-        binding.check_shape(self.graph, node, array, dict(sizes), what)
+        if array.shape != self._state_shapes(sizes)[name]:
+            binding.check_shape(self.graph, node, array, dict(sizes), what)
         return array
 
-    def _initial(
-        self, node: Node, name: str, sizes: Mapping[Symbol, int], inputs: Mapping[str, Array], seed: int
-    ) -> Array:
-        init = self.parameters[name].init
-        extents = binding.expected_shape(self.graph, node)
-        full = tuple(int(extent.evaluate(sizes)) for extent in extents)
-        if isinstance(init, Edge):
-            return self._evaluated(node, init, sizes, inputs, seed)
-        array = binding.as_array(init, node, f"init of the parameter {name!r}")
-        if array.shape not in (full, full[len(node.domain) :]):
-            shapes = " or ".join(sorted({str(full), str(full[len(node.domain) :])}))
-            message = f"init of the parameter {name!r} has shape {array.shape}, expected is {shapes}"
-            raise InputError(message, location=node.location)
-        return np.broadcast_to(array, full).copy()
-
-    def _evaluated(
-        self, node: Node, init: Edge, sizes: Mapping[Symbol, int], inputs: Mapping[str, Array], seed: int
-    ) -> Array:
-        """An initialiser is an expression of the language; the reference evaluator gives its value at every point."""
-        layout = (*node.domain, *range(len(node.shape)))
-        output = Output("init", init, node.domain, node.type, layout)
-        alone = replace(self.graph, outputs=(output,), sinks=())
-        needed = alone.reachable()
-        alone = replace(alone, nodes={id: each for id, each in alone.nodes.items() if id in needed})
-        arrays = {
-            each.id: binding.as_array(inputs[name], each, _input(name))
-            for name, each in self.inputs.items()
-            if each.id in needed
-        }
-        return Evaluator(alone, arrays, sizes, seed).run().outputs["init"]
+    def _state_shapes(self, sizes: Mapping[Symbol, int]) -> Mapping[str, tuple[int, ...]]:
+        """By name; known from the call before, where sizes are the same."""
+        last = self._shapes  # once: another thread may call in between
+        if last is not None and last[0] == sizes:
+            return last[1]
+        axes = {name: binding.expected_shape(self.graph, node) for name, node in self.states.items()}
+        found = {name: tuple(int(each.evaluate(sizes)) for each in extents) for name, extents in axes.items()}
+        self._shapes = sizes, found
+        return found
 
 
 _LEFT_OUT = "strict=False leaves out what is none"

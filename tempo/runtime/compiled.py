@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,6 +87,21 @@ class Compiled:
     def axes(self) -> tuple[tuple[int, ...], ...]:
         """From the axes of the user's array to those of the buffer, by its number."""
         return tuple(buffer.from_user for _, buffer in sorted(self.program.buffers.items()))
+
+    @cached_property
+    def to_user(self) -> tuple[tuple[int, ...], ...]:
+        """From the axes of the buffer to those of the user's array, by its number."""
+        return tuple(buffer.to_user for _, buffer in sorted(self.program.buffers.items()))
+
+    @cached_property
+    def handed_over(self) -> frozenset[int]:
+        """Inputs that may stay NumPy's: one call, of one segment, takes them as they lie."""
+        if not self.backend.takes_host_arrays:
+            return frozenset()
+        calls = [item for item in self.program.items if isinstance(item, CallSegment)]
+        taken = Counter(id for each in calls for id in self.program.segments[each.segment].buffers)
+        given = set(self.program.inputs.values()) - self.touched_in_host_loops
+        return frozenset(id for id in given if taken[id] == 1 and self.axes[id] == tuple(range(len(self.axes[id]))))
 
     @cached_property
     def layouts(self) -> Mapping[int, tuple[int, ...]]:
@@ -220,6 +235,8 @@ class Run:
 
     def _given(self, id: int, value: Any) -> Array:
         backend = self.compiled.backend
+        if id in self.compiled.handed_over and isinstance(value, np.ndarray):
+            return value
         array, axes = backend.from_host(value), self.compiled.axes[id]
         return array if axes == tuple(range(len(axes))) else backend.transpose(array, axes)
 
@@ -319,8 +336,10 @@ class Run:
         if item.segment is None or way is None:
             yield
             return
-        segment = self.compiled.program.segments[item.segment]
-        whole = {id: self.buffers[id] for id in segment.buffers}
+        segment, backend = self.compiled.program.segments[item.segment], self.compiled.backend
+        # All chunks take what a single call could take from the host.
+        moved = {id: backend.from_host(self.buffers[id]) for id in segment.buffers if id in self.compiled.handed_over}
+        whole = {id: self.buffers[id] for id in segment.buffers} | moved
         self._put(way.opened(whole))
 
         def close(dropped: tuple[int, ...]) -> None:
@@ -354,7 +373,7 @@ class Run:
 
     def view(self, id: int) -> Array:
         """What there is of an output, with the user's axes; NumPy's where it is on the host."""
-        array, axes = self.buffers[id], self.compiled.program.buffers[id].to_user
+        array, axes = self.buffers[id], self.compiled.to_user[id]
         return array.transpose(axes) if id in self.compiled.on_host else self.compiled.backend.transpose(array, axes)
 
     def handed(self, id: int, part: Array) -> Array:

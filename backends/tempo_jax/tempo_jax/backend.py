@@ -35,6 +35,7 @@ class JaxBackend:
     info: BackendPlugin = PLUGIN
     static_buffers = True
     allocates_inside = True
+    takes_host_arrays = True
     fuses_segments = True
     fixed_integers = True
     shares_memory = False

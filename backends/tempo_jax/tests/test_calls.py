@@ -81,6 +81,56 @@ def test_what_a_run_returns_goes_into_another_without_compiling(compilations: Co
     assert np.isfinite(np.asarray(again["h"])).all()
 
 
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was put on the device by a call of its own."""
+    found: list[Any] = []
+    put = jax.device_put
+
+    def noted(array: Any, *rest: Any, **more: Any) -> Any:
+        found.append(array)
+        return put(array, *rest, **more)
+
+    monkeypatch.setattr(jax, "device_put", noted)
+    return found
+
+
+def test_a_call_takes_arrays_of_the_host_to_the_device_itself(moved: list[Any]):
+    run = tp.compile(recurrence(15), backend="jax", sizes={"t": 9})
+    w, start = np.eye(15, dtype=np.float32), np.ones(15, np.float32)
+    del moved[:]
+    first, second = run(w=w, start=start), run(w=jnp.asarray(w), start=start)
+    assert moved == []
+    np.testing.assert_array_equal(first["h"], second["h"])
+
+
+def test_chunks_take_arrays_of_the_host_to_the_device_once(moved: list[Any]):
+    run = tp.compile(recurrence(14), backend="jax", sizes={"t": 9})
+    w, start = np.eye(14, dtype=np.float32), np.ones(14, np.float32)
+    whole = run(w=w, start=start)
+    for steps in (1, 2):
+        del moved[:]
+        stream = run.stream("t", chunk=steps, w=w, start=start)
+        assert len(list(stream)) == -(-9 // steps)
+        assert sum(np.shape(each) == (14, 14) for each in moved) == 1
+        assert stream.result is not None
+        np.testing.assert_array_equal(stream.result["h"], whole["h"])
+
+
+def test_a_loop_of_the_host_takes_arrays_of_the_host_to_the_device_once(moved: list[Any]):
+    with tp.Program() as program:
+        t = tp.dim("t")
+        w = tp.input("w", (13, 13), ())
+        x = tp.recurrent("x", (13,), (t,))
+        (following,) = tp.host_call(lambda y: y + np.float32(1), x @ w, out=[((13,), "float32")], ordered_by=(t,))
+        x[0], x[t + 1] = tp.zeros((13,)), following
+        tp.output("x", x)
+    run = tp.compile(program, backend="jax", sizes={"t": 6})
+    x_found = run(w=np.eye(13, dtype=np.float32))["x"]
+    assert sum(np.shape(each) == (13, 13) for each in moved) == 1
+    np.testing.assert_array_equal(x_found, np.repeat(np.arange(6.0)[:, None], 13, 1))
+
+
 def test_steps_of_a_host_loop_compile_nothing(compilations: Compilations):
     def answer(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         counts.append(len(compilations))
