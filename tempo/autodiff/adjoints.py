@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import reduce
 
 from tempo.autodiff.nodes import Guarded, Nodes
-from tempo.sdg.graph import TensorType
-from tempo.symbolic import TRUE, Context, conjunction, disjunction
+from tempo.autodiff.parts import summed
+from tempo.sdg.graph import Edge, TensorType
+from tempo.symbolic import TRUE, Condition, Context, conjunction, disjunction
 
 Alternatives = tuple[Guarded, ...]
 """The value is that of the one that holds; none do where the adjoint is zero and nothing is to be computed."""
@@ -15,15 +16,15 @@ Alternatives = tuple[Guarded, ...]
 
 def collected(nodes: Nodes, contributions: Sequence[Guarded], type: TensorType, context: Context) -> Alternatives:
     """The sum of the contributions, so that at every point only those that exist there are computed."""
-    groups: dict[object, Guarded] = {}
+    received: dict[Condition, list[Edge]] = {}
     for condition, edge in contributions:
-        known = groups.get(condition)
-        groups[condition] = (condition, edge if known is None else nodes.add(known[1], edge))
+        received.setdefault(condition, []).append(edge)
+    groups = [(condition, summed(nodes, edges)) for condition, edges in received.items()]
     found: Alternatives = ()
-    for group in groups.values():
+    for group in groups:
         joined = _joined(nodes, found, group, context)
         if joined is None:
-            return (_padded(nodes, tuple(groups.values()), type, context),)
+            return (_padded(nodes, tuple(groups), type, context),)
         found = joined
     return found
 

@@ -43,6 +43,13 @@ class Nodes(Tensors):
     def zeros(self, type: TensorType) -> Edge:
         return self.broadcast(self.constant(0, type.dtype), type.shape)
 
+    def is_zero(self, edge: Edge) -> bool:
+        """Whether it is what `zeros` makes."""
+        node = self.nodes[edge.node]
+        if node.op == "broadcast":
+            return self.is_zero(node.operands[0])
+        return node.op == "constant" and not node.attr("value").array.any()
+
     def cast(self, edge: Edge, dtype: str) -> Edge:
         return edge if self.seen(edge).dtype == dtype else self.apply("cast", edge, dtype=dtype)
 

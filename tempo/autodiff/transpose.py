@@ -3,7 +3,8 @@
     contribution(q) = sum over p with q in e(p) of cotangent(p)[q - start(p)]
 
 The sum is over ranges of consumers (`tempo.autodiff.preimage`), read as slices. Where the cotangent is a contraction,
-the sum joins it: `sum over t of outer(x[t], g[t])` is one contraction of x and g, and no outer product is kept.
+the sum joins it: `sum over t of outer(x[t], g[t])` is one contraction of x and g, and no outer product is kept. So it
+does where rows are added to zeros: a table that is looked up at every t gets all rows at once, not a table for each t.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class _Transposed:
 
     def of(self, cotangent: Edge) -> Edge:
         positions = self.positions()
-        for factor, order in self.contraction(cotangent):
-            found = self.contracted(factor, {order.index(axis): at for axis, at in positions.items()})
+        for factor, order in self.joining(cotangent):
+            join = self.contracted if self.nodes.nodes[factor.node].op == "dot" else self.scattered
+            found = join(factor, {order.index(axis): at for axis, at in positions.items()})
             if found is not None:
                 kept = [axis for axis in range(len(order)) if axis not in positions]
                 left = [axis for axis in order if axis in kept]
@@ -198,11 +200,11 @@ class _Transposed:
         left = [place for place in order if place != axis]
         return nodes.transpose(found, [left.index(place) for place in range(rank) if place != axis])
 
-    # A sum of contractions is a contraction.
+    # A sum of contractions is a contraction, and a sum of what is scattered is scattered.
 
-    def contraction(self, cotangent: Edge) -> list[tuple[Edge, tuple[int, ...]]]:
-        """The contraction that the cotangent is, up to an order of its axes; empty where it is none, or nothing is
-        summed. Axis i of the contraction is axis `order[i]` of the cotangent."""
+    def joining(self, cotangent: Edge) -> list[tuple[Edge, tuple[int, ...]]]:
+        """The operator that may take the sum in, which the cotangent is up to an order of its axes; empty where there
+        is none, or nothing is summed. Axis i of the operator is axis `order[i]` of the cotangent."""
         nodes = self.nodes
         if not self.preimage.ranges or self.preimage.mask != TRUE:
             return []
@@ -213,8 +215,8 @@ class _Transposed:
             inverse = [axes.index(place) for place in range(len(axes))]
             order = tuple(order[place] for place in inverse)
             edge = nodes.nodes[edge.node].operands[0]
-        is_dot = nodes.nodes[edge.node].op == "dot" and nodes.is_identity(edge)
-        return [(edge, order)] if is_dot else []
+        may_join = nodes.nodes[edge.node].op in ("dot", "scatter_add") and nodes.is_identity(edge)
+        return [(edge, order)] if may_join else []
 
     def contracted(self, dot: Edge, positions: Positions) -> Edge | None:
         """The sum of `dot` over the ranges, at the positions of its axes; None where it must be summed as it is."""
@@ -239,6 +241,30 @@ class _Transposed:
                 )
             attrs[f"{name}_contract"] = (*range(len(common)), *attrs[f"{name}_contract"])
         return self.times_lengths(self.nodes.apply("dot", *edges, **attrs), alone)
+
+    def scattered(self, scatter: Edge, positions: Positions) -> Edge | None:
+        """The sum over the ranges of rows added to zeros: their axes are axes of the indices; else as above."""
+        node, ranges = self.nodes.nodes[scatter.node], self.preimage.ranges
+        base, indices, updates = node.operands
+        if positions or not self.nodes.is_zero(base) or not all(self.is_even(edge, {}) for edge in node.operands):
+            return None
+        varying = [each for each in ranges if each.dim in {*indices.dims(), *updates.dims()}]
+        rows, places = self.read(self.total(updates), {}, varying), self.read(self.total(indices), {}, varying)
+        count = len(varying)
+        # The axes of the ranges come first; they belong behind the batch, where those of the indices begin.
+        found = self.nodes.apply(
+            "scatter_add",
+            self.nodes.zeros(self.nodes.seen(scatter)),
+            self.behind(places.edge, count, node.attr("batch", 0)),
+            self.behind(rows.edge, count, node.attr("axis")),
+            **node.attributes,
+        )
+        return self.times_lengths(found, [each for each in ranges if each not in varying])
+
+    def behind(self, edge: Edge, count: int, place: int) -> Edge:
+        """With its first `count` axes after the next `place`."""
+        axes = (*range(count, count + place), *range(count), *range(count + place, self.nodes.rank(edge)))
+        return self.nodes.transpose(edge, axes)
 
     def is_even(self, edge: Edge, positions: Mapping[int, Expr]) -> bool:
         """Whether only axes that are read at one position vary in length along the ranges, and it can be sliced."""
