@@ -20,8 +20,11 @@ GOALS = {"jax": 1.15, "torch": 1.0, "numpy": 1.2}
 def tempo_run(session: Session, workload: Workload) -> Callable[[], Any]:
     """A call without arguments that returns outputs that are ready; inputs lie with the backend before it."""
     run = session.compile(workload.program, workload.sizes)
-    given = {name: session.resident(array) for name, array in workload.inputs.items()}
-    return lambda: session.ready(run(**given))
+    given, weights = (
+        {name: session.resident(array) for name, array in arrays.items()}
+        for arrays in (workload.inputs, workload.weights)
+    )
+    return lambda: session.ready(run(state=weights, **given))
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +38,13 @@ def measure(session: Session) -> None:
             continue
         workload = make()
         given = {name: session.resident(array) for name, array in workload.inputs.items()}
-        by_hand = peers.prepare(workload.peer, given, dict(workload.sizes))
+        if workload.weights:
+            given["weights"] = {name: session.resident(array) for name, array in workload.weights.items()}
+        by_hand = peers.prepare(workload.peer, given, dict(workload.sizes)) if workload.peer in peers.PEERS else None
         session.compare(
             title,
             tempo_run(session, workload),
-            {"by hand": lambda by_hand=by_hand: session.ready(by_hand())},
+            {"by hand": lambda by_hand=by_hand: session.ready(by_hand())} if by_hand else {},
             close(workload.tolerance, workload.tolerance),
             goals={"by hand": GOALS[session.backend]},
         )

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from benchmarks.models.translator import RATE
 from examples.kalman import DRIFT, MOTION, NOISE, SEEN
 from examples.value_iteration import GAMMA
 from examples.wave import COURANT
@@ -121,9 +122,58 @@ def kalman(z: Array) -> dict[str, Array]:
     return {"filtered": time_first(filtered), "deviation": deviation}
 
 
-PEERS = {
-    each.__name__: each for each in (rnn, lstm, lstm_bptt, state_space, wave, value_iteration, edit_distance, kalman)
-}
+def gru(weights: dict[str, Array], name: str, x: Array, h: Array) -> tuple[Array, Array]:
+    """The last state and all of them, time in front."""
+
+    def step(h: Array, entering: Array) -> tuple[Array, Array]:
+        reset_x, update_x, new_x = jnp.split(entering, 3, axis=-1)
+        mapped = h @ weights[f"{name}.hidden.weight"] + weights[f"{name}.hidden.bias"]
+        reset_h, update_h, new_h = jnp.split(mapped, 3, axis=-1)
+        reset, update = jax.nn.sigmoid(reset_x + reset_h), jax.nn.sigmoid(update_x + update_h)
+        h = (1 - update) * jnp.tanh(new_x + reset * new_h) + update * h
+        return h, h
+
+    return lax.scan(step, h, x @ weights[f"{name}.input.weight"] + weights[f"{name}.input.bias"])
+
+
+def translation_loss(weights: dict[str, Array], source: Array, target: Array) -> Array:
+    """Of one batch."""
+    zero = jnp.zeros((len(source), weights["encoder.hidden.weight"].shape[0]))
+    last, states = gru(weights, "encoder", weights["read.weight"][source.T], zero)
+    before = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
+    _, h = gru(weights, "decoder", weights["written.weight"][before.T], last)
+    attention = jax.nn.softmax(jnp.einsum("tbh,sbh->tbs", h, states))
+    found = jnp.einsum("tbs,sbh->tbh", attention, states)
+    logits = jnp.concatenate([h, found], axis=-1) @ weights["said.weight"] + weights["said.bias"]
+    log_p = jax.nn.log_softmax(logits)
+    return -jnp.take_along_axis(log_p, target.T[..., None], -1).mean()
+
+
+def translator(source: Array, target: Array, weights: dict[str, Array]) -> dict[str, Array]:
+    _, loss = lax.scan(lambda none, batch: (none, translation_loss(weights, *batch)), (), (source, target))
+    return {"loss": loss}
+
+
+def translator_training(source: Array, target: Array, weights: dict[str, Array]) -> dict[str, Array]:
+    def iteration(carry: tuple[Any, ...], batch: tuple[Array, Array]) -> tuple[Any, Array]:
+        weights, mean, square, step = carry
+        loss, gradient = jax.value_and_grad(translation_loss)(weights, *batch)
+        step = step + 1
+        mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, mean, gradient)
+        square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, square, gradient)
+
+        def updated(w: Array, m: Array, v: Array) -> Array:
+            return w - RATE * (m / (1 - 0.9**step)) / (jnp.sqrt(v / (1 - 0.999**step)) + 1e-8)
+
+        return (jax.tree.map(updated, weights, mean, square), mean, square, step), loss
+
+    zeros = jax.tree.map(jnp.zeros_like, weights)
+    _, loss = lax.scan(iteration, (weights, zeros, zeros, jnp.float32(0)), (source, target))
+    return {"loss": loss}
+
+
+MODELS = (rnn, lstm, lstm_bptt, state_space, wave, value_iteration, edit_distance, kalman)
+PEERS = {each.__name__: each for each in (*MODELS, translator, translator_training)}
 
 
 def prepare(name: str, inputs: dict[str, Any], sizes: dict[str, int]) -> Any:

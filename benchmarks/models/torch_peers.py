@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.models.translator import RATE
 from examples import kalman as constants
 from examples.value_iteration import GAMMA
 from examples.wave import COURANT
@@ -98,16 +99,56 @@ def kalman(z: Tensor) -> dict[str, Tensor]:
     return {"filtered": torch.stack(means, 1), "deviation": torch.stack(deviations)}
 
 
-PEERS = {
-    each.__name__: each for each in (rnn, lstm, lstm_bptt, state_space, wave, value_iteration, edit_distance, kalman)
-}
+def gru(weights: dict[str, Tensor], name: str, x: Tensor, h: Tensor) -> Tensor:
+    entering, states = x @ weights[f"{name}.input.weight"] + weights[f"{name}.input.bias"], []
+    for t in range(x.shape[1]):
+        reset_x, update_x, new_x = entering[:, t].chunk(3, -1)
+        mapped = torch.addmm(weights[f"{name}.hidden.bias"], h, weights[f"{name}.hidden.weight"])
+        reset_h, update_h, new_h = mapped.chunk(3, -1)
+        reset, update = torch.sigmoid(reset_x + reset_h), torch.sigmoid(update_x + update_h)
+        h = (1 - update) * torch.tanh(new_x + reset * new_h) + update * h
+        states.append(h)
+    return torch.stack(states, 1)
+
+
+def translation_loss(weights: dict[str, Tensor], source: Tensor, target: Tensor) -> Tensor:
+    """Of one batch."""
+    source, target = source.long(), target.long()
+    zero = torch.zeros(len(source), len(weights["encoder.hidden.weight"]))
+    states = gru(weights, "encoder", weights["read.weight"][source], zero)
+    before = torch.nn.functional.pad(target[:, :-1], (1, 0))
+    h = gru(weights, "decoder", weights["written.weight"][before], states[:, -1])
+    found = torch.softmax(h @ states.transpose(1, 2), -1) @ states
+    logits = torch.cat([h, found], -1) @ weights["said.weight"] + weights["said.bias"]
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+
+def translator(source: Tensor, target: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {"loss": torch.stack([translation_loss(weights, *batch) for batch in zip(source, target)])}
+
+
+def translator_training(source: Tensor, target: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    weights = {name: each.clone().requires_grad_() for name, each in weights.items()}
+    adam, losses = torch.optim.Adam(weights.values(), lr=RATE), []
+    for batch in zip(source, target):
+        adam.zero_grad()
+        loss = translation_loss(weights, *batch)
+        loss.backward()
+        adam.step()
+        losses.append(loss.detach())
+    return {"loss": torch.stack(losses)}
+
+
+MODELS = (rnn, lstm, lstm_bptt, state_space, wave, value_iteration, edit_distance, kalman)
+PEERS = {each.__name__: each for each in (*MODELS, translator, translator_training)}
+LEARN = ("lstm_bptt", "translator_training")
 
 
 def prepare(name: str, inputs: dict[str, Any], sizes: dict[str, int]) -> Any:
     """A call without arguments; inputs are the library's arrays."""
 
     def run() -> dict[str, Tensor]:
-        with torch.inference_mode(name != "lstm_bptt"):
+        with torch.inference_mode(name not in LEARN):
             return PEERS[name](**inputs, **sizes)
 
     return run

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import tempo as tp
+from benchmarks.models import translator
 from examples import edit_distance, kalman, linear_recurrence, value_iteration, wave
 from examples.lstm import lstm
 from examples.rnn import rnn
@@ -15,13 +16,17 @@ from examples.rnn import rnn
 
 @dataclass(frozen=True)
 class Workload:
-    """`peer` names the function of the peers' modules; the names of what it returns are those of the outputs."""
+    """`peer` names the function of the peers' modules; the names of what it returns are those of the outputs.
+
+    `weights` are the parameters that a run starts from, which the peer takes beside the inputs.
+    """
 
     peer: str
     program: tp.Program
     inputs: Mapping[str, np.ndarray]
     sizes: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1e-4
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def cell(kind: Callable[..., tp.RecurrentTensor], inputs: int, hidden: int, gates: int) -> tp.Program:
@@ -90,6 +95,8 @@ def workloads(quick: bool) -> Mapping[str, Callable[[], Workload]]:
         "value iteration": lambda: of_value_iteration(12, steps),
         "edit distance": lambda: of_edit_distance(64, steps // 2),
         "kalman": lambda: of_kalman(128, steps),
+        "gru translator, a batch": lambda: of_translator("translator", 1),
+        "gru translator, 20 steps of training": lambda: of_translator("translator_training", 20),
     }
 
 
@@ -116,3 +123,9 @@ def of_edit_distance(batch: int, length: int) -> Workload:
 def of_kalman(objects: int, steps: int) -> Workload:
     _, z = kalman.sightings(objects, steps, seed=0)
     return Workload("kalman", kalman.kalman_filter(), {"z": z}, tolerance=1e-3)
+
+
+def of_translator(peer: str, iterations: int) -> Workload:
+    program = translator.translator(iterations, learns=peer == "translator_training")
+    given = translator.sentences(iterations)
+    return Workload(peer, program, given, tolerance=2e-3, weights=translator.weights())

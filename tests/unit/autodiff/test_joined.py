@@ -1,4 +1,4 @@
-"""Sums that an operator takes in: rows added to a table, parts of one tensor. Values by differences, and what is made."""
+"""Sums that an operator takes in: rows of a table, parts of a tensor. Values by differences, and what is made."""
 
 from __future__ import annotations
 
@@ -133,7 +133,11 @@ def overlapping(x: tp.RecurrentTensor) -> tp.RecurrentTensor:
 
 
 def along_two_axes(x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-    return tp.sin(x.spatial[0, :]).sum() + tp.exp(x.spatial[1, :] * 0.1).sum() + (x.spatial[:, 0:1] * x.spatial[:, 5:6]).sum()
+    return (
+        tp.sin(x.spatial[0, :]).sum()
+        + tp.exp(x.spatial[1, :] * 0.1).sum()
+        + (x.spatial[:, 0:1] * x.spatial[:, 5:6]).sum()
+    )
 
 
 def and_all_of_it(x: tp.RecurrentTensor) -> tp.RecurrentTensor:
