@@ -78,7 +78,7 @@ def kept_back(program: LoopProgram, number: int, loop: Loop) -> int:
 def staging(loop: Loop) -> tuple[int, ...]:
     """The buffers that the arrays of a strip are taken into."""
     calls = (each for each in walk(loop.body) if isinstance(each, CallHost))
-    return tuple(write.buffer for call in calls for write in call.writes if write is not None) if loop.strip > 1 else ()
+    return tuple(write.buffer for call in calls for write in call.writes) if loop.strip > 1 else ()
 
 
 def _may_fail(program: LoopProgram, block: Block) -> bool:
@@ -120,7 +120,7 @@ class _Distribution:
         staged = {
             id(each): self.staged(each, loop, strip)
             for each in walk(loop.body)
-            if isinstance(each, CallHost) and each.writes[0] is not None
+            if isinstance(each, CallHost) and each.writes
         }
         (inner,) = forwarded((replace(loop, body=tuple(self.iteration(loop.body, staged, loop, strip))),))
         assert isinstance(inner, Loop)
@@ -142,11 +142,11 @@ class _Distribution:
             match each:
                 case CallSegment(number):
                     yield from self.program.segments[number].body
-                case CallHost(call, writes=(Write() as write,)):
+                case CallHost(call, writes=writes) if writes:
                     name = f"taken___{call}"  # no tensor's: see `RunLowering.name`
                     yield Read(f"{name}___0", staged[id(each)].id, (PointIndex(var(loop.var) % strip),))
                     yield Assign(name, f"{name}___0")
-                    yield replace(write, value=name)
+                    yield from (replace(write, value=name) for write in writes)
                 case Guard(body=body):
                     yield replace(each, body=tuple(self.iteration(body, staged, loop, strip)))
                 case Branch(then=then, otherwise=otherwise):
@@ -159,8 +159,8 @@ class _Distribution:
             match each:
                 case CallHost(writes=writes):
                     index = (var(loop.var) % strip,)
-                    taken = tuple(write and Write(staged[id(each)].id, index, write.value) for write in writes)
-                    yield replace(each, writes=taken)
+                    taken = (Write(staged[id(each)].id, index, write.value) for write in writes[:1])
+                    yield replace(each, writes=tuple(taken))
                 case Guard(body=body) if calls := tuple(self.calls(body, staged, loop, strip)):
                     yield replace(each, body=calls)
                 case Branch(then=then, otherwise=otherwise):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from tempo.lowering.forwarding import forwarded
@@ -242,8 +243,8 @@ class _Builder:
         trimmed = tuple(
             tuple(None if length is None else length.substitute(here) for length in operand) for operand in trims
         )
-        writes = tuple(self.lowering.write((node.id, at), f"y{at}", here) for at in range(len(node.results)))
-        return CallHost(len(self.functions) - 1, run.point, reads, trimmed, writes)
+        writes = (self.lowering.writes((node.id, at), f"y{at}", here) for at in range(len(node.results)))
+        return CallHost(len(self.functions) - 1, run.point, reads, trimmed, tuple(chain.from_iterable(writes)))
 
     # -- where a run stands when a call fails ----------------------------------------------------------------------
 

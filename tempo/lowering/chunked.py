@@ -45,7 +45,7 @@ def chunked(program: LoopProgram, outputs: Iterable[int], dim: Symbol, width: in
             case Write():
                 return turned(each)
             case CallHost():
-                return replace(each, writes=tuple(write and turned(write) for write in each.writes))
+                return replace(each, writes=tuple(map(turned, each.writes)))
             case Loop() | Guard():
                 return replace(each, body=block(each.body))
             case Branch():

@@ -88,7 +88,8 @@ class DriverEmitter(Emitter):
     def _call_segment(self, segment: Segment) -> ast.stmt:
         arguments: list[ast.expr] = [syntax.name("start"), syntax.name("stop")]
         arguments += [syntax.name(self.names(symbol)) for symbol in segment.arguments]
-        arguments += [syntax.listed("buffers", id) for id in segment.buffers]
+        given = (None if id in segment.unread else id for id in segment.buffers)
+        arguments += [ast.Constant(None) if id is None else syntax.listed("buffers", id) for id in given]
         arguments += [syntax.listed("tables", table) for table in segment.tables]
         call = syntax.call(segment.name, arguments)
         targets = [syntax.listed("buffers", id, ast.Store()) for id in segment.results]
@@ -103,20 +104,15 @@ class DriverEmitter(Emitter):
         made = syntax.call(f"host_{call.call}", [point, ast.Tuple(operands, ast.Load())])
         if not call.writes:
             return [ast.Expr(made)]
-        names = [f"y{number}" for number in range(len(call.writes))]
-        statements: list[ast.stmt] = [
-            syntax.assign(ast.Tuple([syntax.name(n, ast.Store()) for n in names], ast.Store()), made)
-        ]
-        for name, write in zip(names, call.writes, strict=True):
-            if write is not None:
-                statements.append(self._host_write(write, name))
-        return statements
+        names = [f"y{number}" for number in range(len(self.program.hosts[call.call].results))]
+        results = ast.Tuple([syntax.name(name, ast.Store()) for name in names], ast.Store())
+        return [syntax.assign(results, made), *map(self._host_write, call.writes)]
 
-    def _host_write(self, write: Write, value: str) -> ast.stmt:
+    def _host_write(self, write: Write) -> ast.stmt:
         array, index = syntax.listed("buffers", write.buffer), self._exprs(write.index)
         if write.buffer in self._on_host:
-            return syntax.assign(syntax.subscript(array, index, ast.Store()), syntax.name(value))
-        written = syntax.call("host_write", [array, ast.Tuple(index, ast.Load()), syntax.name(value)])
+            return syntax.assign(syntax.subscript(array, index, ast.Store()), syntax.name(write.value))
+        written = syntax.call("host_write", [array, ast.Tuple(index, ast.Load()), syntax.name(write.value)])
         return syntax.assign(syntax.listed("buffers", write.buffer, ast.Store()), written)
 
     def _trimmed(self, tree: ast.expr, trims: tuple[Expr | None, ...]) -> ast.expr:

@@ -14,7 +14,7 @@ def host_arrays(program: LoopProgram) -> frozenset[int]:
     """What arrays are taken into before a segment is given them, and outputs that calls of the host alone touch."""
     taken = (id for item in program.items if isinstance(item, Loop) for id in staging(item))
     calls = [each for each in walk(program.items) if isinstance(each, CallHost)]
-    written = {write.buffer for call in calls for write in call.writes if write is not None}
+    written = {write.buffer for call in calls for write in call.writes}
     elsewhere = {read.buffer for call in calls for read in call.reads}
     elsewhere.update(id for segment in program.segments for id in segment.buffers)
     elsewhere.update(source_of(program, key) for key in program.outputs if key.startswith("state:"))

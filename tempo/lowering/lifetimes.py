@@ -57,7 +57,7 @@ def touched(program: LoopProgram, item: Statement) -> set[int]:
             found.update(program.segments[each.segment].buffers)
         elif isinstance(each, CallHost):
             found.update(read.buffer for read in each.reads)
-            found.update(write.buffer for write in each.writes if write is not None)
+            found.update(write.buffer for write in each.writes)
     return found
 
 

@@ -27,6 +27,8 @@ class Liveness:
         self._at_end: dict[int, Slots] = {}
         self.at_end = self._at_least(_needed_elsewhere(program, segment), self._whole)
         """The slots of which something may read, after the segment, what they hold at its end."""
+        self.at_start = self._whole(self.at_end)
+        """Those of which something may read what they hold before it."""
 
     def carried(self, loop: Loop) -> list[int]:
         """The buffers that the loop writes and whose values outlive an iteration, in order."""

@@ -223,13 +223,14 @@ class Stop:
 
 @dataclass(frozen=True)
 class CallHost:
-    """Call a Python function with what is read; its results go to `writes`. `trims`: valid lengths per operand axis."""
+    """Call a Python function with what is read. `writes` name its results `y0`, `y1`, ...; one may go to several
+    buffers, or to none. `trims`: valid lengths per operand axis."""
 
     call: int
     point: tuple[Expr, ...]
     reads: tuple[Read, ...]
     trims: tuple[tuple[Expr | None, ...], ...]
-    writes: tuple[Write | None, ...]
+    writes: tuple[Write, ...]
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,8 @@ class Segment:
 
     When `loop` is set the whole segment is that loop, run from `start` to `stop` as given at the call. `arguments` are
     the symbols (sizes, variables of host loops around it) whose values it is given; `buffers` all that it touches;
-    `results` those that it writes, in the order in which it returns them.
+    `results` those that it writes, in the order in which it returns them. `unread`: it is given None for these, since
+    it reads nothing of them that it did not write.
     """
 
     id: int
@@ -257,6 +259,7 @@ class Segment:
     buffers: tuple[int, ...]
     results: tuple[int, ...]
     tables: tuple[int, ...] = ()
+    unread: frozenset[int] = frozenset()
 
     @staticmethod
     def of(id: int, body: tuple[Statement, ...], loop: Loop | None = None) -> Segment:

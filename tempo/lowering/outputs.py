@@ -12,7 +12,7 @@ _WITHOUT_STATEMENT = frozenset({"input", "constant"})
 
 
 def materialise_outputs(graph: Graph) -> Graph:
-    """A `copy` node for each output that reads through a map, or that reads an input, a constant or a host call.
+    """A `copy` node for each output that reads through a map, or that reads an input or a constant.
 
     Each stop has one as well, which nothing else is a part of: it is the last of all that runs at a point.
     """
@@ -26,7 +26,7 @@ def materialise_outputs(graph: Graph) -> Graph:
 
 def _is_direct(graph: Graph, output: Output) -> bool:
     producer = graph.nodes[output.edge.node]
-    if producer.op in _WITHOUT_STATEMENT or producer.op == "host_call" or output.role == STOP:
+    if producer.op in _WITHOUT_STATEMENT or output.role == STOP:
         return False
     return producer.domain == output.domain and graph.is_identity(output.edge)
 

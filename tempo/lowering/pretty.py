@@ -74,7 +74,7 @@ def _statement(statement: Statement, depth: int, program: LoopProgram) -> Iterat
         case CallHost(call, point, reads, _, writes):
             yield from (line for read in reads for line in _statement(read, depth, program))
             yield f"{indent}call {program.hosts[call].name or 'host'}({_listed(point)})"
-            yield from (line for write in writes if write is not None for line in _statement(write, depth, program))
+            yield from (line for write in writes for line in _statement(write, depth, program))
         case CallSegment(segment):
             yield f"{indent}{program.segments[segment].name}()"
 

@@ -243,11 +243,7 @@ class RunLowering:
         found: list[Statement] = []
         for at in range(len(node.results)):
             name = self.name(node, at)
-            kept = self.write((node.id, at), name, here)
-            if kept is not None:
-                found.append(kept)
-            for buffer in self.written_outputs.get((node.id, at), []):
-                found.append(_write(buffer, name, node, here))
+            found.extend(self.writes((node.id, at), name, here))
             if (node.id, at) in self.homes:
                 found.extend(self._store_at_home(self.homes[node.id, at], name, node.results[at], here))
         return found
@@ -263,11 +259,11 @@ class RunLowering:
         extents = tuple(extent if each == axis else None for each in range(len(index)))
         return [*row.statements, Write(buffer.id, index, row.name, extents)]
 
-    def write(self, value: Value, name: str, here: Here) -> Write | None:
-        """The write of a value to its buffer; None for one that has none (a result that nobody reads)."""
-        if value not in self.of_value:
-            return None
-        return _write(self.of_value[value], name, self.graph.nodes[value[0]], here)
+    def writes(self, value: Value, name: str, here: Here) -> Iterator[Write]:
+        """The writes of a value to its buffer, if it has one, and to those of outputs."""
+        own = [self.of_value[value]] if value in self.of_value else []
+        for buffer in (*own, *self.written_outputs.get(value, ())):
+            yield _write(buffer, name, self.graph.nodes[value[0]], here)
 
     def name(self, node: Node, result: int = 0) -> str:
         """A readable Python name, unique through the node's number.

@@ -71,7 +71,7 @@ def writers(program: LoopProgram) -> Mapping[int, set[int]]:
             if isinstance(each, CallSegment):
                 ids = program.segments[each.segment].results
             if isinstance(each, CallHost):
-                ids = tuple(write.buffer for write in each.writes if write is not None)
+                ids = tuple(write.buffer for write in each.writes)
             for id in ids:
                 found.setdefault(id, set()).add(number)
     return found

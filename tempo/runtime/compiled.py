@@ -20,7 +20,6 @@ from tempo.lowering.driver import DriverEmitter
 from tempo.lowering.host_arrays import host_arrays
 from tempo.lowering.index_bits import NARROW
 from tempo.lowering.layouts import layouts, layouts_in_segments
-from tempo.lowering.leaving import scratch
 from tempo.lowering.lifetimes import Lifetimes
 from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.lowering.whole_points import marks
@@ -150,9 +149,9 @@ class Compiled:
             for each in () if isinstance(item, CallSegment) else walk((item,)):
                 if isinstance(each, CallSegment):
                     segment = self.program.segments[each.segment]
-                    found.update(set(segment.buffers) - scratch(segment))
+                    found.update(set(segment.buffers) - segment.unread)
                 if isinstance(each, CallHost):
-                    found.update(write.buffer for write in each.writes if write is not None)
+                    found.update(write.buffer for write in each.writes)
         return frozenset(found)
 
 

@@ -24,7 +24,7 @@ from tempo.lowering.emit import static_sizes
 from tempo.lowering.fallback import Mapped, with_fewer_axes
 from tempo.lowering.fusing import fused
 from tempo.lowering.index_bits import NARROW, index_bits
-from tempo.lowering.leaving import without_scratch
+from tempo.lowering.leaving import with_less_handed_on
 from tempo.lowering.loop_ir import LoopProgram
 from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
 from tempo.lowering.rotation import unrotated
@@ -259,7 +259,9 @@ class CompiledEngine:
             tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, self.backend.fuses_segments)
             loops = tiled(unrotated(fused(planned) if whole else planned, static), static, tiling)
             loops = without_idle_masks(loops, static)
-            return without_scratch(taken_ahead(loops, static, ahead) if self.backend.fuses_segments else loops)
+            if self.backend.fuses_segments:
+                loops = taken_ahead(loops, static, ahead)
+            return with_less_handed_on(loops, static, self.backend.allocates_inside)
 
         loops = self._loops.get(key, make)
         bits = self._bits(key, loops, sizes)

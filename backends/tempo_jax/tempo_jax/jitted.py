@@ -121,7 +121,7 @@ class JittedSegment:
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         """With arrays of whole buffers."""
         if self._whole is not None and (self._bounds is None or (start, stop) == self._bounds):
-            return self._whole(start, stop, *arguments)
+            return self._whole(None, None, *arguments)  # which are known
         return self._parts.whole(start, stop, *arguments)
 
     # -- in chunks, with arrays as the storage has them ------------------------------------------------------------
