@@ -79,6 +79,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tempo-passes", choices=PASSES, help="each: all, none, each alone (the core's backends); few: all, none; all"
     )
     group.addoption("--tempo-random-programs", metavar="N", type=int, default=100, help="how many (100)")
+    group.addoption(
+        "--tempo-edges", metavar="FIRST:END", type=_numbers, default=range(25), help="which of test_edges (0:25)"
+    )
+
+
+def _numbers(text: str) -> range:
+    first, end = map(int, text.split(":"))
+    return range(first, end)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -128,6 +136,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         marks = {mark.name for mark in metafunc.definition.iter_markers()}
         configurations = metafunc.config.stash[CHOSEN].configurations(marks)
         metafunc.parametrize("configuration", configurations, ids=str, indirect=True)
+    if "edge" in metafunc.fixturenames:
+        metafunc.parametrize("edge", metafunc.config.getoption("--tempo-edges"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before -k and -m leave tests out

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
 from tempo.conformance.random_programs import outside, pointwise
+from tempo.conformance.random_programs.agreement import Situation
 from tempo.conformance.random_programs.choices import Choices
 from tempo.conformance.random_programs.description import RandomProgram, Statement
 from tempo.conformance.random_programs.gradients import comparable, depends, total_loss
@@ -20,6 +22,8 @@ from tempo.language.program import Program
 _FLOATS = ((5, "float32"), (4, "float64"), (1, "float16"))
 _SMOOTH = ("float32", "float64")
 _MOST_CASES = 3
+_SIZES = (1, 2, 3, 5, 7)
+_RUNS = 3
 
 DIM_NAMES = (
     "t",
@@ -72,6 +76,18 @@ def draw_edge_program(choices: Choices) -> RandomProgram:
         draw_edges(session)
         _losses(session)
     return renamed(session.finished(), choices)
+
+
+def edge_situations(program: RandomProgram, seed: int) -> list[Situation]:
+    """Three runs, of which the sizes are drawn; a few see values that are not finite, a few are in chunks."""
+    random, dims = Random(seed), program.build().program.graph().dims
+    special, chunk = random.random() < 0.1, random.choice((None, None, None, 1, 2))
+    runs = []
+    for _ in range(_RUNS):
+        sizes = {dim.symbol.name: dim.size for dim in dims}
+        drawn = {name: size.as_int() if size.is_const else random.choice(_SIZES) for name, size in sizes.items()}
+        runs.append(Situation(drawn, seed, special, chunk=chunk))
+    return runs
 
 
 def draw_edges(session: Session) -> None:
