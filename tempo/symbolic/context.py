@@ -1,7 +1,8 @@
 """What is known of dims and sizes, and what follows from it for every size.
 
-Questions are answered by interval arithmetic where that decides, else by Fourier-Motzkin elimination over the variables
-that are connected to the question. Answers are remembered per context. "True" is a proof; "False" is "not proven".
+Questions are answered by interval arithmetic where that decides, by a point where the answer is no, else by
+Fourier-Motzkin elimination over the variables that are connected to the question. Answers are remembered per context.
+"True" is a proof; "False" is "not proven".
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TypeAlias
 
 from tempo.symbolic import simplification
 from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative
+from tempo.symbolic.counterexamples import Points
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.elimination import Linear, Rows
 from tempo.symbolic.expr import Expr, FloorDiv, Max, Min, Mod, Symbol, const, from_terms, maximum, minimum, var
@@ -37,6 +39,7 @@ class Context:
         self.facts = facts
         self._intervals = world.intervals.within(facts)
         self._clauses: tuple[list[Clause], dict[int, list[int]]] | None = None
+        self._points: Points | None = None
         self._simpler: Context | None = None
         self._impossible: bool | None = None
         self._implied: dict[Condition, bool] = {}
@@ -88,6 +91,13 @@ class Context:
             found = self._bounds[expr] = self._find_bounds(expr)
         return found
 
+    def constant(self, expr: Expr) -> int | None:
+        """The number that the expression is everywhere, where that is proven."""
+        if not expr.terms or self._known_points().distinguish(expr):
+            return None if expr.terms else expr.const
+        low, high = self.constant_bounds(expr)
+        return low if low == high else None
+
     def range_of(self, expr: Expr) -> tuple[Expr | None, Expr | None]:
         """Inclusive bounds of `expr` over the dims, in sizes only; None where there is none.
 
@@ -124,7 +134,7 @@ class Context:
     # How the questions are answered
 
     def _find_infeasible(self) -> bool:
-        if not self.facts and not self._world.intervals.touched:
+        if (not self.facts and not self._world.intervals.touched) or self._known_points().exist():
             return False
         symbols = self._intervals.touched | self._world.dims
         clause = self._world.variables.clause(conjunction(self.facts))
@@ -141,7 +151,7 @@ class Context:
             proven = bound is not None and bound >= 0
             if exact or proven:
                 return proven or self.infeasible()
-        return self._refutes(~condition)
+        return not self._known_points().refute(condition) and self._refutes(~condition)
 
     def _find_excluded(self, condition: Condition) -> bool:
         if isinstance(condition, Or):
@@ -151,7 +161,12 @@ class Context:
             proven = bound is not None and bound < 0
             if exact or proven:
                 return proven or self.infeasible()
-        return self._refutes(condition)
+        return not self._known_points().satisfy(condition) and self._refutes(condition)
+
+    def _known_points(self) -> Points:
+        if self._points is None:
+            self._points = self._world.drawn.points(self.facts)
+        return self._points
 
     def _refutes(self, condition: Condition) -> bool:
         clause = self._world.variables.clause(condition)

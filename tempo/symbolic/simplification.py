@@ -15,8 +15,8 @@ def simplify(context: Context, expr: Expr) -> Expr:
     simpler = total((const(expr.const), 1), *((_simplify_atom(context, atom), c) for atom, c in expr.terms))
     if not simpler.terms:
         return simpler
-    low, high = context.constant_bounds(simpler)
-    return const(low) if low is not None and low == high else simpler
+    decided = context.constant(simpler)
+    return simpler if decided is None else const(decided)
 
 
 def _simplify_atom(context: Context, atom: Atom) -> Expr:
@@ -24,18 +24,13 @@ def _simplify_atom(context: Context, atom: Atom) -> Expr:
         return _simplify_extremum(context, atom)
     if isinstance(atom, FloorDiv):
         inner = context.simplify(atom.expr)
-        decided = _decided(context, inner // atom.divisor)
+        decided = context.constant(inner // atom.divisor)
         return inner // atom.divisor if decided is None else const(decided)
     if isinstance(atom, Mod):
         inner = context.simplify(atom.expr)
-        decided = _decided(context, inner // atom.divisor)
+        decided = context.constant(inner // atom.divisor)
         return inner % atom.divisor if decided is None else inner - atom.divisor * decided
     return of_atom(atom)
-
-
-def _decided(context: Context, expr: Expr) -> int | None:
-    low, high = context.constant_bounds(expr)
-    return low if low == high else None
 
 
 def _simplify_extremum(context: Context, atom: Min | Max) -> Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tempo.symbolic.condition import TRUE, Condition, nonnegative, zero
+from tempo.symbolic.counterexamples import Drawn
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.expr import Expr, Symbol, var
 from tempo.symbolic.intervals import Intervals
@@ -21,6 +22,7 @@ class World:
         self.dims = frozenset(self._bounds)
         self.intervals = Intervals.of(box, sizes)
         self.variables = Variables(self._definition)
+        self.drawn = Drawn(box, sizes)
 
     @staticmethod
     def of(dims: tuple[Dim, ...], box: Box | None) -> World:
