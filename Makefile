@@ -21,7 +21,7 @@ SUITE = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -p tempo.conforma
 help:
 	@echo "make demo        run the examples on every backend against their peers; pictures in out/"
 	@echo "make test        run the tests, and the conformance suite on every backend and scheduler"
-	@echo "make sweep       run 5,000 random programs against the reference evaluator"
+	@echo "make sweep       run 5,000 random programs against the reference evaluator, 400 more on every backend"
 	@echo "make check       ruff, mypy, import contracts"
 	@echo "make benchmarks  measure, a few minutes; tables and plots in benchmarks/results/"
 
@@ -55,6 +55,7 @@ test: $(READY)
 
 sweep: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m sweep
+	for backend in $(BACKENDS); do $(SUITE).test_edges --tempo-backend=$$backend --tempo-edges=0:400 || exit 1; done
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
