@@ -1,7 +1,7 @@
 """Family 14, programs at the edges of the language: drawn by number, held to the reference evaluator.
 
-`--tempo-edges=0:400` runs more, each a test of its own; `-s` prints what happened in how many runs. The evaluator itself
-is held to differences, and to errors that are documented, by `tests/system/test_random_programs.py`.
+`--tempo-edges=0:400` runs more, each a test of its own; `-s` prints what happened in how many runs. The evaluator
+itself is held to differences, and to errors that are documented, by `tests/system/test_random_programs.py`.
 """
 
 from __future__ import annotations
