@@ -27,7 +27,8 @@ def tally() -> Iterator[Counter[str]]:
     yield counts
     told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
     sys.stdout.write(f"\n{told}\n")
-    assert counts["unsupported"] <= 0.05 * (counts["compared"] + counts["unsupported"])
+    few = 6  # runs of two programs, where a process has but some of the tests
+    assert counts["unsupported"] <= few + 0.05 * (counts["compared"] + counts["unsupported"])
 
 
 @pytest.mark.parametrize("mapping", [None, "sequential"], ids=["searched", "sequential"])

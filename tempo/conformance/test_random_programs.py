@@ -24,9 +24,8 @@ NORMAL = 100
 @pytest.mark.planned
 def test_random_programs(target: Target, random_programs: int) -> None:
     tally = agreement(target, programs(), random_programs)
-    # The greedy scheduler finds no order for about one in fifty, however they are run. Hypothesis draws a program that
-    # it has drawn several times, so that of few programs more may be refused.
-    assert tally["unsupported"] < 0.1 * (tally["compared"] + tally["unsupported"])
+    # The greedy scheduler finds no order for about one in fifty, however they are run.
+    assert tally["unsupported"] < 0.05 * (tally["compared"] + tally["unsupported"])
     assert tally["runs without meaning"] < 0.2 * (tally["runs with meaning"] + tally["runs without meaning"])
 
 

@@ -106,7 +106,7 @@ def check(
     """Run `program` in every situation, in every mode on one executable, and compare with the reference.
 
     A single situation's sizes are told to `compile`, those of several to the calls.
-    `tally` counts what happened. Raises `Disagreement`.
+    `tally` counts what happened, by runs where something is compared or refused. Raises `Disagreement`.
     """
     counts: Counter[str] = Counter() if tally is None else tally
     chosen = numpy_modes() if modes is None else modes
@@ -128,7 +128,7 @@ def _check_mode(
     try:
         run = compile(built.program, mode.backend, mode.scheduler, sizes=sizes, options=mode.options)
     except UnsupportedError as error:
-        counts[_unsupported(error)] += 1
+        counts[_unsupported(error)] += len(pairs)
         _check_no_loop_runs(program, mode, pairs, error)
         return
     except TempoError as error:
