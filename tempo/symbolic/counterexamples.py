@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,9 @@ class Points(dict[Symbol, Value]):
     def __init__(self, drawn: Drawn, kept: Array) -> None:
         super().__init__()
         self._drawn, self._kept = drawn, kept
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Points, (self._drawn, self._kept)
 
     def __missing__(self, symbol: Symbol) -> Value:
         self[symbol] = values = self._drawn.values(symbol)[self._kept]
@@ -68,12 +70,15 @@ class Drawn:
     `defined`: what else is known to equal something.
     """
 
-    def __init__(self, box: Box, sizes: Mapping[Symbol, Expr], defined: Mapping[Symbol, Expr] = MappingProxyType({})):
-        self._box, self._sizes, self._defined = box, sizes, defined
+    def __init__(self, box: Box, sizes: Mapping[Symbol, Expr], defined: Mapping[Symbol, Expr] | None = None) -> None:
+        self._box, self._sizes, self._defined = box, sizes, defined or {}
         self._bounds = {symbol: (lo, hi) for symbol, lo, hi in box.bounds}
         self._started: dict[Symbol, Array] = {}
         self._values: dict[Symbol, Array] = {}
         self._inside: Array | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Drawn, (self._box, self._sizes, self._defined)
 
     def points(self, facts: Sequence[Condition]) -> Points:
         """Those at which the facts hold."""

@@ -87,14 +87,14 @@ class _Composite(Structural):
     @property
     def key(self) -> tuple[int, str]:
         if self._key is None:
-            object.__setattr__(self, "_key", (self._rank, str(self)))
+            from tempo.symbolic.text import atom_text
+
+            object.__setattr__(self, "_key", (self._rank, atom_text(self)))  # type: ignore[arg-type]
         assert self._key is not None
         return self._key
 
     def __str__(self) -> str:
-        from tempo.symbolic.text import atom_text
-
-        return atom_text(self)  # type: ignore[arg-type]
+        return self.key[1]
 
 
 class _Division(_Composite):

@@ -52,7 +52,7 @@ def expr_text(expr: Expr) -> str:
 def _term_text(atom: Atom | None, factor: int, leading_minus: bool = False) -> str:
     if atom is None:
         return str(factor)
-    text = atom_text(atom)
+    text = str(atom)
     # "-t//2" is "(-t)//2" and "2*t//2" is "(2*t)//2" to Python
     if isinstance(atom, FloorDiv | Mod) and (factor != 1 or leading_minus):
         text = f"({text})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -78,3 +80,11 @@ def test_what_is_a_number_everywhere_is_found():
     assert here.constant(minimum(n, 65) - n) == 0
     assert here.constant(n) is None
     assert Context.of(DIMS, n.eq(5)).constant(maximum(n, 3)) == 5
+
+
+def test_a_context_that_was_asked_pickles():
+    here = Context.of(DIMS, n.eq(5))
+    assert not here.implies(minimum(t, m).ge(1))
+    again = pickle.loads(pickle.dumps(here))
+    assert not again.implies(minimum(t, m).ge(2))
+    assert again.implies(t.lt(5))
