@@ -110,13 +110,16 @@ class Emitter:
         self._releases = releases(segment, self._bytes)
         self._once = tuple(each for each in (segment.loop, *segment.body) if isinstance(each, Loop))
         body = self._loops(segment.loop, outermost=True) if segment.loop else self._block(segment.body)
-        results: list[ast.expr] = [_name(self._buffer(id).label) for id in segment.results]
-        body.append(ast.Return(ast.Tuple(results, ast.Load())))
+        body.append(ast.Return(ast.Tuple([self.result(id) for id in segment.results], ast.Load())))
         return _source(_function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
 
     def prologue(self) -> list[ast.stmt]:
         """Statements before the body of a segment, asked for when the body is made: a hook for what can be hoisted."""
         return []
+
+    def result(self, buffer: int) -> ast.expr:
+        """A buffer that the segment has written, as it is returned: a hook."""
+        return _name(self._buffer(buffer).label)
 
     def parameters(self, segment: Segment) -> list[str]:
         """The names of a segment function's parameters, in order."""
@@ -265,10 +268,14 @@ class Emitter:
 
     def function_of(self, compute: Compute) -> Callable[..., Any]:
         """What the backend's table makes of one application."""
+        function = self.operator(self.call_of(compute))
+        return located(function, compute.attrs, compute.location, compute.name, self._point_of(compute), self.sizes)
+
+    def call_of(self, compute: Compute) -> Call:
+        """The application with everything static known."""
         operands = tuple(static_type(type, self._resolve) for type in compute.operand_types)
         result = static_type(compute.type, self._resolve)
-        function = self.operator(call_for(compute.op, compute.attrs, operands, result, self._resolve))
-        return located(function, compute.attrs, compute.location, compute.name, self._point_of(compute), self.sizes)
+        return call_for(compute.op, compute.attrs, operands, result, self._resolve)
 
     def _point_of(self, compute: Compute) -> Callable[[Mapping[str, Any]], Mapping[Symbol, int]]:
         """From the variables of the source the point at which an operator runs."""

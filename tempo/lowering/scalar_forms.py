@@ -69,6 +69,11 @@ _NATIVE = frozenset(set(dtypes.DTYPES) - {"float16", "bfloat16"})
 """The dtypes whose scalars are NumPy's own and no halves."""
 
 
+def has_scalars(dtype: str) -> bool:
+    """Whether forms take values of the dtype."""
+    return dtype in _NATIVE
+
+
 def _kind(dtype: str) -> str:
     return "int" if dtypes.is_integer(dtype) else "float" if dtypes.is_float(dtype) else "bool"
 

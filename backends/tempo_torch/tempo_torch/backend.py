@@ -17,7 +17,7 @@ from tempo.lowering.loop_ir import Loop, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo_torch.arrays import NAMES, TORCH_DTYPES, clamped, from_host, host_writer, to_host, wrapped
-from tempo_torch.emitter import TorchEmitter
+from tempo_torch.emitter import CudaEmitter, TorchEmitter
 from tempo_torch.memory import measured_peak
 from tempo_torch.operators import TABLE
 from tempo_torch.plugin import INFO
@@ -40,6 +40,8 @@ class TorchBackend(GenericBackend):
             )
         self.device = torch.device(device)
         self.costs = EAGER if device == "cpu" else EAGER_CUDA
+        if device == "cuda":
+            self.emitter = CudaEmitter
 
     def with_device(self, device: str) -> TorchBackend:
         """The same backend on another device."""

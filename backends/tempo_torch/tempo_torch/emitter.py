@@ -1,7 +1,8 @@
 """The core's emitter, with what eager PyTorch is slow at taken out of loops.
 
 An eager operator costs a microsecond or two beside its arithmetic, and so does a view. Values that nobody needs any
-more give their memory to the next result; views that do not change are made once, before the loops.
+more give their memory to the next result; views that do not change are made once, before the loops; what has no axes is
+computed on NumPy's scalars (`scalars.py`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,28 @@ from typing import Any
 
 import torch
 
-from tempo.lowering.emit import Emitter
-from tempo.lowering.loop_ir import Compute, Read, Segment, WindowIndex
+from tempo.lowering.loop_ir import Assign, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
 from tempo.lowering.picks import Pick, picks
+from tempo.lowering.scalar_emitter import ScalarEmitter, along
+from tempo.lowering.scalar_forms import has_scalars
+from tempo.lowering.syntax import assign, call, subscript
+from tempo.lowering.syntax import name as _name
+from tempo.sdg.operators import OPERATORS
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
-from tempo_torch.picks import picked, picker
+from tempo_torch.picks import element, picked, picker
+from tempo_torch.scalars import (
+    COUNTED,
+    Scalars,
+    cell,
+    elements,
+    is_element,
+    keeps_nothing,
+    scalar,
+    takes_one,
+    tensor,
+    torch_form,
+)
 
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
 
@@ -33,8 +50,11 @@ def turned_rows(tensor: torch.Tensor) -> Any:
     return rows(tensor.mT)
 
 
-class TorchEmitter(Emitter):
-    """Emits segments for PyTorch's operators."""
+class TorchEmitter(ScalarEmitter):
+    """Emits segments for PyTorch's operators on the CPU."""
+
+    on_cpu = True
+    """Whether values without axes may be NumPy's scalars, and elements of tensors are there for NumPy."""
 
     def segment(self, segment: Segment) -> str:
         self._flow = Flow.of(segment)
@@ -42,31 +62,176 @@ class TorchEmitter(Emitter):
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
         self._picks = picks(segment)
+        self._scalars = Scalars.of(segment, self.program.buffers, self._picks) if self.on_cpu else Scalars()
+        self._others: dict[str, str] = {}
+        self._cells: dict[str, tuple[str, ast.stmt]] = {}
+        self._depth = 0
         return super().segment(segment)
 
-    def _picked(self, pick: Pick) -> ast.expr:
+    # -- scalars ---------------------------------------------------------------------------------------------------
+
+    def scalar(self, value: str) -> ast.expr:
+        """A value without axes as one of NumPy's scalars."""
+        if value not in self._held:
+            return _name(value if value in self._scalars.made else self._other(value))
+        read = self._reads[value]
+        if read.index:
+            return super().value(value)
+        self._held.pop(value)
+        if read.buffer in self._flow.replaced:
+            self._open(read.buffer)
+            return _name(self._buffer(read.buffer).label)
+        return self._hoist(read.buffer, scalar)
+
+    def value(self, value: str) -> ast.expr:
+        """A value as a tensor."""
+        if self._in_driver or not self.on_cpu:
+            return super().value(value)
+        if value not in self._held:
+            return _name(self._other(value) if value in self._scalars.made else value)
+        read = self._reads[value]
+        if is_element(read, self._buffer(read.buffer)):
+            return self._as(tensor, super().value(value))
+        tree = super().value(value)
+        if read.buffer not in self._scalars.slots:
+            return tree
+        self._open(read.buffer)
+        return self._as(tensor, tree)
+
+    def _other(self, value: str) -> str:
+        """What a value is called that is a scalar and a tensor, where it is not what it was made as."""
+        if value not in self._others:
+            kind = "tensor" if value in self._scalars.made else "scalar"
+            self._others[value] = self.names.fresh(f"{value}_{kind}")
+        return self._others[value]
+
+    def _taken(self, compute: Compute, at: int) -> ast.expr:
+        """An operand as a tensor, but for the place that is looked up; what is read as a scalar goes through a cell."""
+        value = compute.operands[at]
+        if self.on_cpu and at == 1 and takes_one(compute):
+            return self.scalar(value)
+        read = self._reads.get(value) if value in self._held else None
+        if read is None or not self.on_cpu or not self._depth or not keeps_nothing(compute):
+            return self.value(value)
+        if not is_element(read, self._buffer(read.buffer)) and read.buffer not in self._scalars.slots:
+            return self.value(value)
+        self._before = (*self._before, self._put(value, self.scalar(value)))
+        return _name(self._other(value))
+
+    def _put(self, value: str, tree: ast.expr) -> ast.stmt:
+        """A scalar, put into the cell of a value."""
+        if value not in self._cells:
+            held, other = self.names.fresh(f"{value}_cell"), self._other(value)
+            target = ast.Tuple([_name(held, ast.Store()), _name(other, ast.Store())], ast.Store())
+            made = call(self.named(cell, "cell"), [ast.Constant(self._scalars.dtypes[value])])
+            self._cells[value] = held, assign(target, made)
+        return assign(subscript(_name(self._cells[value][0]), [], ast.Store()), tree)
+
+    def _loop(self, loop: Loop, outermost: bool = False) -> ast.For:
+        self._depth += 1
+        tree = super()._loop(loop, outermost)
+        self._depth -= 1
+        return tree
+
+    def _as(self, function: Callable[..., Any], tree: ast.expr) -> ast.Call:
+        return call(self.named(function, function.__name__), [tree])
+
+    def _open(self, slot: int) -> None:
+        """What a slot holds before the loops as a scalar."""
+        label = self._buffer(slot).label
+        if (slot, scalar) not in self._hoisted:
+            opened = assign(_name(label, ast.Store()), self._as(scalar, _name(label)))
+            self._hoisted[slot, scalar] = label, opened
+        self._uses[slot, scalar] += 1
+
+    def result(self, buffer: int) -> ast.expr:
+        made = super().result(buffer)
+        return self._as(tensor, made) if buffer in self._scalars.slots else made
+
+    def on_scalars(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: scalar(function(*map(tensor, given)))
+
+    def _read(self, read: Read) -> ast.expr:
+        self._reads[read.result] = read
+        return super()._read(read)
+
+    def _target(self, write: Write) -> ast.expr:
+        if not self._writes_element(write) or write.buffer in self._made_now:
+            return super()._target(write)
+        return self._place(self._hoist(write.buffer, elements), write)
+
+    def _writes_element(self, write: Write) -> bool:
+        buffer = self._buffer(write.buffer)
+        native = self.on_cpu and not buffer.shape and has_scalars(buffer.dtype)
+        return native and bool(write.index) and write.is_point
+
+    def _statement(self, statement: Statement) -> list[ast.stmt]:
+        trees = super()._statement(statement) if self._in_driver else self._of_segment(statement)
+        if not isinstance(statement, Compute | Assign) or statement.result not in self._scalars.both:
+            return trees
+        return [*trees, self._converted(statement.result)]
+
+    def _converted(self, value: str) -> ast.stmt:
+        """What makes of a scalar a tensor beside it, or the other way round."""
+        made, dtype = _name(value), self._scalars.dtypes[value]
+        if value in self._scalars.made and self._depth and value not in self._scalars.kept:
+            return self._put(value, made)
+        other = self._as(tensor, made)
+        if value not in self._scalars.made:
+            item = ast.Call(ast.Attribute(made, "item", ast.Load()), [], [])
+            other = call(self._type(dtype), [item])
+        return assign(_name(self._other(value), ast.Store()), other)
+
+    def _of_segment(self, statement: Statement) -> list[ast.stmt]:
+        if isinstance(statement, Assign) and statement.result in self._scalars.made:
+            return [assign(_name(statement.result, ast.Store()), self.scalar(statement.value))]
+        if isinstance(statement, Write) and self._takes_scalar(statement):
+            value = self.scalar(statement.value)
+            return [assign(self._target(statement), value)]
+        return super()._statement(statement)
+
+    def _takes_scalar(self, write: Write) -> bool:
+        return self._writes_element(write) or write.buffer in self._scalars.slots
+
+    def _element(self, compute: Compute) -> ast.expr:
+        """One element of a vector; what is out of range is left to the operator."""
+        vector, index = self.value(compute.operands[0]), self.scalar(compute.operands[1])
+        otherwise = self.applied(compute, self.function_of(compute), [vector, index])
+        return self.element(compute, [self._as(elements, vector), index], self._as(scalar, otherwise))
+
+    # -- tensors ---------------------------------------------------------------------------------------------------
+
+    def _picked(self, pick: Pick, as_scalar: bool) -> ast.expr:
         place = self._expr(pick.place)
         buffer = self._unchanging(pick.operand)
+        if as_scalar:
+            vector = (
+                self._hoist(buffer, elements) if buffer is not None else self._as(elements, self.value(pick.operand))
+            )
+            return along(vector, 0, place) if pick.inside else call(self.named(element, "element"), [vector, place])
         if buffer is not None:
             return ast.Call(self._hoist(buffer, picker(pick.axis)), [place], [])
         function = self.named(picked, "picked")
         return ast.Call(ast.Name(function, ast.Load()), [self.value(pick.operand), ast.Constant(pick.axis), place], [])
 
     def prologue(self) -> list[ast.stmt]:
-        return [statement for key, (_, statement) in self._hoisted.items() if self._uses[key]]
+        hoisted = (statement for key, (_, statement) in self._hoisted.items() if self._uses[key])
+        return [*hoisted, *(made for _, made in self._cells.values())]
 
     def compute(self, compute: Compute) -> ast.expr:
         if compute.result in self._picks:  # without the axis that the reshape would drop
-            return self._picked(self._picks[compute.result])
+            return self._picked(self._picks[compute.result], compute.result in self._scalars.made)
         if compute.operands and compute.operands[0] in self._picks:
-            return self.value(compute.operands[0])
+            return (self.scalar if compute.result in self._scalars.made else self.value)(compute.operands[0])
+        if self.on_cpu and (made := self._scalar_of(compute)) is not None:
+            return made
         operation = self.function_of(compute)
         if not isinstance(operation, Operation):
             operation = Operation(operation)
-        free = self._flow.free(compute)
+        free = [at for at in self._flow.free(compute) if compute.operands[at] not in self._scalars.made]
         values = [self._turned(name) if at == operation.turns else None for at, name in enumerate(compute.operands)]
         turned = any(value is not None for value in values)
-        operands = [value or self.value(name) for value, name in zip(values, compute.operands)]
+        operands = [value or self._taken(compute, at) for at, value in enumerate(values)]
         if operation.in_place and 0 in free:
             return self._in_place(compute, operation.in_place, operands)
         if operation.in_place and operation.commutes and 1 in free:
@@ -74,12 +239,23 @@ class TorchEmitter(Emitter):
         function = operation.on_turned if turned and operation.on_turned else operation.function
         return self.applied(compute, function, operands)
 
+    def _scalar_of(self, compute: Compute) -> ast.expr | None:
+        """The result as a scalar; None where it is made as a tensor."""
+        form = torch_form(compute)
+        if form is not None:
+            return self.formed(compute, form)
+        if compute.op in COUNTED:
+            return self.applied(compute, OPERATORS[compute.op].numpy(self.call_of(compute)), [])
+        return self._element(compute) if compute.result in self._scalars.made else None
+
     def _in_place(self, compute: Compute, function: Callable[..., Any], operands: list[ast.expr]) -> ast.expr:
         self.named(function, f"{compute.op}_in_place")
         return self.applied(compute, function, operands)
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
-        self._reads[read.result] = read
+        buffer = self._buffer(read.buffer)
+        if self.on_cpu and not self._in_driver and is_element(read, buffer):
+            return self._partial(read, buffer, self._hoist(buffer.id, elements))
         if not self._has_rows(read):
             return super().read(read, array)
         return self._row(read, self._hoist(read.buffer, rows))
@@ -124,3 +300,9 @@ class TorchEmitter(Emitter):
             call = ast.Call(ast.Name(maker, ast.Load()), [ast.Name(label, ast.Load())], [])
             self._hoisted[key] = name, ast.Assign([ast.Name(name, ast.Store())], call, lineno=0)
         return ast.Name(self._hoisted[key][0], ast.Load())
+
+
+class CudaEmitter(TorchEmitter):
+    """Emits segments for a device whose memory is not the host's."""
+
+    on_cpu = False

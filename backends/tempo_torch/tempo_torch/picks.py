@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
+
+from tempo_torch.arrays import Array
 
 _MANY = 1024  # places beyond which views of all of them would cost memory that matters
 
@@ -15,6 +18,11 @@ def picked(tensor: torch.Tensor, axis: int, place: int) -> torch.Tensor:
     if not tensor.shape[axis]:
         return tensor.new_zeros((*tensor.shape[:axis], *tensor.shape[axis + 1 :]))
     return tensor.select(axis, min(max(place, 0), tensor.shape[axis] - 1))
+
+
+def element(array: Array, place: int) -> Any:
+    """The element of a vector at a place, clamped into it; of no elements: something that nobody looks at."""
+    return array[min(max(place, 0), len(array) - 1)] if len(array) else array.dtype.type(0)
 
 
 @cache

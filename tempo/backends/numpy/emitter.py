@@ -25,11 +25,13 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.lowering.emit import Emitter
-from tempo.lowering.loop_ir import Buffer, Compute, LoopProgram, PointIndex, Read, Segment, Statement, Write, walk
+from tempo.lowering.loop_ir import Buffer, Compute, LoopProgram, Read, Segment, Statement, Write, walk
 from tempo.lowering.picks import Pick, picks
 from tempo.lowering.releases import used
-from tempo.lowering.scalar_forms import OPERATOR, TYPES, applied, form_of, uses
+from tempo.lowering.scalar_emitter import ScalarEmitter, along, is_scalar_slot
+from tempo.lowering.scalar_forms import form_of
+from tempo.lowering.syntax import assign, call, subscript
+from tempo.lowering.syntax import name as _name
 from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks, empty
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
@@ -63,7 +65,7 @@ class _Chain:
         return {name: type for name, type in pairs if name not in made}
 
 
-class NumpyEmitter(Emitter):
+class NumpyEmitter(ScalarEmitter):
     """Emits segments for NumPy."""
 
     def __init__(
@@ -74,17 +76,16 @@ class NumpyEmitter(Emitter):
         self._blocks: dict[tuple[Shape, int, tuple[Shape, ...]], str] = {}
         self._makers: dict[tuple[Shape, str], str] = {}
         self._own: dict[str, str] = {}
-        self._types: dict[str, str] = {}
-        self._slots: dict[str, Read] = {}
+        self._slots: dict[str, Buffer] = {}  # by the name of what is read of them, those without axes
         self._opened: dict[int, tuple[str, ast.stmt]] = {}
         self._replaced: frozenset[int] = frozenset()
-        self._before: list[ast.stmt] = []
         self._picks: Mapping[str, Pick] = {}
 
     def segment(self, segment: Segment) -> str:
         every = tuple(walk((segment.loop,) if segment.loop else segment.body))
         self._uses = Counter(name for statement in every for name in used(statement))
-        self._slots = {each.result: each for each in every if isinstance(each, Read) and self._is_scalar_slot(each)}
+        read = ((each.result, self._buffer(each.buffer)) for each in every if isinstance(each, Read))
+        self._slots = {name: buffer for name, buffer in read if is_scalar_slot(buffer)}
         self._picks = picks(segment)
         self._opened = {}
         self._replaced = frozenset(each.buffer for each in every if isinstance(each, Write) and not each.index)
@@ -95,27 +96,26 @@ class NumpyEmitter(Emitter):
     def prologue(self) -> list[ast.stmt]:
         return [statement for _, statement in self._opened.values()]
 
-    def _is_scalar_slot(self, read: Read) -> bool:
-        buffer = self._buffer(read.buffer)
-        return buffer.is_slot and not buffer.shape
-
     def read(self, read: Read, array: ast.expr) -> ast.expr:
-        buffer = self._buffer(read.buffer)
-        scalar = bool(read.index) and not buffer.shape and all(isinstance(entry, PointIndex) for entry in read.index)
-        return self._partial(read, buffer, array) if scalar else super().read(read, array)  # which is a copy anyway
+        """An element is a copy anyway."""
+        return (
+            self._partial(read, self._buffer(read.buffer), array)
+            if self.is_element(read)
+            else super().read(read, array)
+        )
 
-    def value(self, name: str) -> ast.expr:
-        """A value by its name; a scalar that is read from a slot as a scalar."""
-        if name not in self._held or name not in self._slots:
-            return super().value(name)
-        self._held.pop(name)
-        return _name(self._scalar_in(self._buffer(self._slots[name].buffer)))
+    def value(self, value: str) -> ast.expr:
+        """A value by its name; what a slot without axes holds is a scalar."""
+        if value not in self._held or value not in self._slots:
+            return super().value(value)
+        self._held.pop(value)
+        return _name(self._scalar_in(self._slots[value]))
 
     def _scalar_in(self, buffer: Buffer) -> str:
         """The name of what a slot holds: where the segment writes to the slot its own, else another one."""
         if buffer.id not in self._opened:
-            name = buffer.label if buffer.id in self._replaced else self.names.fresh(f"{buffer.label}_scalar")
-            self._opened[buffer.id] = name, _assign(name, _index(_name(buffer.label), ()))
+            label = buffer.label if buffer.id in self._replaced else self.names.fresh(f"{buffer.label}_scalar")
+            self._opened[buffer.id] = label, _assign(label, subscript(_name(buffer.label), []))
         return self._opened[buffer.id][0]
 
     def compute(self, compute: Compute) -> ast.expr:
@@ -124,67 +124,25 @@ class NumpyEmitter(Emitter):
         if compute.operands and compute.operands[0] in self._picks:
             return self.value(compute.operands[0])
         form = form_of(compute)
-        if form is not None:
-            return self._formed(compute, form)
-        operands = [self._as_it_lies(name) for name in compute.operands]
+        return self._applied(compute) if form is None else self.formed(compute, form)
+
+    def _applied(self, compute: Compute) -> ast.expr:
+        """With an array, functions of NumPy take one without axes in less time than a scalar: slots as they lie."""
+        operands = [super(ScalarEmitter, self).value(each) for each in compute.operands]
         if compute.op == "reshape" and not compute.type.shape:
-            return _index(operands[0], (0,) * len(compute.operand_types[0].shape))
+            return subscript(operands[0], [ast.Constant(0)] * len(compute.operand_types[0].shape))
         function = self.function_of(compute)
         tree = self.applied(compute, function, operands)
-        if compute.op == "gather" and not compute.operand_types[1].shape:
-            return self._element(compute, operands, tree)
+        if compute.op == "gather" and not compute.operand_types[1].shape and not compute.type.shape:
+            return self.element(compute, operands, tree)
         no_array = compute.type.shape or isinstance(function, np.ufunc) or compute.op in _NO_ARRAY
-        return tree if no_array else _index(tree, ())
+        return tree if no_array else subscript(tree, [])
 
     def _picked(self, pick: Pick) -> ast.expr:
         array, place = self.value(pick.operand), self._expr(pick.place)
-        if not pick.inside:
-            function = _name(self.named(picked, "picked"))
-            return ast.Call(function, [array, ast.Constant(pick.axis), place], [])
-        return _along(array, pick.axis, place)
-
-    def _element(self, compute: Compute, operands: list[ast.expr], call: ast.expr) -> ast.expr:
-        """One position of an axis; what is out of range is left to the operator."""
-        axis, size = compute.attrs["axis"], self._resolve(compute.operand_types[0].shape[compute.attrs["axis"]])
-        place = self.names.fresh("place")
-        known = ast.NamedExpr(_name(place, ast.Store()), ast.Call(_name("int"), [operands[1]], []))
-        inside = ast.Compare(ast.Constant(0), [ast.LtE(), ast.Lt()], [known, ast.Constant(size)])
-        found = _along(operands[0], axis, _name(place))
-        if compute.type.shape:
-            found = ast.Call(ast.Attribute(found, "copy", ast.Load()), [], [])
-        return ast.IfExp(inside, found, call)
-
-    def _as_it_lies(self, name: str) -> ast.expr:
-        """An operand of NumPy's functions: with an array they take one without axes in less time than a scalar."""
-        return super().value(name)
-
-    def _formed(self, compute: Compute, form: str) -> ast.expr:
-        counts = uses(form)
-        operands = [self._scalar(name, counts.get(place, 0)) for name, place in zip(compute.operands, "xyz")]
-        names = {name: self._type(name) for name in counts if name in TYPES}
-        if OPERATOR in counts:
-            names[OPERATOR] = self.named(self.function_of(compute), compute.op)
-        return applied(form, operands, names)
-
-    def _scalar(self, name: str, uses: int) -> ast.expr:
-        """An operand; what is read gets a name first where it is used more than once."""
-        tree = self.value(name)
-        if uses < 2 or isinstance(tree, ast.Name):
-            return tree
-        self._before.append(ast.Assign([_name(name, ast.Store())], tree, lineno=0))
-        return _name(name)
-
-    def _type(self, dtype: str) -> str:
-        """The name of a type of scalars."""
-        if dtype not in self._types:
-            self._types[dtype] = self.names.fresh(dtype)
-            self.namespace[self._types[dtype]] = TYPES[dtype]
-        return self._types[dtype]
-
-    def _statement(self, statement: Statement) -> list[ast.stmt]:
-        trees = super()._statement(statement)
-        before, self._before = self._before, []
-        return [*before, *trees]
+        if pick.inside:
+            return along(array, pick.axis, place)
+        return call(self.named(picked, "picked"), [array, ast.Constant(pick.axis), place])
 
     # -- large arrays --------------------------------------------------------------------------------------------------
 
@@ -243,8 +201,8 @@ class NumpyEmitter(Emitter):
         kept = self._kept(chain)
         operands = {name: self._shape(type) for name, type in chain.operands().items()}
         trees = [_assign(name, self.value(name)) for name in operands if name in self._held]
-        like = [_name(name) for name, shape in operands.items() if shape == chain.shape][:1]
-        trees += [_assign(self._whole(each), _call(self._maker(chain.shape, each.type.dtype), like)) for each in kept]
+        like: list[ast.expr] = [_name(name) for name, shape in operands.items() if shape == chain.shape][:1]
+        trees += [_assign(self._whole(each), call(self._maker(chain.shape, each.type.dtype), like)) for each in kept]
         trees.append(self._over_blocks(chain, kept, operands))
         trees += [_assign(each.result, _name(self._whole(each))) for each in kept]
         return [*trees, *_let_go(self._whole(each) for each in kept)]
@@ -301,16 +259,8 @@ class NumpyEmitter(Emitter):
         return self._makers[shape, dtype]
 
 
-def _name(text: str, context: ast.expr_context | None = None) -> ast.Name:
-    return ast.Name(text, context or ast.Load())
-
-
-def _assign(name: str, value: ast.expr) -> ast.stmt:
-    return ast.Assign([_name(name, ast.Store())], value, lineno=0)
-
-
-def _call(function: str, arguments: Iterable[ast.expr] = ()) -> ast.Call:
-    return ast.Call(_name(function), list(arguments), [])
+def _assign(result: str, value: ast.expr) -> ast.stmt:
+    return assign(_name(result, ast.Store()), value)
 
 
 def picked(array: np.ndarray[Any, Any], axis: int, place: int) -> Any:
@@ -320,18 +270,8 @@ def picked(array: np.ndarray[Any, Any], axis: int, place: int) -> Any:
     return array[(*(slice(None),) * axis, min(max(place, 0), array.shape[axis] - 1))]
 
 
-def _index(array: ast.expr, index: tuple[int, ...]) -> ast.expr:
-    places: list[ast.expr] = [ast.Constant(place) for place in index]
-    return ast.Subscript(array, places[0] if len(places) == 1 else ast.Tuple(places, ast.Load()), ast.Load())
-
-
-def _along(array: ast.expr, axis: int, place: ast.expr) -> ast.expr:
-    index = [*(ast.Slice() for _ in range(axis)), place]
-    return ast.Subscript(array, place if not axis else ast.Tuple(index, ast.Load()), ast.Load())
-
-
-def _at(name: str, key: str, context: ast.expr_context | None = None) -> ast.Subscript:
-    return ast.Subscript(_name(name), _name(key), context or ast.Load())
+def _at(array: str, key: str, context: ast.expr_context | None = None) -> ast.expr:
+    return subscript(_name(array), [_name(key)], context)
 
 
 def _let_go(names: Iterable[str]) -> list[ast.stmt]:
