@@ -62,7 +62,8 @@ class TorchEmitter(ScalarEmitter):
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
         self._picks = picks(segment)
-        self._scalars = Scalars.of(segment, self.program.buffers, self._picks) if self.on_cpu else Scalars()
+        scalars = Scalars.of(segment, self.program.buffers, self._picks) if self.on_cpu else None
+        self._with_scalars, self._scalars = scalars is not None, scalars or Scalars()
         self._others: dict[str, str] = {}
         self._cells: dict[str, tuple[str, ast.stmt]] = {}
         self._depth = 0
@@ -85,7 +86,7 @@ class TorchEmitter(ScalarEmitter):
 
     def value(self, value: str) -> ast.expr:
         """A value as a tensor."""
-        if self._in_driver or not self.on_cpu:
+        if not self._with_scalars:
             return super().value(value)
         if value not in self._held:
             return _name(self._other(value) if value in self._scalars.made else value)
@@ -108,10 +109,10 @@ class TorchEmitter(ScalarEmitter):
     def _taken(self, compute: Compute, at: int) -> ast.expr:
         """An operand as a tensor, but for the place that is looked up; what is read as a scalar goes through a cell."""
         value = compute.operands[at]
-        if self.on_cpu and at == 1 and takes_one(compute):
+        if self._with_scalars and at == 1 and takes_one(compute):
             return self.scalar(value)
         read = self._reads.get(value) if value in self._held else None
-        if read is None or not self.on_cpu or not self._depth or not keeps_nothing(compute):
+        if read is None or not self._with_scalars or not self._depth or not keeps_nothing(compute):
             return self.value(value)
         if not is_element(read, self._buffer(read.buffer)) and read.buffer not in self._scalars.slots:
             return self.value(value)
@@ -162,11 +163,11 @@ class TorchEmitter(ScalarEmitter):
 
     def _writes_element(self, write: Write) -> bool:
         buffer = self._buffer(write.buffer)
-        native = self.on_cpu and not buffer.shape and has_scalars(buffer.dtype)
+        native = self._with_scalars and not buffer.shape and has_scalars(buffer.dtype)
         return native and bool(write.index) and write.is_point
 
     def _statement(self, statement: Statement) -> list[ast.stmt]:
-        trees = super()._statement(statement) if self._in_driver else self._of_segment(statement)
+        trees = self._of_segment(statement)
         if not isinstance(statement, Compute | Assign) or statement.result not in self._scalars.both:
             return trees
         return [*trees, self._converted(statement.result)]
@@ -223,7 +224,7 @@ class TorchEmitter(ScalarEmitter):
             return self._picked(self._picks[compute.result], compute.result in self._scalars.made)
         if compute.operands and compute.operands[0] in self._picks:
             return (self.scalar if compute.result in self._scalars.made else self.value)(compute.operands[0])
-        if self.on_cpu and (made := self._scalar_of(compute)) is not None:
+        if self._with_scalars and (made := self._scalar_of(compute)) is not None:
             return made
         operation = self.function_of(compute)
         if not isinstance(operation, Operation):
@@ -254,7 +255,7 @@ class TorchEmitter(ScalarEmitter):
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
         buffer = self._buffer(read.buffer)
-        if self.on_cpu and not self._in_driver and is_element(read, buffer):
+        if self._with_scalars and is_element(read, buffer):
             return self._partial(read, buffer, self._hoist(buffer.id, elements))
         if not self._has_rows(read):
             return super().read(read, array)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.lowering.loop_ir import Assign, Buffer, Compute, PointIndex, Read, Segment, Statement, Write, walk
+from tempo.lowering.loop_ir import Assign, Buffer, Compute, Loop, PointIndex, Read, Segment, Statement, Write, walk
 from tempo.lowering.picks import Pick
 from tempo.lowering.scalar_forms import form_of, has_scalars
 from tempo.sdg.operators import OPERATORS
@@ -80,9 +80,13 @@ class Scalars:
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(segment: Segment, buffers: Mapping[int, Buffer], picks: Mapping[str, Pick]) -> Scalars:
+    def of(segment: Segment, buffers: Mapping[int, Buffer], picks: Mapping[str, Pick]) -> Scalars | None:
+        """None where a segment that runs no loop has more to convert than to compute."""
         every = tuple(walk((segment.loop,) if segment.loop else segment.body))
-        return _Analysis(buffers, picks, every).found()
+        analysis = _Analysis(buffers, picks, every)
+        found = analysis.found()
+        loops = any(isinstance(each, Loop) for each in every)
+        return found if loops or analysis.forms > len(analysis.opened) + len(found.both) else None
 
 
 def gives_scalar(compute: Compute) -> bool:
@@ -108,7 +112,10 @@ def is_element(read: Read, buffer: Buffer) -> bool:
 
 @dataclass
 class _Analysis:
-    """`into`: by a name or a slot, what it may be given on to; `scalars`, `tensors`: what is asked for as one."""
+    """`into`: by a name or a slot, what it may be given on to; `scalars`, `tensors`: what is asked for as one.
+
+    `forms` counts the operators on scalars, `opened` are the buffers that these may be read from and written to.
+    """
 
     buffers: Mapping[int, Buffer]
     picks: Mapping[str, Pick]
@@ -120,6 +127,8 @@ class _Analysis:
     scalars: set[str | int] = field(default_factory=set)
     tensors: set[str | int] = field(default_factory=set)
     kept: set[str | int] = field(default_factory=set)
+    opened: set[int] = field(default_factory=set)
+    forms: int = 0
 
     def found(self) -> Scalars:
         for statement in self.every:
@@ -148,6 +157,7 @@ class _Analysis:
                 self.known[result] = self.known[value]
                 self.into.append((value, result))
             case Write(buffer, index, value) if value in self.known:
+                self.opened.add(buffer)
                 self.scalars |= {value} if index else set()
                 self.into += [] if index else [(value, buffer)]
             case Compute():
@@ -158,6 +168,7 @@ class _Analysis:
         if is_element(read, buffer) or is_slot(buffer):
             self.known[read.result] = buffer.dtype
             self.read.add(read.result)
+            self.opened.add(buffer.id)
             self.into += [] if read.index else [(buffer.id, read.result)]
 
     def _compute(self, compute: Compute) -> None:
@@ -166,6 +177,7 @@ class _Analysis:
             self.known |= dict.fromkeys(self._of(compute), compute.type.dtype)
             return
         self.known |= dict.fromkeys(self._of(compute), compute.type.dtype)
+        self.forms += torch_form(compute) is not None
         if gives_scalar(compute) or compute.result in self.picks:
             self.made |= self._of(compute)
         asked = set(self._asked(compute)) & self.known.keys()
