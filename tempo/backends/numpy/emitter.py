@@ -201,8 +201,11 @@ class NumpyEmitter(ScalarEmitter):
         kept = self._kept(chain)
         operands = {name: self._shape(type) for name, type in chain.operands().items()}
         trees = [_assign(name, self.value(name)) for name in operands if name in self._held]
-        like: list[ast.expr] = [_name(name) for name, shape in operands.items() if shape == chain.shape][:1]
-        trees += [_assign(self._whole(each), call(self._maker(chain.shape, each.type.dtype), like)) for each in kept]
+        like = [name for name, shape in operands.items() if shape == chain.shape][:1]
+        trees += [
+            _assign(self._whole(each), call(self._maker(chain.shape, each.type.dtype), [*map(_name, like)]))
+            for each in kept
+        ]
         trees.append(self._over_blocks(chain, kept, operands))
         trees += [_assign(each.result, _name(self._whole(each))) for each in kept]
         return [*trees, *_let_go(self._whole(each) for each in kept)]
