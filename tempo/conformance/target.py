@@ -11,7 +11,7 @@ import numpy as np
 
 import tempo as tp
 from tempo import dtypes
-from tempo.passes.pipeline import default_passes
+from tempo.passes.pipeline import NEEDED, default_passes
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.runtime.executable import Executable
 from tempo.runtime.outputs import Outputs
@@ -22,7 +22,6 @@ TOLERANCES = {"float16": 4e-3, "bfloat16": 3.2e-2, "float32": 1e-5, "float64": 1
 """Relative, per dtype: libraries differ by some units in the last place, and sums in the order of their terms."""
 
 _SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
-_NEEDED = {"decompose", "static_extents"}  # what everything after the passes relies on: primitives, shapes without dims
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Configuration:
 
 
 def _optional() -> list[str]:
-    return [name for name in dict.fromkeys(each.name for each in default_passes()) if name not in _NEEDED]
+    return [name for name in dict.fromkeys(each.name for each in default_passes()) if name not in NEEDED]
 
 
 @dataclass(frozen=True)

@@ -338,3 +338,53 @@ def test_checks_where_a_run_ends_early(target: Target) -> None:
         np.testing.assert_array_equal(target.to_numpy(found), expected)
     with pytest.raises(tp.IndexOutOfRangeError, match="t = 1"):
         run(table=table_data, index=np.array([1, 10, 3, 4, 5], np.int32))
+
+
+def promised() -> tp.Program:
+    """Indices that count along a dim, and are looked up in a part of it."""
+    with tp.Program() as program:
+        n, t = tp.dims("n t")
+        x, y = tp.input("x", (), (n,)), tp.input("y", (), (t,))
+        index = tp.input("index", (), (t,), dtype=tp.int32)
+        tp.output("fixed", x.gather(n, index, within=slice(2, 5)))
+        tp.output("moving", tp.cases((t >= 3, y.gather(t, index, within=slice(t - 2, t))), 0.0))
+    return program
+
+
+def unnamed() -> tp.Program:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, index = tp.input("x", (4,)), tp.input("index", (), (t,), dtype=tp.int32)
+        doubled = x * 2.0
+        tp.output("y", doubled.reshape(4, 1).spatial[index])
+    return program
+
+
+def prompted() -> tp.Program:
+    """A prompt is cut out of the loop, along a dim that is none of the user's."""
+    with tp.Program() as program:
+        p, t = tp.dims("p t")
+        prompt, rows = tp.input("prompt", (), (p,), dtype=tp.int32), tp.input("rows", (4, 2))
+        token = tp.recurrent("token", (), (t,), dtype=tp.int32)
+        seen = rows.spatial[token]
+        token[t < p.size] = prompt[t]
+        token[t + 1] = (seen[0 : t + 1].sum(axis=0) @ tp.ones((2, 3))).argmax(axis=-1)
+        tp.output("token", token)
+    return program
+
+
+@pytest.mark.parametrize("mapping", [None, "sequential", "full", 2])
+def test_an_index_out_of_range_is_told_as_it_was_written(target: Target, mapping: Any) -> None:
+    """As the user counts it, at the user's dims; data without a name by its line."""
+
+    def says(program: tp.Program, match: str, **given: Any) -> None:
+        with pytest.raises(tp.IndexOutOfRangeError, match=match):
+            target.compile(program, checks=True, mapping=mapping)(**given)
+
+    data = {"x": np.arange(6.0), "y": np.arange(6.0)}
+    says(promised(), r"index 1 .*slice\(2, 5\) of 'x' at t = 2\n", index=np.array([2, 3, 1, 2, 2, 4], np.int32), **data)
+    says(promised(), r"index 2 .*slice\(3, 5\) of 'y' at t = 5\n", index=np.array([2, 3, 4, 2, 3, 2], np.int32), **data)
+    indices = np.array([1, 3, 4], np.int32)
+    says(unnamed(), r"index 4 .* of `doubled = x \* 2.0` \(line \d+\) at t = 2\n", x=np.arange(4.0), index=indices)
+    rows = np.ones((4, 2), np.float32)
+    says(prompted(), r"index 4 .* of 'rows' at t = 2\n", prompt=indices, rows=rows, sizes={"t": 6})

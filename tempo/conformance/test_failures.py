@@ -27,10 +27,10 @@ class Fails:
         return np.float32(2 * x)
 
 
-def acting(at: int) -> tp.Program:
+def acting(at: int, size: int | None) -> tp.Program:
     """A parameter that what was called changes, one that goes its own way, and outputs of both."""
     with tp.Program() as program:
-        t = tp.dim("t")
+        t = tp.dim("t", size)
         w = tp.parameter("w", (3,), np.zeros(3, np.float32), dims=(t,))
         pace = tp.parameter("pace", (), np.float32(0.5), dims=(t,))
         fixed = tp.parameter("fixed", (2,), np.array([1, 2], np.float32))
@@ -43,10 +43,10 @@ def acting(at: int) -> tp.Program:
     return program
 
 
-def logging(at: int) -> tp.Program:
+def logging(at: int, size: int | None) -> tp.Program:
     """The parameter is replaced, in layers, before the call that fails is made."""
     with tp.Program() as program:
-        n, t = tp.dims("n t")
+        n, t = tp.dim("n"), tp.dim("t", size)
         w = tp.parameter("w", (3,), np.ones((2, 3), np.float32), dims=(n, t))
         w[n, t + 1] = 0.5 * w + n + t
         far = tp.parameter("far", (), 0.0, dims=(t,))
@@ -57,10 +57,10 @@ def logging(at: int) -> tp.Program:
     return program
 
 
-def summing(at: int) -> tp.Program:
+def summing(at: int, size: int | None) -> tp.Program:
     """What is written in place, and looked back at."""
     with tp.Program() as program:
-        b, t = tp.dims("b t")
+        b, t = tp.dim("b"), tp.dim("t", size)
         w = tp.parameter("w", (), 0.0, dims=(b, t))
         (y,) = tp.host_call(Fails(at), (w[0 : b.size].sum() + t), out=[((), "float32")], ordered_by=(t,))
         w[b, t + 1] = w[b, t] + tp.cases((t > 1, w[b, t - 2]), 1.0) + y * (b + 1)
@@ -68,16 +68,30 @@ def summing(at: int) -> tp.Program:
     return program
 
 
+def behind(at: int, size: int | None) -> tp.Program:
+    """No output is made in the loop of the calls; an iteration may call for the point before."""
+    with tp.Program() as program:
+        b, t = tp.dim("b"), tp.dim("t", size)
+        w = tp.parameter("w", (2,), np.ones(2, np.float32), dims=(b, t))
+        total = w[0 : b.size].sum(axis=0)
+        before = tp.cases((t >= 2, total[t - 2].max()), 0.0)
+        (y,) = tp.host_call(Fails(at), total.sum() + t + before, out=[((), "float32")], ordered_by=(t,))
+        w[b, t + 1] = 0.5 * w + y
+        tp.output("cumulated", y[0 : t + 1].sum(axis=0))
+    return program
+
+
 @pytest.mark.few_configurations
-@pytest.mark.parametrize("program", [acting, logging, summing])
+@pytest.mark.parametrize("program", [acting, logging, summing, behind])
 @pytest.mark.parametrize("at", [0, 1, 3, 5])
+@pytest.mark.parametrize("number", [None, SIZE])
 def test_a_call_that_fails_loses_nothing_that_was_whole(
-    target: Target, program: Callable[[int], tp.Program], at: int
+    target: Target, program: Callable[[int, int | None], tp.Program], at: int, number: int | None
 ) -> None:
-    """Outputs and parameters are those of a run of as many points."""
-    others = {"t": SIZE} | {name: 2 for name in "bn" if name in {each.name for each in program(at).dims}}
+    """Outputs and parameters are those of a run of as many points, also where the program says how many there are."""
+    others = {"t": SIZE} | {name: 2 for name in "bn" if name in {each.name for each in program(at, None).dims}}
     with pytest.raises(tp.HostCallError, match=f"at t = {at} failed: OSError") as caught:
-        target.compile(program(at))(sizes=others)
+        target.compile(program(at, number))(sizes=others)
     outputs, state = caught.value.outputs, caught.value.state
     assert outputs is not None
     assert outputs.sizes["t"] == at
@@ -86,14 +100,62 @@ def test_a_call_that_fails_loses_nothing_that_was_whole(
     if at == 0:
         assert all(len(array) == 0 for name, array in outputs.items())
         return
-    expected = target.compile(program(NEVER))(sizes={**others, "t": at})
-    assert outputs or target.configuration.name == "all"
+    expected = target.compile(program(NEVER, None))(sizes={**others, "t": at})
+    assert outputs or target.configuration.name == "all" or program is behind
     for name, array in outputs.items():
         np.testing.assert_allclose(target.to_numpy(array), target.to_numpy(expected[name]), rtol=1e-5, err_msg=name)
     assert set(state) == set(expected.state)
     for name, array in state.items():
         found, wanted = target.to_numpy(array), target.to_numpy(expected.state[name])
         np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("at", [0, 1, 3])
+@pytest.mark.parametrize("number", [None, SIZE])
+def test_what_no_whole_point_needed_has_no_value(target: Target, at: int, number: int | None) -> None:
+    """Nobody reads `alone` but the end, so it is made nowhere else; a state is right, or there is none."""
+    with tp.Program() as program:
+        t = tp.dim("t", number)
+        w, alone = (tp.parameter(name, (2,), np.ones(2, np.float32), dims=(t,)) for name in ("w", "alone"))
+        (y,) = tp.host_call(Fails(at), w.sum() + t, out=[((), "float32")], ordered_by=(t,))
+        w[t + 1] = 0.5 * w + y
+        alone[t + 1] = tp.sin(tp.as_tensor(t) * 0.5) + tp.zeros((2,))
+        tp.output("y", y)
+    with pytest.raises(tp.HostCallError) as caught:
+        target.compile(program)(sizes={"t": SIZE})
+    state = caught.value.state
+    if state is None:
+        assert any("'alone'" in note for note in caught.value.__notes__)
+        return
+    expected = np.ones(2) if at < 2 else np.full(2, np.sin(0.5 * (at - 2)))
+    np.testing.assert_allclose(target.to_numpy(state["alone"]), expected, rtol=1e-5)
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("inner", [1, 3])
+def test_sizes_that_are_numbers_of_several_dims(target: Target, inner: int) -> None:
+    """The value at the last whole point of the dim that the call goes along, at the last of the others."""
+    with tp.Program() as program:
+        i, t = tp.dim("i", SIZE), tp.dim("t", inner)
+        w = tp.parameter("w", (), np.float32(1), dims=(i, t))
+        (y,) = tp.host_call(Fails(4), w.at(t=0), out=[((), "float32")], ordered_by=(i,))
+        w[i, t + 1] = 0.5 * w + t
+        w[i + 1, 0] = w[i, t.size - 1] + y
+        tp.output("y", y)
+    with pytest.raises(tp.HostCallError) as caught:
+        target.compile(program)()
+    begun = np.float32(1)
+    for _ in range(4):
+        y_value, ended = 2 * begun, begun
+        for point in range(inner - 1):
+            ended = 0.5 * ended + point
+        begun = ended + y_value
+    assert caught.value.state is not None
+    assert caught.value.outputs is not None
+    if caught.value.outputs.sizes["t"] == 0:  # a dim of one point may be the outermost
+        ended = np.float32(1)
+    np.testing.assert_allclose(target.to_numpy(caught.value.state["w"]), ended, rtol=1e-6)
 
 
 def learning() -> tp.Program:

@@ -34,11 +34,12 @@ def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> Re
     part = indexing.slice_of(x.program.builder.context, start, stop)
     rows = indexing.read_at(x, {symbol: part})
     positions = integers(as_tensor(index))
+    said = None if within is None else (start, stop)
     if start == const(0):
-        return lookup.gather(rows, positions, 0)
+        return lookup.gather(rows, positions, 0, within=said)
     if dtypes.kind(positions.dtype) == "uint" or dtypes.itemsize(positions.dtype) < 4:
         positions = cast(positions, "int32")  # the difference may be negative
-    return lookup.gather(rows, positions - index_value(start), 0)
+    return lookup.gather(rows, positions - index_value(start), 0, within=said)
 
 
 def _symbol(x: RecurrentTensor, dim: Any) -> Symbol:

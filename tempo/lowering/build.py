@@ -25,16 +25,16 @@ from tempo.lowering.loop_ir import (
     Stop,
 )
 from tempo.lowering.places import Part, parts, top_items
-from tempo.lowering.problem import GIVEN, Clustered
+from tempo.lowering.problem import GIVEN, Clustered, intervals
 from tempo.lowering.reads import Value
 from tempo.lowering.statements import RunLowering
 from tempo.lowering.stopping import Stops
 from tempo.lowering.storage import Storage
 from tempo.passes.cluster import Cluster
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
-from tempo.sdg.graph import Edge, Node, Output, Point, Slice
+from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Slice
 from tempo.sdg.stops import last_along
-from tempo.symbolic import Symbol, const, var
+from tempo.symbolic import FALSE, TRUE, Condition, Dim, Expr, Symbol, conjunction, const, var
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class _Builder:
         """The states that are copied at the end from where the run has them."""
         nodes = self.program.graph.nodes
         states = (each for each in self.program.graph.outputs if each.role == "state" and not last_along(each))
-        return [each for each in states if nodes[each.edge.node].op == "copy"]
+        return [each for each in states if nodes[each.edge.node].op in ("copy", "reshape")]
 
     def last_value(self, state: Output) -> LastValue | None:
         """The read of its copy, of all points of other dims at once; None where the value is a part of a buffer."""
@@ -262,15 +262,32 @@ class _Builder:
         value = edge.node, edge.result
         if value not in self.buffers.of_value or value in self.buffers.homes or value in self.buffers.moved:
             return None
-        whole = {Point(var(dim)): Slice(const(0), graph.dim(dim).size) for dim in copy.domain}
-        map = tuple(whole.get(index, index) if isinstance(index, Point) else index for index in edge.map)
-        if Edge(edge.node, map).dims() or len(state.layout) != len(copy.domain) + len(copy.shape):
+        domain = [graph.dim(symbol) for symbol in graph.nodes[edge.node].domain]
+        others = [Point(var(dim)) for dim in copy.domain]
+        ends = {dim.symbol: at for dim, index in zip(domain, edge.map) if (at := _from_the_end(dim, index)) is not None}
+        map = tuple(
+            Slice(const(0), dim.size) if index in others else Point(ends[dim.symbol]) if dim.symbol in ends else index
+            for dim, index in zip(domain, edge.map)
+        )
+        if not Edge(edge.node, map).dims() <= ends.keys() or len(state.layout) != len(copy.domain) + len(copy.shape):
             return None
         seen = [dim for index in edge.map for dim in copy.domain if index == Point(var(dim))]
         labels = [*seen, *range(len(copy.shape))]
+        sizes = (graph.dim(dim).size for dim in seen)
         read = self.lowering.read_edge("x0", replace(edge, map=map), {}, cluster)
-        dims = graph.nodes[edge.node].domain
-        return LastValue(read, tuple(labels.index(label) for label in state.layout), dims)
+        order = tuple(labels.index(label) for label in state.layout)
+        dims = tuple(dim for dim in domain if dim.symbol in ends)
+        return LastValue(read, (*sizes, *copy.shape), order, dims, self.made(edge.node, map))
+
+    def made(self, id: int, index: IndexMap) -> Condition:
+        """Whether what an index reads of a node is made."""
+        demand = self.program.demands.get(id)
+        if demand is None or self.program.graph.nodes[id].op in GIVEN:
+            return TRUE
+        if not demand.exact and self.program.cluster_of()[id].name in self.tables:
+            return FALSE
+        reads = zip(demand.box.bounds, intervals(Edge(id, index)))
+        return conjunction(lo.le(read.lo) & hi.gt(read.hi) for (_, lo, hi), read in reads)
 
     def offsets_in(self, loop: For) -> Offsets:
         """Of the buffers whose points along the loop's dim are made in it, each a number after its own iteration."""
@@ -323,3 +340,11 @@ class _Builder:
         if run.statement not in self.tables:
             return body
         return (Guard(self.tables[run.statement], run.point, body),)
+
+
+def _from_the_end(dim: Dim, index: Point | Slice) -> Expr | None:
+    """An index that is counted from the end, as one that is counted from the point."""
+    if not isinstance(index, Point):
+        return None
+    behind = index.index - (dim.size - 1)
+    return var(dim.symbol) + behind if behind.is_const else None

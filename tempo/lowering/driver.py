@@ -9,7 +9,7 @@ from tempo.lowering import syntax
 from tempo.lowering.ahead import kept_back, staging
 from tempo.lowering.emit import Emitter, symbols_of
 from tempo.lowering.host_arrays import host_arrays
-from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, Read, Segment, Statement, Write, stop_in
+from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, LastValue, Loop, Segment, Statement, Write, stop_in
 from tempo.lowering.whole_points import Marks, marks
 from tempo.symbolic import Expr, Symbol
 
@@ -64,10 +64,11 @@ class DriverEmitter(Emitter):
         append = ast.Attribute(syntax.name("marks"), "append", ast.Load())
         return ast.Expr(ast.Call(append, [ast.Tuple([iteration, *kept], ast.Load())], []))
 
-    def last_value(self, number: int, read: Read) -> str:
-        """The source of `last_value_N(sizes..., buffers)`: what a parameter holds at the last point."""
-        parameters = [*(self.names(symbol) for symbol in self.item_sizes()), "buffers"]
-        value = self.read(read, syntax.listed("buffers", read.buffer))
+    def last_value(self, number: int, found: LastValue) -> str:
+        """The source of `last_value_N(sizes..., point..., buffers)`: what a parameter holds at the point."""
+        symbols = (*self.item_sizes(), *(dim.symbol for dim in found.dims))
+        parameters = [*(self.names(symbol) for symbol in symbols), "buffers"]
+        value = self.read(found.read, syntax.listed("buffers", found.read.buffer))
         return syntax.source(syntax.function(f"last_value_{number}", parameters, [ast.Return(value)]))
 
     def item_sizes(self) -> tuple[Symbol, ...]:

@@ -94,7 +94,8 @@ class Emitter:
         self.program = program
         self.sizes = sizes
         self.operator = operator
-        self.names = Names(program, symbols_of(program))
+        points = (dim.symbol for each in program.states.values() for dim in each.dims)
+        self.names = Names(program, {*symbols_of(program), *points})
         self.namespace: dict[str, Any] = {}
         self._functions: dict[int, str] = {}
         self._held: dict[str, ast.expr] = {}  # reads stand where they are used

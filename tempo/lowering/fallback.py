@@ -1,4 +1,7 @@
-"""Fewer dims as axes where a plan is refused: no program is, that can be run with loops over all of its dims."""
+"""Fewer dims as axes where a plan is refused: no program is, that can be run with loops over all of its dims.
+
+Last of all, without the passes that code can do without: they may make operators that a backend has not.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ from tempo.lowering.plan import Plan
 Mapped = str | int | Mapping[str, str | int] | None
 
 
-def with_fewer_axes(planned: Callable[[Mapped], Plan], mapping: Mapped, dims: Sequence[str]) -> Plan:
-    """What `planned` makes of `mapping`; where it refuses that, with a loop over one of `dims`, or over all of them.
+def with_fewer_axes(
+    planned: Callable[[Mapped], Plan], mapping: Mapped, dims: Sequence[str], as_written: Callable[[], Plan]
+) -> Plan:
+    """What `planned` makes of `mapping`; where it refuses that, with a loop over one of `dims`, or over all of them, or
+    what `as_written` makes, without passes.
 
-    Raises what it refused first where a loop over each dim does not help.
+    Raises what it refused first where that does not help.
     """
     try:
         return planned(mapping)
@@ -24,15 +30,21 @@ def with_fewer_axes(planned: Callable[[Mapped], Plan], mapping: Mapped, dims: Se
     open_dims = [dim for dim in dims if ways[dim] != "sequential"]
     found = _tried(planned, ways, open_dims) if open_dims else None
     if found is None:
-        raise refused
+        try:
+            return _explained(as_written(), "no pass is run that may be left out, since with them", refused)
+        except UnsupportedError:
+            raise refused from None
     looped = open_dims
     for dim in reversed(open_dims) if len(open_dims) > 1 else ():
         smaller = _tried(planned, ways, [dim])
         if smaller is not None:
             found, looped = smaller, [dim]
             break
-    why = f"{', '.join(looped)}: sequential, since with axes the plan is refused: {refused.message}"
-    return replace(found, decisions=(why, *found.decisions))
+    return _explained(found, f"{', '.join(looped)}: sequential, since with axes", refused)
+
+
+def _explained(plan: Plan, what: str, refused: UnsupportedError) -> Plan:
+    return replace(plan, decisions=(f"{what} the plan is refused: {refused.message}", *plan.decisions))
 
 
 def _tried(

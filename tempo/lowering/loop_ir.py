@@ -13,7 +13,7 @@ from typing import Any, Literal
 from tempo.errors import Location
 from tempo.sdg.exact import same
 from tempo.sdg.graph import Node, TensorType
-from tempo.symbolic import Condition, Expr, Symbol
+from tempo.symbolic import Condition, Dim, Expr, Symbol
 
 Direction = Literal["forward", "backward"]
 
@@ -288,14 +288,16 @@ class Segment:
 
 @dataclass(frozen=True)
 class LastValue:
-    """Where a parameter's value at the last point lies while it runs: what is read, its axes then put in order.
+    """Where a parameter's value lies while it runs: what is read, in its own shape, its axes then put in order.
 
-    `dims`: those that it varies along.
+    `dims`: those along which it is that of one point, the last; their variables say which. `made`: where there is one.
     """
 
     read: Read
+    shape: tuple[Expr, ...]
     axes: tuple[int, ...]
-    dims: tuple[Symbol, ...]
+    dims: tuple[Dim, ...]
+    made: Condition
 
 
 Offsets = Mapping[int, tuple[int, int]]

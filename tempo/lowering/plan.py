@@ -29,6 +29,7 @@ from tempo.passes.static_extents import StaticExtents, varying
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
+from tempo.sdg.operators.located import with_names_of_data
 from tempo.sdg.stops import stops_of
 from tempo.symbolic import TRUE, Condition, Context, Symbol, var
 
@@ -123,6 +124,8 @@ def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, opti
 
 def _with_checks(graph: Graph, options: PlanOptions) -> Graph:
     """Where indices out of range are clamped, no read of data can fail: passes may make what nobody asks for."""
+    if options.checks:
+        graph = with_names_of_data(graph)
     if options.checks and not options.speculates:
         return unchecked_past_stops(graph, options.facts)
     attrs = {"speculated": True} if options.checks else {"checked": False}

@@ -92,7 +92,7 @@ class RunLowering:
             node.type,
             tuple(scalar.substitute(here) for scalar in operator.scalars(attrs)),
             tuple(here.items()) if attrs.get("checked") else (),
-            name_of_data(node, self.graph.nodes[node.operands[0].node]) if attrs.get("checked") else node.name,
+            name_of_data(self.graph, node) if attrs.get("checked") else node.name,
             node.location,
         )
         if node.op == "backend_call":

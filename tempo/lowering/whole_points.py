@@ -6,11 +6,11 @@ may have been replaced since: what a loop of the host replaces is held over its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Offsets, walk
-from tempo.symbolic import Symbol
+from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Offsets, Statement, walk
+from tempo.symbolic import Symbol, var
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,20 @@ def marks(program: LoopProgram, number: int, dim: Symbol) -> Marks:
     sources = {source_of(program, key) for key in program.outputs if key.startswith("state:")}
     counted = [id for key, id in program.outputs.items() if ":" not in key or id in sources]
     late = max((-offsets[id][0] for id in (*counted, *sources) if id in offsets), default=0)
-    late = max(late, 0)
+    late = max(late, 0, *(-behind for behind in _calls(program, program.items[number], dim)))
     held = tuple(sorted(id for id in sources if id in offsets and not _stays(program.buffers[id], dim, offsets, late)))
     copied = frozenset(id for id in held if not program.buffers[id].is_slot)
     ahead = max((offsets[id][1] for id in held), default=0)
     return Marks(held, copied, late, late + max(ahead, 0) + 2)
+
+
+def _calls(program: LoopProgram, item: Statement, dim: Symbol) -> Iterator[int]:
+    """How many points after its own the calls are for that an iteration makes."""
+    for call in walk((item,)):
+        if isinstance(call, CallHost) and dim in program.hosts[call.call].domain:
+            point = call.point[program.hosts[call.call].domain.index(dim)] - var(dim)
+            if point.is_const:
+                yield point.as_int()
 
 
 def source_of(program: LoopProgram, key: str) -> int:

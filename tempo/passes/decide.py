@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.analysis.components import strongly_connected
+from tempo.analysis.host_order import EFFECTS
 from tempo.passes.manager import PassContext
 from tempo.passes.sweep import rewrite_graph
 from tempo.sdg.builder import NodeBuilder
-from tempo.sdg.graph import Case, Edge, Graph, Node, Point
-from tempo.symbolic import FALSE, TRUE, Condition, Context, Expr, Symbol
+from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point
+from tempo.symbolic import FALSE, TRUE, Condition, Context, Expr, Symbol, var
 
 _LIMIT = 100  # a definition that reads itself at one point is a cycle, which is reported where it is demanded
 
@@ -41,9 +42,10 @@ class _Decision:
         self.old, self.sizes = graph, sizes
         self.new = NodeBuilder(graph.dims, graph.nodes)
         self.nodes = self.new.nodes
+        self.may_fail = any(node.op in EFFECTS for node in graph.nodes.values())
 
     def graph(self) -> Graph:
-        outputs = tuple(replace(output, edge=self.resolved(output.edge)) for output in self.old.outputs)
+        outputs = tuple(map(self.shown, self.old.outputs))
         self.nodes.update({id: self.through(node) for id, node in self.old.nodes.items()})
         for id in _on_cycles(self.old, self.nodes):
             self.nodes[id] = self.old.nodes[id]
@@ -51,6 +53,19 @@ class _Decision:
         read.update(output.edge.node for output in outputs)
         kept = {id: node for id, node in self.nodes.items() if id in self.old.nodes or id in read}
         return replace(self.old, nodes=kept, outputs=outputs)
+
+    def shown(self, output: Output) -> Output:
+        """Where a run may fail in the middle, any point along the first of a parameter's dims may be the last."""
+        edge, domain = output.edge, self.nodes[output.edge.node].domain
+        ends = {
+            symbol: at.index for symbol, at in zip(domain, edge.map) if isinstance(at, Point) and not at.index.dims()
+        }
+        if output.role != "state" or not self.may_fail or not ends:
+            return replace(output, edge=self.resolved(edge))
+        first = next(iter(ends))
+        at_any = (Point(var(first)) if symbol == first else at for symbol, at in zip(domain, edge.map))
+        found = self.resolved(replace(edge, map=tuple(at_any)))
+        return replace(output, edge=found.substitute({first: ends[first]}))
 
     def through(self, node: Node) -> Node:
         operands = tuple(self.resolved(edge) for edge in node.operands)

@@ -20,6 +20,9 @@ from tempo.passes.simplify import Simplify
 from tempo.passes.split import Split
 from tempo.passes.static_extents import StaticExtents
 
+NEEDED = frozenset({Decompose.name, StaticExtents.name})
+"""What everything after the passes relies on: primitives, shapes without dims."""
+
 
 def default_passes() -> tuple[Pass, ...]:
     return (

@@ -235,6 +235,8 @@ class _Cutting:
         results = (
             TensorType(tuple(n.substitute(self.within) for n in type.shape), type.dtype) for type in node.results
         )
+        if node.attr("checked"):
+            attrs["origin"] = (*attrs.get("origin", ()), (self.symbol, self.within[self.symbol]))
         cases = []
         for case in node.cases:
             condition = case.condition.substitute(self.within)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,11 +36,11 @@ from tempo.errors import InputError, InternalError, TempoError
 from tempo.reference.backend_calls import call_backend
 from tempo.reference.host_calls import call_host
 from tempo.sdg.call import Call, StaticType, call_for
-from tempo.sdg.graph import Edge, Graph, Node, Output, Slice
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import located, name_of_data
 from tempo.sdg.stops import stops_of
-from tempo.symbolic import Symbol
+from tempo.symbolic import Symbol, const
 
 Array = np.ndarray[Any, Any]
 Environment = Mapping[Symbol, int]
@@ -138,11 +137,11 @@ class Evaluator:
         return Results(found["output"], found["state"], {}), symbol, points
 
     def _output_until(self, output: Output, symbol: Symbol | None, points: int) -> Array:
-        """As in a run of so many points along a dim. Before the first, parameters are what the run began with."""
+        """The points of the dim that are whole; of parameters the value at the last of them, and before the first what
+        the run began with."""
         if symbol is None or points:
             kept = {} if symbol is None else {symbol: points}
-            size = {} if symbol is None or output.role != "state" else {Symbol(symbol.name, "size"): points}
-            return self._output(output, kept, size)
+            return self._output(self._until(output, symbol, points), kept)
         if output.role == "state":
             nodes = self.graph.nodes.values()
             begun = next(
@@ -158,6 +157,14 @@ class Evaluator:
         axes = [*output.domain, *range(len(output.type.shape))]
         array = np.zeros((*shape, *_ints(output.type.shape, self.sizes)), dtypes.to_numpy(output.type.dtype))
         return array.transpose([axes.index(label) for label in output.layout])
+
+    def _until(self, state: Output, symbol: Symbol | None, points: int) -> Output:
+        """With the last whole point in place of the last of all."""
+        domain = self.graph.nodes[state.edge.node].domain
+        if state.role != "state" or symbol not in domain or symbol in state.domain:
+            return state
+        last = (Point(const(points - 1)) if each == symbol else at for each, at in zip(domain, state.edge.map))
+        return replace(state, edge=replace(state.edge, map=tuple(last)))
 
     def value(self, target: Edge | int, point: Mapping[Symbol, int] | Sequence[int] = ()) -> Array:
         """The value of a node at a point of its domain, or what an edge shows at a point of its consumer's."""
@@ -291,8 +298,9 @@ class Evaluator:
             self._functions[key] = operator.numpy(self._call(node, env, arrays, result))
         function = self._functions[key]
         if "checked" in attrs:
-            name = name_of_data(node, self.graph.nodes[node.operands[0].node])
-            function = located(function, attrs, node.location, name, lambda _: dict(zip(node.domain, point)))
+            name = name_of_data(self.graph, node)
+            at = dict(zip(node.domain, point))
+            function = located(function, attrs, node.location, name, lambda _: at, self.sizes)
         scalars = [expr.evaluate(env) for expr in operator.scalars(attrs)]
         with np.errstate(all="ignore"):
             value = np.asarray(function(*arrays, *scalars))
@@ -335,17 +343,14 @@ class Evaluator:
         ends = (int(self._read(reader, output.edge, {**self.sizes, symbol: at})) for at in range(size))
         return next((count for count in ends if count), size)
 
-    def _output(
-        self, output: Output, kept: Mapping[Symbol, int], sizes: Mapping[Symbol, int] = MappingProxyType({})
-    ) -> Array:
-        """Of a dim that the layout does not name only the last point that is kept. `sizes` stand in the place of those
-        of the run."""
+    def _output(self, output: Output, kept: Mapping[Symbol, int]) -> Array:
+        """Of a dim that the layout does not name only the last point that is kept."""
         reader = output_reader(output)
         counts = [kept.get(symbol, self._extents[symbol]) for symbol in output.domain]
         last = [symbol not in output.layout for symbol in output.domain]
         shape = tuple(1 if is_last else count for is_last, count in zip(last, counts))
         points = itertools.product(*(range(count)[is_last and -1 :] for is_last, count in zip(last, counts)))
-        environments = ({**self.sizes, **sizes, **dict(zip(output.domain, point))} for point in points)
+        environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)
         values = [self._read(reader, output.edge, env) for env in environments]
         array = np.stack(values).reshape(shape + values[0].shape)
         array = array.reshape([size for is_last, size in zip(last, shape) if not is_last] + list(values[0].shape))

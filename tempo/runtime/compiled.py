@@ -65,7 +65,7 @@ class Compiled:
     segments: tuple[CompiledSegment, ...]
     driver_source: str
     last_values: Mapping[str, Callable[..., Array]]
-    """Of the program's `states`, given sizes and buffers; the size of a dim may be that of what was made so far."""
+    """Of the program's `states`, given sizes, the point and buffers."""
     seconds: float = field(
         default=0.0, compare=False
     )  # that making it took; a backend may compile more at its first run
@@ -167,7 +167,7 @@ def compile_program(
     namespace.update((each.name, made.function) for each, made in zip(program.segments, segments, strict=True))
     namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
     sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
-    reads = [emitter.last_value(number, each.read) for number, each in enumerate(program.states.values())]
+    reads = [emitter.last_value(number, each) for number, each in enumerate(program.states.values())]
     names = [(key, f"last_value_{number}") for number, key in enumerate(program.states)]
     last_values = {key: define(source, name, namespace) for (key, name), source in zip(names, reads, strict=True)}
     lifetimes = Lifetimes.of(program)

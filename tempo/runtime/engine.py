@@ -32,7 +32,7 @@ from tempo.lowering.tiling import Tiling, tiled
 from tempo.lowering.unwritten import without_idle_masks
 from tempo.passes.lift import Lift
 from tempo.passes.manager import Pass
-from tempo.passes.pipeline import PassRegistry
+from tempo.passes.pipeline import NEEDED, PassRegistry
 from tempo.plugins.manager import default_manager
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.binding import input_nodes
@@ -43,8 +43,8 @@ from tempo.runtime.once import Once
 from tempo.runtime.options import Options
 from tempo.runtime.outputs import Outputs
 from tempo.runtime.results import Look, Results, collect, looking_after, watched
-from tempo.runtime.salvage import salvaging
-from tempo.runtime.support import check_supported
+from tempo.runtime.salvage import no_state, salvaging
+from tempo.runtime.support import check_supported, exclusion_in
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
@@ -177,14 +177,18 @@ class CompiledEngine:
         )
         passes = self._passes(outermost)
 
-        def planned(mapping: Mapped) -> Plan:
+        def planned(mapping: Mapped, disable: tuple[str, ...] = disable) -> Plan:
+            chosen = replace(options, mapping=mapping, disable=disable)
             with waiting(f"planning for {self.backend.info.name}: passes, order, memory"):
-                plan = make_plan(self.graph, passes, self.scheduler, replace(options, mapping=mapping))
+                plan = make_plan(self.graph, passes, self.scheduler, chosen)
             check_supported(plan.graph, self.backend.info)
             return plan
 
+        def as_written() -> Plan:
+            return planned(None, tuple({each.name for each in passes} - NEEDED | set(disable)))
+
         dims = [dim.symbol.name for dim in self.graph.dims] if "lift" not in disable else []
-        return with_fewer_axes(planned, how.mapping, dims)
+        return with_fewer_axes(planned, how.mapping, dims, as_written)
 
     def _checks(self) -> bool:
         """Whether gathers raise; a backend that cannot says so as the capability "checks"."""
@@ -257,7 +261,12 @@ class CompiledEngine:
 
         def make() -> LoopProgram:
             tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, self.backend.fuses_segments)
-            loops = tiled(unrotated(fused(planned) if whole else planned, static), static, tiling)
+            flat = unrotated(fused(planned) if whole else planned, static)
+            loops = tiled(flat, static, tiling)
+            lacking = exclusion_in(loops, self.backend.info)
+            if lacking is not None:  # the hull has no operators but those of the plan
+                why = f"hull, since the backend has no {lacking.operator} of {lacking.dtype}: {lacking.why}"
+                loops = replace(tiled(flat, static, replace(tiling, extent="hull")), extents=(why,))
             loops = without_idle_masks(loops, static)
             if self.backend.fuses_segments:
                 loops = taken_ahead(loops, static, ahead)
@@ -403,4 +412,7 @@ def _tell_what_was_made(error: TempoError, evaluator: Evaluator) -> None:
     sizes |= {} if dim is None else {dim.name: points}
     error.outputs = Outputs(results.outputs, results.state, sizes)
     states = [each.name for each in evaluator.graph.outputs if each.role == "state"]
-    error.state = error.outputs.state if set(states) == set(results.state) else None
+    unknown = [name for name in states if name not in results.state]
+    error.state = None if unknown else error.outputs.state
+    if unknown:
+        error.add_note(no_state(unknown))

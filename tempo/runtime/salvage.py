@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tempo.errors import TempoError
 from tempo.lowering.chunked import is_chunked
-from tempo.lowering.loop_ir import CallSegment, Loop, LoopProgram, Read, expressions, walk
+from tempo.lowering.loop_ir import CallSegment, LastValue, Loop, LoopProgram, Read, expressions, walk
 from tempo.lowering.whole_points import Marks, marks, source_of, writers
 from tempo.runtime.compiled import Run
 from tempo.runtime.outputs import Outputs
@@ -30,23 +30,35 @@ def salvaging(run: Run, given: Mapping[str, Array], names: Mapping[str, int], gr
         yield
     except TempoError as error:
         if error.outputs is None and run.compiled.program.hosts:
-            found, is_known = made_so_far(run, given, names, graph)
-            error.outputs, error.state = found, found.state if is_known else None
+            found, unknown = made_so_far(run, given, names, graph)
+            error.outputs, error.state = found, None if unknown else found.state
+            if unknown:
+                error.add_note(no_state(unknown))
         raise
 
 
-def made_so_far(run: Run, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph) -> tuple[Outputs, bool]:
-    """Outputs and parameters up to the last whole point; whether the parameters are known."""
-    found = _Stand.of(run)
+def no_state(unknown: Collection[str]) -> str:
+    """Why an error has no state."""
+    names = ", ".join(map(repr, unknown))
+    return f"The error's state is None: at the last whole point nothing needed the value of {names}, or it is lost."
+
+
+def made_so_far(
+    run: Run, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph
+) -> tuple[Outputs, tuple[str, ...]]:
+    """Outputs and parameters up to the last whole point; the names of parameters that are not known there."""
+    found = _Stand.of(run, names)
     sizes = dict(names) if found.dim is None else {**names, found.dim.name: found.points}
-    state = found.state(given)
+    domains = {each.name: graph.nodes[each.edge.node].domain for each in graph.outputs if each.role == "state"}
+    state = found.state(given, domains)
     layouts = {output.name: output.layout for output in graph.outputs if output.role == "output"}
-    return Outputs(found.outputs(layouts), state or {}, sizes), state is not None
+    known = {name: value for name, value in state.items() if value is not None}
+    return Outputs(found.outputs(layouts), known, sizes), tuple(name for name in state if name not in known)
 
 
 def whole_points(run: Run) -> int:
-    """How many points of the loop that it is in are whole."""
-    return _Stand.of(run).points
+    """How many points of the loop that it is in, which has no end, are whole."""
+    return _Stand.of(run, {}).points
 
 
 @dataclass(frozen=True)
@@ -61,14 +73,13 @@ class _Stand:
     """Items after it that have been run up to the same point."""
 
     @staticmethod
-    def of(run: Run) -> _Stand:
+    def of(run: Run, names: Mapping[str, int]) -> _Stand:
         item = run.compiled.program.items[run.item] if run.item >= 0 else None
         if not isinstance(item, Loop) or run.item not in run.compiled.program.offsets or not run.marks:
             return _Stand(run, None, 0, Marks())
         found = marks(run.compiled.program, run.item, item.var)
-        size = run.sizes.get(Symbol(item.var.name, "size"))
         points = max(0, run.marks[-1][0] + 1 - found.late)
-        points = points if size is None else min(points, size)
+        points = points if item.var.name not in names else min(points, names[item.var.name])
         return _Stand(run, item.var, points, found, _caught_up(run, item.var, points))
 
     def outputs(self, layouts: Mapping[str, Layout]) -> dict[str, Array]:
@@ -102,30 +113,26 @@ class _Stand:
         is_known = id in program.offsets.get(self.run.item, {}) and dim in program.buffers[id].layout
         return is_known and not is_chunked(program.buffers[id], dim)
 
-    def state(self, given: Mapping[str, Array]) -> dict[str, Array] | None:
-        """None where that of a parameter is not known any more, or where reads of the dim's end are of a number: what
-        is there is not of a run of as many points then."""
-        if self.dim is not None and Symbol(self.dim.name, "size") not in self.run.sizes:
-            return None
-        keys = [key for key in self.run.compiled.program.outputs if key.startswith("state:")]
-        found = {key: self._value(key, given) for key in keys}
-        if any(value is None for value in found.values()):
-            return None
-        return {key.removeprefix("state:"): value for key, value in found.items()}
+    def state(self, given: Mapping[str, Array], domains: Mapping[str, tuple[Symbol, ...]]) -> dict[str, Array | None]:
+        """The value of each parameter at the last whole point, None where it is not known. `domains` are theirs."""
+        return {name: self._value(f"state:{name}", given, self.dim in domain) for name, domain in domains.items()}
 
-    def _value(self, key: str, given: Mapping[str, Array]) -> Array | None:
+    def _value(self, key: str, given: Mapping[str, Array], varies: bool) -> Array | None:
+        """`varies`: whether the parameter does along the dim."""
         run, program = self.run, self.run.compiled.program
         made, found = writers(program), program.states.get(key)
         own, source = program.outputs[key], source_of(program, key)
-        varies = self.dim is not None and (found is None or self.dim in found.dims)
-        if max(made.get(own, {-1})) < run.item and not (varies and found is not None):
+        if not varies and max(made.get(own, {-1})) < run.item:
             return None if self._is_gone(run.buffers[own]) else run.output(own)
-        written = max(made.get(source, {-1}))
         if varies and self.points == 0:
             return run.compiled.backend.from_host(given[key])
-        if (written > run.item and written not in self.behind) or (
-            written == run.item and not (varies and source in program.offsets[run.item])
-        ):
+        written = max(made.get(source, {-1}))
+        if written > run.item and written not in self.behind:
+            return None
+        by_point = source in program.offsets.get(written, {})
+        if (written == run.item or found is None) and not (varies and by_point):
+            return None
+        if found is not None and not self._has_last_point(found, varies):
             return None
         ahead = varies and written < run.item and not (self.dim and _is_whole(program, source, self.dim))
         buffers = self._again(source, written, given) if ahead else self._buffers(source)
@@ -161,15 +168,25 @@ class _Stand:
         return buffers
 
     def _read(self, key: str, buffers: list[Array]) -> Array:
-        """With the points that are whole in place of the dim's size."""
-        compiled = self.run.compiled
-        size = None if self.dim is None else Symbol(self.dim.name, "size")
-        arguments = [
-            self.points if symbol == size else value
-            for symbol, value in zip(compiled.parameters, self.run.arguments, strict=True)
-        ]
-        array = compiled.last_values[key](*arguments, buffers)
-        return compiled.backend.owned(compiled.backend.transpose(array, compiled.program.states[key].axes))
+        compiled, found = self.run.compiled, self.run.compiled.program.states[key]
+        array = compiled.last_values[key](*self.run.arguments, *self._last_point(found).values(), buffers)
+        shape = tuple(int(extent.evaluate(self.run.sizes)) for extent in found.shape)
+        return compiled.backend.owned(compiled.backend.transpose(array.reshape(shape), found.axes))
+
+    def _last_point(self, found: LastValue) -> dict[Symbol, int]:
+        """The last whole point along the dim, and that of the end along others."""
+        sizes = self.run.sizes
+        return {
+            each.symbol: (self.points if each.symbol == self.dim else int(each.size.evaluate(sizes))) - 1
+            for each in found.dims
+        }
+
+    def _has_last_point(self, found: LastValue, varies: bool) -> bool:
+        """Whether the read knows which point is the last, and that is made."""
+        outermost = next((dim.symbol for dim in found.dims), None)
+        return (not varies or outermost == self.dim) and bool(
+            found.made.evaluate({**self.run.sizes, **self._last_point(found)})
+        )
 
 
 def _caught_up(run: Run, dim: Symbol, points: int) -> frozenset[int]:

@@ -17,7 +17,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.lowering.loop_ir import Compute, Statement, walk
 from tempo.sdg.call import StaticType
-from tempo.sdg.operators.located import out_of_range, point_of, put_together
+from tempo.sdg.operators.located import out_of_range, point_of, put_together, within_at
 from tempo.symbolic import Symbol
 from tempo_jax.evaluate import Values, expression
 from tempo_jax.operators.values import const
@@ -94,7 +94,8 @@ class ErrorWord:
         lifted, place = point_of(place, site.compute.attrs.get("layout") or range(len(place)), self._sizes)
         parts = {**lifted, **dict(zip((symbol for symbol, _ in site.compute.point), point))}
         at = put_together(parts, site.compute.attrs.get("origin", ()), self._sizes)
-        raise out_of_range(given, site.size, site.compute.name, at, place, site.compute.location)
+        compute, within = site.compute, within_at(site.compute.attrs, at, self._sizes)
+        raise out_of_range(given, site.size, compute.name, at, place, compute.location, within)
 
 
 def _first(index: Array, size: int) -> Iterator[Array]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, integers
@@ -9,12 +11,23 @@ from tempo.language.functions.creation import iota
 from tempo.language.functions.reductions import flattened
 from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, transposed
 from tempo.language.tensor import RecurrentTensor
-from tempo.symbolic import const
+from tempo.symbolic import Expr, const
 
 
-def gather(x: RecurrentTensor, indices: RecurrentTensor, axis: int, batch: int = 0) -> RecurrentTensor:
-    """`x` read along `axis` at `indices`; the first `batch` axes of both go together."""
-    attrs = {"axis": axis, "batch": batch, "checked": True}
+def gather(
+    x: RecurrentTensor,
+    indices: RecurrentTensor,
+    axis: int,
+    batch: int = 0,
+    within: tuple[Expr, Expr] | None = None,
+) -> RecurrentTensor:
+    """`x` read along `axis` at `indices`; the first `batch` axes of both go together.
+
+    `within`: from where to where along a dim the user said they are, where `x` is a part of it.
+    """
+    attrs: dict[str, Any] = {"axis": axis, "batch": batch, "checked": True}
+    if within is not None:
+        attrs["within"] = within
     return apply("gather", x, integers(indices), attrs=attrs, weak=x.weak)
 
 

@@ -6,7 +6,8 @@ arrays of one shape, for the axes axis, axis + 1, ...; they are used together, a
 `scatter_add {axis, batch, checked}`: base, indices, updates; what gather would read at the indices is added to.
 An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` where `checked`, else clamped. Where
 dims were lifted, `layout` says what the axes of checked indices are: `t - 1` has the point t at position t - 1. Of dims
-that were taken apart, `origin` says what they are of their parts.
+that were taken apart, `origin` says what they are of their parts. For messages alone: `within`, from where to where the
+user counts them, and `data`, what they index.
 """
 
 from __future__ import annotations

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tempo.errors import IndexOutOfRangeError, InternalError, Location
-from tempo.sdg.graph import Node
+from tempo.sdg.graph import Graph, Node
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, Symbol
 
 HINT = "correct the index, or let it be clamped into range: tp.compile(..., options=tp.Options(checks=False))"
 
 
 def out_of_range(
-    index: int, size: int, tensor: str, point: Mapping[Symbol, int], place: Sequence[int], location: Location | None
+    index: int,
+    size: int,
+    tensor: str,
+    point: Mapping[Symbol, int],
+    place: Sequence[int],
+    location: Location | None,
+    within: tuple[int, int] | None = None,
 ) -> IndexOutOfRangeError:
-    """The error; `place` is that among the indices."""
+    """The error; `place` is that among the indices, `within` what they count from and end at where it is no axis."""
     message = f"index {index} is out of range for an axis of size {size}"
-    message += f" of {tensor!r}" if tensor else ""
+    if within is not None:
+        message = f"index {index + within[0]} is out of range for within=slice({within[0]}, {within[1]})"
+    message += f" of {tensor}" if tensor else ""
     if point:
         message += " at " + ", ".join(f"{symbol.name} = {value}" for symbol, value in sorted(point.items()))
     if place:
@@ -28,9 +38,48 @@ def out_of_range(
     return IndexOutOfRangeError(message, location=location, hint=HINT)
 
 
-def name_of_data(node: Node, data: Node) -> str:
-    """Of which tensor of the user's a read with checked indices takes elements, as far as it is known."""
-    return node.name or data.name or str(data.attr("name") or "")
+def name_of_data(graph: Graph, node: Node) -> str:
+    """Of which tensor of the user's a read with checked indices takes elements: its name, or the line that makes it
+    where that is another one than the read's."""
+    known = node.attr("data")
+    if known is not None:
+        return str(known)
+    data = graph.nodes[node.operands[0].node]
+    while not _name(data) and OPERATORS[data.op].kind == "movement" and len(data.operands) == 1:
+        data = graph.nodes[data.operands[0].node]
+    if _name(data):
+        return repr(_name(data))
+    line = data.location
+    if line is None or line == node.location or not line.text:
+        return ""
+    near = node.location is not None and node.location.path == line.path
+    return f"`{line.text}` ({f'line {line.line}' if near else f'{line.path}:{line.line}'})"
+
+
+def _name(node: Node) -> str:
+    return node.name or str(node.attr("name") or "")
+
+
+def with_names_of_data(graph: Graph) -> Graph:
+    """The graph, in which reads with checked indices say of what tensor they are: passes know no names."""
+    checked = [node for node in graph.nodes.values() if node.attr("checked")]
+    named = {
+        node.id: replace(node, attrs=tuple(sorted({**node.attributes, "data": name_of_data(graph, node)}.items())))
+        for node in checked
+    }
+    return replace(graph, nodes={**graph.nodes, **named}) if named else graph
+
+
+def within_at(
+    attrs: Mapping[str, Any], point: Mapping[Symbol, int], sizes: Mapping[Symbol, int]
+) -> tuple[int, int] | None:
+    """What the user said that indices are within, where that is known at the point."""
+    known = {**sizes, **point}
+    found = attrs.get("within")
+    if found is None or not all(expr.symbols() <= known.keys() for expr in found):
+        return None
+    lo, hi = (int(expr.evaluate(known)) for expr in found)
+    return lo, hi
 
 
 def point_of(
@@ -100,7 +149,8 @@ def located(
             lifted, place = point_of(place, attrs.get("layout") or range(len(place)), sizes or {})
             parts = {**lifted, **point(sys._getframe(1).f_locals)}
             at = put_together(parts, attrs.get("origin", ()), sizes or {})
-            raise out_of_range(index, size, tensor, at, place, location) from None
+            within = within_at(attrs, at, sizes or {})
+            raise out_of_range(index, size, tensor, at, place, location, within) from None
 
     return call
 

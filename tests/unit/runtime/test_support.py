@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import tempo as tp
 from tempo.backends.numpy.backend import NumpyBackend
 from tempo.plugins import BackendPlugin, Capabilities
 from tempo.plugins.manager import default_manager
+from tempo.sdg.call import Call
 
 UNSUPPORTED = {"sort": "it has no kernel", "exp:float64": "it is too slow", "checks": "it cannot raise"}
 MODEST = BackendPlugin(
@@ -110,3 +112,34 @@ def test_draws_need_the_words_that_they_are_made_of() -> None:
         tp.output("y", tp.random.uniform((3,), dtype="float64"))
     with pytest.raises(tp.UnsupportedError, match="uint64"):
         tp.compile(program, "modest")
+
+
+class Lacking(NumpyBackend):
+    """Refuses in its table, too, what it declares not to have."""
+
+    def __init__(self, *operators: str) -> None:
+        super().__init__()
+        self.info = replace(MODEST, capabilities=Capabilities(unsupported=dict.fromkeys(operators, "it has none")))
+
+    def operator(self, call: Call) -> Callable[..., Any]:
+        if call.op in self.info.capabilities.unsupported:
+            raise tp.UnsupportedError(f"no {call.op}")
+        return super().operator(call)
+
+
+@pytest.mark.parametrize("start", [0, "half"])
+@pytest.mark.parametrize("extent", [None, "blocks", "specialise"])
+def test_what_only_an_optimization_needs_is_left_out(start: int | str, extent: str | None) -> None:
+    """A prefix is a running `maximum`, and blocks are put together by one; the program has `reduce_max` alone."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, y = tp.input("x", (3,), (t,)), tp.recurrent("y", (3,), (t,))
+        y[0] = x
+        y[t] = tp.sin(y[(t - 1) // 2 if start else 0 : t].max(axis=0)) + x
+        tp.output("y", y)
+    data = np.linspace(-1, 1, 60).reshape(20, 3).astype(np.float32)
+    expected = tp.compile(program, "reference")(x=data)["y"]
+    run = tp.compile(program, Lacking("maximum"), options=tp.Options(extent=extent, tile=4))
+    np.testing.assert_allclose(run(x=data)["y"], expected, rtol=1e-5)
+    told = any(each in run.explain() for each in ("has no maximum of float32", "cannot run 'maximum' for float32"))
+    assert told == (start == 0 or extent == "blocks")
