@@ -93,8 +93,8 @@ class Context:
 
     def constant(self, expr: Expr) -> int | None:
         """The number that the expression is everywhere, where that is proven."""
-        if not expr.terms or self._known_points().distinguish(expr):
-            return None if expr.terms else expr.const
+        if self._interval_bounds(expr) is None and self._known_points().distinguish(expr):
+            return None
         low, high = self.constant_bounds(expr)
         return low if low == high else None
 
@@ -165,7 +165,7 @@ class Context:
 
     def _known_points(self) -> Points:
         if self._points is None:
-            self._points = self._world.drawn.points(self.facts)
+            self._points = self._world.points(self.facts)
         return self._points
 
     def _refutes(self, condition: Condition) -> bool:
@@ -175,12 +175,18 @@ class Context:
         return refuted(*self._connected(clause, clause.variables)) or self.infeasible()
 
     def _find_bounds(self, expr: Expr) -> Bounds:
-        if is_affine(expr):
-            low, low_exact = self._intervals.constant(expr, 1)
-            high, high_exact = self._intervals.constant(expr, -1)
-            if low_exact and high_exact:
-                return low, high
+        exact = self._interval_bounds(expr)
+        if exact is not None:
+            return exact
         return self._tightened(expr, self._least(expr)), _negated(self._tightened(-expr, self._least(-expr)))
+
+    def _interval_bounds(self, expr: Expr) -> Bounds | None:
+        """The bounds by intervals alone, where none can be tighter."""
+        if not is_affine(expr):
+            return None
+        low, low_exact = self._intervals.constant(expr, 1)
+        high, high_exact = self._intervals.constant(expr, -1)
+        return (low, high) if low_exact and high_exact else None
 
     def _tightened(self, expr: Expr, least: int | None) -> int | None:
         """The largest proven bound from `least` on; what remainders leave open there is less than their divisors."""

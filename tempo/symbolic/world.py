@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tempo.symbolic.condition import TRUE, Condition, nonnegative, zero
-from tempo.symbolic.counterexamples import Drawn
+from tempo.symbolic.counterexamples import Drawn, Points
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.expr import Expr, Symbol, var
 from tempo.symbolic.intervals import Intervals
@@ -22,7 +22,7 @@ class World:
         self.dims = frozenset(self._bounds)
         self.intervals = Intervals.of(box, sizes)
         self.variables = Variables(self._definition)
-        self.drawn = Drawn(box, sizes)
+        self._drawn: Drawn | None = None
 
     @staticmethod
     def of(dims: tuple[Dim, ...], box: Box | None) -> World:
@@ -30,6 +30,12 @@ class World:
         bounds = [given.pop(bound[0], bound) for bound in Box.full(dims).bounds]
         sizes = {Symbol(dim.symbol.name, "size"): dim.size for dim in dims}
         return World(Box((*bounds, *given.values())), {s: size for s, size in sizes.items() if size != var(s)})
+
+    def points(self, facts: Sequence[Condition]) -> Points:
+        """Some of those at which all this holds, and the facts."""
+        if self._drawn is None:
+            self._drawn = Drawn(self._box, self._sizes)
+        return self._drawn.points(facts)
 
     def _definition(self, symbol: Symbol) -> Condition:
         if symbol.kind == "size":
