@@ -83,7 +83,8 @@ class Backend(Protocol):
     """
 
     takes_host_arrays: bool
-    """Whether segments take NumPy's arrays as well, for less than `from_host` costs."""
+    """Whether segments take NumPy's arrays as well, for less than `from_host` costs; they may look at them after they
+    have returned, and so may what `from_host` gives."""
 
     fuses_segments: bool
     """Whether one executable for all segments of a program without host calls is better than one for each.

@@ -279,3 +279,28 @@ def test_what_a_run_begins_with_is_nobodys_to_change(target: Target) -> None:
             found = np.asarray(target.to_numpy(array))
             if found.flags.writeable:
                 found[...] = 9
+
+
+def test_arrays_may_be_overwritten_once_a_call_has_returned(target: Target) -> None:
+    """A backend may still be at work then. Aligned arrays are those that libraries do not copy."""
+
+    def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        room = np.zeros(array.nbytes + 64, np.uint8)
+        start = -room.ctypes.data % 64
+        found = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        np.copyto(found, array)
+        return np.asarray(found)
+
+    with tp.Program() as program:
+        t = tp.dim("t", 200)
+        x, m = tp.input("x", (64, 64), ()), tp.input("m", (64, 64), ())
+        w = tp.parameter("w", (64, 64), 0)
+        h = tp.recurrent("h", (64, 64), (t,))
+        h[0], h[t + 1] = m, tp.tanh(h @ m)
+        tp.output("sum", (h[-1] * 0 + x + w).sum())
+    run, m_data = target.compile(program), 0.01 * numbers((64, 64))
+    for _ in range(3):
+        x_data, w_data = (aligned(np.full((64, 64), value, np.float32)) for value in (1, 2))
+        found = run(x=x_data, m=m_data, state={"w": w_data})["sum"]
+        x_data[...], w_data[...] = 7, 9
+        np.testing.assert_array_equal(target.to_numpy(found), 3 * 64 * 64)

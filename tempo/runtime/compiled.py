@@ -234,8 +234,10 @@ class Run:
 
     def _given(self, id: int, value: Any) -> Array:
         backend = self.compiled.backend
-        if id in self.compiled.handed_over and isinstance(value, np.ndarray):
-            return value
+        if backend.takes_host_arrays and isinstance(value, np.ndarray):
+            value = value.copy()  # the caller may go on writing into it, while segments still run
+            if id in self.compiled.handed_over:
+                return value
         array, axes = backend.from_host(value), self.compiled.axes[id]
         return array if axes == tuple(range(len(axes))) else backend.transpose(array, axes)
 
