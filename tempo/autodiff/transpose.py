@@ -254,7 +254,7 @@ class _Transposed:
         # The axes of the ranges come first; they belong behind the batch, where those of the indices begin.
         found = self.nodes.apply(
             "scatter_add",
-            self.nodes.zeros(self.nodes.seen(scatter)),
+            self.read(base, {}).edge,
             self.behind(places.edge, count, node.attr("batch", 0)),
             self.behind(rows.edge, count, node.attr("axis")),
             **node.attributes,

@@ -75,6 +75,17 @@ def of_prefixes() -> tuple[tp.RecurrentTensor, dict[str, tp.RecurrentTensor]]:
     return tp.sin(w.spatial[k[s, 0 : t + 1]]).sum(), {"table": w}
 
 
+def of_a_table_that_grows() -> tuple[tp.RecurrentTensor, dict[str, tp.RecurrentTensor]]:
+    """At t - 1 it has one row less than at t, where the rows are looked up."""
+    s, t = tp.dims("s t")
+    w, k = tp.input("table", (3,), (t,), dtype=tp.float64), places((), (s, t))
+    grown = tp.tanh(w[0 : t + 1])
+    y = tp.recurrent("y", (3,), (s, t), dtype=tp.float64)
+    y[t == 0] = tp.zeros((3,), dtype=tp.float64)
+    y[True] = tp.sin(grown[t - 1].spatial[k])
+    return y.sum(), {"table": w}
+
+
 def under_a_square() -> tuple[tp.RecurrentTensor, dict[str, tp.RecurrentTensor]]:
     """A gradient of a gradient goes through what was joined."""
     s, t = tp.dims("s t")
@@ -104,6 +115,13 @@ def test_the_gradient_of_a_table_is_that_of_differences(name: str):
         arrays["x"] = numbers(3, 5, 3, seed=1)
     sizes = {key: value for key, value in SIZES.items() if key == "t" or name != "along the second axis"}
     check(declare, arrays, sizes=sizes, backends=INSTALLED)
+
+
+def test_rows_of_a_table_that_grows():
+    arrays = {"places": np.array([[0, 0, 1, 0, 2], [0, 0, 0, 2, 3]]), "table": numbers(5, 3)}
+    check(of_a_table_that_grows, arrays, sizes={"s": 2, "t": 5}, backends=INSTALLED)
+    (scattered,) = made(gradient_graph(of_a_table_that_grows), "scatter_add")
+    assert len(scattered.domain) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in LOOKUPS if name != "of prefixes"])
