@@ -129,6 +129,22 @@ def test_a_wrong_gradient_is_found() -> None:
         check_differences(program("tp.grad(loss0, x0) * 1.01"), Situation({"t": 3}), tally)
 
 
+def test_differences_that_approach_nothing_are_not_held_against_a_gradient() -> None:
+    program = RandomProgram(
+        (),
+        (
+            Statement('t = tp.dim("t")', ("t",)),
+            Statement('x0 = tp.input("x0", shape=(), dims=(t,), dtype=tp.float64)', ("x0",)),
+            Statement("loss0 = tp.sin(1e9 * x0)", ("loss0",)),
+            Statement('tp.output("loss", loss0)', effect=True),
+            Statement('tp.output("slope_x0", tp.grad(loss0, x0))', effect=True),
+        ),
+    )
+    tally: Counter[str] = Counter()
+    check_differences(program, Situation({"t": 3}), tally)
+    assert tally == {"too steep for differences": 1}
+
+
 def test_losses_are_differentiated_where_all_take_the_same_side() -> None:
     with tp.Program("jumps") as program:
         session = Session(Choices.seeded(0), program)
