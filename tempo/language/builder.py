@@ -73,8 +73,8 @@ class GraphBuilder(NodeBuilder):
         """A node of its own, however equal to another."""
         items = tuple(sorted(attrs.items()))
         number = self.new_declaration() if declaration is None else declaration
-        node = Node(-1, op, domain, results, operands, items, (), number, name, user_location())
-        return self.numbered(node).node
+        node = Node(self.new_number(), op, domain, results, operands, items, (), number, name, user_location())
+        return self._put(node)
 
     def placeholder(
         self, op: str, domain: tuple[Symbol, ...], type: TensorType, attrs: Mapping[str, Any], name: str = ""
@@ -83,8 +83,8 @@ class GraphBuilder(NodeBuilder):
         items = tuple(sorted(attrs.items()))
         key = (op, domain, type, exact(items))
         if key not in self._interned:
-            node = Node(-1, op, domain, (type,), attrs=items, name=name, location=user_location())
-            self._interned[key] = self.numbered(node).node
+            node = Node(self.new_number(), op, domain, (type,), attrs=items, name=name, location=user_location())
+            self._interned[key] = self._put(node)
         return self._interned[key]
 
     def add_case(self, id: int, case: Case) -> None:
@@ -100,6 +100,6 @@ class GraphBuilder(NodeBuilder):
         self.sinks.append(id)
         self.changes += 1
 
-    def _put(self, node: Node) -> Edge:
+    def _put(self, node: Node) -> int:
         self.changes += 1
         return super()._put(node)

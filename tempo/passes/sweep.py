@@ -217,7 +217,7 @@ class Sweep:
                 return draft.operands[0]
             found = next((new for new in (rewrite(draft, self) for rewrite in self.rewrites) if new is not None), None)
             if found is None:
-                return self.emit(draft, origin)
+                return self.new.typed(draft.op, draft.operands, draft.attrs, draft.type, origin)
             if isinstance(found, Edge):
                 return found
             operands = tuple(self.build(operand, origin) for operand in found.operands)
@@ -265,7 +265,7 @@ class Sweep:
         kept_map = tuple(index for symbol, index in zip(old.domain, map) if symbol in varying)
         found = compose(shown, kept, kept_map)
         if found is None:
-            copied = self.emit(Draft("copy", (shown,), (), self.type_of(shown)), old)
+            copied = self.new.typed("copy", (shown,), (), self.type_of(shown), old)
             found = Edge(copied.node, kept_map)
         lost = [symbol not in varying for index, symbol in zip(map, old.domain) if isinstance(index, Slice)]
         if not any(lost):
@@ -317,12 +317,6 @@ class Sweep:
             return term
         operands = tuple(self.build(operand, origin) for operand in term.operands)
         return self.new.pure(term.op, operands, term.attrs, lambda: origin.location)
-
-    def emit(self, draft: Draft, origin: Node) -> Edge:
-        """The read of the pure node that this is, in place of `origin`."""
-        results = (draft.type,)
-        node = replace(origin, op=draft.op, results=results, operands=draft.operands, attrs=draft.attrs, cases=())
-        return self.new.typed(replace(node, declaration=None))
 
     def _over(self, domain: tuple[Symbol, ...]) -> Context:
         return self.context.over(self.graph, domain)

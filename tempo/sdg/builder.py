@@ -74,11 +74,12 @@ class NodeBuilder:
 
     def numbered(self, node: Node) -> Edge:
         """A node as it is, under a new number."""
-        return self._put(replace(node, id=self.new_number()))
+        return self.identity(self._put(replace(node, id=self.new_number())))
 
     def declare(self, node: Node) -> Edge:
         """A nominal node, under a new number and as a new declaration: one of its own, however equal to another."""
-        return self._put(replace(node, id=self.new_number(), declaration=self.new_declaration()))
+        declared = replace(node, id=self.new_number(), declaration=self.new_declaration())
+        return self.identity(self._put(declared))
 
     def pure(
         self, op: str, operands: tuple[Edge, ...], attrs: Mapping[str, Any], locate: Locate = lambda: None
@@ -96,16 +97,21 @@ class NodeBuilder:
             except TempoError as error:
                 error.location = error.location or location
                 raise
-            node = Node(self.new_number(), op, (), (type,), operands, items, location=location)
-            self._interned[key] = self._put(self.over_what_varies(node)).node
+            domain = self.canonical(_varying(op, operands, attrs, (type,)))
+            node = Node(self.new_number(), op, domain, (type,), operands, items, location=location)
+            self._interned[key] = self._put(node)
         return self.identity(self._interned[key])
 
-    def typed(self, node: Node) -> Edge:
-        """A pure node that has its type, or an equal one; it keeps its number where that is free."""
-        key = (node.op, node.operands, exact(node.attrs))
+    def typed(self, op: str, operands: tuple[Edge, ...], attrs: Attributes, type: TensorType, origin: Node) -> Edge:
+        """The pure node that is this, whose type is known, in place of `origin`, or an equal one. It has the number of
+        the origin where that is free, its name and its location."""
+        key = (op, operands, exact(attrs))
         if key not in self._interned:
-            id = self.new_number() if node.id in self.nodes or node.id >= self._number else node.id
-            self._interned[key] = self._put(replace(self.over_what_varies(node), id=id)).node
+            is_free = origin.id not in self.nodes and origin.id < self._number
+            id = origin.id if is_free else self.new_number()
+            domain = self.canonical(_varying(op, operands, dict(attrs), (type,)))
+            node = Node(id, op, domain, (type,), operands, attrs, name=origin.name, location=origin.location)
+            self._interned[key] = self._put(node)
         return self.identity(self._interned[key])
 
     def cases(
@@ -128,28 +134,47 @@ class NodeBuilder:
         """Over those dims alone along which it varies."""
         return replace(node, domain=self.canonical(varying_dims(node)))
 
-    def _put(self, node: Node) -> Edge:
+    def _put(self, node: Node) -> int:
         self.nodes[node.id] = node
-        return self.identity(node.id)
+        return node.id
 
 
 def varying_dims(node: Node) -> frozenset[Symbol]:
     """The dims that a node's reads, conditions, attributes and shapes use."""
-    found = {symbol for _, edge in node.reads() for symbol in edge.dims()}
-    found |= {symbol for case in node.cases for symbol in case.condition.dims()}
-    found |= {symbol for type in node.results for size in type.shape for symbol in size.dims()}
-    return frozenset(found.union(*(expr.dims() for expr in attribute_exprs(node))))
+    return _varying(node.op, node.operands, node.attributes, node.results, node.cases)
+
+
+def _varying(
+    op: str,
+    operands: tuple[Edge, ...],
+    attrs: Mapping[str, Any],
+    results: tuple[TensorType, ...],
+    cases: tuple[Case, ...] = (),
+) -> frozenset[Symbol]:
+    found = {symbol for edge in operands for symbol in edge.dims()}
+    for case in cases:
+        found |= case.edge.dims() | case.condition.dims()
+    for type in results:
+        for size in type.shape:
+            found |= size.dims()
+    for expr in _exprs(op, attrs):
+        found |= expr.dims()
+    return frozenset(found)
 
 
 def attribute_exprs(node: Node) -> tuple[Expr | Condition, ...]:
     """Every expression and condition in the attributes."""
+    return _exprs(node.op, node.attributes)
+
+
+def _exprs(op: str, attrs: Mapping[str, Any]) -> tuple[Expr | Condition, ...]:
     found: list[Expr | Condition] = []
 
     def note(expr: Expr | Condition) -> Expr | Condition:
         found.append(expr)
         return expr
 
-    OPERATORS[node.op].with_exprs(node.attributes, note)
+    OPERATORS[op].with_exprs(attrs, note)
     return tuple(found)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,9 +46,10 @@ def test_what_the_rule_of_an_operator_raises_has_the_location() -> None:
 
 def test_a_typed_node_keeps_its_number_where_that_is_free() -> None:
     new = NodeBuilder(DIMS, taken=[given(9)])
-    zero = Node(3, "constant", (), (TensorType((), "float32"),), attrs=(("value", ArrayValue(np.float32(0))),))
-    one = Node(3, "constant", (), (TensorType((), "float32"),), attrs=(("value", ArrayValue(np.float32(1))),))
-    assert [new.typed(zero).node, new.typed(zero).node, new.typed(one).node] == [3, 3, 10]
+    type, origin = TensorType((), "float32"), replace(given(3), name="h", location=HERE)
+    values = [(("value", ArrayValue(np.float32(number))),) for number in (0, 0, 1)]
+    assert [new.typed("constant", (), attrs, type, origin).node for attrs in values] == [3, 3, 10]
+    assert (new.nodes[10].name, new.nodes[10].location, new.nodes[10].declaration) == ("h", HERE, None)
 
 
 def test_definitions_are_their_own_and_expressions_by_cases_are_not() -> None:
