@@ -62,6 +62,7 @@ def test_random_programs_hold_nothing_against_what_is_declared() -> None:
             "test_errors.py",
             {
                 "test_indices_out_of_range_raise_where_they_are_checked",
+                "test_an_index_out_of_range_is_told_as_it_was_written",
                 "test_an_index_out_of_range_is_told_with_tensor_line_and_point",
             },
         ),
