@@ -195,7 +195,8 @@ def _caught_up(run: Run, dim: Symbol, points: int) -> frozenset[int]:
     if points == 0:
         return frozenset()
     program, done, here = run.compiled.program, [], (run.item, tuple(run.marks))
-    made = [{id for id, items in writers(program).items() if at in items} for at in range(len(program.items))]
+    written = writers(program)
+    made = [{id for id, items in written.items() if at in items} for at in range(len(program.items))]
     kept = set().union(*made[: here[0] + 1])
     partial = {id for id in made[here[0]] if not _is_whole(program, id, dim)}
     for at in range(here[0] + 1, len(program.items)):
