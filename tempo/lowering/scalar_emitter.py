@@ -52,11 +52,6 @@ class ScalarEmitter(Emitter):
         before, self._before = self._before, ()
         return [*before, *trees]
 
-    def is_element(self, read: Read) -> bool:
-        """Whether one element of a buffer is read, of what has no axes of its own."""
-        points = all(isinstance(entry, PointIndex) for entry in read.index)
-        return bool(read.index) and points and not self._buffer(read.buffer).shape
-
     def element(self, compute: Compute, operands: Iterable[ast.expr], otherwise: ast.expr) -> ast.expr:
         """What a gather of one position reads; a position out of range is left to the operator."""
         (data, index), axis = operands, compute.attrs["axis"]
@@ -65,6 +60,12 @@ class ScalarEmitter(Emitter):
         known = ast.NamedExpr(name(place, ast.Store()), ast.Call(name("int"), [index], []))
         inside = ast.Compare(ast.Constant(0), [ast.LtE(), ast.Lt()], [known, ast.Constant(size)])
         return ast.IfExp(inside, along(data, axis, name(place)), otherwise)
+
+
+def is_element(read: Read, buffer: Buffer) -> bool:
+    """Whether one element of a buffer is read, of what has no axes of its own."""
+    points = all(isinstance(entry, PointIndex) for entry in read.index)
+    return bool(read.index) and points and not buffer.shape
 
 
 def is_scalar_slot(buffer: Buffer) -> bool:

@@ -118,6 +118,6 @@ def _put(graph: Graph, new: Rewriter, node: Node, symbol: Symbol, index: Slice, 
     both = tensors.apply(COMBINE[node.op], before, added)
     later = here.gt(first) if way == "forward" else here.lt(first)
     cases = (Case(here.eq(first), added), Case(later, both))
-    new.nodes[total.node] = replace(new.nodes[total.node], cases=cases)
+    new.define(total, cases)
     map = tuple(Point(last) if part == Point(here) else part for part in total.map)
     new.put(node, tensors.apply("cast", Edge(total.node, map), dtype=node.dtype))

@@ -61,7 +61,7 @@ def _going_on(rewriter: Rewriter, stop: Output) -> int:
     both = tensors.apply("logical_and", declared, still)
     before = replace(both, map=(Point(var(dim) - 1),))
     cases = (Case(var(dim).eq(0), begun, stop.location), Case(TRUE, before, stop.location))
-    rewriter.nodes[declared.node] = replace(rewriter.nodes[declared.node], cases=cases)
+    rewriter.define(declared, cases)
     return declared.node
 
 

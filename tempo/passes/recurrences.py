@@ -117,7 +117,7 @@ class _Making:
         later = here.gt(first) if found.grows else here.lt(first)
         start = Case(here.eq(first), self._as(tensors, base, wide))
         cases = (start, Case(later, tensors.apply(COMBINE[node.op], last, added)))
-        self.new.nodes[whole.node] = replace(self.new.nodes[whole.node], cases=cases)
+        self.new.define(whole, cases)
         self.new.put(node, tensors.apply("cast", whole, dtype=node.dtype))
 
     def _as(self, tensors: Tensors, edge: Edge, dtype: str) -> Edge:

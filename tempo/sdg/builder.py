@@ -8,7 +8,7 @@ from typing import Any
 
 from tempo.errors import Location, TempoError
 from tempo.sdg.exact import exact
-from tempo.sdg.graph import Case, Edge, IndexMap, Node, TensorType, identity_map, seen_type
+from tempo.sdg.graph import Case, Edge, IndexMap, Node, TensorType, canonical, identity_map, seen_type
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Condition, Dim, Expr, Symbol
 
@@ -44,8 +44,7 @@ class NodeBuilder:
 
     def canonical(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
         """The given dims, each once, in canonical order."""
-        wanted = set(symbols)
-        return tuple(dim.symbol for dim in self.dims if dim.symbol in wanted)
+        return canonical(self.dims, symbols)
 
     def seen_type(self, edge: Edge) -> TensorType:
         """Shape and dtype of what a read through `edge` gives."""
@@ -80,6 +79,10 @@ class NodeBuilder:
         """A nominal node, under a new number and as a new declaration: one of its own, however equal to another."""
         declared = replace(node, id=self.new_number(), declaration=self.new_declaration())
         return self.identity(self._put(declared))
+
+    def define(self, declared: Edge, cases: tuple[Case, ...]) -> None:
+        """The cases of what was declared before there were any: they may read it."""
+        self.nodes[declared.node] = replace(self.nodes[declared.node], cases=cases)
 
     def pure(
         self, op: str, operands: tuple[Edge, ...], attrs: Mapping[str, Any], locate: Locate = lambda: None

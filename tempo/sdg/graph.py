@@ -274,8 +274,7 @@ class Graph:
 
     def canonical(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
         """The given dims, each once, in canonical order."""
-        wanted = set(symbols)
-        return tuple(dim.symbol for dim in self.dims if dim.symbol in wanted)
+        return canonical(self.dims, symbols)
 
     def seen_type(self, edge: Edge) -> TensorType:
         """Shape and dtype of what a consumer sees through `edge`."""
@@ -306,6 +305,12 @@ class Graph:
             seen.add(id)
             pending.extend(edge.node for _, edge in self.nodes[id].reads())
         return frozenset(seen)
+
+
+def canonical(dims: Iterable[Dim], symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
+    """The given symbols, each once, in the order of the dims."""
+    wanted = set(symbols)
+    return tuple(dim.symbol for dim in dims if dim.symbol in wanted)
 
 
 def seen_type(produced: TensorType, domain: tuple[Symbol, ...], map: IndexMap) -> TensorType:

@@ -15,8 +15,10 @@ import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.lowering.loop_ir import Assign, Buffer, Compute, Loop, PointIndex, Read, Segment, Statement, Write, walk
+from tempo.lowering import scalar_emitter
+from tempo.lowering.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, Write, walk
 from tempo.lowering.picks import Pick
+from tempo.lowering.scalar_emitter import is_scalar_slot
 from tempo.lowering.scalar_forms import form_of, has_scalars
 from tempo.sdg.operators import OPERATORS
 from tempo_torch.arrays import Array, from_host, to_host
@@ -101,13 +103,12 @@ def takes_one(compute: Compute) -> bool:
 
 def is_slot(buffer: Buffer) -> bool:
     """Whether it is replaced as a whole, and NumPy has scalars for it."""
-    return buffer.is_slot and not buffer.shape and has_scalars(buffer.dtype)
+    return is_scalar_slot(buffer) and has_scalars(buffer.dtype)
 
 
 def is_element(read: Read, buffer: Buffer) -> bool:
-    """Whether it is one scalar of a buffer that is read."""
-    points = all(isinstance(entry, PointIndex) for entry in read.index)
-    return bool(read.index) and points and not buffer.shape and has_scalars(buffer.dtype)
+    """Whether it is one element of a buffer that is read, and NumPy has scalars for it."""
+    return scalar_emitter.is_element(read, buffer) and has_scalars(buffer.dtype)
 
 
 @dataclass

@@ -28,7 +28,7 @@ from tempo import dtypes
 from tempo.lowering.loop_ir import Buffer, Compute, LoopProgram, Read, Segment, Statement, Write, walk
 from tempo.lowering.picks import Pick, picks
 from tempo.lowering.releases import used
-from tempo.lowering.scalar_emitter import ScalarEmitter, along, is_scalar_slot
+from tempo.lowering.scalar_emitter import ScalarEmitter, along, is_element, is_scalar_slot
 from tempo.lowering.scalar_forms import form_of
 from tempo.lowering.syntax import assign, call, subscript
 from tempo.lowering.syntax import name as _name
@@ -98,11 +98,8 @@ class NumpyEmitter(ScalarEmitter):
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
         """An element is a copy anyway."""
-        return (
-            self._partial(read, self._buffer(read.buffer), array)
-            if self.is_element(read)
-            else super().read(read, array)
-        )
+        buffer = self._buffer(read.buffer)
+        return self._partial(read, buffer, array) if is_element(read, buffer) else super().read(read, array)
 
     def value(self, value: str) -> ast.expr:
         """A value by its name; what a slot without axes holds is a scalar."""
