@@ -60,9 +60,9 @@ newaxis = None
 # What runs programs, and libraries, are imported when first used, so that declaring one stays quick to start.
 _RUNTIME = {
     "compile": "tempo.runtime.compile",
-    "Options": "tempo.runtime.options",
-    "save": "tempo.runtime.saving",
-    "load": "tempo.runtime.saving",
+    "Options": "tempo.compiler.options",
+    "save": "tempo.runtime.results.saving",
+    "load": "tempo.runtime.results.saving",
     "register_backend": "tempo.plugins",
     "register_scheduler": "tempo.plugins",
 }

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tempo.analysis.components import strongly_connected
-from tempo.analysis.demand import demand
+from tempo.analysis.demand.demand import demand
 from tempo.autodiff.adjoints import Alternatives, choice, collected
 from tempo.autodiff.nodes import Guarded, Nodes
 from tempo.autodiff.preimage import Region
 from tempo.autodiff.pullback import pulled_back
 from tempo.autodiff.reach import differentiable_reads, differentiated, leading_to, reached
 from tempo.autodiff.transpose import contributions
+from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType
 from tempo.symbolic import TRUE, Box, Condition, Context, Symbol, const
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tempo.analysis.components import strongly_connected
 from tempo.autodiff.backward import Backward, Loss
 from tempo.autodiff.nodes import Nodes
 from tempo.autodiff.reach import differentiable_reads, reached
 from tempo.errors import UnsupportedError
+from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph, Node
 
 PLACEHOLDERS = frozenset({"gradient", "stop_gradient", "custom_gradient", "cotangent"})

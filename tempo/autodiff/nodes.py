@@ -9,10 +9,10 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.errors import Location
-from tempo.passes.composition import compose
-from tempo.passes.rewriting import Rewriter, Tensors
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType, identity_map
+from tempo.sdg.read_composition import compose
+from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import TRUE, Condition, Expr, Symbol, const
 
 ROLE = "gradient"

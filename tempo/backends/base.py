@@ -19,10 +19,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from tempo.backends.room import host_room
-from tempo.lowering.emit import Emitter
-from tempo.lowering.extent_costs import EAGER, Costs
-from tempo.lowering.index_bits import NARROW
-from tempo.lowering.loop_ir import LoopProgram, Segment
+from tempo.costs.extents import EAGER, Costs
+from tempo.loop_ir.analysis.index_bits import NARROW
+from tempo.loop_ir.codegen.python import Emitter
+from tempo.loop_ir.ir import LoopProgram, Segment
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo.symbolic import Symbol
@@ -79,7 +79,7 @@ class Backend(Protocol):
     allocates_inside: bool
     """Whether segments make the buffers that they are the first to touch: they are given None for those.
 
-    Where `shares_memory` is False they have `tempo.lowering.layouts.layouts_in_segments` in the order that it says.
+    Where `shares_memory` is False they have `loop_ir.analysis.layouts.layouts_in_segments` in the order that it says.
     """
 
     takes_host_arrays: bool
@@ -130,7 +130,7 @@ class Backend(Protocol):
         """`array`, copied where it may share memory with an array that the caller can write to."""
 
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
-        """What `tempo.lowering.emit.ARRAY_FUNCTIONS` names, on this backend's arrays."""
+        """What `tempo.loop_ir.codegen.python.ARRAY_FUNCTIONS` names, on this backend's arrays."""
 
     def room(self) -> int | None:
         """The bytes of memory that arrays can have on its device; None where nobody knows."""

@@ -14,7 +14,7 @@ from tempo import dtypes
 from tempo.passes.pipeline import NEEDED, default_passes
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.runtime.executable import Executable
-from tempo.runtime.outputs import Outputs
+from tempo.runtime.results.outputs import Outputs
 
 Array = np.ndarray[Any, Any]
 

@@ -9,7 +9,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError, TempoError, user_location
 from tempo.language.apply import apply, open_program
-from tempo.language.index_expression import IndexCondition, IndexExpression, show
+from tempo.language.indexing.expression import IndexCondition, IndexExpression, show
 from tempo.language.program import current_program, require_program
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.call import ArrayValue

@@ -9,8 +9,8 @@ from typing import Any
 from tempo.errors import DefinitionError, IndexExpressionError, user_location
 from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, assignable, operand, promoted
-from tempo.language.index_expression import IndexCondition, IndexExpression, to_condition, to_expr
-from tempo.language.indexing import from_end, positions
+from tempo.language.indexing.expression import IndexCondition, IndexExpression, to_condition, to_expr
+from tempo.language.indexing.temporal import from_end, positions
 from tempo.language.program import Program, check_name, current_program, require_program
 from tempo.language.shapes import broadcast, common_shape, fit, to_shape
 from tempo.language.tensor import RecurrentTensor

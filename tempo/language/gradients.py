@@ -10,7 +10,7 @@ from tempo import dtypes
 from tempo.errors import DefinitionError, DTypeError, IndexExpressionError, ShapeError, user_location
 from tempo.language.apply import apply, open_program, view
 from tempo.language.conversion import TensorLike, as_tensor, assignable
-from tempo.language.index_expression import show
+from tempo.language.indexing.expression import show
 from tempo.language.shapes import fit
 from tempo.language.shapes import show as show_shape
 from tempo.language.tensor import RecurrentTensor

@@ -8,7 +8,7 @@ from typing import Any
 from tempo.errors import ProgramError, ShapeError, user_location
 from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor
-from tempo.language.index_expression import Dim
+from tempo.language.indexing.expression import Dim
 from tempo.language.program import Program, current_program
 from tempo.language.shapes import several, to_shape
 from tempo.language.tensor import RecurrentTensor

@@ -12,7 +12,7 @@ from tempo import dtypes
 from tempo.errors import DefinitionError, DTypeError, Location, ProgramError, ShapeError, TempoError, user_location
 from tempo.language.conversion import as_dtype, assignable
 from tempo.language.definitions import declare_merge
-from tempo.language.index_expression import Dim, IndexExpression
+from tempo.language.indexing.expression import Dim, IndexExpression
 from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import fit, show, to_shape
 from tempo.language.tensor import RecurrentTensor

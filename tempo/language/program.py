@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tempo.errors import NO_POINTS, IndexExpressionError, ProgramError, SizeError, user_location
 from tempo.language.builder import GraphBuilder
-from tempo.language.index_expression import Dim, IndexExpression, show, to_expr
+from tempo.language.indexing.expression import Dim, IndexExpression, show, to_expr
 from tempo.sdg.graph import Graph
 from tempo.symbolic import LARGEST_SIZE, Expr, Symbol, var
 from tempo.symbolic import Dim as SymbolicDim

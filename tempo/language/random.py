@@ -18,9 +18,9 @@ from tempo.language.builder import SEED_DECLARATION
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, is_python_scalar, operand, promoted
 from tempo.language.functions.arithmetic import less, subtract
 from tempo.language.functions.elementwise import log
+from tempo.language.functions.normal_distribution import erfinv
 from tempo.language.functions.reductions import argmax, argsort
-from tempo.language.index_expression import IndexExpression
-from tempo.language.normal_distribution import erfinv
+from tempo.language.indexing.expression import IndexExpression
 from tempo.language.program import Program, current_program
 from tempo.language.shapes import Shape, normalize_axis, to_shape
 from tempo.language.tensor import RecurrentTensor

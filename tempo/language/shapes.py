@@ -11,7 +11,7 @@ import numpy as np
 
 from tempo.errors import IndexExpressionError, ShapeError, user_location
 from tempo.language.apply import apply
-from tempo.language.index_expression import is_integer, to_expr
+from tempo.language.indexing.expression import is_integer, to_expr
 from tempo.language.program import Program
 from tempo.language.tensor import RecurrentTensor
 from tempo.symbolic import Context, Expr, const

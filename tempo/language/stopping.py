@@ -5,7 +5,7 @@ from __future__ import annotations
 from tempo.errors import DTypeError, ProgramError, ShapeError, user_location
 from tempo.language.conversion import TensorLike, as_tensor
 from tempo.language.functions.arithmetic import where
-from tempo.language.index_expression import Dim
+from tempo.language.indexing.expression import Dim
 from tempo.language.program import current_program
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Output

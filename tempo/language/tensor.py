@@ -11,9 +11,9 @@ from tempo.sdg.graph import Edge, IndexMap, Node, Point, TensorType, identity_ma
 from tempo.symbolic import Expr, Symbol
 
 if TYPE_CHECKING:
-    from tempo.language.index_expression import Dim, IndexExpression
+    from tempo.language.indexing.expression import Dim, IndexExpression
+    from tempo.language.indexing.spatial import SpatialIndexer
     from tempo.language.program import Program
-    from tempo.language.spatial import SpatialIndexer
 
 
 class RecurrentTensor:
@@ -55,7 +55,7 @@ class RecurrentTensor:
     @property
     def shape(self) -> tuple[int | IndexExpression, ...]:
         """The spatial shape: numbers, and index expressions where a size is not known or varies."""
-        from tempo.language.index_expression import IndexExpression  # only for this conversion
+        from tempo.language.indexing.expression import IndexExpression  # only for this conversion
 
         sizes = self.type.shape
         return tuple(s.as_int() if s.is_const else IndexExpression(self.program, s) for s in sizes)
@@ -93,11 +93,11 @@ class RecurrentTensor:
 
     def __getitem__(self, key: Any) -> RecurrentTensor:
         """Index temporal dims, in the order of the domain; a slice becomes a spatial axis in front."""
-        return indexing.read(self, key)
+        return temporal.read(self, key)
 
     def at(self, **index: Any) -> RecurrentTensor:
         """Index temporal dims by name: `x.at(t=t - 1)`."""
-        return indexing.read_named(self, index)
+        return temporal.read_named(self, index)
 
     def gather(self, dim: Dim | str, index: Any, within: slice | None = None) -> RecurrentTensor:
         """Read along `dim` at the values of the integer tensor `index`.
@@ -106,7 +106,7 @@ class RecurrentTensor:
         the promise that the values lie in `lo:hi` (default `0:dim.size`); one outside raises `IndexOutOfRangeError`
         when the program runs with checks, and is clamped otherwise.
         """
-        return indexing_by_data.gather(self, dim, index, within)
+        return by_data.gather(self, dim, index, within)
 
     @property
     def spatial(self) -> SpatialIndexer:
@@ -394,4 +394,5 @@ def _stop(start: Expr, length: Expr) -> Expr:
 
 
 # The class and what its methods call know each other; these modules need the class to be there when they are imported.
-from tempo.language import definitions, functions, indexing, indexing_by_data, spatial  # noqa: E402
+from tempo.language import definitions, functions  # noqa: E402
+from tempo.language.indexing import by_data, spatial, temporal  # noqa: E402

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
 
-from tempo.analysis.demand import Demand, demand
+from tempo.analysis.demand.demand import Demand, demand
 from tempo.errors import InputError, InternalError, TempoError, nearest
 from tempo.sdg.graph import Graph
 from tempo.sdg.operators import OPERATORS

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tempo.errors import TempoError
-from tempo.passes.accumulate import Accumulate
-from tempo.passes.canonicalize import Canonicalize
-from tempo.passes.compose import Compose
-from tempo.passes.cse import CommonSubexpressions
-from tempo.passes.dce import DeadCodeElimination
-from tempo.passes.decide import Decide
-from tempo.passes.decompose import Decompose
-from tempo.passes.lift import Lift
+from tempo.passes.composites.compose import Compose
+from tempo.passes.composites.decompose import Decompose
 from tempo.passes.manager import Pass
-from tempo.passes.recurrences import Recurrences
-from tempo.passes.rewrite import Rule
-from tempo.passes.simplify import Simplify
-from tempo.passes.split import Split
-from tempo.passes.static_extents import StaticExtents
+from tempo.passes.ragged.static_extents import StaticExtents
+from tempo.passes.recurrence.accumulate import Accumulate
+from tempo.passes.recurrence.prefix import Recurrences
+from tempo.passes.rewrite.dce import DeadCodeElimination
+from tempo.passes.rewrite.patterns import Rule
+from tempo.passes.simplify.canonicalize import Canonicalize
+from tempo.passes.simplify.cse import CommonSubexpressions
+from tempo.passes.simplify.resolve_cases import Decide
+from tempo.passes.simplify.simplify import Simplify
+from tempo.passes.splitting.index_set_split import Split
+from tempo.passes.vectorize.vectorize import Lift
 
 NEEDED = frozenset({Decompose.name, StaticExtents.name})
 """What everything after the passes relies on: primitives, shapes without dims."""

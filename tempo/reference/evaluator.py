@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.analysis.host_order import EFFECTS, Barrier, HostOrder, effect_nodes
-from tempo.analysis.instances import demanded
+from tempo.analysis.demand.instances import demanded
+from tempo.analysis.dependence.host_order import EFFECTS, Barrier, HostOrder, effect_nodes
 from tempo.analysis.reports import (
     Instance,
     cycle_error,

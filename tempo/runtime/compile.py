@@ -6,15 +6,15 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tempo.compiler.options import Options
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
+from tempo.passes.instrument.finite_checks import watched
 from tempo.passes.manager import Pass, PassManager
-from tempo.passes.watches import watched
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, registered_passes
 from tempo.runtime.executable import Executable
-from tempo.runtime.finite import FiniteCheck
-from tempo.runtime.options import Options
 from tempo.runtime.pickling import Recipe
+from tempo.runtime.results.finite import FiniteCheck
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 

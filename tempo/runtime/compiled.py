@@ -15,15 +15,15 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.errors import TempoError
-from tempo.lowering.chunked import is_chunked
-from tempo.lowering.driver import DriverEmitter
-from tempo.lowering.host_arrays import host_arrays
-from tempo.lowering.index_bits import NARROW
-from tempo.lowering.layouts import layouts, layouts_in_segments
-from tempo.lowering.lifetimes import Lifetimes
-from tempo.lowering.loop_ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
-from tempo.lowering.whole_points import marks
-from tempo.passes.watches import WATCH
+from tempo.loop_ir.analysis.host_arrays import host_arrays
+from tempo.loop_ir.analysis.index_bits import NARROW
+from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
+from tempo.loop_ir.analysis.live_ranges import Lifetimes
+from tempo.loop_ir.analysis.whole_points import marks
+from tempo.loop_ir.codegen.driver import DriverEmitter
+from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
+from tempo.loop_ir.transforms.chunked_outputs import is_chunked
+from tempo.passes.instrument.finite_checks import WATCH
 from tempo.reference.host_calls import call_host
 from tempo.runtime.memory import allocation_error, check_room
 from tempo.runtime.strips import in_strips
@@ -350,7 +350,7 @@ class Run:
 
         try:
             yield
-        except TempoError:  # what was made so far may be asked for (`tempo.runtime.salvage`)
+        except TempoError:  # what was made so far may be asked for (`tempo.runtime.results.salvage`)
             close(())
             raise
         close(item.drops)

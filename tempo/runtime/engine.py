@@ -7,10 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from tempo.analysis.endless import endless
-from tempo.analysis.instances import demanded, find_cycle
+from tempo.analysis.checks.endless import endless
+from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
+from tempo.compiler.fallback import Mapped, with_fewer_axes
+from tempo.compiler.once import Once
+from tempo.compiler.options import Options
+from tempo.compiler.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
+from tempo.compiler.support import check_supported, exclusion_in
 from tempo.errors import (
     IndexOutOfRangeError,
     InternalError,
@@ -18,33 +23,28 @@ from tempo.errors import (
     TempoError,
     UnsupportedError,
 )
-from tempo.lowering.ahead import MOST_POINTS, taken_ahead
-from tempo.lowering.chunked import chunked
-from tempo.lowering.emit import static_sizes
-from tempo.lowering.fallback import Mapped, with_fewer_axes
-from tempo.lowering.fusing import fused
-from tempo.lowering.index_bits import NARROW, index_bits
-from tempo.lowering.leaving import with_less_handed_on
-from tempo.lowering.loop_ir import LoopProgram
-from tempo.lowering.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
-from tempo.lowering.rotation import unrotated
-from tempo.lowering.tiling import Tiling, tiled
-from tempo.lowering.unwritten import without_idle_masks
-from tempo.passes.lift import Lift
+from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
+from tempo.loop_ir.codegen.python import static_sizes
+from tempo.loop_ir.ir import LoopProgram
+from tempo.loop_ir.transforms.chunked_outputs import chunked
+from tempo.loop_ir.transforms.circular_reads import unrotated
+from tempo.loop_ir.transforms.dynamic_extent.versions import Tiling, tiled
+from tempo.loop_ir.transforms.fuse_segments import fused
+from tempo.loop_ir.transforms.mask_elimination import without_idle_masks
+from tempo.loop_ir.transforms.pass_through import with_less_handed_on
+from tempo.loop_ir.transforms.read_ahead import MOST_POINTS, taken_ahead
 from tempo.passes.manager import Pass
 from tempo.passes.pipeline import NEEDED, PassRegistry
+from tempo.passes.vectorize.vectorize import Lift
 from tempo.plugins.manager import default_manager
 from tempo.reference.evaluator import Evaluator
-from tempo.runtime.binding import input_nodes
-from tempo.runtime.call import Arguments
+from tempo.runtime.arguments.binding import input_nodes
+from tempo.runtime.arguments.call import Arguments
+from tempo.runtime.arguments.feeds import stream_nodes
 from tempo.runtime.compiled import Compiled, Run, compile_program
-from tempo.runtime.feeds import stream_nodes
-from tempo.runtime.once import Once
-from tempo.runtime.options import Options
-from tempo.runtime.outputs import Outputs
-from tempo.runtime.results import Look, Results, collect, looking_after, watched
-from tempo.runtime.salvage import no_state, salvaging
-from tempo.runtime.support import check_supported, exclusion_in
+from tempo.runtime.results.outputs import Outputs
+from tempo.runtime.results.results import Look, Results, collect, looking_after, watched
+from tempo.runtime.results.salvage import no_state, salvaging
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tempo.analysis.checks import check_at, check_symbolic
-from tempo.analysis.index_values import check_index_values, surely_fit
-from tempo.analysis.stopping import check_stops
+from tempo.analysis.checks.checks import check_at, check_symbolic
+from tempo.analysis.checks.index_values import check_index_values, surely_fit
+from tempo.analysis.checks.stopping import check_stops
+from tempo.compiler.once import Once
 from tempo.errors import (
     AtUserLine,
     InputError,
@@ -23,16 +24,15 @@ from tempo.errors import (
     user_location,
 )
 from tempo.reference.streams import feeding
-from tempo.runtime.call import Arguments, CallChecker
+from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.explain import explain
-from tempo.runtime.finite import FiniteCheck
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
-from tempo.runtime.once import Once
-from tempo.runtime.outputs import Outputs
 from tempo.runtime.pickling import Recipe, compiled_again
 from tempo.runtime.progress import reporter
-from tempo.runtime.results import Results
+from tempo.runtime.results.finite import FiniteCheck
+from tempo.runtime.results.outputs import Outputs
+from tempo.runtime.results.results import Results
 from tempo.runtime.streaming import Stream, Way
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
 

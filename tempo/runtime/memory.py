@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tempo import dtypes
 from tempo.errors import InputError, MemoryLimitError
-from tempo.lowering.lifetimes import peak_bytes
-from tempo.lowering.loop_ir import Buffer, LoopProgram
+from tempo.loop_ir.analysis.live_ranges import peak_bytes
+from tempo.loop_ir.ir import Buffer, LoopProgram
 from tempo.symbolic import Symbol
 
 _LARGEST = 3

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tempo.compiler.options import Options
 from tempo.errors import Location, UnsupportedError
-from tempo.runtime.options import Options
 
 if TYPE_CHECKING:
     from tempo.language.program import Program

@@ -8,20 +8,20 @@ from functools import partial
 from typing import Any
 
 from tempo.analysis.reports import tensor_name
+from tempo.compiler.plan import Plan
 from tempo.errors import SizeError, UnsupportedError
-from tempo.lowering.ahead import MOST_POINTS
-from tempo.lowering.chunked import is_chunked
-from tempo.lowering.loop_ir import LoopProgram
-from tempo.lowering.plan import Plan
+from tempo.loop_ir.ir import LoopProgram
+from tempo.loop_ir.transforms.chunked_outputs import is_chunked
+from tempo.loop_ir.transforms.read_ahead import MOST_POINTS
 from tempo.reference.streams import feeding
-from tempo.runtime.call import Arguments
+from tempo.runtime.arguments.call import Arguments
+from tempo.runtime.arguments.feeds import StreamEndError
 from tempo.runtime.compiled import Item, Run
 from tempo.runtime.engine import CompiledEngine, Narrow
-from tempo.runtime.feeds import StreamEndError
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
-from tempo.runtime.outputs import Outputs, Step
-from tempo.runtime.results import Look, collect, looking_after, watched
-from tempo.runtime.salvage import made_so_far, salvaging, whole_points
+from tempo.runtime.results.outputs import Outputs, Step
+from tempo.runtime.results.results import Look, collect, looking_after, watched
+from tempo.runtime.results.salvage import made_so_far, salvaging, whole_points
 from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
 

@@ -1,4 +1,4 @@
-"""Loops of the host in strips: see `tempo.lowering.ahead`."""
+"""Loops of the host in strips: see `tempo.loop_ir.transforms.read_ahead`."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ from tempo.sdg.exact import same
 from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 from tempo.symbolic.structural import Structural, cached
 
+# What lives in buffers that are there before anything runs.
+GIVEN = frozenset({"input", "constant"})
 NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "backend_call", "sink"})
 
 
@@ -127,7 +129,7 @@ class Part:
 class Case:
     """One case of a `merge`: where `condition` holds (and none before it), the value is what `edge` reads.
 
-    `part`: the value is a part of what the edge reads. Only lowering makes such cases (`tempo.lowering.parts`).
+    `part`: the value is a part of what the edge reads. Only lowering makes such cases (`passes.storage.element_reads`).
     """
 
     condition: Condition
@@ -155,7 +157,7 @@ class Node:
       input      name; role "input" | "state" | "seed"; layout (see `Output`)
       merge      name; role "recurrent" | "parameter" | "cases" | "gradient"
       host_call  fn, ordered_by (Symbols), batched (Symbols, for messages), resource; trims once shapes are static (see
-                 `tempo.passes.static_extents`); results in `results`
+                 `tempo.passes.ragged.static_extents`); results in `results`
                  `stream`, the name of a streamed input, in place of fn
       sink       the same, without results
       backend_call  fn (a `BackendFunction`), backend (its name); results in `results`; pure
@@ -236,7 +238,7 @@ class Output:
     `layout` says what the axes of the user's array are: a Symbol is a dim of the domain, an int an axis of the shape
     that the edge shows. Before lifting it is `(*domain, 0, 1, ...)`; lifting turns a dim into axis 0.
     `role` is "output", "state" (the value of a parameter at the end), "stop" (see `tempo.sdg.stops`) or "watch" (see
-    `tempo.passes.watches`).
+    `tempo.passes.instrument.finite_checks`).
     """
 
     name: str

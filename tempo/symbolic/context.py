@@ -12,13 +12,13 @@ from typing import TypeAlias
 
 from tempo.symbolic import simplification
 from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative
-from tempo.symbolic.counterexamples import Points
 from tempo.symbolic.domain import Box, Dim
-from tempo.symbolic.elimination import Linear, Rows
 from tempo.symbolic.expr import Expr, FloorDiv, Max, Min, Mod, Symbol, const, from_terms, maximum, minimum, var
-from tempo.symbolic.intervals import has_dims, is_affine
-from tempo.symbolic.linear import ALWAYS, Clause
-from tempo.symbolic.prover import Choices, projections, refuted
+from tempo.symbolic.proofs.counterexamples import Points
+from tempo.symbolic.proofs.elimination import Linear, Rows
+from tempo.symbolic.proofs.intervals import has_dims, is_affine
+from tempo.symbolic.proofs.linear import ALWAYS, Clause
+from tempo.symbolic.proofs.prover import Choices, projections, refuted
 from tempo.symbolic.world import World
 
 Bounds: TypeAlias = tuple[int | None, int | None]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tempo.symbolic.condition import TRUE, Condition, nonnegative, zero
-from tempo.symbolic.counterexamples import Drawn, Points
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.expr import Expr, Symbol, var
-from tempo.symbolic.intervals import Intervals
-from tempo.symbolic.linear import Variables
+from tempo.symbolic.proofs.counterexamples import Drawn, Points
+from tempo.symbolic.proofs.intervals import Intervals
+from tempo.symbolic.proofs.linear import Variables
 
 
 class World:

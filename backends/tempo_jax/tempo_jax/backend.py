@@ -14,9 +14,9 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.base import CompiledSegment, InChunks, SegmentRequest
 from tempo.backends.room import host_room
+from tempo.costs.extents import FUSED, FUSED_CUDA, Costs
 from tempo.errors import UnsupportedError
-from tempo.lowering.extent_costs import FUSED, FUSED_CUDA, Costs
-from tempo.lowering.lifetimes import peak_bytes
+from tempo.loop_ir.analysis.live_ranges import peak_bytes
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo_jax import access

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tempo.lowering.loop_ir import Assign, Branch, Compute, Loop, Read, Statement, Write, walk
+from tempo.loop_ir.ir import Assign, Branch, Compute, Loop, Read, Statement, Write, walk
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr
 

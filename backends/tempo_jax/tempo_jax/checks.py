@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempo import dtypes
-from tempo.lowering.loop_ir import Compute, Statement, walk
+from tempo.loop_ir.ir import Compute, Statement, walk
 from tempo.sdg.call import StaticType
 from tempo.sdg.operators.located import out_of_range, point_of, put_together, within_at
 from tempo.symbolic import Symbol

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from tempo.lowering.loop_ir import Loop, stop_in
-from tempo.lowering.recent import Place, earlier, recent
+from tempo.loop_ir.analysis.carried_values import Place, earlier, recent
+from tempo.loop_ir.ir import Loop, stop_in
 from tempo.symbolic import Symbol
 from tempo_jax import access
 

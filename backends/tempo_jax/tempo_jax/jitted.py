@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from tempo.backends.base import SegmentRequest
-from tempo.lowering.extent_costs import Costs
-from tempo.lowering.whole_points import replaced
+from tempo.costs.extents import Costs
+from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.waiting import waiting
 from tempo_jax import cache
 from tempo_jax.checks import ErrorWord

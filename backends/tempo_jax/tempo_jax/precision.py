@@ -10,8 +10,8 @@ import jax
 from jax import experimental, lax
 
 from tempo.backends.base import SegmentRequest
-from tempo.lowering.index_bits import NARROW
-from tempo.lowering.loop_ir import Compute, walk
+from tempo.loop_ir.analysis.index_bits import NARROW
+from tempo.loop_ir.ir import Compute, walk
 
 WIDE = frozenset({"float64", "int64", "uint64"})
 HIGHEST = lax.Precision.HIGHEST

@@ -18,12 +18,13 @@ from jax import lax, tree
 
 from tempo import dtypes
 from tempo.backends.base import SegmentRequest
+from tempo.costs.extents import Costs
 from tempo.errors import InternalError, ShapeError
-from tempo.lowering.extent_costs import Costs
-from tempo.lowering.index_bits import NARROW
-from tempo.lowering.layouts import layouts_in_segments
-from tempo.lowering.liveness import Liveness
-from tempo.lowering.loop_ir import (
+from tempo.loop_ir.analysis.carried_values import Place, read_place
+from tempo.loop_ir.analysis.index_bits import NARROW
+from tempo.loop_ir.analysis.layouts import layouts_in_segments
+from tempo.loop_ir.analysis.liveness import Liveness
+from tempo.loop_ir.ir import (
     Assign,
     Branch,
     Compute,
@@ -37,8 +38,7 @@ from tempo.lowering.loop_ir import (
     stop_in,
     walk,
 )
-from tempo.lowering.recent import Place, read_place
-from tempo.lowering.splitting import fixed_condition, is_empty, iterations, split
+from tempo.loop_ir.transforms.loop_splitting import fixed_condition, is_empty, iterations, split
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.symbolic import Expr, Symbol, const, maximum, minimum
 from tempo_jax import access

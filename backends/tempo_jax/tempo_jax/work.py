@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tempo.lowering.loop_ir import Buffer, Compute, Loop, Read, Statement, WindowIndex, Write, nested, walk
-from tempo.lowering.splitting import iterations
+from tempo.loop_ir.ir import Buffer, Compute, Loop, Read, Statement, WindowIndex, Write, nested, walk
+from tempo.loop_ir.transforms.loop_splitting import iterations
 from tempo.sdg.call import call_for, static_type
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, Symbol

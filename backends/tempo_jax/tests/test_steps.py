@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.lowering.loop_ir import CallSegment, LoopProgram, Segment, walk
+from tempo.loop_ir.ir import CallSegment, LoopProgram, Segment, walk
 
 STEPS = 6
 

@@ -11,9 +11,9 @@ import torch
 
 from tempo import dtypes
 from tempo.backends.base import CompiledSegment, GenericBackend, SegmentRequest
+from tempo.costs.extents import EAGER, EAGER_CUDA
 from tempo.errors import UnsupportedError
-from tempo.lowering.extent_costs import EAGER, EAGER_CUDA
-from tempo.lowering.loop_ir import Loop, walk
+from tempo.loop_ir.ir import Loop, walk
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo_torch.arrays import NAMES, TORCH_DTYPES, clamped, from_host, host_writer, to_host, wrapped

@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from tempo.lowering.loop_ir import Assign, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
-from tempo.lowering.picks import Pick, picks
-from tempo.lowering.scalar_emitter import ScalarEmitter, along
-from tempo.lowering.scalar_forms import has_scalars
-from tempo.lowering.syntax import assign, call, subscript
-from tempo.lowering.syntax import name as _name
+from tempo.loop_ir.codegen.scalar_emitter import ScalarEmitter, along
+from tempo.loop_ir.codegen.scalar_forms import has_scalars
+from tempo.loop_ir.codegen.syntax import assign, call, subscript
+from tempo.loop_ir.codegen.syntax import name as _name
+from tempo.loop_ir.codegen.unit_slices import Pick, picks
+from tempo.loop_ir.ir import Assign, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
 from tempo.sdg.operators import OPERATORS
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.lowering.loop_ir import (
+from tempo.loop_ir.analysis.last_uses import blocks, used
+from tempo.loop_ir.ir import (
     Compute,
     Loop,
     PointIndex,
@@ -20,7 +21,6 @@ from tempo.lowering.loop_ir import (
     nested,
     walk,
 )
-from tempo.lowering.releases import blocks, used
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Symbol
 

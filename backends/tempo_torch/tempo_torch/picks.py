@@ -1,4 +1,4 @@
-"""One place along an axis (`tempo.lowering.picks`) as one view, made in advance where there are not too many."""
+"""One place along an axis (`codegen.unit_slices`) as one view, made in advance where there are not too many."""
 
 from __future__ import annotations
 

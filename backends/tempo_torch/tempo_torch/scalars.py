@@ -1,7 +1,7 @@
 """Which values without axes are NumPy's scalars in the source for the CPU, and which are tensors.
 
 An eager operator of torch on two scalars costs a microsecond or two, Python's own on NumPy's scalars thirty
-nanoseconds. So what has a form (`tempo.lowering.scalar_forms`) is computed on scalars, elements are read and written
+nanoseconds. So what has a form (`codegen.scalar_forms`) is computed on scalars, elements are read and written
 through NumPy's views of the tensors' memory, and a value that both kinds of operators take is there as both. In a loop
 it goes into a *cell* for torch: a tensor without axes, made before the loop, whose memory NumPy writes to.
 """
@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.lowering import scalar_emitter
-from tempo.lowering.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, Write, walk
-from tempo.lowering.picks import Pick
-from tempo.lowering.scalar_emitter import is_scalar_slot
-from tempo.lowering.scalar_forms import form_of, has_scalars
+from tempo.loop_ir.codegen import scalar_emitter
+from tempo.loop_ir.codegen.scalar_emitter import is_scalar_slot
+from tempo.loop_ir.codegen.scalar_forms import form_of, has_scalars
+from tempo.loop_ir.codegen.unit_slices import Pick
+from tempo.loop_ir.ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, Write, walk
 from tempo.sdg.operators import OPERATORS
 from tempo_torch.arrays import Array, from_host, to_host
 

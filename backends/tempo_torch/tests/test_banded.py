@@ -12,8 +12,8 @@ from tempo_torch.operators import TABLE, banded
 
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.sdg.call import Call
+from tempo.sdg.composites.banded_attention import band_of
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.operators.banded import band_of
 
 CPU = torch.device("cpu")
 OWN = [sample for sample in SAMPLES if sample.op == "banded_attention"]

@@ -14,8 +14,8 @@ from tempo_torch.backend import TorchBackend
 from tempo_torch.flow import Flow
 
 import tempo as tp
-from tempo.lowering.emit import Emitter
-from tempo.lowering.loop_ir import Branch, Compute, Loop, PointIndex, Read, Segment, Statement
+from tempo.loop_ir.codegen.python import Emitter
+from tempo.loop_ir.ir import Branch, Compute, Loop, PointIndex, Read, Segment, Statement
 from tempo.sdg.graph import TensorType
 from tempo.symbolic import TRUE, Symbol, as_expr
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tempo.analysis.levels import Direction, Loop, topological
+from tempo.analysis.dependence.levels import Direction, Loop, topological
 from tempo.schedule import SchedulingProblem
 from tempo.symbolic import Symbol
 from tempo_greedy.items import Item

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tempo.analysis.levels import DIRECTIONS, Direction, Loop, components, loops
+from tempo.analysis.dependence.levels import DIRECTIONS, Direction, Loop, components, loops
 from tempo.errors import UnsupportedError
 from tempo.schedule import SchedulingProblem, Statement
 from tempo.symbolic import Symbol

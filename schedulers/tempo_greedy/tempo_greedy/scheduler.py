@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tempo.analysis.levels import Loop, within
+from tempo.analysis.dependence.levels import Loop, within
 from tempo.schedule import For, Run, ScheduleTree, SchedulingProblem
 from tempo.symbolic import Context, Symbol, var
 from tempo_greedy.delays import shortened

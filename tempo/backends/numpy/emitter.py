@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.lowering.loop_ir import Buffer, Compute, LoopProgram, Read, Segment, Statement, Write, walk
-from tempo.lowering.picks import Pick, picks
-from tempo.lowering.releases import used
-from tempo.lowering.scalar_emitter import ScalarEmitter, along, is_element, is_scalar_slot
-from tempo.lowering.scalar_forms import form_of
-from tempo.lowering.syntax import assign, call, subscript
-from tempo.lowering.syntax import name as _name
+from tempo.loop_ir.analysis.last_uses import used
+from tempo.loop_ir.codegen.scalar_emitter import ScalarEmitter, along, is_element, is_scalar_slot
+from tempo.loop_ir.codegen.scalar_forms import form_of
+from tempo.loop_ir.codegen.syntax import assign, call, subscript
+from tempo.loop_ir.codegen.syntax import name as _name
+from tempo.loop_ir.codegen.unit_slices import Pick, picks
+from tempo.loop_ir.ir import Buffer, Compute, LoopProgram, Read, Segment, Statement, Write, walk
 from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks, empty
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from tempo.compiler.options import Options
 from tempo.conformance.random_programs.description import Built, RandomProgram
 from tempo.conformance.random_programs.recorder import RecordedCall
 from tempo.dtypes import to_numpy
 from tempo.errors import CycleError, DefinitionError, DomainError, ShapeError, TempoError, UnsupportedError
 from tempo.reference.streams import feeding
-from tempo.runtime.binding import input_nodes
-from tempo.runtime.call import CallChecker
+from tempo.runtime.arguments.binding import input_nodes
+from tempo.runtime.arguments.call import CallChecker
+from tempo.runtime.arguments.feeds import stream_nodes
 from tempo.runtime.compile import compile
 from tempo.runtime.engine import ReferenceEngine
 from tempo.runtime.executable import Executable
-from tempo.runtime.feeds import stream_nodes
-from tempo.runtime.options import Options
-from tempo.runtime.outputs import Outputs, Step
+from tempo.runtime.results.outputs import Outputs, Step
 from tempo.sdg.graph import Node
 from tempo.symbolic import Symbol
 

@@ -12,7 +12,7 @@ from tempo.language.conversion import TensorLike, promoted
 from tempo.language.functions.arithmetic import absolute as magnitude
 from tempo.language.functions.arithmetic import maximum, minimum, where
 from tempo.language.functions.elementwise import erf, exp, expm1, log1p, tanh
-from tempo.language.index_expression import show
+from tempo.language.indexing.expression import show
 from tempo.language.tensor import RecurrentTensor
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, number, promoted
-from tempo.language.index_expression import to_expr
+from tempo.language.indexing.expression import to_expr
 from tempo.language.shapes import (
     Axes,
     broadcast,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tempo.errors import IndexExpressionError, user_location
-from tempo.language import index_expression
 from tempo.language.functions.reductions import amax, amin
-from tempo.language.index_expression import IndexExpression, is_integer
+from tempo.language.indexing import expression as index_expression
+from tempo.language.indexing.expression import IndexExpression, is_integer
 
 
 def max(x: Any, *others: Any, axis: Any = None, keepdims: bool = False) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tempo.sdg.operators.attention import ATTENTION
-from tempo.sdg.operators.banded import BANDED_ATTENTION
-from tempo.sdg.operators.composites import COMPOSITES
+from tempo.sdg.composites.attention import ATTENTION
+from tempo.sdg.composites.banded_attention import BANDED_ATTENTION
+from tempo.sdg.composites.normalization import COMPOSITES
 from tempo.sdg.operators.contractions import CONTRACTIONS
 from tempo.sdg.operators.convolution import CONV
 from tempo.sdg.operators.creation import CREATION

@@ -12,7 +12,7 @@ from tempo_greedy.scheduler import GreedyScheduler
 from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.backends.numpy.backend import NumpyBackend, clamped, host_write, wrapped
 from tempo.errors import TempoError
-from tempo.lowering.loop_ir import Branch, Guard, Loop, Statement
+from tempo.loop_ir.ir import Branch, Guard, Loop, Statement
 from tempo.plugins.descriptors import BackendPlugin, SchedulerPlugin
 from tempo.schedule import ScheduleTree, SchedulingProblem
 from tempo.sdg.call import Call

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tempo.analysis.host_order import previous_call
-from tempo.analysis.reads import Sizes, edge_reads, reads_of_point
+from tempo.analysis.demand.reads import Sizes, edge_reads, reads_of_point
+from tempo.analysis.dependence.host_order import previous_call
 from tempo.analysis.reports import Instance, output_reader
 from tempo.sdg.graph import Edge, Graph, Node, Slice
 from tempo.sdg.parse import parse

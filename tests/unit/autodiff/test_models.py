@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.passes.canonicalize import Canonicalize
 from tempo.passes.manager import PassContext
-from tempo.passes.simplify import Simplify
+from tempo.passes.simplify.canonicalize import Canonicalize
+from tempo.passes.simplify.simplify import Simplify
 from tests.unit.autodiff.differences import numbers
 
 F = tp.float64

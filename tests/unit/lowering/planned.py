@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tempo.lowering.plan import Plan
+from tempo.compiler.options import Options
+from tempo.compiler.plan import Plan
 from tempo.plugins.manager import get_backend, get_scheduler
 from tempo.reference.evaluator import Evaluator
-from tempo.runtime.binding import expected_shape, input_nodes
-from tempo.runtime.call import Arguments
+from tempo.runtime.arguments.binding import expected_shape, input_nodes
+from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.engine import CompiledEngine
-from tempo.runtime.options import Options
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol

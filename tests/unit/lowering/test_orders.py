@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.lowering.plan import Plan
+from tempo.compiler.plan import Plan
 from tempo.passes.pipeline import default_passes
 from tempo.runtime.executable import Executable
 from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence, verify

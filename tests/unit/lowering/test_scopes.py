@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import tempo as tp
-from tempo.lowering.loop_ir import Assign, Branch, Compute, Read, Statement, Write, nested
-from tempo.lowering.plan import PlanOptions, make_plan
+from tempo.compiler.plan import PlanOptions, make_plan
+from tempo.loop_ir.ir import Assign, Branch, Compute, Read, Statement, Write, nested
 from tempo.passes.pipeline import default_passes
 from tempo.plugins.manager import get_scheduler
 

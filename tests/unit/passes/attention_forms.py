@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 import tempo as tp
-from tempo.passes.canonicalize import Canonicalize
-from tempo.passes.dce import without_dead_nodes
-from tempo.passes.decompose import Decompose
+from tempo.passes.composites.decompose import Decompose
 from tempo.passes.manager import PassContext
-from tempo.passes.simplify import Simplify
+from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.simplify.canonicalize import Canonicalize
+from tempo.passes.simplify.simplify import Simplify
 from tempo.sdg.graph import Graph
 
 T = tp.RecurrentTensor

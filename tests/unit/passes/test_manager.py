@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tempo.errors import InternalError, ShapeError, TempoError
-from tempo.passes.dce import DeadCodeElimination
 from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord, operator_table
 from tempo.passes.pipeline import PassRegistry, default_passes
-from tempo.passes.rewrite import Rule
-from tempo.passes.simplify import Simplify
+from tempo.passes.rewrite.dce import DeadCodeElimination
+from tempo.passes.rewrite.patterns import Rule
+from tempo.passes.simplify.simplify import Simplify
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol, dim, parse_condition, size

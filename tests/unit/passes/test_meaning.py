@@ -10,20 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tempo.analysis.demand import demand
-from tempo.analysis.instances import demanded
-from tempo.analysis.reads import Sizes, reads_of_point
-from tempo.passes.canonicalize import Canonicalize
-from tempo.passes.cluster import cluster
-from tempo.passes.cse import CommonSubexpressions
-from tempo.passes.dce import DeadCodeElimination
-from tempo.passes.decide import Decide
-from tempo.passes.lift import Lift
+from tempo.analysis.demand.demand import demand
+from tempo.analysis.demand.instances import demanded
+from tempo.analysis.demand.reads import Sizes, reads_of_point
+from tempo.lowering.scheduling.clusters import cluster
 from tempo.passes.manager import Pass, PassContext, PassManager
 from tempo.passes.pipeline import default_passes
-from tempo.passes.recurrences import Recurrences
-from tempo.passes.simplify import Simplify
-from tempo.passes.split import Split
+from tempo.passes.recurrence.prefix import Recurrences
+from tempo.passes.rewrite.dce import DeadCodeElimination
+from tempo.passes.simplify.canonicalize import Canonicalize
+from tempo.passes.simplify.cse import CommonSubexpressions
+from tempo.passes.simplify.resolve_cases import Decide
+from tempo.passes.simplify.simplify import Simplify
+from tempo.passes.splitting.index_set_split import Split
+from tempo.passes.vectorize.vectorize import Lift
 from tempo.reference.evaluator import Evaluator
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tempo.passes.dce import without_dead_nodes
-from tempo.passes.simplify import Simplify
+from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.simplify.simplify import Simplify
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.parse import parse
 from tests.unit.passes.texts import after, assert_becomes

@@ -15,13 +15,13 @@ import pytest
 
 import tempo as tp
 from tempo.backends.numpy.backend import NumpyBackend
+from tempo.compiler.once import Once
 from tempo.plugins import BackendPlugin, PluginManager
 from tempo.plugins import manager as managers
 from tempo.runtime import compiled as compiled_module
 from tempo.runtime import executable as executable_module
-from tempo.runtime.once import Once
 from tempo.symbolic import Context, dim, parse_condition
-from tempo.symbolic.linear import Variables
+from tempo.symbolic.proofs.linear import Variables
 from tests.unit.runtime.programs import counter, running_sum
 
 THREADS = 8

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.lowering.loop_ir import Compute
-from tempo.passes.rewriting import Rewriter
+from tempo.loop_ir.ir import Compute
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.exact import exact, same
 from tempo.sdg.graph import Graph, Node, TensorType
+from tempo.sdg.rewriter import Rewriter
 from tempo.symbolic import const
 
 NAN, OTHER_NAN = (struct.unpack("d", struct.pack("Q", bits))[0] for bits in (0x7FF8 << 48, (0x7FF8 << 48) + 1))

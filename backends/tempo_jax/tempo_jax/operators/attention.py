@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 
 from tempo.sdg.call import Call
+from tempo.sdg.composites.banded_attention import Band, Block, band_of, points_at_once
 from tempo.sdg.operators import Builder
-from tempo.sdg.operators.banded import Band, Block, band_of, points_at_once
 from tempo_jax.operators.values import Function, Scalar, Value, const, full, in_float32, index
 from tempo_jax.precision import HIGHEST
 

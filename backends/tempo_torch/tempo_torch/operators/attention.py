@@ -13,7 +13,7 @@ _KERNEL_RANK = 4  # of batch, heads, rows, width: with any other the kernel take
 
 
 def _attention(call: Call, device: torch.device) -> Function:
-    """`queries, keys, values[, bias][, mask], length`; see `tempo.sdg.operators.attention`.
+    """`queries, keys, values[, bias][, mask], length`; see `tempo.sdg.composites.attention`.
 
     On the CPU steps are as fast as torch's kernel while rows are few (512 keys of 2 x 64, batch 1: 32 and 35 us; 8,192
     keys: 0.7 and 1.0 ms), and the kernel loses NaN: where all scores are NaN its result is 0.

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.sdg.call import Call
-from tempo.sdg.operators.banded import Band, Block, band_of, points_at_once
+from tempo.sdg.composites.banded_attention import Band, Block, band_of, points_at_once
 from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype
 
 _BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
@@ -25,7 +25,7 @@ _GREATEST = 1e38
 
 
 def _banded(call: Call, device: torch.device) -> Function:
-    """`queries, keys, values[, bias][, mask]`; see `tempo.sdg.operators.banded`. Halves in float32 on the CPU."""
+    """`queries, keys, values[, bias][, mask]`; see `sdg.composites.banded_attention`. Halves in float32 on the CPU."""
     on_cpu = device.type == "cpu"
     attention = _Banded(call, band_of(call), on_cpu)
     if not on_cpu or call.result.dtype not in HALF:

@@ -1,0 +1,186 @@
+"""Range, coverage, emptiness and cycles: proven for all sizes where that is possible, else exact at known sizes.
+
+What fails at every size is raised by `check_symbolic`, when a program is compiled. `check_at` settles at known sizes
+what was left open, exactly: it raises if and only if a demanded point is at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tempo.analysis.checks.witness import witness
+from tempo.analysis.demand.demand import Demand, demand
+from tempo.analysis.demand.instances import demanded, find_cycle
+from tempo.analysis.demand.reads import Sizes
+from tempo.analysis.dependence.acyclic import Need, stuck_needs
+from tempo.analysis.dependence.certain_cycles import behind, definite_cycle, demanded_by
+from tempo.analysis.obligations import ChosenCase, Obligation, obligations, written_cases
+from tempo.analysis.reports import cycle_error, tensor_name
+from tempo.errors import DefinitionError
+from tempo.sdg.graph import Graph, Node
+from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, as_expr, conjunction, var
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is left to check at known sizes: conditions, and components of nodes that may hold a cycle."""
+
+    unproven: tuple[Obligation, ...] = ()
+    stuck: tuple[tuple[Need, ...], ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether the program is right at all sizes."""
+        return not self.unproven and not self.stuck
+
+
+def check_symbolic(graph: Graph, facts: Condition = TRUE, finds_order: Callable[[], bool] | None = None) -> Verdict:
+    """Proves what it can for all sizes that satisfy `facts`.
+
+    `finds_order` says whether a scheduler finds an order of all that is demanded: then nothing needs itself. It is
+    asked only where that is not plain.
+
+    Raises what fails for every such size: `DomainError`, `DefinitionError`, `ShapeError`, `CycleError`, with the
+    tensor, the line and a point in sizes.
+    """
+    for chosen in written_cases(graph):
+        _check_reachable(graph, chosen)
+    demands = demand(graph, facts)
+    unproven = tuple(
+        obligation
+        for obligation in obligations(graph)
+        if not _proven(graph, obligation, _demand_of(graph, obligation.reader, demands), facts)
+    )
+    stuck = tuple(stuck_needs(graph, demands, facts))
+    certain = _certain(graph, stuck, demands, facts)
+    for obligation in unproven:
+        _check_possible(graph, obligation, certain, facts)
+    if stuck and finds_order is not None and finds_order():
+        return Verdict(unproven)
+    for needs in stuck:
+        cycle = definite_cycle(needs, certain, facts)
+        if cycle:
+            raise cycle_error(graph, cycle)
+    return Verdict(unproven, stuck)
+
+
+def _certain(
+    graph: Graph, stuck: tuple[tuple[Need, ...], ...], demands: Mapping[int, Demand], facts: Condition
+) -> Mapping[int, list[Demand]]:
+    """Boxes of points that are demanded for certain, per node.
+
+    A demand that is exact, except where a cycle may be what demands the points of a cycle: then only what is demanded
+    from outside.
+    """
+    doubtful = behind(graph, (need.target for needs in stuck for need in needs))
+    exact = {id: reached for id, reached in demands.items() if reached.exact and id not in doubtful}
+    found = {id: [reached] for id, reached in exact.items()}
+    for needs in stuck:
+        found.update(demanded_by(graph, frozenset(need.target for need in needs), exact, facts))
+    return found
+
+
+def check_at(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict | None = None) -> None:
+    """Checks at known sizes what `verdict` (of `check_symbolic`, called here unless given) leaves open.
+
+    Raises `DomainError`, `DefinitionError`, `ShapeError` or `CycleError` with one offending point, where there is one.
+    """
+    left = _settled(graph, sizes, check_symbolic(graph) if verdict is None else verdict)
+    if left.proven:
+        return
+    known = Sizes.of(graph, sizes)
+    masks = demanded(graph, sizes)
+    for obligation in left.unproven:
+        _check_everywhere(known, obligation, masks)
+    if left.stuck:
+        cycle = find_cycle(graph, sizes, masks)
+        if cycle:
+            raise cycle_error(graph, cycle)
+
+
+def _check_reachable(graph: Graph, chosen: ChosenCase) -> None:
+    """Sizes that the program fixes count as given: a case that only they leave without points is fine.
+
+    A condition no longer tells such a size from a number: `t < t.size - 1` is `t < 0` where the size is 1. So nothing
+    is assumed of dims of fixed sizes.
+    """
+    dims = graph.domain_dims(chosen.node)
+    if not Context.of(dims).excludes(chosen.condition):
+        return
+    if not Context.of([dim for dim in dims if not dim.size.is_const]).excludes(chosen.condition):
+        return
+    raise DefinitionError(
+        f"no point reaches a case of {tensor_name(chosen.node)}, at any sizes",
+        location=chosen.case.location or chosen.node.location,
+        hint=_why_unreachable(chosen),
+    )
+
+
+def _why_unreachable(chosen: ChosenCase) -> str:
+    if any(case is not chosen.case for case in chosen.node.cases[: _position(chosen)]):
+        return f"It is for {chosen.case.condition}, and earlier cases take these points: the first that holds wins."
+    return f"It is for {chosen.case.condition}, which holds nowhere in the domain."
+
+
+def _position(chosen: ChosenCase) -> int:
+    return next(rank for rank, case in enumerate(chosen.node.cases) if case is chosen.case)
+
+
+def _demand_of(graph: Graph, reader: Node, demands: Mapping[int, Demand]) -> Demand:
+    """An output is demanded at every point of its domain."""
+    return demands[reader.id] if reader.id in demands else _everywhere(graph, reader)
+
+
+def _everywhere(graph: Graph, reader: Node) -> Demand:
+    return Demand(Box.full(graph.domain_dims(reader)), exact=True)
+
+
+def _proven(graph: Graph, obligation: Obligation, reached: Demand, facts: Condition) -> bool:
+    dims = graph.domain_dims(obligation.reader)
+    return Context.of(dims, facts, obligation.guard, box=reached.box).implies(obligation.goal)
+
+
+def _check_possible(
+    graph: Graph, obligation: Obligation, certain: Mapping[int, list[Demand]], facts: Condition
+) -> None:
+    reader = obligation.reader
+    for seed in certain.get(reader.id, ()) if reader.id in graph.nodes else [_everywhere(graph, reader)]:
+        point = witness(seed, obligation.guard, obligation.goal, facts)
+        if point is not None:
+            raise obligation.error(point)
+
+
+def _settled(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict) -> Verdict:
+    """What stays open when the same proofs know the sizes."""
+    if verdict.proven:
+        return verdict
+    facts = conjunction(var(symbol).eq(value) for symbol, value in sizes.items())
+    demands = demand(graph, facts)
+    unproven = tuple(
+        obligation
+        for obligation in verdict.unproven
+        if not _proven(graph, obligation, _demand_of(graph, obligation.reader, demands), facts)
+    )
+    stuck = tuple(stuck_needs(graph, demands, facts)) if verdict.stuck else ()
+    return Verdict(unproven, stuck)
+
+
+def _check_everywhere(sizes: Sizes, obligation: Obligation, masks: Mapping[int, Array]) -> None:
+    """Looks at every demanded point."""
+    reader = obligation.reader
+    mask = masks.get(reader.id, np.ones(sizes.shape(reader.domain), np.bool_))
+    points = np.nonzero(mask) if mask.ndim else ()
+    env = {**sizes.symbols, **dict(zip(reader.domain, points))}
+    failing = obligation.guard.evaluate(env) & np.logical_not(obligation.goal.evaluate(env))
+    bad = np.flatnonzero(np.broadcast_to(failing, (int(np.count_nonzero(mask)),)))
+    if not bad.size:
+        return
+    point: dict[Symbol, Expr] = {symbol: as_expr(int(values[bad[0]])) for symbol, values in zip(reader.domain, points)}
+    known = {symbol: as_expr(value) for symbol, value in sizes.symbols.items()}
+    raise obligation.error({**known, **point})

@@ -1,0 +1,159 @@
+"""What may not be read in a run that may end early: what is made later, and what may never be made.
+
+Recurrent tensors, inputs, calls and outputs have points in time; what lies between them has none: in
+`h[t + 1] = f(x[t + 1])` the operator `f` stands at t and is wanted at t + 1. So reads are followed through pure nodes
+and cases, and what counts is how far ahead of the point where something is wanted the whole way leads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from tempo.analysis.demand.demand import Demand, demand
+from tempo.analysis.dependence.host_order import EFFECTS
+from tempo.analysis.reports import output_reader, slice_text, tensor_name
+from tempo.errors import UnsupportedError
+from tempo.sdg.components import strongly_connected
+from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice
+from tempo.sdg.stops import STOP, stops_of
+from tempo.symbolic import Box, Condition, Context, Expr, Symbol, const, var
+
+
+@dataclass(frozen=True)
+class _Step:
+    """`reader` reads at `index`; the way through it leads at most `ahead` points on (None: nobody knows)."""
+
+    ahead: int | None
+    reader: Node
+    edge: Edge
+    index: Point | Slice
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        return self.ahead is None, self.ahead or 0
+
+
+def check_stops(graph: Graph) -> None:
+    """Raises `UnsupportedError`, at the line of the reader, for a read along the dim of a stop that is not proven to
+    be of the present or the past; where the reader does not vary along the dim, of its first point.
+    """
+    for symbol in stops_of(graph):
+        check_along(graph, symbol, f"the run may end early along {symbol.name}")
+
+
+def check_along(graph: Graph, symbol: Symbol, why: str) -> None:
+    """The same along one dim; `why` no later point may be read."""
+    _Check(graph, symbol, why).run()
+
+
+class _Check:
+    def __init__(self, graph: Graph, symbol: Symbol, why: str) -> None:
+        self.graph, self.symbol, self.why = graph, symbol, why
+        self.demands: Mapping[int, Demand] = demand(graph)
+        self.known: dict[int, _Step | None] = {}
+
+    def run(self) -> None:
+        nodes = [self.graph.nodes[id] for id in sorted(self.graph.reachable())]
+        between = [node for node in nodes if self._passes_on(node)]
+        inside = {node.id for node in between}
+        reads = {node.id: [e.node for _, e in node.reads() if e.node in inside] for node in between}
+        for component in strongly_connected(reads, reads):  # producers first
+            for id in component:
+                self.known[id] = self._farthest(self.graph.nodes[id])
+        readers = [node for node in nodes if not self._passes_on(node)]
+        readers += [output_reader(output) for output in self.graph.outputs if output.role != STOP]
+        for reader in readers:
+            step = self._farthest(reader)
+            if step is not None and (step.ahead is None or step.ahead > 0):
+                raise self._later(step)
+
+    def _passes_on(self, node: Node) -> bool:
+        """Whether the node has no time of its own along the dim."""
+        if self.symbol not in node.domain:
+            return False
+        return node.op not in NOMINAL or node.op in ("random_bits", "backend_call") or node.attr("role") == "cases"
+
+    def _farthest(self, reader: Node) -> _Step | None:
+        """The read that leads farthest on, through others; None where the reader reads nothing along the dim."""
+        steps = [step for condition, edge in reader.guarded_reads() for step in self._steps(reader, condition, edge)]
+        return max(steps, key=lambda step: step.rank, default=None)
+
+    def _steps(self, reader: Node, condition: Condition, edge: Edge) -> Iterator[_Step]:
+        producer = self.graph.nodes[edge.node]
+        if self.symbol not in producer.domain:
+            return
+        index = edge.map[producer.domain.index(self.symbol)]
+        own = _ahead(_context(self.graph, self.demands, reader, condition), self.symbol, reader, index)
+        behind = self.known.get(producer.id)
+        if behind is None or (own is not None and own > 0):
+            both = own if behind is None or own is None or behind.ahead is None else own + behind.ahead
+            yield _Step(both, reader, edge, index)
+        else:
+            both = None if own is None or behind.ahead is None else own + behind.ahead
+            yield _Step(both, behind.reader, behind.edge, behind.index)
+
+    def _later(self, step: _Step) -> UnsupportedError:
+        name, dim = tensor_name(self.graph.nodes[step.edge.node]), self.symbol.name
+        at = step.index
+        where = str(at.index) if isinstance(at, Point) else slice_text(at.start, at.length)
+        late = "later than the point itself" if self.symbol in step.reader.domain else "after the first point"
+        return UnsupportedError(
+            f"{name}[{dim} = {where}] is read, which may be {late}, and {self.why}",
+            location=step.reader.location or self.graph.nodes[step.edge.node].location,
+            hint=f"read the present and the past of {dim} only; what is wanted at the end is the last point of an"
+            " output, or the state of a parameter",
+        )
+
+
+def first_asked(graph: Graph, demands: Mapping[int, Demand], symbol: Symbol) -> Mapping[int, int]:
+    """By node along the dim of a stop: how many points after its own a point of it is asked for at the earliest.
+
+    `h[t + 1] = f(x)` asks for `f` at t when h is asked for at t + 1. Outputs and calls are asked for at their own
+    points. Left out are nodes of which nobody knows.
+    """
+    nodes = [graph.nodes[id] for id in sorted(graph.reachable())]
+    delays = {node.id: list(_delays(graph, demands, symbol, node)) for node in nodes}
+    roots = [each for output in graph.outputs for each in _delays(graph, demands, symbol, output_reader(output))]
+    roots += [(node.id, 0.0) for node in nodes if node.op in EFFECTS]
+    backwards = (delay for each in (*delays.values(), roots) for _, delay in each if -inf < delay < 0)
+    least = sum(backwards)  # no way through the graph is shorter, unless it runs in circles
+    found: dict[int, float] = {}
+    pending = deque(roots)
+    while pending:
+        id, after = pending.popleft()
+        after = after if after >= least else -inf
+        if after < found.get(id, inf):
+            found[id] = after
+            own = after if symbol in graph.nodes[id].domain else 0.0
+            pending.extend((producer, own + delay) for producer, delay in delays[id])
+    return {id: int(after) for id, after in found.items() if after > -inf and symbol in graph.nodes[id].domain}
+
+
+def _delays(graph: Graph, demands: Mapping[int, Demand], symbol: Symbol, reader: Node) -> Iterator[tuple[int, float]]:
+    """What the reader reads, and by how many points at least it lies behind."""
+    for condition, edge in reader.guarded_reads():
+        producer = graph.nodes[edge.node]
+        if symbol not in producer.domain:
+            yield producer.id, 0.0
+            continue
+        context = _context(graph, demands, reader, condition)
+        ahead = _ahead(context, symbol, reader, edge.map[producer.domain.index(symbol)])
+        yield producer.id, -inf if ahead is None else float(-ahead)
+
+
+def _ahead(context: Context, symbol: Symbol, reader: Node, index: Point | Slice) -> int | None:
+    """How many points past the reader's own the last one lies that the index reads; an empty slice reads none."""
+    here: Expr = var(symbol) if symbol in reader.domain else const(0)
+    if isinstance(index, Point):
+        return context.constant_bounds(index.index - here)[1]
+    inside = context.assume(index.length.ge(1))
+    return 0 if inside.infeasible() else inside.constant_bounds(index.start + index.length - 1 - here)[1]
+
+
+def _context(graph: Graph, demands: Mapping[int, Demand], reader: Node, condition: Condition) -> Context:
+    dims = graph.domain_dims(reader)
+    box = demands[reader.id].box if reader.id in demands else Box.full(dims)
+    return Context.of(dims, condition, box=box)

@@ -1,0 +1,272 @@
+"""Images of boxes under guarded reads: which points of a producer the points of a consumer's box read.
+
+Everything is symbolic: an image bounds the points that are read for every size, and can say whether it is proven to be
+exactly them. An interval `[lo, hi)` with `hi <= lo` is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tempo.analysis.demand.hulls import least, most
+from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, index_exprs
+from tempo.symbolic import FALSE, TRUE, And, Atom, Box, Condition, Context, Dim, Eq, Expr, Ge, Or, Symbol, const, var
+
+_MOST_DISJUNCTS = 16
+
+Interval = tuple[Expr, Expr]
+Conjuncts = tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A superset of a set of points; `exact` when it is proven to be the set itself, for all sizes."""
+
+    box: Box
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Image:
+    """The points of `producer` that a consumer reads through `map` from where `reader` says, clipped to the domain."""
+
+    producer: int
+    box: Box
+    map: IndexMap
+    reader: Reader
+
+    @property
+    def exact(self) -> bool:
+        """Whether all points of the box are proven to be read."""
+        return self.reader.is_exact(self.map)
+
+
+def images(graph: Graph, node: Node, region: Region, facts: Condition = TRUE) -> Iterator[tuple[int, Region]]:
+    """For every read of `node` from within `region`: the producer, and the points read, clipped to its domain."""
+    for image in Images(graph, facts).of(node, region.box):
+        yield image.producer, Region(image.box, region.exact and image.exact)
+
+
+class Images:
+    """Images under the reads of one graph. Readers are shared by all nodes of one domain and box."""
+
+    def __init__(self, graph: Graph, facts: Condition) -> None:
+        self.graph = graph
+        self.facts = facts
+        self.sizes = Context.of((), facts)
+        self._readers: dict[tuple[tuple[Symbol, ...], Box, Conjuncts], Reader] = {}
+        self._disjuncts: dict[tuple[tuple[Symbol, ...], Condition], tuple[Conjuncts, ...]] = {}
+
+    def of(self, node: Node, box: Box) -> Iterator[Image]:
+        """The images of `box` under every read of `node`, but for those that are empty at all sizes."""
+        for condition, edge in node.guarded_reads():
+            key = (node.domain, condition)
+            if key not in self._disjuncts:
+                self._disjuncts[key] = disjuncts(condition, Context.of(self.graph.domain_dims(node), self.facts))
+            for conjuncts in self._disjuncts[key]:
+                reader = self.reader(node.domain, box, conjuncts)
+                image = None if reader.unreachable else self._image(reader, edge)
+                if image is not None and not self._is_empty(image.box):
+                    yield image
+
+    def reader(self, domain: tuple[Symbol, ...], box: Box, conjuncts: Conjuncts = ()) -> Reader:
+        key = (domain, box, conjuncts)
+        if key not in self._readers:
+            dims = tuple(self.graph.dim(symbol) for symbol in domain)
+            self._readers[key] = Reader(dims, box, conjuncts, self.facts, self.sizes)
+        return self._readers[key]
+
+    def _is_empty(self, box: Box) -> bool:
+        return any(self.sizes.implies(hi.le(lo)) for _, lo, hi in box.bounds)
+
+    def _image(self, reader: Reader, edge: Edge) -> Image:
+        dims = self.graph.domain_dims(self.graph.nodes[edge.node])
+        places = zip(dims, edge.map, strict=True)
+        box = Box(tuple((dim.symbol, *reader.interval(index, dim)) for dim, index in places))
+        return Image(edge.node, box, edge.map, reader)
+
+
+class Reader:
+    """The points of a box where some conditions hold, and what they read. Remembers its answers."""
+
+    def __init__(
+        self, dims: tuple[Dim, ...], given: Box, conjuncts: Conjuncts, facts: Condition, sizes: Context
+    ) -> None:
+        self.sizes = sizes
+        self._dims = dims
+        self._facts = (facts, *conjuncts)
+        self.unreachable = bool(conjuncts) and Context.of(dims, *self._facts, box=given).infeasible()
+        self.box, self._decided = given, True
+        for conjunct in conjuncts:
+            self.box, decided = _tightened(self.box, conjunct, sizes)
+            self._decided = self._decided and decided
+        self._intervals: dict[tuple[Point | Slice, Dim], Interval] = {}
+        self._exact: dict[IndexMap, bool] = {}
+
+    @cached_property
+    def context(self) -> Context:
+        return Context.of(self._dims, *self._facts, box=self.box)
+
+    def interval(self, index: Point | Slice, dim: Dim) -> Interval:
+        """Bounds of the positions along `dim` that are read."""
+        if index == Point(var(dim.symbol)):
+            return self.box.interval(dim.symbol)
+        key = (index, dim)
+        if key not in self._intervals:
+            start, stop = self._ends(index)
+            lo, _, _ = extremes(start, self.box, self.context, self.sizes)
+            _, last, _ = extremes(stop - 1, self.box, self.context, self.sizes)
+            lo = const(0) if lo is None else most([const(0), lo], self.sizes)
+            hi = dim.size if last is None else least([dim.size, last + 1], self.sizes)
+            self._intervals[key] = (lo, hi)
+        return self._intervals[key]
+
+    def is_exact(self, map: IndexMap) -> bool:
+        """Whether all of the product of the intervals that `map` reads is proven to be read."""
+        if map not in self._exact:
+            self._exact[map] = self._decided and self._is_product(map) and all(self._is_whole(index) for index in map)
+        return self._exact[map]
+
+    def _ends(self, index: Point | Slice) -> Interval:
+        if isinstance(index, Point):
+            return index.index, index.index + 1
+        return index.start, self.context.simplify(index.start + index.length)
+
+    def _is_product(self, map: IndexMap) -> bool:
+        """No dim is used twice, and none is empty but those that empty their interval with them."""
+        used = [symbol for index in map for symbol in _index_dims(index)]
+        if len(used) != len(set(used)):
+            return False
+        carried = {symbol for index in map for symbol in _index_dims(index) if _is_shift(index)}
+        return all(symbol in carried or self.sizes.implies(hi.gt(lo)) for symbol, lo, hi in self.box.bounds)
+
+    def _is_whole(self, index: Point | Slice) -> bool:
+        """Whether the bounds are attained, with no hole between them."""
+        if _is_shift(index):
+            return True
+        start, stop = self._ends(index)
+        attained = (extremes(end, self.box, self.context, self.sizes)[2] for end in (start, stop))
+        return all(attained) and self._is_contiguous(start, stop)
+
+    def _is_contiguous(self, start: Expr, stop: Expr) -> bool:
+        """Whether the intervals `[start, stop)` at neighbouring points of the box touch."""
+        if not start.dims() or not stop.dims():
+            return self.context.implies(stop.ge(start))
+        if len(start.dims() | stop.dims()) != 1 or not self.context.implies(stop.gt(start)):
+            return False
+        symbol = next(iter(start.dims()))
+        step = {symbol: var(symbol) + 1}
+        inner = self.context.assume(var(symbol).le(self.box.hi(symbol) - 2))
+        return inner.implies(start.substitute(step).le(stop)) and inner.implies(start.le(stop.substitute(step)))
+
+
+def disjuncts(condition: Condition, context: Context) -> tuple[Conjuncts, ...]:
+    """Disjunctive normal form; where it would be of very many disjuncts, some conjuncts are left that are none.
+
+    What the context excludes is left out: `t != 0` is `t >= 1`.
+    """
+    if condition == TRUE:
+        return ((),)
+    if condition == FALSE:
+        return ()
+    if isinstance(condition, Or):
+        possible = (arg for arg in condition.args if not context.excludes(arg))
+        found = tuple(conjuncts for arg in possible for conjuncts in disjuncts(arg, context))
+        return found if len(found) <= _MOST_DISJUNCTS else ((condition,),)
+    if not isinstance(condition, And):
+        return ((condition,),)
+    product: tuple[Conjuncts, ...] = ((),)
+    for arg in condition.args:
+        choices = disjuncts(arg, context)
+        wider = tuple(_joined(chosen, more) for chosen in product for more in choices)
+        if len(wider) > _MOST_DISJUNCTS:
+            wider = tuple(chosen for chosen in dict.fromkeys(wider) if not context.assume(*chosen).infeasible())
+        product = wider if len(wider) <= _MOST_DISJUNCTS else tuple(_joined(chosen, (arg,)) for chosen in product)
+    return product
+
+
+def _joined(chosen: Conjuncts, more: Conjuncts) -> Conjuncts:
+    return tuple(dict.fromkeys(chosen + more))
+
+
+def extremes(expr: Expr, box: Box, context: Context, sizes: Context) -> tuple[Expr | None, Expr | None, bool]:
+    """The least and greatest value of `expr` over `box`, in sizes, and whether a non-empty box attains both.
+
+    `context` may know more of the points than the box; `sizes` is what is known of the sizes alone.
+    """
+    dims = expr.dims()
+    if all(isinstance(atom, Symbol) for atom, _ in expr.terms):
+        rising = {symbol: expr.coefficient(symbol) > 0 for symbol in dims}
+    elif len(dims) == 1:
+        rising = _monotone(expr, next(iter(dims)), box, sizes)
+    else:
+        rising = {}
+    if len(rising) < len(dims):
+        return (*context.range_of(expr), False)
+    first = {symbol: box.lo(symbol) for symbol in dims}
+    last = {symbol: box.hi(symbol) - 1 for symbol in dims}
+    lowest = expr.substitute({s: first[s] if rising[s] else last[s] for s in dims})
+    highest = expr.substitute({s: last[s] if rising[s] else first[s] for s in dims})
+    return lowest, highest, True
+
+
+def _monotone(expr: Expr, symbol: Symbol, box: Box, sizes: Context) -> dict[Symbol, bool]:
+    """Whether the expression rises or falls from every point of the box to the next.
+
+    Points that satisfy a condition as well may have gaps between them, over which a step says nothing.
+    """
+    inner = sizes.assume(var(symbol).ge(box.lo(symbol)), var(symbol).le(box.hi(symbol) - 2))
+    following = expr.substitute({symbol: var(symbol) + 1})
+    if inner.implies(following.ge(expr)):
+        return {symbol: True}
+    return {symbol: False} if inner.implies(following.le(expr)) else {}
+
+
+def _tightened(box: Box, conjunct: Condition, sizes: Context) -> tuple[Box, bool]:
+    """The part of `box` where `conjunct` may hold, and whether it is exactly where it holds."""
+    if not isinstance(conjunct, Ge | Eq):
+        return box, False
+    dims = conjunct.expr.dims()
+    for symbol in dims:
+        box = _bounded(box, symbol, conjunct.expr, sizes)
+        if isinstance(conjunct, Eq):
+            box = _bounded(box, symbol, -conjunct.expr, sizes)
+    if len(dims) != 1:
+        return box, False
+    symbol = next(iter(dims))
+    return box, abs(conjunct.expr.coefficient(symbol)) == 1 and _is_affine_in(conjunct.expr, symbol)
+
+
+def _bounded(box: Box, symbol: Symbol, expr: Expr, sizes: Context) -> Box:
+    """`box` without the points at which `expr >= 0` cannot hold for the value of `symbol`."""
+    factor = expr.coefficient(symbol)
+    rest = expr - factor * var(symbol)
+    if factor == 0 or any(not isinstance(atom, Symbol) and _atom_dims(atom) for atom, _ in rest.terms):
+        return box
+    greatest = rest.substitute({s: box.hi(s) - 1 if rest.coefficient(s) > 0 else box.lo(s) for s in rest.dims()})
+    lo, hi = box.interval(symbol)
+    if factor > 0:  # symbol >= ceil(-greatest / factor)
+        return box.replace(symbol, most([lo, -(greatest // factor)], sizes), hi)
+    return box.replace(symbol, lo, least([hi, greatest // -factor + 1], sizes))
+
+
+def _is_affine_in(expr: Expr, symbol: Symbol) -> bool:
+    return not any(not isinstance(atom, Symbol) and symbol in _atom_dims(atom) for atom, _ in expr.terms)
+
+
+def _atom_dims(atom: Atom) -> frozenset[Symbol]:
+    return frozenset(symbol for symbol in atom.symbols() if symbol.kind == "dim")
+
+
+def _index_dims(index: Point | Slice) -> frozenset[Symbol]:
+    return frozenset(symbol for expr in index_exprs(index) for symbol in expr.dims())
+
+
+def _is_shift(index: Point | Slice) -> bool:
+    """Whether the index is a dim plus or minus something, or minus a dim: an interval goes to one of equal length."""
+    if not isinstance(index, Point) or len(index.index.dims()) != 1:
+        return False
+    symbol = next(iter(index.index.dims()))
+    return abs(index.index.coefficient(symbol)) == 1 and _is_affine_in(index.index, symbol)

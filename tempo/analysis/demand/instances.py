@@ -1,0 +1,266 @@
+"""Exact demand at known sizes: which points of which node have to exist, and whether one of them needs itself."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tempo.analysis.demand.demand import Demand, demand
+from tempo.analysis.demand.reads import Reads, Sizes, edge_reads, reads_at, reads_of_point
+from tempo.analysis.dependence.distances import well_founded
+from tempo.analysis.dependence.host_order import EFFECTS, close_to_prefixes, order_reads
+from tempo.analysis.reports import Instance
+from tempo.sdg.components import strongly_connected
+from tempo.sdg.graph import Graph, Node
+from tempo.symbolic import Symbol
+
+Array = np.ndarray[Any, Any]
+Masks = dict[int, Array]
+
+ROUNDS = 24
+"""Rounds in which a component must settle, from below or from above, before single points are followed."""
+WIDE = 32
+"""From how many new points on a round over arrays beats following single points."""
+
+
+def demanded(graph: Graph, sizes: Mapping[Symbol, int]) -> Masks:
+    """For each node, over its domain, the points that an output or an effect needs.
+
+    Sinks are needed everywhere; host calls with all calls before them along their ordered dims. Reads outside a domain
+    need nothing there (`tempo.analysis.checks.checks` reports them).
+    """
+    return _Demand(Sizes.of(graph, sizes)).solve()
+
+
+class _Demand:
+    """A least fixed point over the node graph, one strongly connected component after another, consumers first."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.graph = sizes.graph
+        self.masks: Masks = {
+            node.id: np.zeros(sizes.shape(node.domain), np.bool_) for node in self.graph.nodes.values()
+        }
+
+    def solve(self) -> Masks:
+        self._seed()
+        roots = [output.edge.node for output in self.graph.outputs] + list(self.graph.sinks)
+        successors = {node.id: tuple(edge.node for _, edge in node.reads()) for node in self.graph.nodes.values()}
+        for members in reversed(strongly_connected(roots, successors)):
+            self._close(members, self.masks)
+            if len(members) > 1 or members[0] in successors[members[0]]:
+                self._settle(frozenset(members))
+            self._pass_on(members)
+        return self.masks
+
+    def _seed(self) -> None:
+        for output in self.graph.outputs:
+            points = self.sizes.all_points(output.domain)
+            self._mark(self.masks, edge_reads(self.sizes, -1, output.domain, output.edge, points))
+        for id in self.graph.sinks:
+            self.masks[id][...] = True
+
+    def _mark(self, masks: Masks, reads: Reads) -> None:
+        mask = masks[reads.source]
+        reads.inside(mask.shape).mark(mask)
+
+    def _close(self, members: Iterable[int], masks: Masks) -> None:
+        for id in members:
+            masks[id] = close_to_prefixes(self.graph.nodes[id], masks[id])
+
+    def _reads(self, id: int, mask: Array) -> Iterator[Reads]:
+        points = np.nonzero(mask) if mask.ndim else ()
+        count = int(np.count_nonzero(mask))
+        if count:
+            yield from (read for _, read in reads_at(self.sizes, self.graph.nodes[id], points, count).reads)
+
+    def _pass_on(self, members: tuple[int, ...]) -> None:
+        inner = frozenset(members)
+        for id in members:
+            for read in self._reads(id, self.masks[id]):
+                if read.source not in inner:
+                    self._mark(self.masks, read)
+
+    # Within a component that feeds itself.
+
+    def _settle(self, members: frozenset[int]) -> None:
+        frontier = self._from_below(members)
+        if frontier is None:
+            return
+        from_above = self._from_above(members)
+        if from_above is not None:
+            self.masks.update(from_above)
+            return
+        self._follow(members, frontier)
+
+    def _from_below(self, members: frozenset[int]) -> Masks | None:
+        """Marks what the marked points need, round by round; None when that settles, else the points left over."""
+        frontier = {id: self.masks[id].copy() for id in members}
+        for _ in range(ROUNDS):
+            frontier = self._round(members, frontier)
+            if not any(mask.any() for mask in frontier.values()):
+                return None
+        return frontier
+
+    def _round(self, members: frozenset[int], frontier: Masks) -> Masks:
+        """Marks what the points of `frontier` need; returns the points that are new."""
+        needed = self._needed_by(members, frontier)
+        self._close(members, needed)
+        fresh = {id: needed[id] & ~self.masks[id] for id in members}
+        for id in members:
+            self.masks[id] |= fresh[id]
+        return fresh
+
+    def _needed_by(self, members: frozenset[int], masks: Masks) -> Masks:
+        needed = {id: np.zeros_like(self.masks[id]) for id in members}
+        for id in members:
+            for read in self._reads(id, masks[id]):
+                if read.source in members:
+                    self._mark(needed, read)
+        return needed
+
+    def _from_above(self, members: frozenset[int]) -> Masks | None:
+        """Assumes that all points that may be needed are, and drops those that nothing needs, round by round.
+
+        Where no instance needs itself the fixed point is unique, so what this reaches is the least one; a recurrence
+        over 100,000 steps settles in one round. None when it does not settle, or cycles are not excluded.
+        """
+        seeds = {id: self.masks[id] for id in members}
+        current = {id: self._hull(id) for id in members}
+        for _ in range(ROUNDS):
+            needed = self._needed_by(members, current)
+            following = {id: needed[id] | seeds[id] for id in members}
+            self._close(members, following)
+            if all(np.array_equal(following[id], current[id]) for id in members):
+                return current if well_founded(self.graph, list(self._inner_reads(members, current))) else None
+            current = following
+        return None
+
+    def _hull(self, id: int) -> Array:
+        """The points that the symbolic demand does not exclude."""
+        mask = np.zeros_like(self.masks[id])
+        bounds = self._symbolic[id].box.evaluate(self.sizes.symbols)
+        mask[tuple(slice(max(int(lo), 0), max(int(hi), 0)) for lo, hi in bounds)] = True
+        return mask
+
+    @cached_property
+    def _symbolic(self) -> Mapping[int, Demand]:
+        return demand(self.graph)
+
+    def _inner_reads(self, members: frozenset[int], masks: Masks) -> Iterator[Reads]:
+        for id in members:
+            node, mask = self.graph.nodes[id], masks[id]
+            found = [*self._reads(id, mask), *_own_order(self.graph, self.sizes, node, mask)]
+            yield from (read.inside(masks[read.source].shape) for read in found if read.source in members)
+
+    def _follow(self, members: frozenset[int], frontier: Masks) -> None:
+        """To the end from below: wide rounds over arrays, narrow ones point by point."""
+        while any(mask.any() for mask in frontier.values()):
+            if sum(np.count_nonzero(mask) for mask in frontier.values()) >= WIDE:
+                frontier = self._round(members, frontier)
+            else:
+                frontier = self._follow_points(members, frontier)
+
+    def _follow_points(self, members: frozenset[int], frontier: Masks) -> Masks:
+        """Marks what a few points need, then what those need, until there are none or too many."""
+        pending = [Instance(id, tuple(point)) for id in members for point in np.argwhere(frontier[id]).tolist()]
+        while pending and len(pending) < WIDE:
+            current = pending.pop()
+            node = self.graph.nodes[current.node]
+            for edge, ranges in reads_of_point(self.sizes, node, current.point):
+                if edge.node in members:
+                    pending.extend(self._mark_points(edge.node, ranges))
+        left = {id: np.zeros_like(self.masks[id]) for id in members}
+        for id, point in pending:
+            left[id][point] = True
+        return left
+
+    def _mark_points(self, id: int, ranges: list[range]) -> list[Instance]:
+        """Marks a box of points, with the calls before them; returns those that are new."""
+        mask = self.masks[id]
+        box = tuple(slice(indices.start, max(indices.start, indices.stop)) for indices in ranges)
+        if mask[box].all():
+            return []
+        before = mask.copy() if self.graph.nodes[id].op == "host_call" else None
+        if before is None:
+            fresh = [point for point in itertools.product(*ranges) if not mask[point]]
+            mask[box] = True
+            return [Instance(id, point) for point in fresh]
+        mask[box] = True
+        self.masks[id] = close_to_prefixes(self.graph.nodes[id], mask)
+        return [Instance(id, tuple(point)) for point in np.argwhere(self.masks[id] & ~before).tolist()]
+
+
+def _own_order(graph: Graph, sizes: Sizes, node: Node, mask: Array) -> list[Reads]:
+    """The order of calls, as needs of the calls in `mask`."""
+    count = int(np.count_nonzero(mask))
+    if node.op not in EFFECTS or not count:
+        return []
+    return order_reads(graph, sizes, node, np.nonzero(mask) if mask.ndim else (), count)
+
+
+def find_cycle(
+    graph: Graph, sizes: Mapping[Symbol, int], masks: Mapping[int, Array] | None = None
+) -> tuple[Instance, ...] | None:
+    """Demanded instances of which each needs the next and the last the first, through data or the order of calls.
+
+    `masks` is what `demanded` gave, if that is known already. None when there is no cycle.
+    """
+    at = Sizes.of(graph, sizes)
+    found = dict(demanded(graph, sizes) if masks is None else masks)
+    demand = _Demand(at)
+    demand.masks = found
+    everything = frozenset(id for id, mask in found.items() if mask.any())
+    if well_founded(graph, list(demand._inner_reads(everything, found))):
+        return None
+    return _walk(graph, at, found)
+
+
+def _walk(graph: Graph, sizes: Sizes, masks: Masks) -> tuple[Instance, ...] | None:
+    """Depth first through the demanded instances, on a stack of our own."""
+    finished = {id: np.zeros_like(mask) for id, mask in masks.items()}
+    for id, mask in masks.items():
+        for point in map(tuple, np.argwhere(mask).tolist()):
+            cycle = _walk_from(graph, sizes, masks, finished, Instance(id, point))
+            if cycle:
+                return cycle
+    return None
+
+
+def _walk_from(
+    graph: Graph, sizes: Sizes, masks: Masks, finished: Masks, root: Instance
+) -> tuple[Instance, ...] | None:
+    if finished[root.node][root.point]:
+        return None
+    path = {root: _needs(graph, sizes, masks, root)}
+    while path:
+        current, rest = next(reversed(path.items()))
+        following = next((need for need in rest if not finished[need.node][need.point]), None)
+        if following is None:
+            finished[current.node][current.point] = True
+            del path[current]
+        elif following in path:
+            steps = list(path)
+            return tuple(steps[steps.index(following) :])
+        else:
+            path[following] = _needs(graph, sizes, masks, following)
+    return None
+
+
+def _needs(graph: Graph, sizes: Sizes, masks: Masks, instance: Instance) -> Iterator[Instance]:
+    node = graph.nodes[instance.node]
+    for edge, ranges in reads_of_point(sizes, node, instance.point):
+        yield from (Instance(edge.node, point) for point in itertools.product(*ranges))
+    if node.op not in EFFECTS:
+        return
+    here = tuple(np.array([value]) for value in instance.point)
+    for read in order_reads(graph, sizes, node, here, 1):
+        box = tuple(slice(int(lo[0]), int(hi[0])) for lo, hi in zip(read.lo, read.hi)) if read.count else None
+        if box is None:
+            continue
+        called = np.argwhere(masks[read.source][box]) + [cut.start for cut in box]
+        yield from (Instance(read.source, tuple(point)) for point in called.tolist())

@@ -1,0 +1,130 @@
+"""Options of a compile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+
+from tempo.costs.extents import Way
+from tempo.errors import InputError, nearest, user_location
+from tempo.loop_ir.transforms.dynamic_extent.versions import EXTENTS
+from tempo.passes.vectorize.search import KINDS
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile; the meaning of the program does not depend on them.
+
+    The reference evaluator, which plans nothing, looks at `checks` and `check_finite` alone. Raises `InputError` for
+    what is no option or no value of one; `tp.compile` for names of dims and passes that are not there.
+
+    checks   data-dependent indices out of range raise `tp.IndexOutOfRangeError` (True), or are clamped (False).
+             None: the backend's default, which is True but on JAX; there they are clamped, and with True the error
+             is raised when the compiled code has ended
+    lift     dims that are parallel at every level become batch axes instead of loops
+    mapping  forces what is otherwise searched for: "full" lifts along every dim whatever can be lifted, "sequential"
+             nothing, and adds up step by step what is reduced over the dim, to keep few points; a number lifts that
+             many points at once, block by block; a mapping from names of dims to these does so for those dims.
+             None: by cost
+    extent   how a read whose length varies (`k[0:t + 1]`) is run: "hull" always takes the greatest length, masked;
+             "blocks" loops over as many blocks of it as the length needs, and adds up across them; "specialise" chooses
+             at every point among copies for lengths that double. What cannot be added up across blocks (sorts, scans,
+             positions of extremes) is specialised, what allows no other length (positions that are computed) takes the
+             hull. None: by cost
+    tile     the length of a block, and the least of those that double. None: by cost
+    disable  names of passes to leave out
+    debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
+    poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written
+             shows
+    check_finite  a NaN or an infinity in a recurrent tensor, a parameter, the result of a call or an output raises
+             `tp.NotFiniteError` at the end of the run, with the first such tensor, its line and the point. Infinities
+             that can come from one that the program or its caller wrote (a mask of `-inf`) are no error
+    schedule_seconds  how long each attempt of the scheduler may take before it tries something simpler, for schedulers
+             that have limits (polyhedral). None: the variable TEMPO_SCHEDULE_SECONDS, else what the scheduler sees fit
+    """
+
+    checks: bool | None = None
+    lift: bool = True
+    mapping: str | int | Mapping[str, str | int] | None = None
+    extent: Way | None = None
+    tile: int | None = None
+    disable: tuple[str, ...] = ()
+    debug: bool | None = None
+    poison: bool = False
+    check_finite: bool = False
+    schedule_seconds: float | None = None
+
+    def __new__(cls, *values: Any, **given: Any) -> Self:
+        """Raises `InputError` for a name that is no option's; the values are looked at when all are there."""
+        del values
+        names = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in names:
+                raise InputError(f"there is no option {name!r}", location=user_location(), hint=nearest(name, names))
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, may_be_none in _BOOLS.items():
+            self._keep(name, _bool(name, getattr(self, name), may_be_none))
+        self._keep("disable", _names(self.disable))
+        self._keep("tile", _tile(self.tile))
+        seconds: Any = self.schedule_seconds
+        if seconds is not None and not (_is_number(seconds) and seconds > 0):
+            raise _refused(f"schedule_seconds={seconds!r} is no positive number")
+        extent: Any = self.extent
+        if extent is not None and not (isinstance(extent, str) and extent in EXTENTS):
+            raise _refused(f"extent={extent!r} names no way to run a read", f"ways: {EXTENTS}")
+        _check_mapping(self.mapping)
+
+    def _keep(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+_BOOLS = {"checks": True, "lift": False, "debug": True, "poison": False, "check_finite": False}
+"""The options that are yes or no, and whether None leaves it to the backend or the environment."""
+
+
+def _refused(message: str, hint: str | None = None) -> InputError:
+    return InputError(message, location=user_location(), hint=hint)
+
+
+def _bool(name: str, value: Any, may_be_none: bool) -> bool | None:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if value is None and may_be_none:
+        return None
+    wanted = "True, False or None" if may_be_none else "True or False"
+    raise _refused(f"{name}={value!r} is a {type(value).__name__}", f"write {name}= with {wanted}")
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, tuple | list) and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    raise _refused(f"disable={value!r} is no tuple of names", 'write ("lift",)')
+
+
+def _tile(value: Any) -> int | None:
+    if value is None or (_is_count(value) and value >= 1):
+        return value if value is None else int(value)
+    raise _refused(f"tile={value!r} is no positive integer")
+
+
+def _check_mapping(mapping: Any) -> None:
+    ways = mapping if isinstance(mapping, Mapping) else {} if mapping is None else {"t": mapping}
+    for name, way in ways.items():
+        if not isinstance(name, str):
+            raise _refused(f"mapping= names {name!r}, which is no string", "write mapping={'t': 'full'}")
+        if not (isinstance(way, str) and way in KINDS) and not (_is_count(way) and way > 0):
+            hint = f"ways: {', '.join(KINDS)}, a number of points; for one dim write mapping={{'t': 'full'}}"
+            raise _refused(f"mapping={mapping!r} names no way to run a dim", hint)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_count(value) or isinstance(value, float | np.floating)

@@ -1,0 +1,210 @@
+"""The one-way pipeline from a graph to a LoopProgram: passes, demand, clusters, schedule, storage, LoopIR."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+from tempo.errors import InternalError, TempoError, UnsupportedError
+from tempo.loop_ir.codegen.python import static_sizes
+from tempo.loop_ir.ir import LoopProgram
+from tempo.lowering.build.build import Decisions, build
+from tempo.lowering.build.guard_tables import clusters_with_tables
+from tempo.lowering.scheduling.clusters import cluster
+from tempo.lowering.scheduling.places import Place, places
+from tempo.lowering.scheduling.problem import Clustered, build_problem
+from tempo.lowering.scheduling.scoping import scoped
+from tempo.lowering.storage.assignment import decide_storage
+from tempo.passes.composites.decompose import Decompose, undecomposed
+from tempo.passes.instrument.unchecked_past_stops import unchecked_past_stops
+from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
+from tempo.passes.ragged.static_extents import StaticExtents, varying
+from tempo.passes.storage.element_reads import with_parts
+from tempo.passes.storage.materialise_outputs import materialise_outputs
+from tempo.schedule.problem import SchedulingProblem
+from tempo.schedule.tree import Scheduled, ScheduleTree
+from tempo.sdg.graph import Graph
+from tempo.sdg.operators.located import with_names_of_data
+from tempo.sdg.stops import stops_of
+from tempo.symbolic import TRUE, Condition, Context, Symbol, var
+
+VERIFY_VARIABLE = "TEMPO_VERIFY"
+
+
+class Scheduler(Protocol):
+    def schedule(self, problem: SchedulingProblem) -> ScheduleTree | Scheduled: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that was decided for one program, for every size of which `facts` are true.
+
+    `stages` are seconds by stage, `notes` what the scheduler says of its tree, for `explain()`.
+    """
+
+    graph: Graph
+    program: Clustered
+    problem: SchedulingProblem
+    tree: ScheduleTree
+    places: Mapping[str, tuple[Place, ...]]
+    loops: LoopProgram
+    passes: tuple[PassRecord, ...]
+    decisions: tuple[object, ...]
+    stages: tuple[tuple[str, float], ...]
+    notes: tuple[str, ...] = ()
+    facts: Condition = TRUE
+
+    @cached_property
+    def shape_sizes(self) -> tuple[Symbol, ...]:
+        """The sizes that what operators see is made of."""
+        return tuple(sorted(static_sizes(self.loops)))
+
+    @cached_property
+    def buffer_sizes(self) -> tuple[Symbol, ...]:
+        """Those, and the sizes that buffers are made of."""
+        return tuple(sorted(static_sizes(self.loops, buffers=True)))
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range.
+
+    `speculates`: also at points that nobody demands, so that more points are made at once.
+
+    `schedule_seconds`: how long each attempt of the scheduler may take.
+    `composites`: what the backend takes whole. `facts`: what is known of the sizes.
+    `mapping` forces what `tempo.passes.vectorize.search` decides otherwise.
+    """
+
+    checks: bool = True
+    speculates: bool = False
+    outermost: Symbol | None = None
+    disable: tuple[str, ...] = ()
+    debug: bool | None = None
+    schedule_seconds: float | None = None
+    mapping: str | int | Mapping[str, str | int] | None = None
+    likely: Mapping[Symbol, int] = field(default_factory=dict)  # sizes that costs are counted with
+    composites: tuple[str, ...] = ()
+    facts: Condition = TRUE
+
+
+def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, options: PlanOptions) -> Plan:
+    clock = _Clock()
+    manager = PassManager.configured(passes, options.disable, options.debug)
+    forced = {"mapping": options.mapping, "composites": options.composites}
+    context = PassContext(forced, options.likely, options.facts)
+    optimized, records = manager.run(_with_checks(graph, options), context)
+    _check_static(optimized, records)
+    _check_decomposed(optimized, options)
+    optimized = with_parts(materialise_outputs(optimized))
+    clock.stage("passes")
+    demands = context.demand(optimized)
+    program = Clustered(optimized, cluster(optimized, demands), demands)
+    clock.stage("demand, clusters")
+    problem = build_problem(program, options.outermost, options.facts, options.schedule_seconds)
+    scheduled = _schedule(scheduler, problem, program)
+    tree = scheduled.tree
+    clock.stage("schedule")
+    order = scoped(tree)
+    found = places(order, frozenset(each.name for each in program.clusters if each.host), _sizes(optimized))
+    tables = clusters_with_tables(program, options.checks)
+    decisions = Decisions(decide_storage(program, found, tables), tables, options.checks)
+    loops = build(program, order, decisions)
+    clock.stage("lowering")
+    decided, stages = tuple(context.decisions), tuple(clock.stages)
+    return Plan(
+        optimized, program, problem, tree, found, loops, records, decided, stages, scheduled.notes, options.facts
+    )
+
+
+def _with_checks(graph: Graph, options: PlanOptions) -> Graph:
+    """Where indices out of range are clamped, no read of data can fail: passes may make what nobody asks for."""
+    if options.checks:
+        graph = with_names_of_data(graph)
+    if options.checks and not options.speculates:
+        return unchecked_past_stops(graph, options.facts)
+    attrs = {"speculated": True} if options.checks else {"checked": False}
+    changed = {
+        node.id: replace(node, attrs=tuple(sorted({**node.attributes, **attrs}.items())))
+        for node in graph.nodes.values()
+        if node.attr("checked")
+    }
+    return replace(graph, nodes={**graph.nodes, **changed})
+
+
+def _sizes(graph: Graph) -> Context:
+    """What is known of the sizes alone."""
+    return Context.of((), *(var(Symbol(dim.symbol.name, "size")).eq(dim.size) for dim in graph.dims))
+
+
+def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Clustered) -> Scheduled:
+    """A scheduler knows no source: where it finds no order, the first statement that it names says the line."""
+    who = f"the scheduler {type(scheduler).__name__!r}"
+    try:
+        found = scheduler.schedule(problem)
+    except UnsupportedError as error:
+        words = set(re.findall(r"\w+", error.message))
+        named = (each for each in program.clusters if each.name in words)
+        nodes = (program.graph.nodes[id] for each in named for id in each.nodes)
+        error.location = error.location or next((node.location for node in nodes if node.location), None)
+        stops = stops_of(program.graph).values()
+        ending = ", ".join(output.name for output in stops if program.cluster_of()[output.edge.node].name in words)
+        if ending:
+            error.add_note(f"The run may end early along {ending}: that dim must be the outermost ordered one.")
+        raise
+    except TempoError:
+        raise
+    except Exception as error:
+        failure = InternalError(f"{who} failed: {type(error).__name__}: {error}")
+        failure.add_note(f"on the problem\n{problem}")
+        raise failure from error
+    scheduled = found if isinstance(found, Scheduled) else Scheduled(found)
+    if not isinstance(scheduled.tree, ScheduleTree):
+        raise InternalError(f"{who} returned a {type(scheduled.tree).__name__}, which is no schedule tree")
+    return scheduled
+
+
+def _check_static(graph: Graph, records: tuple[PassRecord, ...]) -> None:
+    """Raises `UnsupportedError` where the pass that makes shapes static was left out, and some vary."""
+    if any(record.name == StaticExtents.name for record in records):
+        return
+    node = varying(graph)
+    if node is not None:
+        raise UnsupportedError(
+            f"{node.name or node.op} reads or has a shape that varies, and without the pass {StaticExtents.name!r} it"
+            " cannot be compiled",
+            location=node.location,
+            hint="do not leave that pass out",
+        )
+
+
+def _check_decomposed(graph: Graph, options: PlanOptions) -> None:
+    """Raises `UnsupportedError` where the pass that takes composites apart was left out, and some are not taken."""
+    node = undecomposed(graph, options.composites)
+    if node is not None:
+        raise UnsupportedError(
+            f"{node.name or node.op} is no primitive, and without the pass {Decompose.name!r} it cannot be compiled",
+            location=node.location,
+            hint="do not leave that pass out",
+        )
+
+
+def verifies() -> bool:
+    """Whether every schedule is to be verified when sizes are known (TEMPO_VERIFY=1)."""
+    return os.environ.get(VERIFY_VARIABLE, "0") not in {"", "0"}
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, float]] = []
+        self._last = time.perf_counter()
+
+    def stage(self, name: str) -> None:
+        now = time.perf_counter()
+        self.stages.append((name, now - self._last))
+        self._last = now

@@ -1,0 +1,1 @@
+"""What running things is expected to cost."""

@@ -1,0 +1,211 @@
+"""Temporal indexing: reading a tensor at points and slices of its dims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_location
+from tempo.language.indexing.expression import IndexCondition, is_integer, to_expr
+from tempo.sdg.graph import Edge, IndexMap, Point, Slice, index_exprs, substitute_index
+from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, const, maximum, minimum, var
+
+if TYPE_CHECKING:
+    from tempo.language.tensor import RecurrentTensor
+
+Index = Mapping[Symbol, Point | Slice]
+
+
+def positions(x: RecurrentTensor, key: Any, what: str = "an index") -> tuple[tuple[Symbol, Any], ...]:
+    """The dims of `x` with what the user wrote for each, in the order of the dims; dims not named are left out."""
+    domain = x.symbols
+    given = key if isinstance(key, tuple) else (key,)
+    dots = [position for position, item in enumerate(given) if isinstance(item, EllipsisType)]
+    if len(dots) > 1:
+        _misuse("an index has more than one ...", "write it once")
+    named = len(given) - len(dots)
+    if named > len(domain):
+        raise DomainError(
+            f"{what} names {named} dims, and {x.label} has {_domain_text(domain)}",
+            location=user_location(),
+            hint="x[...] indexes temporal dims; the axes of the shape are indexed with x.spatial[...]",
+        )
+    before = dots[0] if dots else named
+    after = named - before
+    front = zip(domain[:before], given[:before])
+    back = zip(domain[len(domain) - after :], given[len(given) - after :] if after else ())
+    return (*front, *back)
+
+
+def _domain_text(domain: Sequence[Symbol]) -> str:
+    return f"the domain ({', '.join(symbol.name for symbol in domain)})" if domain else "no dims"
+
+
+def read(x: RecurrentTensor, key: Any) -> RecurrentTensor:
+    """`x[key]`."""
+    index = {symbol: _position(x, symbol, item) for symbol, item in positions(x, key)}
+    return read_at(x, index)
+
+
+def read_named(x: RecurrentTensor, named: Mapping[str, Any]) -> RecurrentTensor:
+    """`x.at(t=t - 1)`. Raises `DomainError` for a dim that `x` has not."""
+    known = {symbol.name: symbol for symbol in x.symbols}
+    for name in named:
+        if name not in known:
+            raise DomainError(
+                f"{x.label} has no dim {name!r}: it has {_domain_text(x.symbols)}", location=user_location()
+            )
+    return read_at(x, {known[name]: _position(x, known[name], item) for name, item in named.items()})
+
+
+def _position(x: RecurrentTensor, symbol: Symbol, item: Any) -> Point | Slice:
+    size = x.program.builder.size(symbol)
+    if isinstance(item, slice):
+        return slice_of(x.program.builder.context, *bounds(x, item, size, symbol.name))
+    _check_index(item, symbol.name)
+    return Point(from_end(to_expr(item, x.program, f"the index at {symbol.name}"), item, size))
+
+
+def from_end(expr: Expr, item: Any, size: Expr) -> Expr:
+    """A negative number counts from the size, as in NumPy; an expression means what it says."""
+    return size + expr if is_integer(item) and item < 0 else expr
+
+
+def _check_index(item: Any, name: str) -> None:
+    if item is None:
+        _misuse("None is no index of a dim", "to add an axis write tp.expand_dims(x, axis) or x.spatial[None]")
+    if isinstance(item, IndexCondition):
+        _misuse(f"the condition {item} is no index", "select by cases: tp.cases((condition, a), b)")
+    if hasattr(item, "edge"):
+        _misuse(
+            f"a tensor is no index at {name}",
+            f"read at a tensor's values with x.gather({name}, index, within=slice(0, {name}.size))",
+        )
+
+
+def bounds(x: RecurrentTensor, item: slice, size: Expr, name: str) -> tuple[Expr, Expr]:
+    """Start and stop of a slice with step 1."""
+    if item.step is not None and not (is_integer(item.step) and item.step == 1):
+        _misuse(
+            f"a slice along {name} has step {item.step}",
+            f"its step is 1: reverse with tp.flip(x, 0) or x[{name}.size - 1 - {name}], thin out with .spatial[::2]",
+        )
+    for bound in (item.start, item.stop):
+        if bound is not None:
+            _check_index(bound, name)
+    what = f"a bound of the slice at {name}"
+    start = const(0) if item.start is None else from_end(to_expr(item.start, x.program, what), item.start, size)
+    stop = size if item.stop is None else from_end(to_expr(item.stop, x.program, what), item.stop, size)
+    return start, stop
+
+
+def slice_of(context: Context, start: Expr, stop: Expr) -> Slice:
+    """`start:stop`, of length `max(0, stop - start)`.
+
+    The length is negative where `stop` is: a slice that is empty because its stop is not in the domain must still be
+    found to be out of range.
+    """
+    if context.implies(stop.ge(start)) or start == const(0):
+        return Slice(start, context.simplify(stop - start))
+    least = const(0) if context.implies(stop.ge(0)) else minimum(0, stop)
+    return Slice(start, context.simplify(maximum(least, stop - start)))
+
+
+def read_at(x: RecurrentTensor, index: Index) -> RecurrentTensor:
+    """`x` with the dims in `index` replaced. The axes of slices come in front, in the order of the dims."""
+    from tempo.language.apply import copy, open_program, view  # they make tensors, which read through this module
+
+    program = open_program(x)
+    changed = {symbol: item for symbol, item in index.items() if item != Point(var(symbol))}
+    if not changed:
+        return x
+    _check_not_ragged(x, changed)
+    composed = _compose(x, changed)
+    if composed is None:
+        return read_at(copy(x), changed)
+    return view(program, Edge(x.edge.node, composed, x.edge.result), x.weak)
+
+
+def _check_not_ragged(x: RecurrentTensor, index: Index) -> None:
+    for symbol in x.symbols:
+        if isinstance(index.get(symbol), Slice) and any(symbol in size.dims() for size in x.type.shape):
+            raise ShapeError(
+                f"{x.label} has a shape that varies with {symbol.name}, so a slice over {symbol.name} has no shape",
+                location=user_location(),
+                hint=f"bring it to one shape at every {symbol.name} first, or read it at single points",
+            )
+
+
+def _compose(x: RecurrentTensor, index: Index) -> IndexMap | None:
+    """The map of `x` after its dims are replaced; None where a `copy` of `x` must come between.
+
+    That is so where the map cannot say it, where axes would come in another order, and where the composed read might
+    be in range although `x` is read outside its own domain.
+    """
+    points = {symbol: item.index for symbol, item in index.items() if isinstance(item, Point)}
+    sliced = [symbol for symbol in x.symbols if isinstance(index.get(symbol), Slice)]
+    if sliced and any(isinstance(item, Slice) for item in x.edge.map):
+        return None
+    composed: list[Point | Slice] = []
+    order: list[Symbol] = []
+    for item in x.edge.map:
+        found = [symbol for symbol in sliced if any(symbol in expr.dims() for expr in index_exprs(item))]
+        if not found:
+            composed.append(substitute_index(item, points))
+            continue
+        widened = _widen(item, found, index, points)
+        if widened is None:
+            return None
+        composed.append(widened)
+        order.append(found[0])
+    if order != sliced or not _keeps_range(x, index, tuple(composed)):
+        return None
+    return tuple(composed)
+
+
+def _widen(item: Point | Slice, sliced: list[Symbol], index: Index, points: Mapping[Symbol, Expr]) -> Slice | None:
+    """A point `d + rest`, with a slice put for `d`, is a slice that starts at `start + rest`."""
+    if not isinstance(item, Point) or len(sliced) != 1:
+        return None
+    rest = item.index - var(sliced[0])
+    if sliced[0] in rest.dims():
+        return None
+    replaced = index[sliced[0]]
+    assert isinstance(replaced, Slice)
+    return Slice(replaced.start + rest.substitute(points), replaced.length)
+
+
+def _keeps_range(x: RecurrentTensor, index: Index, composed: IndexMap) -> bool:
+    """Whether the composed read is out of range exactly where the read of `x` is, or `x` itself is where it is read.
+
+    An empty slice reads nothing, so `x` may be out of range there; the composed read may not.
+    """
+    builder = x.program.builder
+    if x.is_identity:
+        return True
+    producer = builder.nodes[x.edge.node].domain
+    outer = _in_range({symbol: builder.size(symbol) for symbol in producer}, dict(zip(producer, composed)))
+    inner = _in_range({symbol: builder.size(symbol) for symbol in index}, index)
+    lengths = [item.length for item in index.values() if isinstance(item, Slice)]
+    context = builder.context
+    if not all(context.implies(length.ge(1)) for length in lengths) and not context.assume(inner).implies(outer):
+        return False
+    return context.implies(inner) or context.assume(outer).implies(inner)
+
+
+def _in_range(sizes: Mapping[Symbol, Expr], index: Index) -> Condition:
+    """Points lie in the domain; slices between 0 and the size, also where they are empty."""
+    condition: Condition = TRUE
+    for symbol, item in index.items():
+        size = sizes[symbol]
+        if isinstance(item, Point):
+            condition = condition & item.index.ge(0) & item.index.lt(size)
+            continue
+        stop = item.start + item.length
+        condition = condition & item.start.ge(0) & item.start.le(size) & stop.ge(0) & stop.le(size)
+    return condition
+
+
+def _misuse(message: str, hint: str) -> NoReturn:
+    raise IndexExpressionError(message, location=user_location(), hint=hint)

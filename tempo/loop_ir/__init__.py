@@ -1,0 +1,1 @@
+"""LoopIR, the second intermediate representation: order, storage and shapes as decided."""

@@ -1,0 +1,76 @@
+"""In which order of axes an internal buffer lies in memory.
+
+What is kept is read as slices; a contraction with batch axes (heads) reads one batch element after the other, and each
+is in one piece where the batch axes come first: `(heads, points, width)`, not `(points, heads, width)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tempo.loop_ir.ir import (
+    Assign,
+    Buffer,
+    CallSegment,
+    Compute,
+    LoopProgram,
+    PointIndex,
+    Read,
+    WindowIndex,
+    walk,
+)
+
+Order = tuple[int, ...]
+
+
+def layouts(program: LoopProgram) -> Mapping[int, Order]:
+    """By buffer, its logical axes in the order of memory; those that all readers want as they are are left out."""
+    wanted: dict[int, set[Order]] = {}
+    for segment in program.segments:
+        reads: dict[str, Read] = {}
+        for statement in walk(segment.body):
+            if isinstance(statement, Read) and any(isinstance(entry, WindowIndex) for entry in statement.index):
+                reads[statement.result] = statement
+            elif isinstance(statement, Assign) and statement.value in reads:
+                reads[statement.result] = reads[statement.value]
+            elif isinstance(statement, Compute) and statement.op == "mask" and statement.operands[0] in reads:
+                reads[statement.result] = reads[statement.operands[0]]
+            elif isinstance(statement, Compute):
+                for read, order in _read_by(statement, reads):
+                    buffer = program.buffers[read.buffer]
+                    if buffer.role == "internal":
+                        wanted.setdefault(buffer.id, set()).add(_of_buffer(buffer, read, order))
+    found = {id: orders.pop() for id, orders in wanted.items() if len(orders) == 1}
+    return {id: order for id, order in found.items() if order != tuple(range(len(order)))}
+
+
+def layouts_in_segments(program: LoopProgram) -> Mapping[int, Order]:
+    """The same for backends without views, whose segments index what lies in another order: nobody else may."""
+    return layouts(program) if all(isinstance(item, CallSegment) for item in program.items) else {}
+
+
+def _read_by(compute: Compute, reads: Mapping[str, Read]) -> Iterator[tuple[Read, Order]]:
+    """The slices among the operands that the operator would have in one order of axes, with that order."""
+    for at, name in enumerate(compute.operands):
+        order = _wanted(compute, at) if name in reads else None
+        if order is not None:
+            yield reads[name], order
+
+
+def _wanted(compute: Compute, operand: int) -> Order | None:
+    """None: any."""
+    attrs, rank = compute.attrs, len(compute.operand_types[operand].shape)
+    if compute.op == "attention":
+        axes: Order | None = {1: attrs["key_axes"], 2: attrs["value_axes"]}.get(operand)
+        return axes
+    if compute.op != "dot":
+        return None
+    batch = tuple(attrs["rhs_batch" if operand else "lhs_batch"])
+    return (*batch, *(axis for axis in range(rank) if axis not in batch)) if batch else None
+
+
+def _of_buffer(buffer: Buffer, read: Read, order: Order) -> Order:
+    """Of the buffer's axes: those that are read at a point stay in front."""
+    points = [at for at, entry in enumerate(read.index) if isinstance(entry, PointIndex)]
+    seen = [at for at in range(len(buffer.logical_shape)) if at not in points]
+    return (*points, *(seen[axis] for axis in order))

@@ -1,0 +1,1 @@
+"""From LoopIR to source code."""

@@ -1,0 +1,124 @@
+"""The driver as Python source: one function per item of a program, on a list of buffers."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from tempo.loop_ir.analysis.host_arrays import host_arrays
+from tempo.loop_ir.analysis.whole_points import Marks, marks
+from tempo.loop_ir.codegen import syntax
+from tempo.loop_ir.codegen.python import Emitter, symbols_of
+from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, LastValue, Loop, Segment, Statement, Write, stop_in
+from tempo.loop_ir.transforms.read_ahead import kept_back, staging
+from tempo.symbolic import Expr, Symbol
+
+
+class DriverEmitter(Emitter):
+    """Emits what calls segments and the host. It has host lists: `buffers`, `tables`, and `marks` of how far it is."""
+
+    @cached_property
+    def _on_host(self) -> frozenset[int]:
+        return host_arrays(self.program)
+
+    def item(self, number: int, item: Statement) -> str:
+        """The source of `item_N(start, stop, sizes..., buffers, tables)`: one item of the program, over host lists."""
+        body = self._marked(number, item) if isinstance(item, Loop) else self._statement(item)
+        return syntax.source(syntax.function(f"item_{number}", self.item_parameters(), body or [ast.Pass()]))
+
+    def item_parameters(self) -> list[str]:
+        return ["start", "stop", *(self.names(symbol) for symbol in self.item_sizes()), "buffers", "tables", "marks"]
+
+    def _marked(self, number: int, item: Loop) -> list[ast.stmt]:
+        """The loop; before it and at the end of each iteration it is noted that it has come so far."""
+        if number not in self.program.offsets:
+            return [self._loop(item, outermost=True)]
+        found = marks(self.program, number, item.var)
+        begun = self._mark(syntax.minus_one(syntax.name("start")), found)
+        if item.strip > 1:
+            return [begun, *self._strips(item, found, kept_back(self.program, number, item))]
+        loop = self._loop(item, outermost=True)
+        before = len(loop.body) - (stop_in(item) is not None)
+        loop.body.insert(before, self._mark(syntax.name(self.names(item.var)), found))
+        return [begun, loop]
+
+    def _strips(self, loop: Loop, found: Marks, back: int) -> list[ast.stmt]:
+        """What `tempo.runtime.strips.in_strips` runs, as functions, and a call of it."""
+        *calls, segment = loop.body
+        assert isinstance(segment, CallSegment)
+        end = syntax.minus_one(syntax.name("stop"))
+        slots = [(syntax.listed("buffers", id, ast.Store()), syntax.listed("buffers", id)) for id in staging(loop)]
+        renewed = [syntax.assign(target, syntax.call("fresh", [held])) for target, held in slots]
+        arguments = [syntax.name("start"), syntax.name("stop"), ast.Constant(loop.strip), ast.Constant(back)]
+        functions = [
+            syntax.function("renew", [], renewed),
+            syntax.function("take", [self.names(loop.var)], self._block(calls)),
+            syntax.function("run", ["start", "stop"], [*self._calls(segment), self._mark(end, found)]),
+        ]
+        run = syntax.call("in_strips", [*arguments, *(syntax.name(each.name) for each in functions)])
+        return [*functions, ast.Expr(run)]
+
+    def _mark(self, iteration: ast.expr, marks: Marks) -> ast.stmt:
+        held = (syntax.listed("buffers", id) for id in marks.held)
+        kept = [syntax.call("fresh", [each]) if id in marks.copied else each for id, each in zip(marks.held, held)]
+        append = ast.Attribute(syntax.name("marks"), "append", ast.Load())
+        return ast.Expr(ast.Call(append, [ast.Tuple([iteration, *kept], ast.Load())], []))
+
+    def last_value(self, number: int, found: LastValue) -> str:
+        """The source of `last_value_N(sizes..., point..., buffers)`: what a parameter holds at the point."""
+        symbols = (*self.item_sizes(), *(dim.symbol for dim in found.dims))
+        parameters = [*(self.names(symbol) for symbol in symbols), "buffers"]
+        value = self.read(found.read, syntax.listed("buffers", found.read.buffer))
+        return syntax.source(syntax.function(f"last_value_{number}", parameters, [ast.Return(value)]))
+
+    def item_sizes(self) -> tuple[Symbol, ...]:
+        """The sizes that every item is given, in order."""
+        return tuple(sorted(symbol for symbol in symbols_of(self.program) if symbol.kind == "size"))
+
+    def _held_by(self, slot: Buffer) -> ast.expr:
+        return syntax.call("to_host", [syntax.listed("buffers", slot.id)])
+
+    def _table(self, number: int) -> ast.expr:
+        return syntax.listed("tables", number)
+
+    def _calls(self, call: CallHost | CallSegment) -> list[ast.stmt]:
+        if isinstance(call, CallHost):
+            return self._call_host(call)
+        return [self._call_segment(self.program.segments[call.segment])]
+
+    def _call_segment(self, segment: Segment) -> ast.stmt:
+        arguments: list[ast.expr] = [syntax.name("start"), syntax.name("stop")]
+        arguments += [syntax.name(self.names(symbol)) for symbol in segment.arguments]
+        given = (None if id in segment.unread else id for id in segment.buffers)
+        arguments += [ast.Constant(None) if id is None else syntax.listed("buffers", id) for id in given]
+        arguments += [syntax.listed("tables", table) for table in segment.tables]
+        call = syntax.call(segment.name, arguments)
+        targets = [syntax.listed("buffers", id, ast.Store()) for id in segment.results]
+        return syntax.assign(ast.Tuple(list(targets), ast.Store()), call) if targets else ast.Expr(call)
+
+    def _call_host(self, call: CallHost) -> list[ast.stmt]:
+        operands: list[ast.expr] = [
+            syntax.call("to_host", [self._trimmed(self.read(read, syntax.listed("buffers", read.buffer)), trims)])
+            for read, trims in zip(call.reads, call.trims, strict=True)
+        ]
+        point = ast.Tuple(self._exprs(call.point), ast.Load())
+        made = syntax.call(f"host_{call.call}", [point, ast.Tuple(operands, ast.Load())])
+        if not call.writes:
+            return [ast.Expr(made)]
+        names = [f"y{number}" for number in range(len(self.program.hosts[call.call].results))]
+        results = ast.Tuple([syntax.name(name, ast.Store()) for name in names], ast.Store())
+        return [syntax.assign(results, made), *map(self._host_write, call.writes)]
+
+    def _host_write(self, write: Write) -> ast.stmt:
+        array, index = syntax.listed("buffers", write.buffer), self._exprs(write.index)
+        if write.buffer in self._on_host:
+            return syntax.assign(syntax.subscript(array, index, ast.Store()), syntax.name(write.value))
+        written = syntax.call("host_write", [array, ast.Tuple(index, ast.Load()), syntax.name(write.value)])
+        return syntax.assign(syntax.listed("buffers", write.buffer, ast.Store()), written)
+
+    def _trimmed(self, tree: ast.expr, trims: tuple[Expr | None, ...]) -> ast.expr:
+        if all(length is None for length in trims):
+            return tree
+        return syntax.subscript(
+            tree, [ast.Slice(None, None if length is None else self._expr(length)) for length in trims]
+        )

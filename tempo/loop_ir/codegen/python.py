@@ -1,0 +1,359 @@
+"""LoopIR to Python source: `ast` nodes, unparsed. Readable, and quick to run: no schedule is interpreted.
+
+A segment becomes one function `segment_N(start, stop, sizes..., buffers..., tables...)` that returns the buffers it
+wrote. Operators come from a backend's table as functions on its arrays. The driver is emitted by
+`tempo.loop_ir.codegen.driver`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tempo import dtypes
+from tempo.errors import InternalError
+from tempo.loop_ir.analysis.carried_values import Place, Recent, circles, earlier, read_place
+from tempo.loop_ir.analysis.last_uses import LEAST, releases
+from tempo.loop_ir.codegen.names import Names
+from tempo.loop_ir.codegen.syntax import assign as _assign
+from tempo.loop_ir.codegen.syntax import call as _call
+from tempo.loop_ir.codegen.syntax import context as _context
+from tempo.loop_ir.codegen.syntax import function as _function
+from tempo.loop_ir.codegen.syntax import minus_one as _minus_one
+from tempo.loop_ir.codegen.syntax import name as _name
+from tempo.loop_ir.codegen.syntax import source as _source
+from tempo.loop_ir.codegen.syntax import subscript as _subscript
+from tempo.loop_ir.ir import (
+    Assign,
+    Axis,
+    Branch,
+    Buffer,
+    CallHost,
+    CallSegment,
+    Compute,
+    Guard,
+    Loop,
+    LoopProgram,
+    PointIndex,
+    Read,
+    Segment,
+    Statement,
+    Stop,
+    WindowIndex,
+    Write,
+    expressions,
+    stop_in,
+    walk,
+)
+from tempo.sdg.call import Call, call_for, static_type
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.located import located
+from tempo.symbolic import Condition, Expr, Symbol, to_python
+
+
+def static_sizes(program: LoopProgram, buffers: bool = False) -> frozenset[Symbol]:
+    """The sizes that shapes are made of: an executable is made for their values. All others stay run-time scalars.
+
+    `buffers`: the backend needs the shapes of buffers to be static too.
+    """
+    results = (type for node in program.hosts for type in node.results)
+    extents = [size for type in results for size in type.shape]
+    for body in (program.items, *(segment.body for segment in program.segments)):
+        for statement in walk(body):
+            extents.extend(_static_extents(statement))
+    if buffers:
+        extents.extend(extent for buffer in program.buffers.values() for extent in buffer.logical_shape)
+    return frozenset(symbol for extent in extents for symbol in extent.symbols())
+
+
+def _static_extents(statement: Statement) -> Iterable[Expr]:
+    """What must be a number where one statement is emitted: shapes of operators, lengths, extents of windows."""
+    if isinstance(statement, Compute):
+        types = (*statement.operand_types, statement.type)
+        yield from (extent for type in types for extent in type.shape)
+        yield from OPERATORS[statement.op].static(statement.attrs)
+    if isinstance(statement, Write):
+        yield from (extent for extent in statement.extents if extent is not None)
+    reads = statement.reads if isinstance(statement, CallHost) else (statement,)
+    indices = (entry for read in reads if isinstance(read, Read) for entry in read.index)
+    yield from (entry.extent for entry in indices if isinstance(entry, WindowIndex))
+
+
+class Emitter:
+    """Emits functions for one program at given values of its static sizes.
+
+    `operator` makes the function for a call. `namespace` collects all that the source refers to.
+    """
+
+    def __init__(
+        self, program: LoopProgram, sizes: Mapping[Symbol, int], operator: Callable[[Call], Callable[..., Any]]
+    ) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.operator = operator
+        points = (dim.symbol for each in program.states.values() for dim in each.dims)
+        self.names = Names(program, {*symbols_of(program), *points})
+        self.namespace: dict[str, Any] = {}
+        self._functions: dict[int, str] = {}
+        self._held: dict[str, ast.expr] = {}  # reads stand where they are used
+        self._handed: dict[Place | None, str] = {}  # places of circular buffers whose values have names
+        self._made_now: dict[int, str] = {}  # by such a buffer, the name of what this iteration writes
+        self._once: tuple[Loop, ...] = ()  # the loops of a segment that are in no other
+        self._releases: Mapping[int, tuple[str, ...]] = {}
+
+    # -- segments --------------------------------------------------------------------------------------------------
+
+    def segment(self, segment: Segment) -> str:
+        """The source of `segment_N`."""
+        self._releases = releases(segment, self._bytes)
+        self._once = tuple(each for each in (segment.loop, *segment.body) if isinstance(each, Loop))
+        body = self._loops(segment.loop, outermost=True) if segment.loop else self._block(segment.body)
+        body.append(ast.Return(ast.Tuple([self.result(id) for id in segment.results], ast.Load())))
+        return _source(_function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
+
+    def prologue(self) -> list[ast.stmt]:
+        """Statements before the body of a segment, asked for when the body is made: a hook for what can be hoisted."""
+        return []
+
+    def result(self, buffer: int) -> ast.expr:
+        """A buffer that the segment has written, as it is returned: a hook."""
+        return _name(self._buffer(buffer).label)
+
+    def parameters(self, segment: Segment) -> list[str]:
+        """The names of a segment function's parameters, in order."""
+        sizes = [self.names(symbol) for symbol in segment.arguments]
+        buffers = [self._buffer(id).label for id in segment.buffers]
+        return ["start", "stop", *sizes, *buffers, *(f"table_{table}" for table in segment.tables)]
+
+    def _buffer(self, id: int) -> Buffer:
+        return self.program.buffers[id]
+
+    def _block(self, statements: Iterable[Statement]) -> list[ast.stmt]:
+        return self.block(tuple(statements)) or [ast.Pass()]
+
+    def block(self, statements: tuple[Statement, ...]) -> list[ast.stmt]:
+        """The source of statements that run one after the other: a hook for what runs several of them together."""
+        return [tree for each in statements for tree in (*self._statement(each), *self.after(each))]
+
+    def after(self, statement: Statement) -> list[ast.stmt]:
+        """What follows a statement in the source: the large values that nothing needs any more are let go of."""
+        names = self._releases.get(id(statement), ())
+        return [ast.Delete([ast.Name(name, ast.Del()) for name in names])] if names else []
+
+    def _bytes(self, type: TensorType) -> float:
+        """Infinite where a size is known when the source runs, not before."""
+        if any(not size.symbols() <= self.sizes.keys() for size in type.shape):
+            return math.inf
+        return math.prod(self._resolve(size) for size in type.shape) * dtypes.itemsize(type.dtype)
+
+    def _statement(self, statement: Statement) -> list[ast.stmt]:
+        match statement:
+            case Read(result):
+                self._held[result] = self._read(statement)
+                return []
+            case Compute(result):
+                return [_assign(_name(result, ast.Store()), self.compute(statement))]
+            case Assign(result, value):
+                return [_assign(_name(result, ast.Store()), self.value(value))]
+            case Write(_, _, value):
+                return [_assign(self._target(statement), self.value(value))]
+            case Branch(condition, then, otherwise):
+                held = dict(self._held)  # both sides may use what was read before them
+                tail = self._block(otherwise) if otherwise else []
+                self._held = held
+                return [ast.If(self._expr(condition), self._block(then), tail)]
+            case Guard(table, point, body):
+                return [ast.If(_subscript(self._table(table), self._exprs(point)), self._block(body), [])]
+            case Loop():
+                return self._loops(statement)
+            case Stop(buffer):
+                return [ast.If(self._held_by(self._buffer(buffer)), [ast.Break()], [])]
+            case CallHost() | CallSegment():
+                return self._calls(statement)
+
+    def _read(self, read: Read) -> ast.expr:
+        place = read_place(read)
+        if place in self._handed:
+            return _name(self._handed[place])
+        return self.read(read, _name(self._buffer(read.buffer).label))
+
+    def _target(self, write: Write) -> ast.expr:
+        if write.buffer in self._made_now:
+            return _name(self._made_now[write.buffer], ast.Store())
+        return self._place(_name(self._buffer(write.buffer).label, _context(not write.index)), write)
+
+    def _held_by(self, slot: Buffer) -> ast.expr:
+        return _name(slot.label)
+
+    def _calls(self, call: CallHost | CallSegment) -> list[ast.stmt]:
+        raise InternalError(f"a segment holds {type(call).__name__}, which needs the host")
+
+    def _table(self, number: int) -> ast.expr:
+        return _name(f"table_{number}")
+
+    def value(self, name: str) -> ast.expr:
+        """A value by its name: a read stands where it is used."""
+        return self._held.pop(name) if name in self._held else _name(name)
+
+    def _expr(self, value: Expr | Condition) -> ast.expr:
+        return to_python(value, self.names)
+
+    def _exprs(self, values: Iterable[Expr]) -> list[ast.expr]:
+        return [self._expr(value) for value in values]
+
+    def _resolve(self, expr: Expr) -> int:
+        return int(expr.evaluate(self.sizes))
+
+    def _loops(self, loop: Loop, outermost: bool = False) -> list[ast.stmt]:
+        """The loop. What it hands on of circular buffers is read before it, and put back behind it."""
+        handed = [(each, self._names_of(each)) for each in self._circles(loop)]
+        if not handed:
+            return [self._loop(loop, outermost)]
+        places = [(earlier(each, loop, ago), names[ago]) for each, names in handed for ago in range(1, each.depth + 1)]
+        lo, hi = (_name("start"), _name("stop")) if outermost else (self._expr(loop.lo), self._expr(loop.hi))
+        forward, here = loop.direction == "forward", _name(self.names(loop.var), ast.Store())
+        end = _call("max", [lo, hi]) if forward else _minus_one(_call("min", [lo, hi]))
+        before = [_assign(here, lo if forward else _minus_one(hi)), *(self._opened_place(*each) for each in places)]
+        self._handed.update(places)
+        self._made_now.update({each.buffer: names[0] for each, names in handed})
+        tree = self._loop(loop, outermost)
+        for each, names in handed:
+            self._made_now.pop(each.buffer)
+            ages = range(each.depth, 0, -1)
+            tree.body += [_assign(_name(names[ago], ast.Store()), _name(names[ago - 1])) for ago in ages]
+        self._handed = {}
+        return [*before, tree, _assign(here, end), *(self._closed_place(*each) for each in places)]
+
+    def _circles(self, loop: Loop) -> list[Recent]:
+        """Those of small arrays, whose copies would hold more memory than is planned for otherwise."""
+        if stop_in(loop) is not None or all(loop is not each for each in self._once):
+            return []
+        buffers = ((each, self._buffer(each.buffer)) for each in circles(loop))
+        return [each for each, buffer in buffers if self._bytes(TensorType(buffer.shape, buffer.dtype)) < LEAST]
+
+    def _names_of(self, each: Recent) -> list[str]:
+        """What this iteration writes, what the one before it wrote, and so on."""
+        return [self.names.fresh(f"{self._buffer(each.buffer).label}_{ago}") for ago in range(each.depth + 1)]
+
+    def _opened_place(self, place: Place, name: str) -> ast.stmt:
+        buffer, index = place
+        read = Read(name, buffer, tuple(PointIndex(each) for each in index), fresh=True)
+        return _assign(_name(name, ast.Store()), self.read(read, _name(self._buffer(buffer).label)))
+
+    def _closed_place(self, place: Place, name: str) -> ast.stmt:
+        return _assign(self._target(Write(*place, name)), _name(name))
+
+    def _loop(self, loop: Loop, outermost: bool = False) -> ast.For:
+        lo = _name("start") if outermost else self._expr(loop.lo)
+        hi = _name("stop") if outermost else self._expr(loop.hi)
+        arguments = [lo, hi] if loop.direction == "forward" else [_minus_one(hi), _minus_one(lo), ast.Constant(-1)]
+        if loop.direction == "forward" and isinstance(lo, ast.Constant) and lo.value == 0:
+            arguments = [hi]
+        target = _name(self.names(loop.var), ast.Store())
+        held = dict(self._held)  # what was read before the loop may be used after it, too
+        body = self._block(loop.body)
+        self._held = held
+        return ast.For(target, _call("range", arguments), body, [])
+
+    def compute(self, compute: Compute) -> ast.expr:
+        """The expression of an operator's result."""
+        return self.applied(compute, self.function_of(compute), [self.value(name) for name in compute.operands])
+
+    def applied(self, compute: Compute, function: Callable[..., Any], operands: list[ast.expr]) -> ast.expr:
+        """`function` of the operands, then of the run-time scalars."""
+        scalars = [self._expr(scalar) for scalar in compute.scalars]
+        return _call(self.named(function, compute.op), [*operands, *scalars])
+
+    def function_of(self, compute: Compute) -> Callable[..., Any]:
+        """What the backend's table makes of one application."""
+        function = self.operator(self.call_of(compute))
+        return located(function, compute.attrs, compute.location, compute.name, self._point_of(compute), self.sizes)
+
+    def call_of(self, compute: Compute) -> Call:
+        """The application with everything static known."""
+        operands = tuple(static_type(type, self._resolve) for type in compute.operand_types)
+        result = static_type(compute.type, self._resolve)
+        return call_for(compute.op, compute.attrs, operands, result, self._resolve)
+
+    def _point_of(self, compute: Compute) -> Callable[[Mapping[str, Any]], Mapping[Symbol, int]]:
+        """From the variables of the source the point at which an operator runs."""
+        names = {symbol: self.names(symbol) for _, index in compute.point for symbol in index.symbols()}
+
+        def point(variables: Mapping[str, Any]) -> Mapping[Symbol, int]:
+            values = {symbol: variables[name] for symbol, name in names.items()}
+            return {symbol: int(index.evaluate(values)) for symbol, index in compute.point}
+
+        return point
+
+    def named(self, function: Callable[..., Any], op: str) -> str:
+        """The name under which a function is in the namespace, after its operator; equal functions share one."""
+        if id(function) not in self._functions:
+            self._functions[id(function)] = name = self.names.fresh(op)
+            self.namespace[name] = function
+        return self._functions[id(function)]
+
+    # -- access to buffers -----------------------------------------------------------------------------------------
+
+    def read(self, read: Read, array: ast.expr) -> ast.expr:
+        """What `array`, the buffer of `read`, holds at its index."""
+        buffer = self._buffer(read.buffer)
+        tree = self._partial(read, buffer, array)
+        return _call("fresh", [tree]) if read.fresh else tree
+
+    @staticmethod
+    def _is_whole(axis: Axis, index: WindowIndex) -> bool:
+        if axis.kind == "window":
+            return False
+        return index.start.is_const and index.start.as_int() == 0 and index.extent == axis.extent
+
+    def _partial(self, read: Read, buffer: Buffer, array: ast.expr) -> ast.expr:
+        """Points and plain slices first, in one subscript; then the windows that are clamped or wrapped."""
+        subscript: list[ast.expr] = []
+        later: list[tuple[int, int, WindowIndex]] = []
+        axis_now = 0
+        for at, entry in enumerate(read.index):
+            if isinstance(entry, PointIndex):
+                subscript.append(self._expr(entry.index))
+                continue
+            whole = self._is_whole(buffer.axes[at], entry)
+            if entry.exact and not whole:
+                stop = entry.start + self._resolve(entry.extent)
+                subscript.append(ast.Slice(self._expr(entry.start), self._expr(stop)))
+            else:
+                subscript.append(ast.Slice())
+                later.extend([] if whole else [(axis_now, at, entry)])
+            axis_now += 1
+        while subscript and isinstance(subscript[-1], ast.Slice) and subscript[-1].lower is None:
+            subscript.pop()
+        tree = _subscript(array, subscript) if subscript else array
+        for axis_now, at, entry in later:
+            function = "wrapped" if buffer.axes[at].kind == "window" else "clamped"
+            extent = ast.Constant(self._resolve(entry.extent))
+            tree = _call(function, [tree, ast.Constant(axis_now), self._expr(entry.start), extent])
+        return tree
+
+    def _place(self, array: ast.expr, write: Write) -> ast.expr:
+        if not write.index:
+            return array
+        places = self._exprs(write.index)
+        for at, extent in enumerate(write.extents):
+            if extent is not None:
+                places[at] = ast.Slice(places[at], self._expr(write.index[at] + self._resolve(extent)))
+        return _subscript(array, places, ast.Store())
+
+
+def symbols_of(program: LoopProgram) -> frozenset[Symbol]:
+    """The symbols that the source of a program has names for."""
+    bodies = (*(segment.body for segment in program.segments), program.items)
+    found: set[Symbol] = set()
+    for body in bodies:
+        for statement in walk(body):
+            found.update(symbol for expr in expressions(statement) for symbol in expr.symbols())
+            if isinstance(statement, Loop):
+                found.add(statement.var)
+    for buffer in program.buffers.values():
+        found.update(symbol for extent in buffer.logical_shape for symbol in extent.symbols())
+    return frozenset(found)

@@ -1,0 +1,391 @@
+"""LoopIR: order, storage and shapes as decided; a backend only chooses instructions.
+
+Expressions are over loop variables (the dims' symbols) and sizes. Values are named; every name is assigned in the block
+that uses it or in one around it. The text (`str(program)`) is what `explain()` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from tempo.errors import Location
+from tempo.sdg.exact import same
+from tempo.sdg.graph import Node, TensorType
+from tempo.symbolic import Condition, Dim, Expr, Symbol
+
+Direction = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One storage axis of a buffer, for one dim of the tensor it holds.
+
+    window: index modulo `extent`; full: the index itself, `extent` is the dim's size.
+    """
+
+    dim: Symbol
+    position: int  # of the dim in the tensor's domain
+    kind: Literal["window", "full"]
+    extent: Expr
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Where the values of a tensor live. Without axes it is a *slot*: replaced as a whole by each write.
+
+    The logical shape is the extents of the axes, then `shape`. `layout` says what the axes of the user's array are
+    (inputs and outputs): a Symbol is an axis, an int a position in `shape`. `local`: the variables of loops that
+    have all reads in them, each of what its own iteration wrote. `zeroed`: what was not written yet is read as zeros.
+    """
+
+    id: int
+    name: str
+    dtype: str
+    axes: tuple[Axis, ...]
+    shape: tuple[Expr, ...]
+    role: Literal["internal", "input", "constant", "output"] = "internal"
+    layout: tuple[Symbol | int, ...] = ()
+    local: frozenset[Symbol] = frozenset()
+    zeroed: bool = False
+    location: Location | None = field(default=None, compare=False)  # of the tensor
+
+    @property
+    def label(self) -> str:
+        return f"b{self.id}"
+
+    @property
+    def is_slot(self) -> bool:
+        return not self.axes
+
+    @property
+    def is_circular(self) -> bool:
+        return any(axis.kind == "window" for axis in self.axes)
+
+    @property
+    def logical_shape(self) -> tuple[Expr, ...]:
+        return tuple(axis.extent for axis in self.axes) + self.shape
+
+    def extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
+        """The logical shape at these sizes; an extent below zero is of what never runs there."""
+        return tuple(max(0, int(extent.evaluate(sizes))) for extent in self.logical_shape)
+
+    @property
+    def from_user(self) -> tuple[int, ...]:
+        """The permutation from the axes of the user's array to those of the buffer (dims, then shape)."""
+        if not self.layout:
+            return tuple(range(len(self.logical_shape)))
+        logical = [*(axis.dim for axis in self.axes), *range(len(self.shape))]
+        return tuple(self.layout.index(label) for label in logical)
+
+    @property
+    def to_user(self) -> tuple[int, ...]:
+        """The permutation back."""
+        axes = self.from_user
+        return tuple(axes.index(axis) for axis in range(len(axes)))
+
+    @property
+    def storage(self) -> str:
+        kinds = [f"window({axis.extent})" if axis.kind == "window" else "full" for axis in self.axes]
+        return " x ".join(kinds) if kinds else "point"
+
+
+@dataclass(frozen=True)
+class PointIndex:
+    index: Expr
+
+
+@dataclass(frozen=True)
+class WindowIndex:
+    """Positions `start, ..., start + extent - 1`; `exact` when all of them are proven to be inside the dim.
+
+    Otherwise each position is clamped into the dim (what lies outside is never looked at). `length`: how many of them
+    mean anything, where that varies.
+    """
+
+    start: Expr
+    extent: Expr
+    exact: bool
+    length: Expr | None = None
+
+
+BufferIndex = tuple[PointIndex | WindowIndex, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """`result` becomes what `buffer` holds at `index` (one entry per axis). `fresh`: it must not alias the buffer."""
+
+    result: str
+    buffer: int
+    index: BufferIndex
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Write:
+    """`extents`: for each axis, how many positions are written from the index on, None for one without an axis in the
+    value. May be left out where that is so of all.
+    """
+
+    buffer: int
+    index: tuple[Expr, ...]
+    value: str
+    extents: tuple[Expr | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.extents:
+            object.__setattr__(self, "extents", (None,) * len(self.index))
+
+    @property
+    def is_point(self) -> bool:
+        return all(extent is None for extent in self.extents)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One operator. `scalars` are evaluated where it runs and passed after the operands.
+
+    `point`: of a read whose indices are checked, the point that it is at, by dim.
+    """
+
+    result: str
+    op: str
+    attrs: Mapping[str, Any]
+    operands: tuple[str, ...]
+    operand_types: tuple[TensorType, ...]
+    type: TensorType
+    scalars: tuple[Expr | Condition, ...] = ()
+    point: tuple[tuple[Symbol, Expr], ...] = ()
+    name: str = field(default="", compare=False)
+    location: Location | None = field(default=None, compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Compute):
+            return NotImplemented
+        return self is other or (self._structure() == other._structure() and same(self.attrs, other.attrs))
+
+    def __hash__(self) -> int:
+        return hash(self._structure())
+
+    def _structure(self) -> tuple[Any, ...]:
+        return self.result, self.op, self.operands, self.operand_types, self.type, self.scalars
+
+
+@dataclass(frozen=True)
+class Assign:
+    result: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Branch:
+    """`is_choice`: both sides mean the same, and one of them costs less (`dynamic_extent.versions`)."""
+
+    condition: Condition
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+    is_choice: bool = False
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The body runs only at the points marked in table `table` (a run-time boolean array over `point`)."""
+
+    table: int
+    point: tuple[Expr, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`lo <= var < hi`, in `direction`. A host loop is run by the driver, a device loop inside a segment.
+
+    `strip`: a host loop runs the calls of so many iterations before their segment, the last statement of its body,
+    which is called for all of them (`tempo.loop_ir.transforms.read_ahead`).
+    """
+
+    var: Symbol
+    lo: Expr
+    hi: Expr
+    direction: Direction
+    body: tuple[Statement, ...]
+    strip: int = 1
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stands last in the body of a loop: leave the loop where `buffer`, a slot that holds an integer, is not 0."""
+
+    buffer: int
+
+
+@dataclass(frozen=True)
+class CallHost:
+    """Call a Python function with what is read. `writes` name its results `y0`, `y1`, ...; one may go to several
+    buffers, or to none. `trims`: valid lengths per operand axis."""
+
+    call: int
+    point: tuple[Expr, ...]
+    reads: tuple[Read, ...]
+    trims: tuple[tuple[Expr | None, ...], ...]
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True)
+class CallSegment:
+    segment: int
+
+
+Statement = Read | Write | Compute | Assign | Branch | Guard | Loop | Stop | CallHost | CallSegment
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A maximal piece without host work: one executable of the backend.
+
+    When `loop` is set the whole segment is that loop, run from `start` to `stop` as given at the call. `arguments` are
+    the symbols (sizes, variables of host loops around it) whose values it is given; `buffers` all that it touches;
+    `results` those that it writes, in the order in which it returns them. `unread`: it is given None for these, since
+    it reads nothing of them that it did not write.
+    """
+
+    id: int
+    name: str
+    body: tuple[Statement, ...]
+    loop: Loop | None
+    arguments: tuple[Symbol, ...]
+    buffers: tuple[int, ...]
+    results: tuple[int, ...]
+    tables: tuple[int, ...] = ()
+    unread: frozenset[int] = frozenset()
+
+    @staticmethod
+    def of(id: int, body: tuple[Statement, ...], loop: Loop | None = None) -> Segment:
+        """The segment of these statements; all that they write are its results."""
+        everything = tuple(walk(body))
+        buffers = {each.buffer for each in everything if isinstance(each, Read | Write)}
+        written = {each.buffer for each in everything if isinstance(each, Write)}
+        tables = {each.table for each in everything if isinstance(each, Guard)}
+        return Segment(
+            id=id,
+            name=f"segment_{id}",
+            body=body,
+            loop=loop,
+            arguments=_arguments(body, loop),
+            buffers=tuple(sorted(buffers)),
+            results=tuple(sorted(written)),
+            tables=tuple(sorted(tables)),
+        )
+
+    def with_body(self, body: tuple[Statement, ...]) -> Segment:
+        """The segment with other statements, which touch the same buffers."""
+        loop = body[0] if self.loop else None
+        assert loop is None or isinstance(loop, Loop)
+        return replace(self, body=body, loop=loop)
+
+
+@dataclass(frozen=True)
+class LastValue:
+    """Where a parameter's value lies while it runs: what is read, in its own shape, its axes then put in order.
+
+    `dims`: those along which it is that of one point, the last; their variables say which. `made`: where there is one.
+    """
+
+    read: Read
+    shape: tuple[Expr, ...]
+    axes: tuple[int, ...]
+    dims: tuple[Dim, ...]
+    made: Condition
+
+
+Offsets = Mapping[int, tuple[int, int]]
+"""By buffer: from how many to how many points past an iteration's own are made in it."""
+
+
+@dataclass(frozen=True)
+class LoopProgram:
+    """The whole program: a sequence of items, each one segment, or one host loop or call around segments."""
+
+    items: tuple[Statement, ...]
+    segments: tuple[Segment, ...]
+    buffers: Mapping[int, Buffer]
+    hosts: tuple[Node, ...]  # what `CallHost.call` numbers
+    constants: Mapping[int, Any]  # buffer -> array
+    inputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states, "seed" for the seed
+    outputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states, "stop:DIM" for the points kept along a dim
+    tables: Mapping[int, int]  # table -> node of the graph whose demanded points it marks
+    registers: tuple[Buffer, ...] = ()  # values that never leave the block that makes them; for `run.memory`
+    stopped: tuple[int | None, ...] = ()  # for each item, the buffer of the stop after which it is left out
+    states: Mapping[str, LastValue] = field(default_factory=dict)  # by name in `outputs`, where it is no copy
+    offsets: Mapping[int, Offsets] = field(default_factory=dict)  # by item that is one loop
+    extents: tuple[str, ...] = ()  # how reads of varying length are run, for people
+
+    def __str__(self) -> str:
+        from tempo.loop_ir.text import render
+
+        return render(self)
+
+
+def _arguments(body: tuple[Statement, ...], loop: Loop | None) -> tuple[Symbol, ...]:
+    """The symbols that the body needs from outside: sizes, and variables of loops around it."""
+    inner = {statement.var for statement in walk(body) if isinstance(statement, Loop)}
+    needed: set[Symbol] = set()
+    for statement in walk(body):
+        if statement is loop:
+            continue
+        for expr in expressions(statement):
+            needed |= expr.symbols()
+    return tuple(sorted(needed - inner))
+
+
+def nested(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
+    """The blocks directly inside a statement."""
+    if isinstance(statement, Loop | Guard):
+        return (statement.body,)
+    if isinstance(statement, Branch):
+        return (statement.then, statement.otherwise)
+    return ()
+
+
+def stop_in(loop: Loop) -> int | None:
+    """The buffer that says when to leave the loop early."""
+    last = loop.body[-1] if loop.body else None
+    return last.buffer if isinstance(last, Stop) else None
+
+
+def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Every statement, outer before inner."""
+    for statement in statements:
+        yield statement
+        for block in nested(statement):
+            yield from walk(block)
+
+
+def expressions(statement: Statement) -> Iterator[Expr | Condition]:
+    """The run-time expressions of one statement, not of the blocks inside it."""
+    match statement:
+        case Read(index=index):
+            for entry in index:
+                if isinstance(entry, PointIndex):
+                    yield entry.index
+                else:
+                    yield from (entry.start, entry.extent)
+        case Write(index=index, extents=extents):
+            yield from index
+            yield from (extent for extent in extents if extent is not None)
+        case Compute(scalars=scalars, point=at):
+            yield from scalars
+            yield from (index for _, index in at)
+        case Branch(condition=condition):
+            yield condition
+        case Guard(point=point):
+            yield from point
+        case Loop(lo=lo, hi=hi):
+            yield from (lo, hi)
+        case CallHost(point=point, reads=reads, trims=trims):
+            yield from point
+            for read in reads:
+                yield from expressions(read)
+            yield from (length for operand in trims for length in operand if length is not None)

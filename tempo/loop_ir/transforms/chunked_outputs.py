@@ -1,0 +1,87 @@
+"""Outputs of which a caller takes a few points at a time: they need no place for more.
+
+Such an output becomes a circular buffer along the dim that the caller steps through, unless the program reads it: then
+all its points are there anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tempo.loop_ir.ir import (
+    Axis,
+    Branch,
+    Buffer,
+    CallHost,
+    Guard,
+    Loop,
+    LoopProgram,
+    Read,
+    Statement,
+    Write,
+    walk,
+)
+from tempo.symbolic import Symbol, const
+
+
+def chunked(program: LoopProgram, outputs: Iterable[int], dim: Symbol, width: int) -> LoopProgram:
+    """The program with `width` points along `dim` of the buffers `outputs`, where nothing reads them."""
+    narrow = frozenset(outputs) - _needed_whole(program, dim)
+    axes = {id: _position(program.buffers[id], dim) for id in narrow}
+    buffers = {id: _narrowed(each, axes[id], width) if id in axes else each for id, each in program.buffers.items()}
+
+    def turned(write: Write) -> Write:
+        if write.buffer not in axes:
+            return write
+        at = axes[write.buffer]
+        return replace(write, index=(*write.index[:at], write.index[at] % width, *write.index[at + 1 :]))
+
+    def block(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        return tuple(map(statement, statements))
+
+    def statement(each: Statement) -> Statement:
+        match each:
+            case Write():
+                return turned(each)
+            case CallHost():
+                return replace(each, writes=tuple(map(turned, each.writes)))
+            case Loop() | Guard():
+                return replace(each, body=block(each.body))
+            case Branch():
+                return replace(each, then=block(each.then), otherwise=block(each.otherwise))
+        return each
+
+    segments = tuple(segment.with_body(block(segment.body)) for segment in program.segments)
+    return replace(program, items=block(program.items), segments=segments, buffers=buffers)
+
+
+def is_chunked(buffer: Buffer, dim: Symbol) -> bool:
+    """Whether the buffer of an output has only the points along `dim` that were made last."""
+    return any(axis.dim == dim and axis.kind == "window" for axis in buffer.axes)
+
+
+def _position(buffer: Buffer, dim: Symbol) -> int:
+    return next(at for at, axis in enumerate(buffer.axes) if axis.dim == dim)
+
+
+def _narrowed(buffer: Buffer, at: int, width: int) -> Buffer:
+    axis = buffer.axes[at]
+    narrow = Axis(axis.dim, axis.position, "window", const(width))
+    return replace(buffer, axes=(*buffer.axes[:at], narrow, *buffer.axes[at + 1 :]))
+
+
+def _needed_whole(program: LoopProgram, dim: Symbol) -> frozenset[int]:
+    """The buffers that are read, or of which several points along `dim` are written at once."""
+    found: set[int] = set()
+    for body in (program.items, *(segment.body for segment in program.segments)):
+        for each in walk(body):
+            if isinstance(each, Read):
+                found.add(each.buffer)
+            if isinstance(each, CallHost):
+                found.update(read.buffer for read in each.reads)
+            if isinstance(each, Write) and not each.is_point:
+                buffer = program.buffers[each.buffer]
+                rows = (axis.dim for axis, extent in zip(buffer.axes, each.extents, strict=True) if extent is not None)
+                found.update([each.buffer] if dim in rows else [])
+    return frozenset(found)

@@ -1,0 +1,152 @@
+"""Circular buffers read as they lie, where the order of positions makes no difference.
+
+The last w points of a dim lie in a buffer of w positions, turned by where the last one was written. To read them in
+order is to copy them. What takes each alone and adds them up, or takes their maximum, gives the same of any order; so
+does attention, for keys and values turned alike. Before the buffer is full its first positions are the points in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tempo.loop_ir.ir import (
+    Assign,
+    Branch,
+    Buffer,
+    Compute,
+    Guard,
+    Loop,
+    LoopProgram,
+    Read,
+    Segment,
+    Statement,
+    WindowIndex,
+    nested,
+)
+from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked
+from tempo.loop_ir.transforms.dynamic_extent.regions import leaving
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Context, Expr, Symbol, const
+
+Block = tuple[Statement, ...]
+Resolve = Callable[[Expr], int]
+
+_ANY_ORDER = frozenset({"mask", "transpose", "reshape", "broadcast", "dot"})
+_REDUCTIONS = frozenset({f"reduce_{name}" for name in ("sum", "max", "min", "prod", "any", "all")})
+
+
+def unrotated(program: LoopProgram, sizes: Mapping[Symbol, int]) -> LoopProgram:
+    """The program with such reads as one slice of the whole buffer. `sizes` are those that shapes are made of."""
+    rewriter = _Rewriter(program.buffers, lambda expr: int(expr.evaluate(sizes)))
+    segments = tuple(rewriter.segment(segment) for segment in program.segments)
+    return program if segments == program.segments else replace(program, segments=segments)
+
+
+@dataclass(frozen=True)
+class _Rewriter:
+    buffers: Mapping[int, Buffer]
+    resolve: Resolve
+
+    def segment(self, segment: Segment) -> Segment:
+        body = self.block(segment.body)
+        return segment if body == segment.body else segment.with_body(body)
+
+    def block(self, block: Block, kept: frozenset[str] = frozenset()) -> Block:
+        """`kept` are the names of the block that others look at."""
+        inner = tuple(self.inside(statement) for statement in block)
+        for window in dict.fromkeys(window for _, _, window in self.turned(inner)):
+            reads = {read.result: axis for read, axis, each in self.turned(inner) if each == window}
+            if _in_any_order(inner, kept, reads, window, self.resolve):
+                whole = replace(window, start=const(0), exact=True)
+                inner = tuple(_with_window(each, reads, window, whole) for each in inner)
+        return inner
+
+    def inside(self, statement: Statement) -> Statement:
+        match statement:
+            case Loop(body=body) | Guard(body=body):
+                return replace(statement, body=self.block(body))
+            case Branch(then=then, otherwise=otherwise):
+                kept = leaving(statement)
+                return replace(statement, then=self.block(then, kept), otherwise=self.block(otherwise, kept))
+        return statement
+
+    def turned(self, block: Block) -> Iterator[tuple[Read, int, WindowIndex]]:
+        """The reads of all that a circular axis holds: with the axis of what is seen, and the window."""
+        for read in block:
+            if not isinstance(read, Read):
+                continue
+            windows = [
+                (axis, entry)
+                for axis, entry in zip(self.buffers[read.buffer].axes, read.index, strict=True)
+                if isinstance(entry, WindowIndex)
+            ]
+            for at, (axis, entry) in enumerate(windows):
+                if axis.kind != "window" or not axis.extent.is_const:
+                    continue
+                size = axis.extent.as_int()
+                if self.resolve(entry.extent) == size and _is_all(entry, size):
+                    yield read, at, entry
+
+
+def _is_all(window: WindowIndex, size: int) -> bool:
+    """Whether the window is all of the buffer wherever it does not begin at 0; it may be so already."""
+    if window.length is None:
+        return True
+    nowhere = Context.of(())
+    later = nowhere.assume(window.start.ge(1))
+    return window.start != const(0) and nowhere.implies(window.start.ge(0)) and later.implies(window.length.ge(size))
+
+
+def _in_any_order(
+    block: Block, kept: frozenset[str], reads: Mapping[str, int], window: WindowIndex, resolve: Resolve
+) -> bool:
+    """Whether all that is made of the reads is the same for any order along the axis, if they all have the same."""
+    axes = dict(reads)
+    for statement in block:
+        if isinstance(statement, Assign) and statement.value in axes:
+            axes[statement.result] = axes[statement.value]
+        elif isinstance(statement, Compute) and not axes.keys().isdisjoint(statement.operands):
+            axis = _along(statement, [axes.get(name) for name in statement.operands], window, resolve)
+            if axis is None:
+                return False
+            if axis != FOLDED:
+                axes[statement.result] = axis
+        elif _looks_at(statement, axes):
+            return False
+    return kept.isdisjoint(axes)
+
+
+def _along(compute: Compute, axes: list[int | None], window: WindowIndex, resolve: Resolve) -> int | None:
+    """The axis of the result, or `FOLDED`; None where the order matters, or that is not known."""
+    if compute.op in ("mask", "attention") and compute.scalars[0] != (window.length or window.extent):
+        return None
+    if compute.op == "attention":
+        return _of_attention(compute, axes)
+    kind = OPERATORS[compute.op].kind
+    if kind != "elementwise" and compute.op not in _ANY_ORDER | _REDUCTIONS:
+        return None
+    found = tracked(compute, axes, resolve)
+    return None if found is None or found.cut else found.axis
+
+
+def _of_attention(compute: Compute, axes: list[int | None]) -> int | None:
+    attrs, last = compute.attrs, len(compute.type.shape) - 1
+    extras = zip(axes[3:], compute.operand_types[3:], strict=True)
+    alike = all(axis == last or (axis is None and type.shape[last] == const(1)) for axis, type in extras)
+    wanted = [None, attrs["key_axes"][-2], attrs["value_axes"][-2]]
+    return FOLDED if axes[:3] == wanted and alike else None
+
+
+def _looks_at(statement: Statement, names: Mapping[str, int]) -> bool:
+    """Whether a statement other than an operator uses one of the names, itself or inside."""
+    used = (getattr(statement, "value", None), *getattr(statement, "operands", ()))
+    return any(name in names for name in used) or any(
+        _looks_at(inner, names) for block in nested(statement) for inner in block
+    )
+
+
+def _with_window(statement: Statement, reads: Mapping[str, int], old: WindowIndex, new: WindowIndex) -> Statement:
+    if not isinstance(statement, Read) or statement.result not in reads:
+        return statement
+    return replace(statement, index=tuple(new if entry == old else entry for entry in statement.index))

@@ -1,0 +1,290 @@
+"""Regions: statements of a block that hang together by an axis whose extent varies, and how they come out of it.
+
+A read of `t + 1` positions is one of the hull, of which the first `t + 1` mean anything. The *region* of such a read is
+what sees its axis: operators up to those that fold it, and other reads of as many positions that these take with it.
+What a region does is the same for any extent that is no less than the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tempo.loop_ir.ir import (
+    Assign,
+    Branch,
+    Compute,
+    Guard,
+    Loop,
+    Read,
+    Statement,
+    WindowIndex,
+    Write,
+    walk,
+)
+from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, Tracked, tracked
+from tempo.symbolic import Expr
+
+Block = tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Region:
+    """The statements that see the axis, by their place in the block: reads, operators and second names."""
+
+    length: Expr
+    hull: int
+    reads: Mapping[int, Read]
+    entries: Mapping[int, int]  # of a read, where in its index the axis is
+    operators: Mapping[int, Tracked]
+    assigns: frozenset[int]
+    names: frozenset[str]  # what its statements make
+
+    @property
+    def members(self) -> frozenset[int]:
+        return frozenset((*self.reads, *self.operators, *self.assigns))
+
+    @property
+    def least(self) -> int:
+        """The least extent at which every operator has something to do."""
+        return max([1, *(operator.least for operator in self.operators.values())])
+
+    def window(self, place: int) -> WindowIndex:
+        entry = self.reads[place].index[self.entries[place]]
+        assert isinstance(entry, WindowIndex)
+        return entry
+
+    def narrowed(self, place: int, window: WindowIndex) -> Read:
+        """A read of it with another window."""
+        read, at = self.reads[place], self.entries[place]
+        return replace(read, index=(*read.index[:at], window, *read.index[at + 1 :]))
+
+
+@dataclass
+class _Found:
+    """A region while it is being found. `broken`: something is done along the axis that allows no other extent."""
+
+    hulls: set[int] = field(default_factory=set)
+    reads: dict[int, Read] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
+    operators: dict[int, Tracked] = field(default_factory=dict)
+    assigns: set[int] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    broken: bool = False
+
+    def take(self, other: _Found) -> None:
+        self.hulls |= other.hulls
+        self.reads.update(other.reads)
+        self.entries.update(other.entries)
+        self.operators.update(other.operators)
+        self.assigns |= other.assigns
+        self.names |= other.names
+        self.broken |= other.broken
+
+
+def regions(
+    block: Block, length: Expr, resolve: Callable[[Expr], int], leaving: frozenset[str] = frozenset()
+) -> list[Region]:
+    """The regions of reads of `length` positions, in order; without those that allow no other extent than the hull.
+
+    `leaving` are the names that others look at: with the axis they have its full extent.
+    """
+    finder = _Finder(length, resolve)
+    for place, statement in enumerate(block):
+        finder.statement(place, statement)
+    for name in leaving & finder.axes.keys():
+        finder.of_name[name].broken = True
+    found = {id(each): each for each in finder.of_name.values()}.values()
+    return [
+        Region(
+            length,
+            each.hulls.pop(),
+            each.reads,
+            each.entries,
+            each.operators,
+            frozenset(each.assigns),
+            frozenset(each.names),
+        )
+        for each in found
+        if not each.broken and len(each.hulls) == 1
+    ]
+
+
+class _Finder:
+    def __init__(self, length: Expr, resolve: Callable[[Expr], int]) -> None:
+        self.length, self.resolve = length, resolve
+        self.axes: dict[str, int] = {}
+        self.of_name: dict[str, _Found] = {}
+
+    def statement(self, place: int, statement: Statement) -> None:
+        if isinstance(statement, Read):
+            self.read(place, statement)
+            return
+        seen = [name for name in used((statement,)) if name in self.axes]
+        if not seen:
+            return
+        region = self.joined(seen)
+        if isinstance(statement, Compute):
+            self.compute(place, statement, region)
+        elif isinstance(statement, Assign):
+            region.assigns.add(place)
+            self.made(statement.result, self.axes[statement.value], region)
+        else:
+            region.broken = True
+
+    def read(self, place: int, read: Read) -> None:
+        entries = [
+            at for at, entry in enumerate(read.index) if isinstance(entry, WindowIndex) and entry.length == self.length
+        ]
+        if not entries:
+            return
+        region, at = _Found(broken=len(entries) > 1), entries[0]
+        region.reads[place], region.entries[place] = read, at
+        entry = read.index[at]
+        assert isinstance(entry, WindowIndex)
+        region.hulls.add(self.resolve(entry.extent))
+        self.made(read.result, sum(isinstance(each, WindowIndex) for each in read.index[:at]), region)
+
+    def compute(self, place: int, compute: Compute, region: _Found) -> None:
+        axes = [self.axes.get(name) for name in compute.operands]
+        found = tracked(compute, axes, self.resolve, next(iter(region.hulls))) if len(region.hulls) == 1 else None
+        if found is None:
+            region.broken = True
+            return
+        region.operators[place] = found
+        region.names.add(compute.result)
+        if found.axis != FOLDED:
+            self.made(compute.result, found.axis, region)
+
+    def made(self, name: str, axis: int, region: _Found) -> None:
+        self.axes[name], self.of_name[name] = axis, region
+        region.names.add(name)
+
+    def joined(self, names: Sequence[str]) -> _Found:
+        region = self.of_name[names[0]]
+        for name in names[1:]:
+            other = self.of_name[name]
+            if other is not region:
+                region.take(other)
+                self.of_name.update({each: region for each, of in self.of_name.items() if of is other})
+        return region
+
+
+def lengths(statement: Statement) -> Iterator[Expr]:
+    """The lengths of the windows that a read sees."""
+    if isinstance(statement, Read):
+        for entry in statement.index:
+            if isinstance(entry, WindowIndex) and entry.length is not None:
+                yield entry.length
+
+
+# -- taking a region out of its block --------------------------------------------------------------------------------
+
+
+def apart(block: Block, members: frozenset[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """What comes before the region, the region, and what comes after it: places, each in the order of the block.
+
+    A statement between members that needs one, and that one needs, joins them.
+    """
+    needs = _needs(block)
+    behind = _closure(members, _turned(needs))  # what needs a member
+    ahead = _closure(members, needs)
+    region = members | (behind & ahead)
+    first = min(region)
+    after = [at for at in range(len(block)) if at not in region and (at in behind or at > max(region))]
+    before = [at for at in range(len(block)) if at not in region and at not in set(after)]
+    # What is moved in front of the region must not need what stays behind it: then it would be behind, too.
+    assert all(at < first or needs[at].isdisjoint(after) for at in before)
+    return tuple(before), tuple(sorted(region)), tuple(after)
+
+
+def _needs(block: Block) -> list[set[int]]:
+    """For each statement the earlier ones that it must come after: values, and buffers that one of both writes."""
+    makers: dict[str, int] = {}
+    last_write: dict[int, int] = {}
+    readers: dict[int, set[int]] = {}
+    found: list[set[int]] = []
+    for at, statement in enumerate(block):
+        mine = {makers[name] for name in used((statement,)) if name in makers}
+        for inner in walk((statement,)):
+            if isinstance(inner, Read | Write) and inner.buffer in last_write:
+                mine.add(last_write[inner.buffer])
+            if isinstance(inner, Write):
+                mine |= readers.get(inner.buffer, set())
+        mine.discard(at)
+        found.append(mine)
+        for inner in walk((statement,)):
+            if isinstance(inner, Write):
+                last_write[inner.buffer] = at
+                readers[inner.buffer] = set()
+            if isinstance(inner, Read):
+                readers.setdefault(inner.buffer, set()).add(at)
+            if isinstance(inner, Read | Compute | Assign):
+                makers[inner.result] = at
+    return found
+
+
+def _turned(needs: Sequence[set[int]]) -> list[set[int]]:
+    found: list[set[int]] = [set() for _ in needs]
+    for at, mine in enumerate(needs):
+        for other in mine:
+            found[other].add(at)
+    return found
+
+
+def _closure(start: frozenset[int], edges: Sequence[set[int]]) -> frozenset[int]:
+    found, pending = set(start), list(start)
+    while pending:
+        for other in edges[pending.pop()]:
+            if other not in found:
+                found.add(other)
+                pending.append(other)
+    return frozenset(found)
+
+
+def made(block: Block) -> frozenset[str]:
+    """The names that the statements make."""
+    return frozenset(each.result for each in walk(block) if isinstance(each, Read | Compute | Assign))
+
+
+def leaving(branch: Branch) -> frozenset[str]:
+    """The names that a choice makes: those that both of its sides do."""
+    return made(branch.then) & made(branch.otherwise)
+
+
+def used(block: Block) -> tuple[str, ...]:
+    """The names that the statements look at."""
+    found: dict[str, None] = {}
+    for statement in walk(block):
+        if isinstance(statement, Compute):
+            found.update(dict.fromkeys(statement.operands))
+        elif isinstance(statement, Assign | Write):
+            found[statement.value] = None
+    return tuple(found)
+
+
+def renamed(block: Block, kept: frozenset[str], suffix: str) -> Block:
+    """With names of its own for what does not leave the block: names that are made once are easier to reason about."""
+    names = {name: name + suffix for name in made(block) - kept}
+    return tuple(_with_names(statement, names) for statement in block)
+
+
+def _with_names(statement: Statement, names: Mapping[str, str]) -> Statement:
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    match statement:
+        case Read(result=result):
+            return replace(statement, result=new(result))
+        case Compute(result=result, operands=operands):
+            return replace(statement, result=new(result), operands=tuple(new(name) for name in operands))
+        case Assign(result=result, value=value):
+            return replace(statement, result=new(result), value=new(value))
+        case Write(value=value):
+            return replace(statement, value=new(value))
+        case Branch(then=then, otherwise=otherwise):
+            then, otherwise = (tuple(_with_names(each, names) for each in block) for block in (then, otherwise))
+            return replace(statement, then=then, otherwise=otherwise)
+        case Loop(body=body) | Guard(body=body):
+            return replace(statement, body=tuple(_with_names(each, names) for each in body))
+    return statement

@@ -1,0 +1,241 @@
+"""Extents that vary, at a cost that goes with them: the second tiling of the compiler, after the schedule.
+
+After `static_extents` a read of `t + 1` positions is one of all of them, with masks (the *hull*). What hangs on it in a
+block, its region, gives the same with any extent that is no less than the length, so it may be run in other ways:
+
+- "specialise": as a chain of choices among copies, with extents that double up to the hull,
+
+      if t + 1 <= 64: (the region, of 64 positions)
+      else: if t + 1 <= 128: ...
+      else: (the region, of t.size positions)
+
+  one executable for all lengths, O(log T) copies of the region, at most twice the positions that are needed. A backend
+  that compiles loops may make the choice once for each stretch of the outermost loop;
+- "blocks": as loops over blocks of the axis, as many as the length needs (`dynamic_extent.tile`). One executable, and
+  no more than a block too much.
+
+Nothing else of the program changes; a value that leaves a region has no axis of varying extent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tempo import dtypes
+from tempo.costs.extents import FUSED, Costs, Way, Work, cheapest, doubles, sampled
+from tempo.loop_ir.ir import (
+    Axis,
+    Branch,
+    Buffer,
+    Compute,
+    Guard,
+    Loop,
+    LoopProgram,
+    Read,
+    Segment,
+    Statement,
+    WindowIndex,
+    walk,
+)
+from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED
+from tempo.loop_ir.transforms.dynamic_extent.regions import (
+    Block,
+    Region,
+    apart,
+    leaving,
+    lengths,
+    regions,
+    renamed,
+    used,
+)
+from tempo.loop_ir.transforms.dynamic_extent.tile import in_blocks, stages_of
+from tempo.loop_ir.transforms.loop_splitting import changes
+from tempo.loop_ir.transforms.mask_elimination import idle_masks
+from tempo.symbolic import Expr, Symbol, const
+
+EXTENTS: tuple[Way, ...] = ("hull", "blocks", "specialise")
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """`extent`: one of `EXTENTS`. `tile`: of a block, or the least of the extents that double. None: by `costs`.
+
+    `stretches`: whether the outermost loops are compiled in stretches between which choices change, with arrays that
+    are as long as a stretch needs.
+    """
+
+    extent: Way | None = None
+    tile: int | None = None
+    costs: Costs = FUSED
+    stretches: bool = False
+
+
+def tiled(program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> LoopProgram:
+    """The program with the regions of its segments run as `tiling` says. `sizes` are those that shapes are made of.
+
+    `extents` of the result tells how each is run.
+    """
+    tiler = _Tiler(program, sizes, tiling)
+    segments = tuple(tiler.segment(segment) for segment in program.segments)
+    buffers = program.buffers if segments == program.segments else tiler.buffers
+    return replace(program, segments=segments, buffers=buffers, extents=tuple(tiler.notes))
+
+
+class _Tiler:
+    def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> None:
+        self.program, self.sizes, self.tiling = program, sizes, tiling
+        self.buffers = dict(program.buffers)
+        self.loops: tuple[Loop, ...] = ()
+        self.notes: list[str] = []
+
+    @cached_property
+    def idle(self) -> frozenset[str]:
+        """Proven only where there is something to choose."""
+        return idle_masks(self.program, self.sizes)
+
+    def resolve(self, expr: Expr) -> int:
+        return int(expr.evaluate(self.sizes))
+
+    def extent(self, axis: Axis) -> int | None:
+        """That of a buffer's axis; None where it is no size that shapes are made of, and so known at the run alone."""
+        return self.resolve(axis.extent) if axis.extent.symbols() <= self.sizes.keys() else None
+
+    def buffer(self, name: str, dtype: str, axes: tuple[Axis, ...], shape: tuple[Expr, ...]) -> Buffer:
+        made = Buffer(len(self.buffers), name, dtype, axes, shape)
+        self.buffers[made.id] = made
+        return made
+
+    def segment(self, segment: Segment) -> Segment:
+        body = self.block(segment.body)
+        if body == segment.body:
+            return segment
+        loop = body[0] if segment.loop else None
+        assert loop is None or isinstance(loop, Loop)
+        return replace(Segment.of(segment.id, body, loop), name=segment.name, results=segment.results)
+
+    def block(self, block: Block, kept: frozenset[str] = frozenset()) -> Block:
+        """`kept` are the names of the block that others look at."""
+        inner = tuple(self.inside(statement) for statement in block)
+        for length in dict.fromkeys(length for each in inner for length in lengths(each)):
+            inner = self.along(inner, length, kept)
+        return inner
+
+    def inside(self, statement: Statement) -> Statement:
+        match statement:
+            case Loop(body=body):
+                around, self.loops = self.loops, (*self.loops, statement)
+                body = self.block(body)
+                self.loops = around
+                return replace(statement, body=body)
+            case Guard(body=body):
+                return replace(statement, body=self.block(body))
+            case Branch(then=then, otherwise=otherwise):
+                kept = leaving(statement)
+                return replace(statement, then=self.block(then, kept), otherwise=self.block(otherwise, kept))
+        return statement
+
+    def along(self, block: Block, length: Expr, kept: frozenset[str]) -> Block:
+        """The block with its regions of one length run as the tiling says, one after the other."""
+        done: set[frozenset[str]] = set()
+        while True:
+            every = regions(block, length, self.resolve, kept)
+            found = next((each for each in every if each.names not in done), None)
+            if found is None:
+                return block
+            done.add(found.names)
+            block = self.rewritten(block, found, kept)
+
+    def rewritten(self, block: Block, region: Region, kept: frozenset[str]) -> Block:
+        before, places, after = apart(block, region.members)
+        work = self.work(places, block, region)
+        way, tile = cheapest(work, self.tiling.costs, self.tiling.extent, self.tiling.tile)
+        self.notes.append(self.note(region, way, tile))
+        if way == "hull":
+            return block
+        if way == "blocks":
+            made = in_blocks(places, block, region, tile, self.rooms(region), self.buffer)
+        else:
+            needed = kept.union(used(tuple(block[place] for place in after)))
+            made = self.choices(places, block, region, needed, doubles(max(tile, region.least), region.hull))
+        return (*(block[place] for place in before), *made, *(block[place] for place in after))
+
+    def work(self, places: tuple[int, ...], block: Block, region: Region) -> Work:
+        loops = [(loop.var, loop.lo, loop.hi) for loop in self.loops]
+        lengths, points = sampled(region.length, loops, self.sizes, region.hull)
+        rooms = [room for room in self.rooms(region).values() if room is not None]
+        return Work(
+            region.hull,
+            min(rooms, default=region.hull),
+            sum(self.bytes(read) for read in region.reads.values()) / max(1, region.hull),
+            sum(isinstance(block[place], Compute) for place in places),
+            sum(operator.axis == FOLDED for operator in region.operators.values()),
+            stages_of(places, block, region),
+            lengths,
+            points,
+            any(self.is_masked(block[place], region) for place in places),
+            self.tiling.stretches,
+            self.around(region),
+        )
+
+    def is_masked(self, statement: Statement, region: Region) -> bool:
+        """Whether it masks what is read, and will go on doing so (`tempo.loop_ir.transforms.mask_elimination`)."""
+        if not isinstance(statement, Compute) or statement.op != "mask" or statement.result in self.idle:
+            return False
+        return any(read.result == statement.operands[0] for read in region.reads.values())
+
+    def around(self, region: Region) -> int:
+        """The operators of the outermost loop, if it is compiled in stretches of one extent of the region each."""
+        if not self.tiling.stretches or not self.loops:
+            return 0
+        chosen = region.length.le(region.hull - 1)
+        if not any(changes(chosen, self.loops[0].var, self.sizes)):
+            return 0
+        return sum(isinstance(each, Compute) for each in walk(self.loops[0].body))
+
+    def rooms(self, region: Region) -> dict[int, int | None]:
+        """By the place of a read how many positions from its start on it may see; None: they do not lie in a row."""
+        found: dict[int, int | None] = {}
+        for place, read in region.reads.items():
+            axis, window = self.buffers[read.buffer].axes[region.entries[place]], region.window(place)
+            anywhere = region.hull if window.exact else 0
+            extent = self.extent(axis)
+            room = anywhere if extent is None or window.start != const(0) else extent
+            found[place] = room if axis.kind == "full" else None
+        return found
+
+    def note(self, region: Region, way: Way, tile: int) -> str:
+        reads = ", ".join(dict.fromkeys(self.buffers[read.buffer].name for read in region.reads.values()))
+        how = {"hull": "masked", "blocks": f"blocks of {tile}", "specialise": f"choices from {tile} on"}[way]
+        return f"{reads}: {region.length} of {region.hull}: {how}"
+
+    def choices(
+        self, places: tuple[int, ...], block: Block, region: Region, kept: frozenset[str], extents: list[int]
+    ) -> Block:
+        """The region as a chain of choices among extents, of which the last is the hull."""
+        chain = tuple(block[place] for place in places)
+        for extent in reversed(extents):
+            copy = tuple(each for place in places for each in self.at(place, block, region, extent))
+            then = renamed(copy, kept, f"_of_{extent}")
+            chain = (Branch(region.length.le(extent), then, chain, is_choice=True),)
+        return chain
+
+    def at(self, place: int, block: Block, region: Region, extent: int) -> Block:
+        if place in region.reads:
+            return (region.narrowed(place, self.narrow(region, place, extent)),)
+        return region.operators[place].at(extent) if place in region.operators else (block[place],)
+
+    def narrow(self, region: Region, place: int, extent: int) -> WindowIndex:
+        window, read = region.window(place), region.reads[place]
+        axis = self.buffers[read.buffer].axes[region.entries[place]]
+        whole = self.extent(axis) if window.start == const(0) and axis.kind == "full" else None
+        inside = whole is not None and extent <= whole
+        return replace(window, extent=const(extent), exact=window.exact or inside)
+
+    def bytes(self, read: Read) -> int:
+        """What is read at full extent."""
+        windows = [self.resolve(entry.extent) for entry in read.index if isinstance(entry, WindowIndex)]
+        buffer = self.buffers[read.buffer]
+        return math.prod((*windows, *map(self.resolve, buffer.shape))) * dtypes.itemsize(buffer.dtype)

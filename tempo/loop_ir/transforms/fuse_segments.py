@@ -1,0 +1,101 @@
+"""All segments as one, where the host has no part in a program: for backends that compile whole segments.
+
+Loops at the top are segments of their own, so that they can be run in chunks. A run that asks for no chunks gains
+nothing by that: as one executable it is one call, what only its loops hand to one another never leaves it, and inputs
+and outputs are brought into the order of axes that loops want, and out of it, by the executable itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tempo.loop_ir.ir import (
+    Buffer,
+    CallSegment,
+    Compute,
+    LoopProgram,
+    Read,
+    Segment,
+    Statement,
+    WindowIndex,
+    Write,
+)
+from tempo.sdg.graph import TensorType
+from tempo.symbolic import Expr, const
+
+
+def fused(program: LoopProgram) -> LoopProgram:
+    """The program as one segment; itself where the host has a part in it: also that of leaving out what comes after
+    an early end."""
+    if not program.items or not all(isinstance(item, CallSegment) for item in program.items):
+        return program
+    if any(slot is not None for slot in program.stopped):
+        return program
+    outside = dict(_outside(program))
+    body = (*_entering(program, outside), *_bodies(program), *_leaving(program, outside))
+    buffers = {**program.buffers, **{each.id: each for each in outside.values()}}
+    buffers.update({id: replace(buffers[id], role="internal", layout=()) for id in outside})
+    segment = Segment.of(0, body)
+    kept = tuple(id for id in segment.results if buffers[id].role != "internal")
+    return replace(
+        program,
+        items=(CallSegment(0),),
+        segments=(replace(segment, results=kept),),
+        buffers=buffers,
+        inputs=_renamed(program.inputs, outside),
+        outputs=_renamed(program.outputs, outside),
+        stopped=(None,),
+    )
+
+
+def _bodies(program: LoopProgram) -> Iterator[Statement]:
+    for item in program.items:
+        assert isinstance(item, CallSegment)
+        yield from program.segments[item.segment].body
+
+
+def _outside(program: LoopProgram) -> Iterator[tuple[int, Buffer]]:
+    """The user's arrays whose axes have another order than those of their buffers, by the number of the buffer."""
+    number = len(program.buffers)
+    for id in (*program.inputs.values(), *program.outputs.values()):
+        buffer = program.buffers[id]
+        if buffer.from_user != tuple(range(len(buffer.from_user))):
+            shape = _permuted(buffer.logical_shape, buffer.to_user)
+            yield id, Buffer(number, buffer.name, buffer.dtype, (), shape, buffer.role)
+            number += 1
+
+
+def _entering(program: LoopProgram, outside: Mapping[int, Buffer]) -> Iterator[Statement]:
+    for id in program.inputs.values():
+        if id in outside:
+            given, buffer = outside[id], program.buffers[id]
+            yield Read(f"given_{id}", given.id, ())
+            yield _transposed(f"given_{id}", f"entering_{id}", given, buffer.from_user)
+            yield Write(id, (), f"entering_{id}")
+
+
+def _leaving(program: LoopProgram, outside: Mapping[int, Buffer]) -> Iterator[Statement]:
+    for id in program.outputs.values():
+        if id in outside:
+            buffer = program.buffers[id]
+            whole = tuple(WindowIndex(const(0), axis.extent, exact=True) for axis in buffer.axes)
+            yield Read(f"made_{id}", id, whole)
+            yield _transposed(f"made_{id}", f"leaving_{id}", buffer, buffer.to_user)
+            yield Write(outside[id].id, (), f"leaving_{id}")
+
+
+def _transposed(value: str, result: str, buffer: Buffer, axes: tuple[int, ...]) -> Compute:
+    shape = buffer.logical_shape
+    types = (TensorType(shape, buffer.dtype),)
+    return Compute(
+        result, "transpose", {"axes": axes}, (value,), types, TensorType(_permuted(shape, axes), buffer.dtype)
+    )
+
+
+def _permuted(shape: tuple[Expr, ...], axes: tuple[int, ...]) -> tuple[Expr, ...]:
+    return tuple(shape[axis] for axis in axes)
+
+
+def _renamed(ids: Mapping[str, int], outside: Mapping[int, Buffer]) -> dict[str, int]:
+    return {name: outside[id].id if id in outside else id for name, id in ids.items()}

@@ -1,0 +1,149 @@
+"""Loop splitting: where conditions in a loop's body change only at a few points, each stretch gets a loop of its own.
+
+`for t in 0..T: if t == 0: a else: b` becomes `for t in 0..1: a` and `for t in 1..T: b`. For backends that compile
+loops: a conditional in a compiled loop costs more than the code of another one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tempo.loop_ir.ir import Branch, Compute, Guard, Loop, Statement, nested, walk
+from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Ge, Or, Symbol, const, var
+
+_MOST_THRESHOLDS = 3
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """`body` is right for the loop's points in `first <= var < end`; None: from the loop's first, to its last point."""
+
+    first: int | None
+    end: int | None
+    body: tuple[Statement, ...]
+
+
+def split(
+    loop: Loop,
+    sizes: Mapping[Symbol, int],
+    stays: Callable[[Branch], bool] = lambda branch: False,
+    choices: bool = False,
+) -> tuple[Stretch, ...]:
+    """Stretches that together are the loop, in its direction; a single one where nothing is gained.
+
+    Only conditions that change at points known from `sizes` (those that are fixed) count. Beyond three such points,
+    only those of branches that compute something, then only those outside of inner loops. `stays` says of which
+    branches a conditional costs less than the code of another body. With `choices` all of these are made here, too.
+    """
+    ways = ((inner, computing) for inner in (True, False) for computing in (False, True))
+    found = (_thresholds(loop, sizes, _counted(loop, stays, *way)) for way in ways)
+    thresholds = next((each for each in found if len(each) <= _MOST_THRESHOLDS), set[int]())
+    if choices:
+        thresholds |= _thresholds(loop, sizes, (each for each in _branches(loop.body) if each.is_choice))
+    edges = [None, *sorted(thresholds), None]
+    parts = tuple(_stretch(loop, first, end, sizes) for first, end in itertools.pairwise(edges))
+    return parts if loop.direction == "forward" else parts[::-1]
+
+
+def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symbol, int]) -> Stretch:
+    """The body with its conditions decided, as far as `first <= var < end` says."""
+    here = var(loop.var)
+    facts: Condition = TRUE
+    for bound in (loop.lo, *([] if first is None else [const(first)])):
+        facts = facts & here.ge(_fixed(bound, sizes))
+    for bound in (loop.hi, *([] if end is None else [const(end)])):
+        facts = facts & here.lt(_fixed(bound, sizes))
+    return Stretch(first, end, _decided(loop.body, Context.of((), facts), sizes))
+
+
+def iterations(loop: Loop, sizes: Mapping[Symbol, int]) -> int:
+    """How often the loop runs; 1 where `sizes` alone do not say."""
+    length = _fixed(loop.hi, sizes) - _fixed(loop.lo, sizes)
+    return max(length.as_int(), 0) if length.is_const else 1
+
+
+def is_empty(loop: Loop, sizes: Mapping[Symbol, int]) -> bool:
+    """Whether `sizes` alone say that the loop never runs."""
+    return iterations(loop, sizes) == 0
+
+
+def fixed_condition(condition: Condition, sizes: Mapping[Symbol, int]) -> Condition:
+    """The condition at the sizes given; TRUE or FALSE where these decide it."""
+    return condition.map_exprs(lambda expr: _fixed(expr, sizes))
+
+
+def _fixed(expr: Expr, sizes: Mapping[Symbol, int]) -> Expr:
+    return expr.substitute({symbol: const(value) for symbol, value in sizes.items()})
+
+
+# -- where conditions change ---------------------------------------------------------------------------------------
+
+
+def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], branches: Iterable[Branch]) -> set[int]:
+    found = {at for branch in branches for at in changes(branch.condition, loop.var, sizes)}
+    lo, hi = _fixed(loop.lo, sizes), _fixed(loop.hi, sizes)
+    return {at for at in found if not (lo.is_const and at <= lo.as_int()) and not (hi.is_const and at >= hi.as_int())}
+
+
+def _branches(body: tuple[Statement, ...], loops: bool = True) -> Iterator[Branch]:
+    """The branches of the body; with `loops` those of the loops inside too, that may not depend on their variables."""
+    for statement in body:
+        if isinstance(statement, Branch):
+            yield statement
+        for block in () if isinstance(statement, Loop) and not loops else nested(statement):
+            yield from _branches(block, loops)
+
+
+def _counted(loop: Loop, stays: Callable[[Branch], bool], inner: bool, computing: bool) -> Iterator[Branch]:
+    for each in _branches(loop.body, inner):
+        if not stays(each) and not each.is_choice and (_computes(each) or not computing):
+            yield each
+
+
+def _computes(branch: Branch) -> bool:
+    return any(isinstance(inner, Compute) for inner in walk((branch,)))
+
+
+def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -> Iterator[int]:
+    """The values of `symbol` at which a comparison with a number becomes true or false."""
+    if isinstance(condition, And | Or):
+        for arg in condition.args:
+            yield from changes(arg, symbol, sizes)
+    if not isinstance(condition, Ge | Eq):
+        return
+    expr = _fixed(condition.expr, sizes)
+    factor = expr.coefficient(symbol)
+    rest = expr - factor * var(symbol)
+    if abs(factor) != 1 or not rest.is_const:
+        return
+    zero = -factor * rest.as_int()  # factor * symbol + rest == 0
+    if isinstance(condition, Eq):
+        yield from (zero, zero + 1)
+    else:
+        yield zero if factor > 0 else zero + 1
+
+
+# -- deciding conditions -------------------------------------------------------------------------------------------
+
+
+def _decided(body: tuple[Statement, ...], context: Context, sizes: Mapping[Symbol, int]) -> tuple[Statement, ...]:
+    found: list[Statement] = []
+    for statement in body:
+        found.extend(_decided_statement(statement, context, sizes))
+    return tuple(found)
+
+
+def _decided_statement(statement: Statement, context: Context, sizes: Mapping[Symbol, int]) -> tuple[Statement, ...]:
+    if isinstance(statement, Loop | Guard):
+        return (replace(statement, body=_decided(statement.body, context, sizes)),)
+    if not isinstance(statement, Branch):
+        return (statement,)
+    condition = fixed_condition(statement.condition, sizes)
+    if context.implies(condition):
+        return _decided(statement.then, context, sizes)
+    if context.excludes(condition):
+        return _decided(statement.otherwise, context, sizes)
+    then, otherwise = (_decided(block, context, sizes) for block in (statement.then, statement.otherwise))
+    return (replace(statement, then=then, otherwise=otherwise),)

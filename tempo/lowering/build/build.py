@@ -1,0 +1,351 @@
+"""From graph, schedule tree and storage to LoopIR. Everything is decided before; this only writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+from tempo.loop_ir.transforms.forwarding import forwarded
+from tempo.lowering.storage.coalescing import Home
+from tempo.loop_ir.ir import (
+    Axis,
+    Branch,
+    Buffer,
+    CallHost,
+    CallSegment,
+    Guard,
+    LastValue,
+    Loop,
+    LoopProgram,
+    Offsets,
+    Segment,
+    Statement,
+    Stop,
+)
+from tempo.lowering.scheduling.places import Part, parts, top_items
+from tempo.sdg.graph import GIVEN
+from tempo.lowering.scheduling.problem import Clustered, intervals
+from tempo.lowering.scheduling.reads import Value
+from tempo.lowering.build.statements import RunLowering
+from tempo.lowering.build.stopping import Stops
+from tempo.lowering.storage.assignment import Storage
+from tempo.lowering.scheduling.clusters import Cluster
+from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
+from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Slice
+from tempo.sdg.stops import last_along
+from tempo.symbolic import FALSE, TRUE, Condition, Dim, Expr, Symbol, conjunction, const, var
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What lowering is told beside the graph: storage, which nodes need a table, whether gathers are checked."""
+
+    storage: Mapping[Value, Storage]
+    tables: Mapping[str, int]  # cluster name -> node whose demanded points guard it
+    checks: bool
+
+
+@dataclass
+class Buffers:
+    """All buffers of a program, and what is kept where."""
+
+    found: dict[int, Buffer] = field(default_factory=dict)
+    of_value: dict[Value, Buffer] = field(default_factory=dict)
+    registers: list[Buffer] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
+    inputs: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    written_outputs: dict[Value, list[Buffer]] = field(default_factory=dict)
+    homes: dict[Value, Home] = field(default_factory=dict)
+    moved: set[Value] = field(default_factory=set)
+
+    def add(self, **fields: Any) -> Buffer:
+        buffer = Buffer(id=len(self.found), **fields)
+        self.found[buffer.id] = buffer
+        return buffer
+
+
+def build(program: Clustered, tree: ScheduleTree, decisions: Decisions) -> LoopProgram:
+    buffers = _make_buffers(program, decisions.storage)
+    return _Builder(program, decisions, buffers).build(tree)
+
+
+def key_of(role: str, name: str) -> str:
+    """The name of an input or output of the program among all of its roles."""
+    return {"input": name, "output": name, "seed": "seed"}.get(role, f"{role}:{name}")
+
+
+def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
+    buffers, graph = Buffers(), program.graph
+    for id in sorted(graph.reachable()):
+        if graph.nodes[id].op in GIVEN:
+            _add_given(program, graph.nodes[id], buffers)
+    shared = _stored_in_output(program, storage)
+    for output in graph.outputs:
+        buffer = _add_output(program, output, buffers)
+        value = output.edge.node, output.edge.result
+        if shared.get(value) is output:
+            buffers.of_value[value] = buffer
+        else:
+            buffers.written_outputs.setdefault(value, []).append(buffer)
+    for value, decided in storage.items():
+        if decided.home is not None:
+            buffers.homes[value] = decided.home
+        if decided.moved:
+            buffers.moved.add(value)
+        elif value not in buffers.of_value:
+            _add_value(program, value, decided, buffers)
+    return buffers
+
+
+def _add_given(program: Clustered, node: Node, buffers: Buffers) -> None:
+    axes = _full_axes(program, node.domain)
+    role = "input" if node.op == "input" else "constant"
+    layout = node.attr("layout", (*node.domain, *range(len(node.shape))))
+    name = node.attr("name", "") or node.name or role
+    buffer = buffers.add(
+        name=name, dtype=node.dtype, axes=axes, shape=node.shape, role=role, layout=layout, location=node.location
+    )
+    buffers.of_value[node.id, 0] = buffer
+    if role == "constant":
+        buffers.constants[buffer.id] = node.attr("value")
+    else:
+        buffers.inputs[key_of(node.attr("role", "input"), name)] = buffer.id
+
+
+def _add_output(program: Clustered, output: Output, buffers: Buffers) -> Buffer:
+    axes = tuple(axis for axis in _full_axes(program, output.domain) if axis.dim in output.layout)
+    type = output.type
+    buffer = buffers.add(
+        name=output.name,
+        dtype=type.dtype,
+        axes=axes,
+        shape=type.shape,
+        role="output",
+        layout=output.layout,
+        location=output.location,
+    )
+    buffers.outputs[key_of(output.role, output.name)] = buffer.id
+    return buffer
+
+
+def _add_value(program: Clustered, value: Value, decided: Storage, buffers: Buffers) -> None:
+    node = program.graph.nodes[value[0]]
+    type = node.results[value[1]]
+    name = node.name or f"{node.op}_{node.id}"
+    if decided.register:
+        buffers.registers.append(Buffer(-1, name, type.dtype, (), type.shape, location=node.location))
+        return
+    buffers.of_value[value] = buffers.add(
+        name=name,
+        dtype=type.dtype,
+        axes=decided.axes,
+        shape=type.shape,
+        local=decided.local,
+        location=node.location,
+    )
+
+
+def _full_axes(program: Clustered, domain: tuple[Symbol, ...]) -> tuple[Axis, ...]:
+    return tuple(Axis(dim, at, "full", program.graph.dim(dim).size) for at, dim in enumerate(domain))
+
+
+def _stored_in_output(program: Clustered, storage: Mapping[Value, Storage]) -> dict[Value, Output]:
+    """A tensor that is kept in full and is an output lives in the output's own buffer."""
+    found: dict[Value, Output] = {}
+    for output in program.graph.outputs:
+        value = output.edge.node, output.edge.result
+        decided = storage.get(value)
+        if decided is None or decided.register or not decided.axes or last_along(output):
+            continue
+        if len(decided.axes) == len(output.domain) and all(axis.kind == "full" for axis in decided.axes):
+            found.setdefault(value, output)
+    return found
+
+
+class _Builder:
+    def __init__(self, program: Clustered, decisions: Decisions, buffers: Buffers) -> None:
+        self.program, self.buffers = program, buffers
+        self.clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in program.clusters}
+        self.hosts = frozenset(cluster.name for cluster in program.clusters if cluster.host)
+        self.tables = {name: index for index, name in enumerate(decisions.tables)}
+        self.table_nodes = {self.tables[name]: node for name, node in decisions.tables.items()}
+        self.stops = Stops.of(program)
+        self.lowering = RunLowering(
+            program, buffers.of_value, buffers.written_outputs, buffers.homes, buffers.moved, decisions.checks
+        )
+        self.segments: list[Segment] = []
+        self.functions: list[Node] = []
+        self.offsets: dict[int, Offsets] = {}
+
+    def build(self, tree: ScheduleTree) -> LoopProgram:
+        items = self.top(top_items(tree))
+        buffers = self.buffers
+        states = {key_of("state", output.name): found for output in self.states() if (found := self.last_value(output))}
+        return LoopProgram(
+            tuple(item for item, _ in items),
+            tuple(self.segments),
+            buffers.found,
+            tuple(self.functions),
+            buffers.constants,
+            buffers.inputs,
+            buffers.outputs,
+            self.table_nodes,
+            tuple(buffers.registers),
+            tuple(stopped for _, stopped in items),
+            states,
+            self.offsets,
+        )
+
+    # -- the driver ------------------------------------------------------------------------------------------------
+
+    def top(self, items: tuple[ScheduleTree, ...]) -> list[tuple[Statement, int | None]]:
+        """The items of the driver, each with the buffer of the stop after which it is left out."""
+        found: list[tuple[Statement, int | None]] = []
+        pieces = list(parts(items, self.hosts, loops_apart=True))
+        for part, stop in zip(pieces, self.stops.ends([part.items for part in pieces]), strict=True):
+            made = self.host_item(part.items[0]) if part.host else (self.segment(part, top=True),)
+            if isinstance(part.items[0], For) and len(part.items) == 1:
+                self.offsets[len(found)] = self.offsets_in(part.items[0])
+            found.extend((item, None if stop is None else self.stop_buffer(stop)) for item in made)
+        return found
+
+    def stop_buffer(self, stop: Output) -> int:
+        return self.buffers.outputs[key_of(stop.role, stop.name)]
+
+    def host_block(self, items: tuple[ScheduleTree, ...]) -> tuple[Statement, ...]:
+        found: list[Statement] = []
+        for part in parts(items, self.hosts, loops_apart=False):
+            found.extend(self.host_item(part.items[0]) if part.host else (self.segment(part, top=False),))
+        return tuple(found)
+
+    def host_item(self, item: ScheduleTree) -> tuple[Statement, ...]:
+        match item:
+            case Run():
+                return self.guarded(item, (self.call_host(item),))
+            case For(var, lo, hi, direction, body):
+                return (Loop(var, lo, hi, direction, (*self.host_block(top_items(body)), *self.stop(item))),)
+            case If(condition, body):
+                return (Branch(condition, self.host_block(top_items(body))),)
+            case Sequence(items):
+                return self.host_block(items)
+
+    def call_host(self, run: Run) -> CallHost:
+        cluster = self.clusters[run.statement]
+        node = self.program.graph.nodes[cluster.nodes[0]]
+        self.functions.append(node)
+        here = dict(zip(cluster.domain, run.point, strict=True))
+        reads = tuple(
+            self.lowering.read_edge(f"x{number}", edge, here, cluster) for number, edge in enumerate(node.operands)
+        )
+        trims = node.attr("trims") or tuple((None,) * len(self.lowering.seen(edge).shape) for edge in node.operands)
+        trimmed = tuple(
+            tuple(None if length is None else length.substitute(here) for length in operand) for operand in trims
+        )
+        writes = (self.lowering.writes((node.id, at), f"y{at}", here) for at in range(len(node.results)))
+        return CallHost(len(self.functions) - 1, run.point, reads, trimmed, tuple(chain.from_iterable(writes)))
+
+    # -- where a run stands when a call fails ----------------------------------------------------------------------
+
+    def states(self) -> list[Output]:
+        """The states that are copied at the end from where the run has them."""
+        nodes = self.program.graph.nodes
+        states = (each for each in self.program.graph.outputs if each.role == "state" and not last_along(each))
+        return [each for each in states if nodes[each.edge.node].op in ("copy", "reshape")]
+
+    def last_value(self, state: Output) -> LastValue | None:
+        """The read of its copy, of all points of other dims at once; None where the value is a part of a buffer."""
+        graph = self.program.graph
+        copy = graph.nodes[state.edge.node]
+        edge, cluster = copy.operands[0], self.program.cluster_of()[copy.id]
+        value = edge.node, edge.result
+        if value not in self.buffers.of_value or value in self.buffers.homes or value in self.buffers.moved:
+            return None
+        domain = [graph.dim(symbol) for symbol in graph.nodes[edge.node].domain]
+        others = [Point(var(dim)) for dim in copy.domain]
+        ends = {dim.symbol: at for dim, index in zip(domain, edge.map) if (at := _from_the_end(dim, index)) is not None}
+        map = tuple(
+            Slice(const(0), dim.size) if index in others else Point(ends[dim.symbol]) if dim.symbol in ends else index
+            for dim, index in zip(domain, edge.map)
+        )
+        if not Edge(edge.node, map).dims() <= ends.keys() or len(state.layout) != len(copy.domain) + len(copy.shape):
+            return None
+        seen = [dim for index in edge.map for dim in copy.domain if index == Point(var(dim))]
+        labels = [*seen, *range(len(copy.shape))]
+        sizes = (graph.dim(dim).size for dim in seen)
+        read = self.lowering.read_edge("x0", replace(edge, map=map), {}, cluster)
+        order = tuple(labels.index(label) for label in state.layout)
+        dims = tuple(dim for dim in domain if dim.symbol in ends)
+        return LastValue(read, (*sizes, *copy.shape), order, dims, self.made(edge.node, map))
+
+    def made(self, id: int, index: IndexMap) -> Condition:
+        """Whether what an index reads of a node is made."""
+        demand = self.program.demands.get(id)
+        if demand is None or self.program.graph.nodes[id].op in GIVEN:
+            return TRUE
+        if not demand.exact and self.program.cluster_of()[id].name in self.tables:
+            return FALSE
+        reads = zip(demand.box.bounds, intervals(Edge(id, index)))
+        return conjunction(lo.le(read.lo) & hi.gt(read.hi) for (_, lo, hi), read in reads)
+
+    def offsets_in(self, loop: For) -> Offsets:
+        """Of the buffers whose points along the loop's dim are made in it, each a number after its own iteration."""
+        found: dict[int, tuple[int, int]] = {}
+        unknown: set[int] = set()
+        for run in runs(loop):
+            domain = self.clusters[run.statement].domain
+            rest = run.point[domain.index(loop.var)] - var(loop.var) if loop.var in domain else var(loop.var)
+            for id in self.written_by(self.clusters[run.statement]):
+                if not rest.is_const or loop.direction != "forward":
+                    unknown.add(id)
+                    continue
+                lo, hi = found.get(id, (rest.as_int(), rest.as_int()))
+                found[id] = min(lo, rest.as_int()), max(hi, rest.as_int())
+        return {id: each for id, each in found.items() if id not in unknown}
+
+    def written_by(self, cluster: Cluster) -> Iterator[int]:
+        for node in map(self.program.graph.nodes.__getitem__, cluster.nodes):
+            for value in ((node.id, at) for at in range(len(node.results))):
+                if value in self.buffers.of_value:
+                    yield self.buffers.of_value[value].id
+                yield from (buffer.id for buffer in self.buffers.written_outputs.get(value, ()))
+
+    # -- segments --------------------------------------------------------------------------------------------------
+
+    def segment(self, part: Part, top: bool) -> CallSegment:
+        """At the top a loop alone is run in chunks; elsewhere nobody gives it a start and a stop."""
+        body = forwarded(tuple(statement for item in part.items for statement in self.lower(item)))
+        loop = body[0] if top and len(body) == 1 and isinstance(body[0], Loop) else None
+        segment = Segment.of(len(self.segments), body, loop)
+        self.segments.append(segment)
+        return CallSegment(segment.id)
+
+    def lower(self, item: ScheduleTree) -> tuple[Statement, ...]:
+        match item:
+            case Run(statement, point):
+                return self.guarded(item, self.lowering.run(self.clusters[statement], point))
+            case For(var, lo, hi, direction, body):
+                return (Loop(var, lo, hi, direction, (*self.lower(body), *self.stop(item))),)
+            case If(condition, body):
+                return (Branch(condition, self.lower(body)),)
+            case Sequence(items):
+                return tuple(statement for inner in items for statement in self.lower(inner))
+
+    def stop(self, loop: For) -> tuple[Statement, ...]:
+        stop = self.stops.leaves(loop)
+        return () if stop is None else (Stop(self.stop_buffer(stop)),)
+
+    def guarded(self, run: Run, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        if run.statement not in self.tables:
+            return body
+        return (Guard(self.tables[run.statement], run.point, body),)
+
+
+def _from_the_end(dim: Dim, index: Point | Slice) -> Expr | None:
+    """An index that is counted from the end, as one that is counted from the point."""
+    if not isinstance(index, Point):
+        return None
+    behind = index.index - (dim.size - 1)
+    return var(dim.symbol) + behind if behind.is_const else None

@@ -1,0 +1,1 @@
+"""Which buffers there are, how large, and who shares them."""

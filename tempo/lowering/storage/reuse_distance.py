@@ -1,0 +1,203 @@
+"""Reuse distances along a schedule: how far a value's buffer may wrap around along each dim.
+
+A point q of a value must not be overwritten before it is read: for every read at p of q, and every point q' = q + d
+that is written after q and before p, the place of q' differs from that of q. The dims are taken one after another: with
+m the largest |d_k| among the conflicts whose earlier components are all 0, a window of m + 1 along dim k tells them
+apart (Lefebvre and Feautrier, Automatic storage management for parallel programs, 1998).
+
+The dims are taken in the order of the loops that write, from the outside in. Then earlier components that are 0 mean
+that both writes stand in the same iteration of the outer loops, so d_k has the sign of the loop's direction, and only
+how far q' may be ahead of q has to be bounded: by the iteration of the read, and by the last point of the domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tempo.lowering.scheduling.places import Place
+from tempo.lowering.scheduling.reads import Read, Reads
+from tempo.lowering.scheduling.timeline import Level
+from tempo.symbolic import Box, Context, Expr, Symbol
+
+FULL = -1  # as a window width: no bound
+
+
+@dataclass(frozen=True)
+class Track:
+    """How a place writes: its level `depth` makes coordinate `position`, which is the iteration plus `offset`."""
+
+    position: int
+    level: Level
+    offset: Expr
+
+
+@dataclass(frozen=True)
+class Writer:
+    """All places that write a value, each with its tracks from the outside in; `box` are the points written.
+
+    Coordinates without a track are the same wherever the value is written. `rank` is the node's in its cluster. From
+    the level `apart` on two places write in loops that are not one.
+    """
+
+    places: tuple[Place, ...]
+    tracks: tuple[tuple[Track, ...], ...]
+    domain: tuple[Symbol, ...]
+    box: Box
+    rank: int
+    apart: int
+
+
+def writer_of(places: Sequence[Place], domain: tuple[Symbol, ...], box: Box, rank: int) -> Writer | None:
+    """The writer where every loop around each of the places makes one coordinate; None where that is not so."""
+    order = _order(places, domain)
+    if order is None:
+        return None
+    tracks = [_tracks(place, order) for place in places]
+    known = [track for track in tracks if track is not None]
+    if len(known) != len(tracks) or not _same_elsewhere(places, order):
+        return None
+    apart = min((_apart(places, known, one, other) for one in range(len(known)) for other in range(one)), default=None)
+    if apart == FULL:
+        return None
+    depths = len(order)
+    return Writer(tuple(places), tuple(known), domain, box, rank, depths if apart is None else apart)
+
+
+def _order(places: Sequence[Place], domain: tuple[Symbol, ...]) -> tuple[int, ...] | None:
+    """The coordinate that each level makes, as the loops of the place with the most real ones tell."""
+    place = max(places, key=lambda each: len(each.loops))
+    free, order = dict.fromkeys(range(len(domain))), []
+    for level in place.levels:
+        position = next((at for at in free if not (place.point[at] - level.iteration).dims()), None)
+        if position is None:
+            return None
+        del free[position]
+        order.append(position)
+    return tuple(order)
+
+
+def _tracks(place: Place, order: tuple[int, ...]) -> tuple[Track, ...] | None:
+    if len(place.levels) != len(order):
+        return None
+    offsets = [place.point[position] - level.iteration for position, level in zip(order, place.levels)]
+    if any(offset.dims() for offset in offsets):
+        return None
+    return tuple(Track(*each) for each in zip(order, place.levels, offsets))
+
+
+def _same_elsewhere(places: Sequence[Place], order: tuple[int, ...]) -> bool:
+    """Whether the coordinates that no level makes are one point for all places."""
+    for position in range(len(places[0].point)):
+        found = {place.point[position] for place in places}
+        if position not in order and (len(found) > 1 or any(index.dims() for index in found)):
+            return False
+    return True
+
+
+def _apart(places: Sequence[Place], tracks: Sequence[tuple[Track, ...]], one: int, other: int) -> int:
+    """The first level at which two places are in different loops of one iteration; FULL where they are out of step."""
+    shared = places[one].shared_levels(places[other])
+    depths = len(tracks[one])
+    for mine, theirs in zip(tracks[one][:shared], tracks[other][:shared]):
+        if mine.offset != theirs.offset:
+            return FULL
+        if mine.level.piece != theirs.level.piece:
+            return depths  # never in the same iteration, so what is inside does not matter
+    return shared
+
+
+def widths(writer: Writer, reads: Sequence[Read], known: Reads) -> list[int]:
+    """The window along every dim of the value, FULL where there is no bound.
+
+    Dims without a bound are best taken first, for then fewer conflicts are left for the others.
+    """
+    apart = {track.position for track in writer.tracks[0][writer.apart :]}
+    found = _widths(writer, reads, known, frozenset(apart))
+    full = frozenset(at for at, width in enumerate(found) if width == FULL)
+    return _widths(writer, reads, known, full) if full and max(found) > 1 else found
+
+
+def _widths(writer: Writer, reads: Sequence[Read], known: Reads, full: frozenset[int]) -> list[int]:
+    """The same, where the dims of `full` tell all their points apart already."""
+    found = [FULL if at in full else 1 for at in range(len(writer.domain))]
+    for read in reads:
+        reuse = _Reuse(writer, read, known.context(read), full)
+        for place, tracks in zip(writer.places, writer.tracks):
+            for position, width in reuse.widths(place, tracks).items():
+                found[position] = FULL if FULL in (width, found[position]) else max(width, found[position])
+    return found
+
+
+@dataclass(frozen=True)
+class _Reuse:
+    """One read, and a place that may overwrite what it reads."""
+
+    writer: Writer
+    read: Read
+    context: Context
+    full: frozenset[int]
+
+    def widths(self, place: Place, tracks: tuple[Track, ...]) -> dict[int, int]:
+        shared = self.read.place.shared_levels(place)
+        earlier = (self.read.place.order, self.read.rank) <= (place.order, self.writer.rank)
+        found: dict[int, int] = {}
+        carried = False  # whether the read may be in a later iteration of a loop around
+        for depth, track in enumerate(tracks):
+            ahead: int | None = None
+            if not carried and depth < shared:
+                distance = self._distance(track, self.read.place.levels[depth])
+                same_piece = self.read.place.levels[depth].piece == track.level.piece
+                strict = not same_piece or self._is_first(tracks[depth + 1 : shared], earlier, depth + 1)
+                carried = distance is None or distance > 0
+                ahead = None if distance is None else distance - strict
+            elif not carried and earlier:
+                break  # the loops inside run after the read
+            else:
+                carried = True
+            found[track.position] = self._width(track, ahead)
+        return found
+
+    def _is_first(self, inner: Sequence[Track], earlier: bool, depth: int) -> bool:
+        """Whether, within one iteration of a loop, the read precedes all writes to where the point read was.
+
+        `inner` are the shared loops inside. A write differs from that point along no dim that is full, and along the
+        others it may be any, from the first iteration on.
+        """
+        for level, track in zip(self.read.place.levels[depth:], inner):
+            full = track.position in self.full
+            distance = self._distance(track, level) if full else self._since_first(track.level, level)
+            if distance is None or distance > 0:
+                return False
+            if distance < 0:
+                return True
+        return earlier
+
+    def _distance(self, track: Track, level: Level) -> int | None:
+        """How many iterations of a shared loop the read is behind the write, at most."""
+        asked = self.read.relation[track.position]
+        forward = track.level.forward
+        distance = (
+            level.iteration - (asked.lo - track.offset) if forward else (asked.hi - track.offset) - level.iteration
+        )
+        return self.context.constant_bounds(distance)[1]
+
+    def _since_first(self, written: Level, read: Level) -> int | None:
+        """How many iterations the read is behind the first one of a shared loop, at most."""
+        distance = read.iteration - written.lo if written.forward else written.hi - 1 - read.iteration
+        return self.context.constant_bounds(distance)[1]
+
+    def _width(self, track: Track, ahead: int | None) -> int:
+        """`ahead` bounds how far another write may be ahead; so does the end of the domain."""
+        if ahead is not None and ahead <= 0:
+            return 1
+        end = self._to_end(track)
+        bounds = [bound for bound in (ahead, end) if bound is not None]
+        return max(1, min(bounds) + 1) if bounds else FULL
+
+    def _to_end(self, track: Track) -> int | None:
+        """How many points the loop makes after the one read, at most."""
+        asked, dim = self.read.relation[track.position], self.writer.domain[track.position]
+        lo, hi = self.writer.box.interval(dim)
+        distance = hi - 1 - asked.lo if track.level.forward else asked.hi - lo
+        return self.context.constant_bounds(distance)[1]

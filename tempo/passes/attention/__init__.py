@@ -1,0 +1,1 @@
+"""Attention found in its spelled-out form, and made one operator."""

@@ -1,0 +1,240 @@
+"""The spelled-out form of attention, whatever movement lies between its parts.
+
+    dot(softmax(where(mask, scale * dot(queries, keys) + bias, fill)), values)
+
+Scale, bias and mask may be missing; the softmax is one operator or its steps; either side of a product may be first.
+What is found says which axis of each operand is what, so that keys and values are read as they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tempo.passes.rewrite.driver import Draft
+from tempo.passes.simplify.movement import ONE, Axes, Views, look_through
+from tempo.sdg.graph import Edge
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A bias or a mask. `axes`: the axis of `edge` that every axis of the scores shows; None where it repeats."""
+
+    edge: Edge
+    axes: Axes
+
+
+@dataclass(frozen=True)
+class Side:
+    """An operand of a contraction: the axes that are batch, free and contracted."""
+
+    edge: Edge
+    batch: tuple[int, ...]
+    free: tuple[int, ...]
+    contracted: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """`batch` and `rows` are axes of the scores, in the order in which the result has them; `keys_axis` the other.
+
+    `places` gives the axis of the contraction of `queries` and `keys` (batch, free left, free right) that each axis of
+    the scores shows. Axes of size 1 that the contraction has not got are none of the rows: the result has them still.
+    `values_first`: in the result the free axis of the values comes before the rows.
+    """
+
+    queries: Side
+    keys: Side
+    values: Side
+    places: Axes
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    keys_axis: int
+    scale: float
+    bias: tuple[Extra, ...]
+    mask: tuple[Extra, ...]
+    fill: float
+    keys_first: bool
+    values_first: bool
+
+    def place(self, axis: int) -> int:
+        """That of one of the batch or of the rows."""
+        place = self.places[axis]
+        assert place is not None
+        return place
+
+    def given(self) -> Iterator[Edge]:
+        """What attention is of."""
+        yield from (side.edge for side in (self.queries, self.keys, self.values))
+        yield from (extra.edge for extra in (*self.bias, *self.mask))
+
+
+def find_attention(draft: Draft, views: Views) -> Attention | None:
+    """What `draft`, a contraction, is attention of; None where it is none."""
+    if draft.op != "dot":
+        return None
+    left, right = sides(draft, views)
+    return _of_weights(left, right, False, views) or _of_weights(right, left, True, views)
+
+
+def sides(draft: Draft, views: Views) -> tuple[Side, Side]:
+    left, right = (_side(draft, at, name, views) for at, name in enumerate(("lhs", "rhs")))
+    return left, right
+
+
+def _side(draft: Draft, at: int, name: str, views: Views) -> Side:
+    batch, contracted = tuple(draft.attr(f"{name}_batch")), tuple(draft.attr(f"{name}_contract"))
+    rank = len(views.type_of(draft.operands[at]).shape)
+    free = tuple(axis for axis in range(rank) if axis not in (*batch, *contracted))
+    return Side(draft.operands[at], batch, free, contracted)
+
+
+def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -> Attention | None:
+    if len(weights.contracted) != 1 or len(values.free) != 1:
+        return None
+    moved = look_through(weights.edge, views)
+    if not _shows_all(moved.axes, weights.edge, views):
+        return None
+    found = _normalised(moved.source, views)
+    if found is None:
+        return None
+    scores, axis = found
+    if moved.axes[weights.contracted[0]] != axis:
+        return None
+    chain = _Chain(views, axis).follow(scores)
+    if chain is None:
+        return None
+    batch, rows = (tuple(moved.axes[at] for at in group) for group in (weights.batch, weights.free))
+    return chain.attention(values, batch, rows, values_first)
+
+
+def _shows_all(axes: Axes, edge: Edge, views: Views) -> bool:
+    """Whether only axes of size 1 show nothing."""
+    sizes = views.type_of(edge).shape
+    return all(axis is not None or size == ONE for axis, size in zip(axes, sizes, strict=True))
+
+
+def _normalised(edge: Edge, views: Views) -> tuple[Edge, int] | None:
+    """The scores of a softmax over one axis, and that axis."""
+    top = views.view(edge)
+    if top is None:
+        return None
+    if top.op == "softmax":
+        axes = top.attr("axes")
+        return (top.operands[0], axes[0]) if len(axes) == 1 else None
+    if top.op != "div":
+        return None
+    powers = views.view(top.operands[0])
+    shifted = views.view(powers.operands[0]) if powers is not None and powers.op == "exp" else None
+    if shifted is None or shifted.op != "sub":
+        return None
+    scores = shifted.operands[0]
+    axis = _spread_reduction(top.operands[1], "reduce_sum", top.operands[0], views)
+    if axis is None or axis != _spread_reduction(shifted.operands[1], "reduce_max", scores, views):
+        return None
+    return scores, axis
+
+
+def _spread_reduction(edge: Edge, op: str, of: Edge, views: Views) -> int | None:
+    """The axis of `of` over which `edge` is a reduction of it, repeated along that axis. Either may be moved."""
+    moved, whole = look_through(edge, views), look_through(of, views)
+    made = views.view(moved.source)
+    if made is None or made.op != op or len(made.attr("axes")) != 1:
+        return None
+    given, reduced = look_through(made.operands[0], views), made.attr("axes")[0]
+    if given.source != whole.source or given.axes[reduced] is None:
+        return None
+    left = [axis for place, axis in enumerate(given.axes) if place != reduced]
+    missing = len(whole.axes) - len(moved.axes)
+    shown: Axes = (*(None,) * missing, *(None if axis is None else left[axis] for axis in moved.axes))
+    wanted = [None if axis == given.axes[reduced] else axis for axis in whole.axes]
+    sizes = views.type_of(of).shape
+    if any(a != b and size != ONE for a, b, size in zip(shown, wanted, sizes, strict=True)):
+        return None
+    return whole.axes.index(given.axes[reduced]) if given.axes[reduced] in whole.axes else None
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """What is done to the product of queries and keys, from the softmax back to it: mask, then bias, then scale."""
+
+    views: Views
+    keys_axis: int
+    mask: tuple[Extra, ...] = ()
+    fill: float = 0.0
+    bias: tuple[Extra, ...] = ()
+    scale: float | None = None
+    product: Draft | None = None
+    places: Axes = ()
+
+    def follow(self, edge: Edge, shown: Axes | None = None) -> _Chain | None:
+        """`shown`: for every axis of the scores the axis of `edge`."""
+        shown = tuple(range(len(self.views.type_of(edge).shape))) if shown is None else shown
+        moved = look_through(edge, self.views)
+        shown = tuple(None if axis is None else moved.axes[axis] for axis in shown)
+        made = self.views.view(moved.source)
+        if made is None or not _shows_all(moved.axes, edge, self.views):
+            return None
+        if made.op == "dot":
+            return replace(self, product=made, places=shown)
+        for at, operand in enumerate(made.operands):
+            if self.views.type_of(operand).shape == made.type.shape:
+                found = self._step(made, at, shown)
+                if found is not None:
+                    return found
+        return None
+
+    def _step(self, made: Draft, at: int, shown: Axes) -> _Chain | None:
+        """On to operand `at` of the operator `made`."""
+        operand, scaled = made.operands[at], self.scale is not None
+        if made.op == "where" and at == 1 and not (self.mask or self.bias or scaled):
+            fill = self._number(made.operands[2])
+            if fill is None:
+                return None
+            mask = self._extra(made, 0, shown)
+            return replace(self, mask=(mask,), fill=fill).follow(operand, shown)
+        if made.op == "add" and not scaled:
+            return replace(self, bias=(*self.bias, self._extra(made, 1 - at, shown))).follow(operand, shown)
+        if made.op == "mul" or (made.op == "div" and at == 0):
+            factor = self._number(made.operands[1 - at])
+            if factor is None or (made.op == "div" and factor == 0):
+                return None
+            scale = (self.scale or 1.0) * (factor if made.op == "mul" else 1 / factor)
+            return replace(self, scale=scale).follow(operand, shown)
+        return None
+
+    def _extra(self, made: Draft, at: int, shown: Axes) -> Extra:
+        edge, rank = made.operands[at], len(made.type.shape)
+        shape = self.views.type_of(edge).shape
+        own = (None if axis is None else axis - rank + len(shape) for axis in shown)
+        return Extra(edge, tuple(None if axis is None or axis < 0 or shape[axis] == ONE else axis for axis in own))
+
+    def _number(self, edge: Edge) -> float | None:
+        made = self.views.view(look_through(edge, self.views).source)
+        if made is None or made.op != "constant" or made.attr("value").array.size != 1:
+            return None
+        return float(made.attr("value").array.reshape(()))
+
+    def attention(self, values: Side, batch: Axes, rows: Axes, values_first: bool) -> Attention | None:
+        """Where the axes fit: batch in one product is batch in the other, and keys have one axis of their own."""
+        assert self.product is not None
+        places = self.places
+        left, right = sides(self.product, self.views)
+        count, keys_at = len(left.batch), places[self.keys_axis]
+        own = tuple(axis for axis in rows if axis is not None and places[axis] is not None)
+        shared = tuple(axis for axis in batch if axis is not None and places[axis] is not None)
+        shown = [place for place in places if place is not None]
+        if keys_at is None or keys_at < count or len(shared) != len(batch):
+            return None
+        keys_first = keys_at < count + len(left.free)
+        queries, keys = (right, left) if keys_first else (left, right)
+        if len(keys.free) != 1 or len(keys.contracted) != 1 or len(set(shown)) != len(shown):
+            return None
+        if len(shown) != count + len(queries.free) + 1 or len(own) != len(queries.free):
+            return None
+        if any(places[axis] >= count for axis in shared) or any(places[axis] < count for axis in own):  # type: ignore[operator]
+            return None
+        return Attention(
+            queries, keys, values, places, shared, own, self.keys_axis, 1.0 if self.scale is None else self.scale,
+            self.bias, self.mask, self.fill, keys_first, values_first,
+        )  # fmt: skip

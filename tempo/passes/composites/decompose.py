@@ -1,0 +1,60 @@
+"""Composites that a backend does not take whole become what they are made of, and so does what has no other meaning
+along axes whose length varies.
+
+This comes first, not late: what is not taken whole is then optimized like everything else (the exponentials of a
+softmax are those of its gradient), and what is taken is one node to all passes, which know it by its roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from tempo.passes.manager import PassContext
+from tempo.sdg.graph import Graph, Node
+from tempo.sdg.operators import OPERATORS, Role
+from tempo.sdg.operators.gradients import Formula
+from tempo.sdg.rewriter import Rewriter, Tensors
+
+
+@dataclass(frozen=True)
+class Decompose:
+    """`PassContext.options["composites"]` names what the backend takes.
+
+    What is opaque along an axis whose length varies is taken apart as well: what it is made of tells padding from
+    values. (`attention`, made later, is told a length instead.)
+    """
+
+    name: ClassVar[str] = "decompose"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph:
+        found = [node for node in graph.nodes.values() if _comes_apart(graph, node, context.options)]
+        if not found:
+            return graph
+        new = Rewriter(graph)
+        for node in found:
+            formula = Formula(node.attributes, node.operands, Tensors(new, node.location))
+            new.put(node, OPERATORS[node.op].decompose(formula))  # type: ignore[misc]
+        return replace(graph, nodes=new.nodes)
+
+
+def undecomposed(graph: Graph, taken: Iterable[str]) -> Node | None:
+    """A composite that is not one of those that are taken."""
+    known = frozenset(taken)
+    composites = (node for node in graph.nodes.values() if OPERATORS[node.op].kind == "composite")
+    return next((node for node in composites if node.op not in known), None)
+
+
+def _comes_apart(graph: Graph, node: Node, options: Mapping[str, Any]) -> bool:
+    operator = OPERATORS[node.op]
+    if operator.decompose is None:
+        return False
+    if operator.kind == "composite" and node.op not in options.get("composites", ()):
+        return True
+    types = tuple(graph.seen_type(edge) for edge in node.operands)
+    return any(
+        role is Role.OPAQUE and size.dims()
+        for roles, type in zip(operator.roles_for(node.attributes, types), types, strict=True)
+        for role, size in zip(roles, type.shape, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Nodes that a program is given to be watched or guarded by."""

@@ -1,0 +1,1 @@
+"""Values whose extents vary with the point: physical shapes, valid lengths, masks."""

@@ -1,0 +1,258 @@
+"""Axes whose positions move with a dim, and the one frame in which all points along the dim can hold them at once.
+
+`k[0:t + 1]`, `r[t:min(t + n, T)]` and `q[t:T]` are axes of other elements at every t. In a *frame* such an axis has
+an extent made of sizes alone: position p of it holds element p - shift, and means something where
+0 <= p - shift < length. With the shift that makes position p the same point of what is read whatever t is, the read
+is one hull for all t, which no axis for t repeats: `k[0:T]`, valid for t where p <= t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from tempo.analysis.demand.demand import Demand
+from tempo.costs.vectorization import Sizes
+from tempo.errors import UnsupportedError
+from tempo.passes.ragged.alignment_rules import Axes, Axis, Frame, FrameRules, Refused, Window
+from tempo.passes.ragged.values import Hulls
+from tempo.sdg.components import strongly_connected
+from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice, index_exprs
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Context, Dim, Expr, Symbol, const, maximum, var
+
+MOST_WIDENING = 2
+"""A hull for all points may be so many times as long as the longest single read, or each point gets its own copy."""
+
+
+class Frames:
+    """The nodes with axes that move with `symbol` for which frames were found: `nodes`.
+
+    `meaningful` tells whether every point within the box of a node's demand may be read along a dim; nodes that are not
+    in `allowed` get no frames.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        symbol: Symbol,
+        demands: Mapping[int, Demand],
+        hulls: Hulls,
+        allowed: Collection[int],
+        meaningful: Callable[[int, Symbol], bool],
+        sizes: Sizes,
+    ) -> None:
+        self.graph, self.symbol, self.demands, self.hulls = graph, symbol, demands, hulls
+        self.meaningful, self.sizes = meaningful, sizes
+        self.rules = FrameRules(graph, symbol)
+        self._contexts: dict[tuple[Dim, ...], Context] = {}
+        self.axes: dict[int, Axes] = {}
+        self.reads: dict[tuple[int, Edge], Axes] = {}
+        self.ragged = {node.id for node in graph.nodes.values() if node.id in demands and self.is_ragged(node)}
+        self.nodes: set[int] = set()
+        for node in self._producers_first() if self.ragged else ():
+            if node.id in self.ragged:
+                self._visit(node, node.id in allowed)
+        self._pin_what_others_read()
+        self._resolve()
+
+    def _producers_first(self) -> list[Node]:
+        operands = {id: [edge.node for edge in node.operands] for id, node in self.graph.nodes.items()}
+        return [self.graph.nodes[id] for component in strongly_connected(operands, operands) for id in component]
+
+    def is_ragged(self, node: Node) -> bool:
+        """Whether the node has an axis that moves, or sees one."""
+        shapes = [type.shape for type in node.results] + [self.graph.seen_type(edge).shape for _, edge in node.reads()]
+        moves = any(
+            isinstance(index, Slice) and self.rules.mentions(*index_exprs(index))
+            for _, edge in node.reads()
+            for index in edge.map
+        )
+        return moves or any(self.rules.mentions(size) for shape in shapes for size in shape)
+
+    def _visit(self, node: Node, allowed: bool) -> None:
+        try:
+            if not allowed or (node.op in NOMINAL) or node.op not in OPERATORS or len(node.results) != 1:
+                raise Refused
+            views = [self._view(node, edge) for edge in node.operands]
+            self.axes[node.id] = self.rules.axes(node, views)
+        except Refused:
+            return
+        self.nodes.add(node.id)
+        for axis in (*self.axes[node.id], *(axis for view in views for axis in view)):
+            if axis is not None:
+                axis.root().members.append(node)
+
+    def _view(self, node: Node, edge: Edge) -> Axes:
+        """The axes that a node sees through an edge."""
+        producer = self.graph.nodes[edge.node]
+        slices = [self._sliced(node, producer, dim, i) for dim, i in zip(producer.domain, edge.map) if _is_slice(i)]
+        own = self._own(producer, edge)
+        view = (*slices, *own)
+        self.reads[node.id, edge] = view
+        return view
+
+    def _sliced(self, node: Node, producer: Node, dim: Symbol, index: Point | Slice) -> Axis | None:
+        if not isinstance(index, Slice) or not self.rules.mentions(*index_exprs(index)):
+            return None
+        if index.extent is not None or not self.meaningful(producer.id, dim):
+            raise Refused
+        lo, hi = self.interval(producer.id, dim)
+        return Axis(index.length, [Window(index.start, lo, hi)], [node])
+
+    def interval(self, id: int, dim: Symbol) -> tuple[Expr, Expr]:
+        """What of a node is there along a dim; nothing where the bounds are out of order, as they may be."""
+        lo, hi = self.demands[id].box.interval(dim)
+        return lo, hi if self.hulls.sizes.implies(hi.ge(lo)) else maximum(lo, hi)
+
+    def _own(self, producer: Node, edge: Edge) -> Axes:
+        """The producer's axes: in its frames where it has some and is read at the same point."""
+        sizes = producer.results[edge.result].shape
+        nowhere: Axes = (None,) * len(sizes)
+        if producer.id not in self.nodes:
+            if any(self.rules.mentions(size) for size in self.graph.seen_type(edge).shape[-len(sizes) :] if sizes):
+                raise Refused
+            return nowhere
+        own = self.axes[producer.id]
+        if all(axis is None for axis in own):
+            return nowhere
+        needed = {symbol for size in sizes for symbol in size.dims()} | {self.symbol}
+        here = all(
+            index == Point(var(dim)) for dim, index in zip(producer.domain, edge.map, strict=True) if dim in needed
+        )
+        if here:
+            return own
+        windows = (index for index in edge.map if isinstance(index, Slice))
+        if any(self.rules.mentions(size) for size in sizes) or any(
+            self.rules.mentions(*index_exprs(i)) for i in windows
+        ):
+            raise Refused
+        self._pin(own)
+        return nowhere
+
+    @staticmethod
+    def _pin(axes: Axes) -> None:
+        for axis in axes:
+            if axis is not None:
+                axis.root().rigid = True
+
+    def _pin_what_others_read(self) -> None:
+        """What is read by nodes without frames is read as it was: its first element is at position 0."""
+        edges: list[tuple[int | None, Edge]] = [(None, output.edge) for output in self.graph.outputs]
+        edges += [(node.id, edge) for node in self.graph.nodes.values() for _, edge in node.reads()]
+        for reader, edge in edges:
+            if edge.node in self.nodes and reader not in self.nodes:
+                self._pin(self.axes[edge.node])
+
+    def closed(self, chosen: Collection[int]) -> set[int]:
+        """Those of `chosen` with frames that read no moving axes of others."""
+        found = {id for id in chosen if id in self.nodes}
+        while True:
+            lost = {
+                id for id in found if any(self._is_outside(id, edge, found) for edge in self.graph.nodes[id].operands)
+            }
+            if not lost:
+                return found
+            found -= lost
+
+    def _is_outside(self, reader: int, edge: Edge, inside: Collection[int]) -> bool:
+        return edge.node not in inside and self.in_frames(edge, self.reads[reader, edge])
+
+    def in_frames(self, edge: Edge, view: Axes) -> bool:
+        """Whether the axes of the producer itself are seen in its frames, not as they were."""
+        slices = sum(isinstance(index, Slice) for index in edge.map)
+        return any(axis is not None for axis in view[slices:])
+
+    def context(self, symbols: Iterable[Symbol]) -> Context:
+        """What holds at every point of the dims. Of others there may be none, which would say something of sizes."""
+        dims = tuple(map(self.graph.dim, self.graph.canonical(symbols)))
+        if dims not in self._contexts:
+            self._contexts[dims] = Context.of(dims, self.hulls.facts)
+        return self._contexts[dims]
+
+    def groups(self) -> list[list[int]]:
+        """The nodes with frames, by what hangs together through axes that move."""
+        near: dict[int, set[int]] = {id: set() for id in self.nodes}
+        for id in self.nodes:
+            for edge in self.graph.nodes[id].operands:
+                if edge.node in self.nodes and self.in_frames(edge, self.reads[id, edge]):
+                    near[id].add(edge.node)
+                    near[edge.node].add(id)
+        return [sorted(group) for group in strongly_connected(sorted(near), near)]
+
+    def held(self, node: Node, looped: Collection[Symbol]) -> list[tuple[Expr, ...]]:
+        """The shapes of what is there for all points at once, of the result and of what is copied for every point.
+
+        The node's dims are in front, but for those in `looped`.
+        """
+        dims = tuple(dim.size for dim in self.graph.domain_dims(node) if dim.symbol not in looped)
+        shapes = [(*dims, *self.physical(node))]
+        for edge in node.operands:
+            axes = [(axis, axis.root().frame) for axis in self.reads[node.id, edge] if axis is not None]
+            copied = any(
+                frame and self.rules.mentions(window.start - frame.shift) for a, frame in axes for window in a.windows
+            )
+            if copied:
+                sizes = zip(self.graph.seen_type(edge).shape, self.reads[node.id, edge])
+                shapes.append((*dims, *(self._physical(size, axis) for size, axis in sizes)))
+        return shapes
+
+    @staticmethod
+    def _physical(size: Expr, axis: Axis | None) -> Expr:
+        frame = None if axis is None else axis.root().frame
+        return size if frame is None else frame.extent
+
+    def elements(self, sizes: Iterable[Expr]) -> int:
+        return math.prod(self.sizes.extent(size) for size in sizes)
+
+    def physical(self, node: Node) -> tuple[Expr, ...]:
+        """The shape of a node in its frames."""
+        return tuple(self._physical(size, axis) for size, axis in zip(node.shape, self.axes[node.id]))
+
+    # -- frames ------------------------------------------------------------------------------------------------------
+
+    def _resolve(self) -> None:
+        """A frame for every class, or none for its nodes nor for what reads them."""
+        roots = {id(axis.root()): axis.root() for axes in self._all_axes() for axis in axes if axis is not None}
+        for axis in roots.values():
+            try:
+                axis.frame = self._frame(axis)
+            except UnsupportedError:
+                self.nodes -= {node.id for node in axis.members}
+        while True:
+            stranded = {id for id in self.nodes if any(self._is_left(edge) for edge in self.graph.nodes[id].operands)}
+            if not stranded:
+                return
+            self.nodes -= stranded
+
+    def _all_axes(self) -> list[Axes]:
+        return [
+            *(self.axes[id] for id in self.nodes),
+            *(axes for (id, _), axes in self.reads.items() if id in self.nodes),
+        ]
+
+    def _is_left(self, edge: Edge) -> bool:
+        """Whether an edge sees axes that move, of a node that has no frames any more."""
+        shape = self.graph.nodes[edge.node].results[edge.result].shape
+        return edge.node not in self.nodes and any(self.rules.mentions(size) for size in shape)
+
+    def _frame(self, axis: Axis) -> Frame:
+        own = Frame(const(0), axis.length, self._extent(axis, axis.length))
+        for window in [] if axis.rigid else axis.windows:
+            if not self.rules.mentions(window.start):
+                return own
+            shift = self.hulls.sizes.simplify(window.start - window.lo)
+            hull = Frame(shift, axis.length, self._extent(axis, shift + axis.length))
+            if self.sizes.extent(hull.extent) <= MOST_WIDENING * self.sizes.extent(own.extent):
+                return hull
+        return own
+
+    def _extent(self, axis: Axis, expr: Expr) -> Expr:
+        found = {self.hulls.hull(expr, node) for node in axis.members}
+        extent = self.hulls.sizes.simplify(maximum(*found)) if len(found) > 1 else found.pop()
+        wholes = (window.hi - window.lo for window in axis.windows)  # what is read is in range
+        return next((whole for whole in wholes if self.hulls.sizes.implies(extent.ge(whole))), extent)
+
+
+def _is_slice(index: Point | Slice) -> bool:
+    return isinstance(index, Slice)

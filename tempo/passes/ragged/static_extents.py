@@ -1,0 +1,177 @@
+"""Static tiling by hulls: every extent that varies becomes its upper bound, and padding is kept from what matters.
+
+A read of `length` positions becomes one of `extent` positions of which the first `length` mean anything. What a node
+holds before its valid lengths is what it held before the pass; behind them lies anything, NaN included. So operators
+that fold an axis get a mask, and those that move positions get indices that step over the padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tempo.errors import UnsupportedError
+from tempo.passes.manager import PassContext
+from tempo.passes.ragged.rules import static
+from tempo.passes.ragged.values import Hulls, Situation, Value
+from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.sdg.components import strongly_connected
+from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, TensorType
+from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.symbolic import TRUE, Condition, Expr, const
+
+Trims = tuple[tuple[Expr | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class StaticExtents:
+    """After it no shape mentions a dim.
+
+    Slices keep their `length` and get an `extent`. Host calls and sinks whose operands vary get the attribute `trims`:
+    for every operand, for every axis, the valid length to cut it to before the call, or None. Raises UnsupportedError
+    with the operator and its location where there is no rule.
+    """
+
+    name: ClassVar[str] = "static_extents"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph:
+        graph = without_dead_nodes(graph)
+        if varying(graph) is None:
+            return graph
+        return without_dead_nodes(_Widening(graph, context).graph())
+
+
+def varying(graph: Graph) -> Node | None:
+    """A node that has, or sees, a shape that mentions a dim."""
+    return next((node for node in graph.nodes.values() if _varies(graph, node)), None)
+
+
+def _varies(graph: Graph, node: Node) -> bool:
+    shapes = [type.shape for type in node.results]
+    shapes += [graph.seen_type(edge).shape for _, edge in node.reads()]
+    return any(size.dims() for shape in shapes for size in shape)
+
+
+class _Widening:
+    def __init__(self, graph: Graph, context: PassContext) -> None:
+        self.old = graph
+        self.hulls = Hulls(graph, context.demand(graph), context.facts)
+        self.new = Rewriter(graph)
+
+    def graph(self) -> Graph:
+        for node in self.old.nodes.values():
+            if node.op in ("input", "merge", "host_call", "backend_call", "random_bits"):
+                self.new.nodes[node.id] = self.declared(node)
+        order = [self.old.nodes[id] for id in self.producers_first()]
+        for node in order:
+            if node.op != "merge":
+                self.rewrite(node)
+        for node in order:
+            if node.op == "merge":
+                self.new.nodes[node.id] = self.merge(node)
+        outputs = tuple(replace(output, edge=self.output_edge(output.edge)) for output in self.old.outputs)
+        return replace(self.old, nodes=self.new.nodes, outputs=outputs)
+
+    def producers_first(self) -> Iterator[int]:
+        """Every node after its operands. Cycles run through the cases of merges, which are no operands."""
+        operands = {id: [edge.node for edge in node.operands] for id, node in self.old.nodes.items()}
+        return (id for component in strongly_connected(operands, operands) for id in component)
+
+    def declared(self, node: Node) -> Node:
+        """A nominal node with a static shape; who makes the values of inputs and calls cannot pad them."""
+        varies = any(size.dims() for type in node.results for size in type.shape)
+        if varies and node.op in ("input", "host_call"):
+            raise UnsupportedError(
+                f"{node.name or node.op} has a shape that varies, which a compiled program cannot hold",
+                location=node.location,
+                hint="Declare the greatest shape and pad, or run it with backend='reference'.",
+            )
+        return replace(node, results=tuple(self.static_type(node, type) for type in node.results))
+
+    def static_type(self, node: Node, type: TensorType) -> TensorType:
+        return replace(type, shape=tuple(self.hulls.hull(size, node) for size in type.shape))
+
+    def rewrite(self, node: Node) -> None:
+        values = [self.read(node, edge) for edge in node.operands]
+        if node.op == "random_bits":
+            shape = self.new.nodes[node.id].shape
+            self.new.nodes[node.id] = replace(self.new.nodes[node.id], attrs=_attrs(node, shape=shape))
+        elif node.declaration is not None:
+            self.new.nodes[node.id] = self.at_the_boundary(node, values)
+        else:
+            situation = Situation(node, values, self.hulls, self.new)
+            self.new.put(node, self.exact(situation.tensors, static(situation), situation.lengths))
+
+    def exact(self, tensors: Tensors, edge: Edge, lengths: Sequence[Expr]) -> Edge:
+        """Without the padding of axes that do not vary: they may have come from one that does, read at one point."""
+        for axis, length in enumerate(lengths):
+            if not length.dims():
+                edge = tensors.cut(edge, axis, const(0), length)
+        return edge
+
+    def merge(self, node: Node) -> Node:
+        """Every case with the physical shape of the merge."""
+        shape, cases = self.new.nodes[node.id].shape, []
+        for case in node.cases:
+            value = self.read(node, case.edge, case.condition)
+            situation = Situation(node, (value,), self.hulls, self.new)
+            for axis, size in enumerate(shape):
+                value = situation.sized(value, axis, size)
+            cases.append(replace(case, edge=value.edge))
+        return replace(self.new.nodes[node.id], cases=tuple(cases))
+
+    def at_the_boundary(self, node: Node, values: list[Value]) -> Node:
+        trims: Trims = tuple(tuple(n if n.dims() else None for n in value.lengths) for value in values)
+        operands = tuple(value.edge for value in values)
+        attrs = _attrs(node, trims=trims) if any(value.dynamic_axes for value in values) else node.attrs
+        return replace(node, operands=operands, attrs=attrs)
+
+    def read(self, node: Node, edge: Edge, condition: Condition = TRUE) -> Value:
+        """What `edge` shows in the new graph, and the valid lengths of its axes."""
+        self.check_not_ragged(node, edge)
+        lengths = self.old.seen_type(edge).shape
+        map: IndexMap = tuple(self.widened(node, index, condition) for index in edge.map)
+        tensors = Tensors(self.new, node.location)
+        return Value(self.exact(tensors, self.through(replace(edge, map=map), tensors), lengths), lengths)
+
+    def widened(self, node: Node, index: Point | Slice, condition: Condition) -> Point | Slice:
+        if not isinstance(index, Slice) or not index.length.dims():
+            return index
+        return replace(index, extent=self.hulls.hull(index.length, node, condition))
+
+    def check_not_ragged(self, node: Node, edge: Edge) -> None:
+        producer = self.old.nodes[edge.node]
+        sliced = {s for s, index in zip(producer.domain, edge.map, strict=True) if isinstance(index, Slice)}
+        ragged = sliced & {s for size in producer.results[edge.result].shape for s in size.dims()}
+        for symbol in ragged:
+            raise UnsupportedError(
+                f"{node.op} reads a slice along {symbol} of a tensor whose shape varies with {symbol}",
+                location=node.location,
+                hint="Give that tensor one shape, padded, or reduce it before it is sliced.",
+            )
+
+    def through(self, edge: Edge, tensors: Tensors) -> Edge:
+        """The same read of a producer that may have lost dims along which nothing varies any more."""
+        domain, kept = self.old.nodes[edge.node].domain, self.new.nodes[edge.node].domain
+        if domain == kept:
+            return edge
+        map = tuple(index for symbol, index in zip(domain, edge.map, strict=True) if symbol in kept)
+        reduced = replace(edge, map=map)
+        return self.spread(reduced, [(s in kept, i) for s, i in zip(domain, edge.map) if isinstance(i, Slice)], tensors)
+
+    def spread(self, edge: Edge, slices: list[tuple[bool, Slice]], tensors: Tensors) -> Edge:
+        """With an axis of equal positions for every slice along a dim that the producer has lost."""
+        if all(is_kept for is_kept, _ in slices):
+            return edge
+        rest = tensors.shape(edge)[sum(is_kept for is_kept, _ in slices) :]
+        ones = [index.seen if is_kept else const(1) for is_kept, index in slices]
+        return tensors.broadcast(tensors.reshape(edge, (*ones, *rest)), (*(index.seen for _, index in slices), *rest))
+
+    def output_edge(self, edge: Edge) -> Edge:
+        tensors = Tensors(self.new, None)
+        return self.exact(tensors, self.through(edge, tensors), self.old.seen_type(edge).shape)
+
+
+def _attrs(node: Node, **changed: object) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted({**node.attributes, **changed}.items()))

@@ -1,0 +1,141 @@
+"""Values whose extents vary: a physical shape that does not, and the valid length of each axis.
+
+An axis is *dynamic* where its valid length varies with a dim. Only the positions before the valid length mean anything.
+Axes that are not dynamic are exactly as long as they are valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tempo.analysis.demand.demand import Demand
+from tempo.analysis.demand.images import extremes
+from tempo.errors import UnsupportedError
+from tempo.sdg.graph import Edge, Graph, Node
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum
+
+Shape = tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an edge of the new graph shows; `lengths` are the valid lengths, over the dims of the consumer."""
+
+    edge: Edge
+    lengths: Shape
+
+    def is_dynamic(self, axis: int) -> bool:
+        return bool(self.lengths[axis].dims())
+
+    @property
+    def dynamic_axes(self) -> tuple[int, ...]:
+        return tuple(axis for axis in range(len(self.lengths)) if self.is_dynamic(axis))
+
+
+class Hulls:
+    """Upper bounds of expressions over the demanded points of a node."""
+
+    def __init__(self, graph: Graph, demands: Mapping[int, Demand], facts: Condition) -> None:
+        self.graph = graph
+        self.demands = demands
+        self.facts = facts
+        self.sizes = Context.of((), facts)
+        self._contexts: dict[tuple[tuple[Symbol, ...], Box, Condition], Context] = {}
+
+    def hull(self, expr: Expr, node: Node, condition: Condition = TRUE) -> Expr:
+        """The greatest value of a length where `node` is demanded and `condition` holds, in sizes; at least 0.
+
+        Where it is 0 at all sizes it is 1: what nothing reads may be an extreme, which has no value of nothing.
+        """
+        if not expr.dims():
+            return expr
+        context = self.context(node, condition)
+        _, greatest, _ = extremes(context.simplify(expr), self.demands[node.id].box, context, self.sizes)
+        if greatest is None:
+            raise UnsupportedError(f"{node.op}: no bound is known for the extent {expr}", location=node.location)
+        greatest = self.sizes.simplify(maximum(greatest, const(0)))
+        return const(1) if greatest == const(0) else greatest
+
+    def context(self, node: Node, condition: Condition = TRUE) -> Context:
+        """What holds at every demanded point of `node` where `condition` does."""
+        key = (node.domain, self.demands[node.id].box, condition)
+        if key not in self._contexts:
+            self._contexts[key] = Context.of(self.graph.domain_dims(node), self.facts, condition, box=key[1])
+        return self._contexts[key]
+
+
+class Situation:
+    """A node whose extents are made static, its operands, and what rules do with them."""
+
+    def __init__(self, node: Node, values: Sequence[Value], hulls: Hulls, rewriter: Rewriter) -> None:
+        self.node = node
+        self.values = tuple(values)
+        self.hulls = hulls
+        self.tensors = Tensors(rewriter, node.location)
+
+    @cached_property
+    def attrs(self) -> dict[str, Any]:
+        return self.node.attributes
+
+    @property
+    def lengths(self) -> Shape:
+        """The valid lengths of the result."""
+        return self.node.shape
+
+    def implies(self, condition: Condition) -> bool:
+        """Whether it holds wherever the node is demanded. Where that is nowhere, shapes are checked all the same."""
+        here = self.hulls.context(self.node)
+        return (self.hulls.sizes if here.implies(FALSE) else here).implies(condition)
+
+    def hull(self, expr: Expr | int) -> Expr:
+        return self.hulls.hull(as_expr(expr), self.node)
+
+    def physical(self, value: Value) -> Shape:
+        return self.tensors.shape(value.edge)
+
+    def apply(self, values: Iterable[Value], **changed: Any) -> Edge:
+        """The node's operator on other operands, with attributes changed."""
+        return self.tensors.apply(self.node.op, *(value.edge for value in values), **{**self.attrs, **changed})
+
+    def unsupported(self, why: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self.node.op} {why}",
+            location=self.node.location,
+            hint="Give the tensor a shape that does not vary, or express it with operators that reduce or select.",
+        )
+
+    def masked(self, value: Value, axis: int, fill: bool | int | float) -> Value:
+        """The same with `fill` wherever a dynamic axis is not valid."""
+        if not value.is_dynamic(axis):
+            return value
+        edge = self.tensors.apply("mask", value.edge, axis=axis, fill=fill, length=value.lengths[axis])
+        return replace(value, edge=edge)
+
+    def sized(self, value: Value, axis: int, size: Expr) -> Value:
+        """The same with a physical axis of `size`, which is at least the valid length."""
+        return replace(value, edge=self.tensors.resized(value.edge, axis, size, self.hulls.sizes))
+
+    def agreeing(self, values: Sequence[Value], places: Sequence[tuple[int, int]], length: Expr) -> tuple[Value, ...]:
+        """The values, with equal physical sizes at `places`: pairs of the number of a value and its axis."""
+        changed = list(values)
+        sizes = {self.physical(changed[number])[axis] for number, axis in places}
+        if len(sizes) <= 1:
+            return tuple(changed)
+        target = self.hull(length)
+        for number, axis in places:
+            changed[number] = self.sized(changed[number], axis, target)
+        return tuple(changed)
+
+    def neutral(self, dtype: str) -> bool | int | float:
+        neutral = OPERATORS[self.node.op].neutral
+        if neutral is None:
+            raise self.unsupported("has no neutral element to pad an extent with that varies")
+        return neutral(dtype)
+
+    def dtype(self, value: Value) -> str:
+        return self.tensors.rewriter.seen_type(value.edge).dtype

@@ -1,0 +1,1 @@
+"""Reductions over ranges that slide or grow, as recurrences."""

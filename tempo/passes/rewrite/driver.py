@@ -1,0 +1,336 @@
+"""One sweep over a graph, producers first, that builds a new one: the engine under `canonicalize` and `simplify`.
+
+Whatever the pass, a sweep keeps these invariants: equal pure nodes are one node (common subexpressions); a pure node
+that does not vary along a dim has not got it; a read through a `copy` reads what the copy reads, where one index map
+can say so; indices and conditions are simplified by what holds in the reader's domain. Lengths are not: a length
+that is simpler in one domain would no longer be equal to the same length read from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.errors import InternalError
+from tempo.passes.manager import PassContext
+from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.sdg.builder import NodeBuilder
+from tempo.sdg.call import ArrayValue
+from tempo.sdg.components import strongly_connected
+from tempo.sdg.graph import (
+    NOMINAL,
+    Case,
+    Edge,
+    Graph,
+    IndexMap,
+    Node,
+    Point,
+    Slice,
+    TensorType,
+    identity_map,
+    seen_type,
+)
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.read_composition import compose
+from tempo.symbolic import TRUE, Condition, Context, Symbol, conjunction, const
+
+_LIMIT = 100
+ONE = const(1)
+
+Attributes: TypeAlias = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A pure node to be built: what a rewrite puts in place of another."""
+
+    op: str
+    operands: tuple[Term | Edge, ...] = ()
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A pure node whose operands are edges of the new graph; `domain` is that of the node it stands for."""
+
+    op: str
+    operands: tuple[Edge, ...]
+    attrs: Attributes
+    type: TensorType
+
+    def attr(self, name: str) -> Any:
+        return dict(self.attrs)[name]
+
+
+Rewrite: TypeAlias = "Callable[[Draft, Sweep], Term | Edge | None]"
+"""What a node may be replaced by: a term, or what an edge reads; None where the rewrite does not apply."""
+
+MergeRewrite: TypeAlias = Callable[[Node, Context], Node]
+
+
+def rewrite_graph(
+    graph: Graph, context: PassContext, rewrites: Iterable[Rewrite] = (), merges: MergeRewrite | None = None
+) -> Graph:
+    """Sweeps to a fixed point; dead nodes are left out.
+
+    Raises InternalError when no fixed point is in sight: two rewrites undo each other.
+    """
+    chosen, graph = tuple(rewrites), without_dead_nodes(graph)
+    for _ in range(_LIMIT):
+        if context.is_fixed(graph, chosen, merges):
+            return graph
+        swept = without_dead_nodes(Sweep(graph, context, chosen, merges).run())
+        if swept.nodes == graph.nodes and swept.outputs == graph.outputs:
+            context.fixed[:] = [(graph, chosen, merges)]
+            return graph
+        graph = swept
+    raise InternalError(f"rewriting does not end within {_LIMIT} sweeps\n{graph}")
+
+
+class Sweep:
+    """The new graph so far. `seen_as` says, for every node of the old graph, which read of the new graph shows it."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        context: PassContext,
+        rewrites: tuple[Rewrite, ...] = (),
+        merges: MergeRewrite | None = None,
+    ) -> None:
+        self.graph = graph
+        self.context = context
+        self.rewrites = rewrites
+        self.new = NodeBuilder(graph.dims, taken=graph.nodes.values())
+        self.nodes = self.new.nodes
+        self.seen_as: dict[int, Edge] = {}
+        self._views: dict[Edge, Draft | None] = {}
+        self._old = dict(graph.nodes)
+        if merges is not None:
+            self._old |= {n.id: merges(n, self._over(n.domain)) for n in graph.nodes.values() if n.op == "merge"}
+
+    @cached_property
+    def _effects(self) -> set[int]:
+        """Nodes that need a call of the host, or a check of an index: leaving out a read of one could be seen."""
+        found = {id for id, node in self.graph.nodes.items() if node.op == "host_call" or node.attr("checked")}
+        readers, pending = self.graph.consumers() if found else {}, list(found)
+        while pending:
+            new = {reader for reader, _ in readers[pending.pop()]} - found
+            found |= new
+            pending.extend(new)
+        return found
+
+    def may_be_dropped(self, edge: Edge) -> bool:
+        """Whether nobody sees it when what the edge reads is no longer needed."""
+        pending, seen = [edge.node], {edge.node}
+        while self._effects and pending:
+            id = pending.pop()
+            if id in self._effects:
+                return False
+            # A node that this sweep has made is known by what it reads; merges keep their numbers.
+            new = {read.node for _, read in self.nodes[id].reads()} - seen if id not in self.graph.nodes else set()
+            seen |= new
+            pending.extend(new)
+        return True
+
+    def holds(self, condition: Condition) -> bool:
+        """Whether a condition holds at every point of the dims that it mentions."""
+        return self._over(self.graph.canonical(condition.dims())).implies(condition)
+
+    def run(self) -> Graph:
+        order, copies = self._order()
+        for node in self._old.values():
+            if node.op == "merge" and node.id not in copies:
+                self.nodes[node.id] = node
+                self.seen_as[node.id] = Edge(node.id, identity_map(node.domain))
+        for id in order:
+            self._visit(self._old[id], id in copies)
+        for node in self._old.values():
+            if node.op == "merge" and node.id not in copies:
+                self.nodes[node.id] = self._merge(node)
+        outputs = tuple(
+            replace(output, edge=self.see(output.edge, self._over(output.domain))) for output in self.graph.outputs
+        )
+        return Graph(self.graph.dims, self.nodes, outputs, self.graph.sinks)
+
+    def _order(self) -> tuple[list[int], frozenset[int]]:
+        """Producers first; and the merges that only hand one edge on, so that they are seen through.
+
+        A merge on a cycle of nodes and such merges stays one: every cycle runs through a merge.
+        """
+        copies = {id for id, node in self._old.items() if node.op == "merge" and self._hands_on(node)}
+        while True:
+            reads = {id: self._waits_for(node, copies) for id, node in self._old.items()}
+            components = strongly_connected(self._old, reads)
+            cyclic = {id for component in components for id in component if len(component) > 1 or id in reads[id]}
+            if not cyclic:
+                return [id for component in components for id in component], frozenset(copies)
+            if not cyclic & copies:
+                raise InternalError(f"a cycle runs through no merge\n{self.graph}")
+            copies -= cyclic
+
+    def _waits_for(self, node: Node, copies: set[int]) -> list[int]:
+        if node.op == "merge":
+            return [node.cases[0].edge.node] if node.id in copies else []
+        return [edge.node for edge in node.operands]
+
+    def _hands_on(self, node: Node) -> bool:
+        if len(node.cases) != 1 or node.cases[0].condition != TRUE:
+            return False
+        producer = self._old[node.cases[0].edge.node]
+        edge = node.cases[0].edge
+        return seen_type(producer.results[edge.result], producer.domain, edge.map) == node.type
+
+    def _visit(self, node: Node, is_copy: bool) -> None:
+        context = self._over(node.domain)
+        if is_copy:
+            self.seen_as[node.id] = self.see(node.cases[0].edge, context)
+            self._name(self.seen_as[node.id], node)
+        elif node.op == "merge":
+            return
+        elif node.op in NOMINAL:
+            self.nodes[node.id] = self._nominal(node, context)
+            self.seen_as[node.id] = Edge(node.id, identity_map(node.domain))
+        else:
+            self.seen_as[node.id] = self._pure(node, context)
+
+    def _name(self, shown: Edge, merge: Node) -> None:
+        """A pure node without a name takes that of the tensor that it is the only definition of."""
+        node = self.nodes[shown.node]
+        if node.op not in NOMINAL and not node.name and shown.map == identity_map(node.domain):
+            self.nodes[node.id] = replace(node, name=merge.name, location=merge.location)
+
+    # What a node becomes ---------------------------------------------------------------------------------------------
+
+    def _pure(self, node: Node, context: Context) -> Edge:
+        operands = tuple(self.see(edge, context) for edge in node.operands)
+        draft = Draft(node.op, operands, self._attributes(node, context), node.type)
+        return self._rewritten(draft, node)
+
+    def _rewritten(self, draft: Draft, origin: Node) -> Edge:
+        for _ in range(_LIMIT):
+            if draft.op == "copy":
+                return draft.operands[0]
+            found = next((new for new in (rewrite(draft, self) for rewrite in self.rewrites) if new is not None), None)
+            if found is None:
+                return self.new.typed(draft.op, draft.operands, draft.attrs, draft.type, origin)
+            if isinstance(found, Edge):
+                return found
+            operands = tuple(self.build(operand, origin) for operand in found.operands)
+            draft = replace(draft, op=found.op, operands=operands, attrs=tuple(sorted(found.attrs.items())))
+        raise InternalError(f"rewriting does not end at %{origin.id}\n{self.graph}", location=origin.location)
+
+    def _nominal(self, node: Node, context: Context) -> Node:
+        operands = tuple(self.see(edge, context) for edge in node.operands)
+        return replace(node, operands=operands, attrs=self._attributes(node, context))
+
+    def _merge(self, node: Node) -> Node:
+        context = self._over(node.domain)
+        cases = tuple(self._case(case, context) for case in node.cases)
+        return replace(node, cases=cases)
+
+    def _case(self, case: Case, context: Context) -> Case:
+        within = context if case.condition == TRUE else context.assume(case.condition)
+        return replace(case, edge=self.see(case.edge, within))
+
+    def _attributes(self, node: Node, context: Context) -> Attributes:
+        """With what is passed at run time simplified. Lengths stay: shapes that follow from them must stay equal."""
+        operator = OPERATORS[node.op]
+        if not operator.scalar_attrs:
+            return node.attrs
+        new = operator.with_exprs(node.attributes, lambda expr: simplified(expr, context))
+        return tuple((key, new[key] if key in operator.scalar_attrs else value) for key, value in node.attrs)
+
+    # Reads -----------------------------------------------------------------------------------------------------------
+
+    def see(self, edge: Edge, context: Context) -> Edge:
+        """The read of the new graph that shows what `edge` shows of the old one, to a reader in `context`."""
+        old, shown = self._old[edge.node], self.seen_as[edge.node]
+        map = tuple(_simplified_index(index, context) for index in edge.map)
+        if old.op in NOMINAL and shown.node == old.id:
+            return Edge(edge.node, map, edge.result)
+        found = self._read(shown, old, map, context)
+        return Edge(found.node, tuple(_simplified_index(index, context) for index in found.map), found.result)
+
+    def _read(self, shown: Edge, old: Node, map: IndexMap, context: Context) -> Edge:
+        """What `map`, over the domain of `old`, sees of a node that shows what `shown` reads at each point."""
+        if shown.map == self.new.identity_map(old.domain):
+            return Edge(shown.node, map, shown.result)
+        varying = shown.dims()
+        kept = tuple(symbol for symbol in old.domain if symbol in varying)
+        kept_map = tuple(index for symbol, index in zip(old.domain, map) if symbol in varying)
+        found = compose(shown, kept, kept_map)
+        if found is None:
+            copied = self.new.typed("copy", (shown,), (), self.type_of(shown), old)
+            found = Edge(copied.node, kept_map)
+        lost = [symbol not in varying for index, symbol in zip(map, old.domain) if isinstance(index, Slice)]
+        if not any(lost):
+            return found
+        return self._widened(found, seen_type(old.type, old.domain, map), lost, old, context)
+
+    def _widened(self, edge: Edge, wanted: TensorType, lost: list[bool], origin: Node, context: Context) -> Edge:
+        """`edge` with the axes of slices over dims along which nothing varies; `lost` says which of the first axes."""
+        if lost != sorted(lost, reverse=True):  # an axis that exists stands before one that does not
+            sizes = iter(self.type_of(edge).shape)
+            shape = tuple(ONE if is_lost else next(sizes) for is_lost in lost) + tuple(sizes)
+            edge = self.build(Term("reshape", (edge,), {"shape": shape}), origin)
+        full = Term("broadcast", (edge,), {"shape": wanted.shape})
+        some = conjunction(size.ge(1) for size, is_lost in zip(wanted.shape, lost) if is_lost)
+        if context.implies(some):
+            return self.build(full, origin)
+        # An empty slice reads nothing, so nothing may be read for it now.
+        zero = Term("constant", attrs={"value": ArrayValue(np.zeros((), dtypes.to_numpy(wanted.dtype)))})
+        empty = Term("broadcast", (zero,), {"shape": wanted.shape})
+        cases = (Case(some, self.build(full, origin)), Case(TRUE, self.build(empty, origin)))
+        return self.new.cases(cases, wanted, origin.name, locate=lambda: origin.location)
+
+    def type_of(self, edge: Edge) -> TensorType:
+        """What a reader sees through an edge of the new graph."""
+        return self.new.seen_type(edge)
+
+    def view(self, edge: Edge) -> Draft | None:
+        """The pure node that an edge reads, as it is at the point read; None for other nodes, and through slices."""
+        if edge not in self._views:
+            self._views[edge] = self._viewed(edge)
+        return self._views[edge]
+
+    def _viewed(self, edge: Edge) -> Draft | None:
+        node = self.nodes[edge.node]
+        if node.op in NOMINAL or not all(isinstance(index, Point) for index in edge.map):
+            return None
+        if edge.map == identity_map(node.domain):
+            return Draft(node.op, node.operands, node.attrs, node.type)
+        point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
+        operands = tuple(operand.substitute(point) for operand in node.operands)
+        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda expr: expr.substitute(point))
+        return Draft(node.op, operands, tuple(sorted(attrs.items())), self.type_of(edge))
+
+    # New nodes -------------------------------------------------------------------------------------------------------
+
+    def build(self, term: Term | Edge, origin: Node) -> Edge:
+        """The read of a term, whose nodes are made; they take location from `origin`."""
+        if isinstance(term, Edge):
+            return term
+        operands = tuple(self.build(operand, origin) for operand in term.operands)
+        return self.new.pure(term.op, operands, term.attrs, lambda: origin.location)
+
+    def _over(self, domain: tuple[Symbol, ...]) -> Context:
+        return self.context.over(self.graph, domain)
+
+
+def simplified(expr: Any, context: Context) -> Any:
+    """An expression or condition by what holds in `context`. Sums of symbols are canonical already."""
+    if isinstance(expr, Condition):
+        return context.simplify_condition(expr)
+    return expr if all(isinstance(atom, Symbol) for atom, _ in expr.terms) else context.simplify(expr)
+
+
+def _simplified_index(index: Point | Slice, context: Context) -> Point | Slice:
+    if isinstance(index, Point):
+        found = simplified(index.index, context)
+        return index if found is index.index else Point(found)
+    return replace(index, start=simplified(index.start, context))

@@ -1,0 +1,212 @@
+"""Rewrite rules as data: an equation between terms, a condition, and for attributes a function.
+
+    Rule("neg(neg(x)) = x")
+    Rule("mul(x, 1) = x")
+    Rule("q:transpose(p:transpose(x))", replace=lambda m: m.term("transpose", "x", axes=...))
+
+The left side is a pattern. A lower-case name is a variable: any read; twice the same name, the same read. A number is
+a constant that has this value in every element. `p:op(...)` names a node, so that its attributes can be asked for.
+A right side that is a variable of another shape is broadcast to the shape of the result. A number on the right side
+is a constant of the dtype of the result; as the whole right side it is broadcast, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.passes.rewrite.driver import Draft, Sweep, Term
+from tempo.sdg.call import ArrayValue
+from tempo.sdg.graph import Edge, TensorType
+
+Pattern: TypeAlias = "Apply | str | float"
+_TOKEN = re.compile(r"\s*(-?\d+(?:\.\d+)?|\w+|[(),:=])")
+_ROOT = "root"
+
+
+@dataclass(frozen=True)
+class Apply:
+    """`name:op(operands)`."""
+
+    op: str
+    operands: tuple[Pattern, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a pattern's variables stand for (reads), and its named nodes. `root` is the node that matched."""
+
+    sweep: Sweep
+    reads: dict[str, Edge]
+    nodes: dict[str, Draft]
+
+    @property
+    def root(self) -> Draft:
+        return self.nodes[_ROOT]
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the whole."""
+        return self.root.type
+
+    def type_of(self, variable: str) -> TensorType:
+        return self.sweep.type_of(self.reads[variable])
+
+    def attr(self, node: str, name: str) -> Any:
+        return self.nodes[node].attr(name)
+
+    def may_drop(self, variable: str) -> bool:
+        """Whether nobody sees it when what the variable stands for is no longer read."""
+        return self.sweep.may_be_dropped(self.reads[variable])
+
+    def term(self, op: str, *variables: str, **attrs: Any) -> Term:
+        return Term(op, tuple(self.reads[variable] for variable in variables), attrs)
+
+
+When: TypeAlias = Callable[[Match], bool]
+"""The condition of a rule."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`equation` is "left = right", or "left" alone where `replace` makes the right side. `when` is the condition."""
+
+    equation: str
+    when: When = lambda match: True
+    replace: Callable[[Match], Term | Edge | None] | None = None
+
+    @cached_property
+    def sides(self) -> tuple[Apply, Pattern | None]:
+        left, right = _parse(self.equation)
+        if not isinstance(left, Apply):
+            raise ValueError(f"the left side of {self.equation!r} matches everything")
+        if (right is None) == (self.replace is None):
+            raise ValueError(f"{self.equation!r} needs one right side")
+        return left, right
+
+    def apply(self, draft: Draft, sweep: Sweep) -> Term | Edge | None:
+        """What the node becomes, or None where the rule does not apply."""
+        match = _match_root(self.sides[0], draft, sweep)
+        if match is None or not self.when(match):
+            return None
+        right = self.sides[1]
+        if right is None:
+            return self.replace(match) if self.replace else None
+        found = _instance(right, match)
+        if isinstance(right, float) and match.type.shape:
+            return Term("broadcast", (found,), {"shape": match.type.shape})
+        return _fitted(found, match)
+
+
+@dataclass(frozen=True)
+class RuleTable:
+    """Rules by the operator that they start with; the first that applies is taken."""
+
+    rules: tuple[Rule, ...]
+    _by_op: dict[str, list[Rule]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for rule in self.rules:
+            self._by_op.setdefault(rule.sides[0].op, []).append(rule)
+
+    def __call__(self, draft: Draft, sweep: Sweep) -> Term | Edge | None:
+        candidates: Iterable[Rule] = self._by_op.get(draft.op, ())
+        return next((found for rule in candidates if (found := rule.apply(draft, sweep)) is not None), None)
+
+
+# Matching ------------------------------------------------------------------------------------------------------------
+
+
+def _match_root(pattern: Apply, draft: Draft, sweep: Sweep) -> Match | None:
+    match = Match(sweep, {}, {_ROOT: draft})
+    return match if _match_node(pattern, draft, match) else None
+
+
+def _match_node(pattern: Apply, draft: Draft, match: Match) -> bool:
+    if draft.op != pattern.op or len(draft.operands) != len(pattern.operands):
+        return False
+    if pattern.name:
+        match.nodes[pattern.name] = draft
+    return all(_match_read(part, edge, match) for part, edge in zip(pattern.operands, draft.operands))
+
+
+def _match_read(pattern: Pattern, edge: Edge, match: Match) -> bool:
+    if isinstance(pattern, str):
+        return match.reads.setdefault(pattern, edge) == edge
+    if isinstance(pattern, Apply):
+        draft = match.sweep.view(edge)
+        return draft is not None and _match_node(pattern, draft, match)
+    value = constant_value(edge, match.sweep)
+    return value is not None and bool(np.all(value == pattern)) and not np.any(np.signbit(value) != (pattern < 0))
+
+
+def constant_value(edge: Edge, sweep: Sweep) -> np.ndarray[Any, Any] | None:
+    """The elements of a constant, where an edge reads one, also through a broadcast; of any shape."""
+    draft = sweep.view(edge)
+    while draft is not None and draft.op == "broadcast":
+        draft = sweep.view(draft.operands[0])
+    if draft is None or draft.op != "constant":
+        return None
+    value = draft.attr("value")
+    return value.array if isinstance(value, ArrayValue) else None
+
+
+def _instance(pattern: Pattern, match: Match) -> Term | Edge:
+    if isinstance(pattern, str):
+        return match.reads[pattern]
+    if isinstance(pattern, Apply):
+        return Term(pattern.op, tuple(_instance(part, match) for part in pattern.operands))
+    return Term("constant", attrs={"value": ArrayValue(np.asarray(pattern, dtypes.to_numpy(match.type.dtype)))})
+
+
+def _fitted(found: Term | Edge, match: Match) -> Term | Edge | None:
+    """A read of another shape is broadcast; one of another dtype is no replacement."""
+    if isinstance(found, Term):
+        return found
+    seen = match.sweep.type_of(found)
+    if seen.dtype != match.type.dtype:
+        return None
+    return found if seen.shape == match.type.shape else Term("broadcast", (found,), {"shape": match.type.shape})
+
+
+# The syntax of equations ---------------------------------------------------------------------------------------------
+
+
+def _parse(equation: str) -> tuple[Pattern, Pattern | None]:
+    tokens = [*_TOKEN.findall(equation), ""]
+    left, position = _pattern(tokens, 0)
+    if tokens[position] != "=":
+        return left, _end(equation, tokens, position, None)
+    right, position = _pattern(tokens, position + 1)
+    return left, _end(equation, tokens, position, right)
+
+
+def _end(equation: str, tokens: list[str], position: int, side: Pattern | None) -> Pattern | None:
+    if tokens[position]:
+        raise ValueError(f"cannot read {equation!r} from {tokens[position]!r} on")
+    return side
+
+
+def _pattern(tokens: list[str], position: int) -> tuple[Pattern, int]:
+    token, following = tokens[position], tokens[position + 1]
+    if following == ":":
+        named, end = _pattern(tokens, position + 2)
+        if not isinstance(named, Apply):
+            raise ValueError(f"{token!r} must name an operator")
+        return Apply(named.op, named.operands, token), end
+    if following != "(":
+        return (float(token) if token.lstrip("-")[0].isdigit() else token), position + 1
+    operands: list[Pattern] = []
+    position += 2
+    while tokens[position] != ")":
+        operand, position = _pattern(tokens, position)
+        operands.append(operand)
+        position += tokens[position] == ","
+    return Apply(token, tuple(operands)), position + 1

@@ -1,0 +1,1 @@
+"""Canonical form and algebra: the same value said with less."""

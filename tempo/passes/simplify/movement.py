@@ -1,0 +1,144 @@
+"""What movement does to axes: which axis of what is moved each axis shows, and one normal form of every such chain.
+
+Transpositions, broadcasts, and reshapes that only insert or drop axes of size 1 compose to one map: each axis of the
+result shows an axis of the source, or repeats. The normal form of a map is `broadcast(reshape(transpose(source)))`,
+without those of the three that change nothing. So equal maps are equal terms, and a pattern that wants to see through
+movement asks for the map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tempo.passes.rewrite.driver import Draft, Sweep, Term
+from tempo.sdg.graph import NOMINAL, Edge, Graph, TensorType
+from tempo.symbolic import Expr, const
+
+ONE = const(1)
+
+Axes = tuple[int | None, ...]
+Shape = tuple[Expr, ...]
+
+
+class Views(Protocol):
+    """What edges show: a sweep, or a graph as it is."""
+
+    def view(self, edge: Edge) -> Draft | None: ...
+
+    def type_of(self, edge: Edge) -> TensorType: ...
+
+
+@dataclass(frozen=True)
+class GraphViews:
+    """The nodes of a graph as the edges of their readers show them, where they are read at their own points."""
+
+    graph: Graph
+
+    def view(self, edge: Edge) -> Draft | None:
+        node = self.graph.nodes[edge.node]
+        if node.op in NOMINAL or not self.graph.is_identity(edge):
+            return None
+        return Draft(node.op, node.operands, node.attrs, node.type)
+
+    def type_of(self, edge: Edge) -> TensorType:
+        return self.graph.seen_type(edge)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """`source` as it is seen: axis i of what is seen shows axis `axes[i]` of it, or repeats it where None.
+
+    Axes of the source that nothing shows have size 1; so have those of what is seen that show None, or they repeat.
+    """
+
+    source: Edge
+    axes: Axes
+
+
+def look_through(edge: Edge, sweep: Views) -> Moved:
+    """What an edge reads, seen through all movement that composes to a map of axes."""
+    found = Moved(edge, tuple(range(len(sweep.type_of(edge).shape))))
+    while True:
+        draft = sweep.view(found.source)
+        step = None if draft is None else axes_of(draft, sweep)
+        if draft is None or step is None:
+            return found
+        found = Moved(draft.operands[0], tuple(None if axis is None else step[axis] for axis in found.axes))
+
+
+def axes_of(draft: Draft, sweep: Views) -> Axes | None:
+    """The map of one node of movement; None where it has none."""
+    if draft.op == "transpose":
+        return tuple(draft.attr("axes"))
+    if draft.op not in ("broadcast", "reshape"):
+        return None
+    given, shape = sweep.type_of(draft.operands[0]).shape, draft.type.shape
+    if draft.op == "reshape":
+        return _through_ones(given, shape)
+    batch, more = dict(draft.attrs).get("batch", 0), len(shape) - len(given)
+    shown = [*range(batch), *[None] * more, *range(batch, len(given))]
+    return tuple(None if axis is None or given[axis] != size else axis for axis, size in zip(shown, shape))
+
+
+def _through_ones(given: Shape, shape: Shape) -> Axes | None:
+    """The map of a reshape that only inserts and drops axes of size 1."""
+    left = [axis for axis, size in enumerate(given) if size != ONE]
+    if [given[axis] for axis in left] != [size for size in shape if size != ONE]:
+        return None
+    rest = iter(left)
+    return tuple(None if size == ONE else next(rest) for size in shape)
+
+
+def arranged(source: Term | Edge, given: Shape, axes: Axes, shape: Shape) -> Term | Edge:
+    """The normal form: a tensor of shape `given` so that axis i of `shape` shows its axis `axes[i]`, or repeats."""
+    axes = tuple(None if axis is None or given[axis] == ONE else axis for axis in axes)
+    order = _order(given, axes, shape)
+    if order != tuple(range(len(given))):
+        source, given = Term("transpose", (source,), {"axes": order}), tuple(given[axis] for axis in order)
+        axes = tuple(None if axis is None else order.index(axis) for axis in axes)
+    flat = tuple(ONE if axis is None else size for axis, size in zip(axes, shape))
+    if flat == shape:
+        return source if given == shape else Term("reshape", (source,), {"shape": shape})
+    if not _broadcasts(given, axes):
+        first = next((place for place, axis in enumerate(axes) if axis is not None), len(axes))
+        source = Term("reshape", (source,), {"shape": flat[first:]})
+    return Term("broadcast", (source,), {"shape": shape})
+
+
+def _order(given: Shape, axes: Axes, shape: Shape) -> tuple[int, ...]:
+    """The axes of the source in the order shown; those of size 1 fill the places of size 1, or stand at the end."""
+    shown = [axis for axis in axes if axis is not None]
+    if shown == sorted(shown):
+        return tuple(range(len(given)))
+    ones = iter([axis for axis, size in enumerate(given) if size == ONE])
+    filled = [next(ones, None) if axis is None and size == ONE else axis for axis, size in zip(axes, shape)]
+    return (*(axis for axis in filled if axis is not None), *ones)
+
+
+def _broadcasts(given: Shape, axes: Axes) -> bool:
+    """Whether NumPy's rule puts every axis of the source where it is shown."""
+    more = len(axes) - len(given)
+    return more >= 0 and all(size == ONE or axes[axis + more] == axis for axis, size in enumerate(given))
+
+
+def normal_movement(draft: Draft, sweep: Sweep) -> Term | Edge | None:
+    """A chain of movement in its normal form; None where it is in it, and for other nodes."""
+    step = axes_of(draft, sweep)
+    if step is None:
+        return None
+    inner = look_through(draft.operands[0], sweep)
+    axes = tuple(None if axis is None else inner.axes[axis] for axis in step)
+    given = sweep.type_of(inner.source).shape
+    found = arranged(inner.source, given, axes, draft.type.shape)
+    return None if _is(found, draft, sweep) else found
+
+
+def _is(term: Term | Edge, draft: Draft | None, sweep: Sweep) -> bool:
+    """Whether the term is what the draft is, down to the source."""
+    if not isinstance(term, Term) or draft is None or term.op != draft.op:
+        return False
+    if dict(term.attrs) != dict(draft.attrs):
+        return False
+    operand = term.operands[0]
+    return operand == draft.operands[0] or _is(operand, sweep.view(draft.operands[0]), sweep)

@@ -1,0 +1,134 @@
+"""Reads of a definition at one point, where sizes alone say which cases can hold there: they read what the case reads.
+
+`h[0] = a; h[t + 1] = f(h, h[0])` reads `a` at 0 instead of h. So h needs h only at the step before, and no schedule has
+to split off the point 0 first. Where several cases are left, as of `w[i, 0]` for a `w` that goes on from
+`w[i - 1, -1]`, they become a definition of their own over the dims that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tempo.analysis.dependence.host_order import EFFECTS
+from tempo.passes.manager import PassContext
+from tempo.passes.rewrite.driver import rewrite_graph
+from tempo.sdg.builder import NodeBuilder
+from tempo.sdg.components import strongly_connected
+from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point
+from tempo.symbolic import FALSE, TRUE, Condition, Context, Expr, Symbol, var
+
+_LIMIT = 100  # a definition that reads itself at one point is a cycle, which is reported where it is demanded
+
+
+@dataclass(frozen=True)
+class Decide:
+    """Only conditions that mention no dim once the point is put in are decided, so that the pass is cheap."""
+
+    name: ClassVar[str] = "decide"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph:
+        for _ in range(_LIMIT):
+            decided = _Decision(graph, context.over(graph, ())).graph()
+            if decided == graph:
+                break
+            graph = rewrite_graph(decided, context)  # what reads less may vary along fewer dims
+        return graph
+
+
+class _Decision:
+    def __init__(self, graph: Graph, sizes: Context) -> None:
+        self.old, self.sizes = graph, sizes
+        self.new = NodeBuilder(graph.dims, graph.nodes)
+        self.nodes = self.new.nodes
+        self.may_fail = any(node.op in EFFECTS for node in graph.nodes.values())
+
+    def graph(self) -> Graph:
+        outputs = tuple(map(self.shown, self.old.outputs))
+        self.nodes.update({id: self.through(node) for id, node in self.old.nodes.items()})
+        for id in _on_cycles(self.old, self.nodes):
+            self.nodes[id] = self.old.nodes[id]
+        read = {edge.node for node in self.nodes.values() for _, edge in node.reads()}
+        read.update(output.edge.node for output in outputs)
+        kept = {id: node for id, node in self.nodes.items() if id in self.old.nodes or id in read}
+        return replace(self.old, nodes=kept, outputs=outputs)
+
+    def shown(self, output: Output) -> Output:
+        """Where a run may fail in the middle, any point along the first of a parameter's dims may be the last."""
+        edge, domain = output.edge, self.nodes[output.edge.node].domain
+        ends = {
+            symbol: at.index for symbol, at in zip(domain, edge.map) if isinstance(at, Point) and not at.index.dims()
+        }
+        if output.role != "state" or not self.may_fail or not ends:
+            return replace(output, edge=self.resolved(edge))
+        first = next(iter(ends))
+        at_any = (Point(var(first)) if symbol == first else at for symbol, at in zip(domain, edge.map))
+        found = self.resolved(replace(edge, map=tuple(at_any)))
+        return replace(output, edge=found.substitute({first: ends[first]}))
+
+    def through(self, node: Node) -> Node:
+        operands = tuple(self.resolved(edge) for edge in node.operands)
+        cases = tuple(self.case(case) for case in node.cases)
+        if operands == node.operands and cases == node.cases:
+            return node
+        return replace(node, operands=operands, cases=cases)
+
+    def case(self, case: Case) -> Case:
+        edge = self.resolved(case.edge)
+        return case if edge == case.edge else replace(case, edge=edge)
+
+    def resolved(self, edge: Edge) -> Edge:
+        for _ in range(_LIMIT):
+            found = self.decided(edge)
+            if found is None:
+                return edge
+            edge = found
+        return edge
+
+    def decided(self, edge: Edge) -> Edge | None:
+        """What is read instead: by the only case that can hold at the point read, or a definition of those that can."""
+        node = self.nodes[edge.node]
+        if node.op != "merge":
+            return None
+        point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
+        if len(point) < len(node.domain):
+            return None
+        cases = self.possible(node, point)
+        if cases and cases[0].condition == TRUE:
+            return self.like(edge, cases[0].edge)
+        fixed = any(not index.dims() for index in point.values())
+        if not fixed or len(cases) in (0, len(node.cases)):
+            return None
+        type = self.new.seen_type(edge)
+        return self.like(edge, self.new.cases(cases, type, node.name, locate=lambda: node.location))
+
+    def possible(self, node: Node, point: Mapping[Symbol, Expr]) -> tuple[Case, ...]:
+        """The cases that sizes alone do not exclude at the point; the one that always holds is the last."""
+        found = []
+        for case in node.cases:
+            condition = self.simplified(case.condition.substitute(point))
+            if condition != FALSE:
+                found.append(replace(case, condition=condition, edge=case.edge.substitute(point)))
+            if condition == TRUE:
+                break
+        return tuple(found)
+
+    def simplified(self, condition: Condition) -> Condition:
+        if any(symbol.kind == "dim" for symbol in condition.symbols()):
+            return condition
+        if self.sizes.implies(condition):
+            return TRUE
+        return FALSE if self.sizes.excludes(condition) else condition
+
+    def like(self, edge: Edge, found: Edge) -> Edge | None:
+        """`found`, where it shows what `edge` does: a case may be of fewer axes at one point."""
+        return found if self.new.seen_type(found) == self.new.seen_type(edge) else None
+
+
+def _on_cycles(graph: Graph, changed: dict[int, Node]) -> list[int]:
+    """Changed nodes on a cycle that runs through no merge: they stay as they were, and so does every cycle."""
+    reads = {id: [] if node.op == "merge" else [edge.node for edge in node.operands] for id, node in changed.items()}
+    components = strongly_connected(list(changed), reads)
+    cyclic = (id for component in components for id in component if len(component) > 1 or id in reads[id])
+    return [id for id in cyclic if id in graph.nodes and changed[id] is not graph.nodes[id]]

@@ -1,0 +1,1 @@
+"""Index-set splitting: a domain cut where conditions over a dim change."""

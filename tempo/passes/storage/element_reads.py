@@ -1,0 +1,78 @@
+"""Cases that read an element of a row which was computed at once: what they read is the row.
+
+Lifting gives such a case a slice of the row at the case's point, and movement around it. That the value is an element
+of the row is what storage has to know: then the row may be computed right where the elements are kept
+(`tempo.lowering.storage.coalescing`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.rewrite.driver import Draft
+from tempo.passes.simplify.movement import ONE, Axes, GraphViews, look_through
+from tempo.sdg.graph import GIVEN, Case, Graph, Node, Part, Slice
+from tempo.symbolic import Expr, Symbol, as_expr, const
+
+
+def with_parts(graph: Graph) -> Graph:
+    """The graph with such cases, in definitions of which stretches are kept to be read, or as an output."""
+    views, kept = GraphViews(graph), _kept(graph)
+    nodes = dict(graph.nodes)
+    for node in graph.nodes.values():
+        if kept.get(node.id):
+            nodes[node.id] = replace(
+                node, cases=tuple(_with_part(case, node, kept[node.id], views) for case in node.cases)
+            )
+    return without_dead_nodes(replace(graph, nodes=nodes))
+
+
+def _kept(graph: Graph) -> dict[int, set[Symbol]]:
+    """By node, the dims along which somebody reads a slice of it, or all of it is an output."""
+    found: dict[int, set[Symbol]] = {}
+    for output in graph.outputs:
+        found.setdefault(output.edge.node, set()).update(dim for dim in output.domain if dim in output.layout)
+    for node in graph.nodes.values():
+        for _, edge in node.reads():
+            read = zip(graph.nodes[edge.node].domain, edge.map, strict=True)
+            found.setdefault(edge.node, set()).update(dim for dim, index in read if isinstance(index, Slice))
+    return found
+
+
+def _with_part(case: Case, node: Node, dims: set[Symbol], views: GraphViews) -> Case:
+    moved = look_through(case.edge, views)
+    draft = views.view(moved.source)
+    found = None if draft is None or draft.op != "slice" else _element(draft, views)
+    if draft is None or found is None or views.graph.nodes[draft.operands[0].node].op in GIVEN:
+        return case
+    axis, at = found
+    row = draft.operands[0]
+    if any(shown is None and size != ONE for shown, size in zip(moved.axes, node.shape, strict=True)):
+        return case  # it repeats
+    if not at.dims() or not at.dims() <= dims - row.dims():
+        return case
+    order = _order(axis, moved.axes, len(draft.type.shape))
+    return replace(case, edge=row, part=Part(order, at))
+
+
+def _element(draft: Draft, views: GraphViews) -> tuple[int, Expr] | None:
+    """The axis along which one element is taken, and which; None for other slices."""
+    given = views.type_of(draft.operands[0]).shape
+    found: tuple[int, Expr] | None = None
+    attrs = (draft.attr("starts"), draft.attr("lengths"), draft.attr("steps"))
+    for axis, (size, first, count, step) in enumerate(zip(given, *attrs, strict=True)):
+        start, length = as_expr(first), as_expr(count)
+        if start == const(0) and length == size and step == 1:
+            continue
+        if found is not None or length != ONE:
+            return None
+        found = axis, start
+    return found
+
+
+def _order(axis: int, shown: Axes, rank: int) -> tuple[int, ...]:
+    """All axes of the row: that of the elements, then those shown in their order, those of size 1 wherever they fit."""
+    order = [each for each in shown if each is not None and each != axis]
+    rest = [each for each in range(rank) if each not in order and each != axis]
+    return (axis, *(sorted((*order, *rest)) if order == sorted(order) else (*order, *rest)))

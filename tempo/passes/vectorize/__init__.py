@@ -1,0 +1,1 @@
+"""Vectorization: which dims become axes, why, and the rewrite."""

@@ -1,0 +1,360 @@
+"""When a dim of a node may become a leading axis of it: all its points along the dim can be computed at once.
+
+A node is a candidate when the order leaves its points along the dim independent of one another, its operator and its
+reads can take all of them together, and no point is computed by it that means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tempo.analysis.demand.all_or_none import AllOrNone
+from tempo.analysis.demand.demand import Demand
+from tempo.analysis.demand.speculation_safety import harmless
+from tempo.costs.vectorization import Sizes
+from tempo.passes.ragged.alignment import Frames
+from tempo.passes.ragged.values import Hulls
+from tempo.passes.splitting.stretches import Piece, pieces
+from tempo.sdg.builder import attribute_exprs
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.located import must_not_fail
+from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, var
+from tempo.symbolic.widths import fits_in_64
+
+_REWRITTEN = frozenset({"index_value", "condition_value", "random_bits", "slice"})
+"""Operators whose attributes may vary along a lifted dim; the pass has a rule for each."""
+
+_OUTSIDE = frozenset({"input", "host_call", "sink"})
+
+OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "scan", "nominal"})
+"""Kinds of operators that can be applied to axes of no positions."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The points `lo, ..., hi - 1` of a dim, in sizes, that a lifted node holds along its axis."""
+
+    lo: Expr
+    hi: Expr
+
+    @property
+    def size(self) -> Expr:
+        return self.hi - self.lo
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Which nodes of a graph could have `dim` as an axis, and over which span.
+
+    `sequential` gives for each node the dims that the order of its points needs.
+    """
+
+    graph: Graph
+    dim: Dim
+    demands: Mapping[int, Demand]
+    sequential: Mapping[int, frozenset[Symbol]]
+    facts: Condition = TRUE
+    counts: Sizes = field(default_factory=lambda: Sizes({}))
+    others: dict[Symbol, Candidates] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def sizes(self) -> Context:
+        return Context.of((), self.facts)
+
+    @cached_property
+    def varying(self) -> list[Node]:
+        symbol = self.dim.symbol
+        return [node for node in self.graph.nodes.values() if symbol in node.domain and node.id in self.demands]
+
+    @cached_property
+    def kept(self) -> set[int]:
+        return self.whole(self.varying) - self.widened()
+
+    @cached_property
+    def frames(self) -> Frames:
+        """The frames of what has axes that move along the dim."""
+        hulls = Hulls(self.graph, self.demands, self.facts)
+        allowed = {node.id for node in self.varying if node.id in self.kept and self.is_free(node)}
+        return Frames(self.graph, self.dim.symbol, self.demands, hulls, allowed, self.is_meaningful, self.counts)
+
+    def is_meaningful(self, id: int, dim: Symbol) -> bool:
+        """Whether every point along `dim` within the box of a node's demand may be read."""
+        along = self if dim == self.dim.symbol else self.along(dim)
+        return id in along.kept or self.demands[id].exact or self.graph.nodes[id].op in ("input", "constant")
+
+    def along(self, symbol: Symbol) -> Candidates:
+        """The same for another dim."""
+        if symbol not in self.others:
+            self.others[symbol] = replace(self, dim=self.graph.dim(symbol), others={})
+        return self.others[symbol]
+
+    def is_free(self, node: Node) -> bool:
+        return node.op not in _OUTSIDE and self.dim.symbol not in self.sequential.get(node.id, ())
+
+    @cached_property
+    def spans(self) -> Mapping[int, Span]:
+        """The candidates, with the points that each would hold."""
+        varying, kept = self.varying, self.kept
+        found = {node.id: self.span(node) for node in varying if node.id in kept and self.fits(node)}
+        for node in self.graph.nodes.values():
+            for _, edge in node.reads():
+                if edge.node in found and not self.within(found[edge.node], edge):
+                    del found[edge.node]
+        return {id: span for id, span in found.items() if self.holds_pieces(id, found)}
+
+    def holds_pieces(self, id: int, found: Mapping[int, Span]) -> bool:
+        """Whether what each piece of a definition reads along the dim is all in the spans of what it reads.
+
+        One that is demanded nowhere has no piece: there is nothing to make in a row.
+        """
+        node = self.graph.nodes[id]
+        parts = self.parts(node)
+        if not parts and guards(node, self.dim.symbol):
+            return False
+        for piece in parts:
+            here = self.sizes.assume(piece.hi.gt(piece.lo))
+            for edge in (case.edge for case in piece.cases if case.edge.node in found):
+                index = edge.map[self.graph.nodes[edge.node].domain.index(self.dim.symbol)]
+                offset, span = shift(index, self.dim.symbol), found[edge.node]
+                if offset is None or not _varies(index, self.dim.symbol):
+                    continue  # a read at a fixed place, which is held to its span
+                inside = (piece.lo + offset).ge(span.lo) & (piece.hi + offset).le(span.hi)
+                if not here.implies(inside):
+                    return False
+        return True
+
+    def parts(self, node: Node) -> tuple[Piece, ...]:
+        """The pieces of a definition with conditions on the dim; none of other nodes."""
+        if not guards(node, self.dim.symbol):
+            return ()
+        span = self.span(node)
+        return pieces(node.cases, self.dim.symbol, span.lo, span.hi, self.sizes)
+
+    def within(self, span: Span, edge: Edge) -> bool:
+        """Whether a read at a fixed place lies in the span: one in a case that is never taken may not."""
+        index = edge.map[self.graph.nodes[edge.node].domain.index(self.dim.symbol)]
+        if isinstance(index, Point):
+            start, stop = index.index, index.index + 1
+        else:
+            start, stop = index.start, index.start + index.length
+        if (stop - start).is_const and self.sizes.excludes((stop - start).le(span.size)):
+            return False
+        return bool(start.dims() or stop.dims()) or self.sizes.implies(start.ge(span.lo) & stop.le(span.hi))
+
+    def widened(self) -> set[int]:
+        """What is read with a static extent already: such a read has no meaning but on what a loop keeps."""
+        reads = (edge for node in self.graph.nodes.values() for _, edge in node.reads())
+        return {edge.node for edge in reads if any(isinstance(i, Slice) and i.extent is not None for i in edge.map)}
+
+    def span(self, node: Node) -> Span:
+        """What is demanded along the dim; nothing where the bounds are out of order, as they may be at small sizes."""
+        lo, hi = self.demands[node.id].box.interval(self.dim.symbol)
+        lo = const(0) if node.op == "random_bits" else lo
+        return Span(lo, hi if self.sizes.implies(hi.ge(lo)) else maximum(lo, hi))
+
+    def fits(self, node: Node) -> bool:
+        symbol = self.dim.symbol
+        if not self.is_free(node):
+            return False
+        if node.id in self.frames.nodes:
+            return self.may_be_made(node)
+        if guards(node, symbol) and not all(is_free(piece, symbol) for piece in self.parts(node)):
+            return False
+        if not supported(node, symbol) or not self.may_be_made(node):
+            return False
+        return all(readable(self.graph, edge, symbol) for _, edge in node.reads())
+
+    def may_be_made(self, node: Node) -> bool:
+        """A node, or a piece of one, is made even where it is empty: then it may ask for nothing that is not there."""
+        span = self.span(node)
+        stretches = [(piece.lo, piece.hi, [(c.condition, c.edge) for c in piece.cases]) for piece in self.parts(node)]
+        for lo, hi, reads in stretches or [(span.lo, span.hi, [*node.guarded_reads()])]:
+            if self.sizes.implies(hi.gt(lo)):
+                continue
+            if not self.has_shapes(node):
+                return False
+            if not all(self.asks_for_nothing(node, edge, condition) for condition, edge in reads):
+                return False
+        return True
+
+    def has_shapes(self, node: Node) -> bool:
+        """Whether the operator makes sense at all sizes: where it is not demanded it need not have its shapes."""
+        least = 0 if OPERATORS[node.op].kind in OF_NOTHING else 1
+        shapes = [type.shape for type in node.results]
+        shapes += [self.graph.seen_type(edge).shape for _, edge in node.reads()]
+        here = self.context(node)
+        return all(here.implies(size.ge(least)) for shape in shapes for size in shape)
+
+    def asks_for_nothing(self, reader: Node, edge: Edge, condition: Condition = TRUE) -> bool:
+        """Whether the read of an empty span takes no point, or what can be made at any rate: of what is given."""
+        node, symbol = self.graph.nodes[edge.node], self.dim.symbol
+        if any(_varies(index, symbol) for index in edge.map):
+            return True
+        if not self.in_range(reader, edge, condition):
+            return False
+        if symbol in node.domain and node.op != "input":
+            return node.id in self.demands and self.within(self.span(node), edge)
+        if node.op in ("input", "constant"):
+            return True
+        pure = node.declaration is None and not node.attr("checked") and self.has_shapes(node)
+        return pure and all(self.asks_for_nothing(node, operand) for operand in node.operands)
+
+    def in_range(self, reader: Node, edge: Edge, condition: Condition) -> bool:
+        here = self.context(reader).assume(condition)
+        dims = self.graph.domain_dims(self.graph.nodes[edge.node])
+        return all(here.implies(inside(index, dim.size)) for index, dim in zip(edge.map, dims, strict=True))
+
+    def context(self, node: Node) -> Context:
+        """What holds at the points where a node is demanded."""
+        return Context.of(self.graph.domain_dims(node), *self.sizes.facts, box=self.demands[node.id].box)
+
+    def whole(self, varying: list[Node]) -> set[int]:
+        """The nodes of which all points of the span mean something wherever one does.
+
+        Every point of the box is demanded, or none, as sizes have it; or all along the dim are or none (`even`); or
+        they all do the same, on producers of which this is true; or every point of the box can be made all the same.
+        """
+        every = {node.id for node in varying}
+        even = self.even(every)
+        as_one = AllOrNone(self.graph, self.demands, self.facts)
+        pending = [
+            node
+            for node in varying
+            if not self.demands[node.id].exact and node.id not in even and not as_one.holds(node.id)
+        ]
+        found = self.doing_the_same(every, pending)
+        if found == every:
+            return found
+        made = harmless(self.graph, self.demands, every - found, self.facts, as_one.holds_for_some_condition)
+        return self.doing_the_same(every, [node for node in pending if node.id not in made]) if made else found
+
+    def doing_the_same(self, found: set[int], pending: list[Node]) -> set[int]:
+        """Without those pending that do not do the same: assumed of all, dropped where it fails until all do."""
+        found, pending = set(found), list(pending)
+        readers: dict[int, list[Node]] = {}
+        for node in pending:
+            for _, edge in node.reads():
+                readers.setdefault(edge.node, []).append(node)
+        while pending:
+            node = pending.pop()
+            if node.id not in found or self.does_the_same(node, found):
+                continue
+            found.remove(node.id)
+            pending += readers.get(node.id, [])
+        return found
+
+    def even(self, varying: Collection[int]) -> set[int]:
+        """The nodes that are demanded at all points along the dim or at none, whatever the other coordinates are.
+
+        So it is where every reader takes all points, or each its own and is even itself.
+        """
+        found = set(varying)
+        pending = [edge.node for output in self.graph.outputs for edge in self.uneven(output.domain, [output.edge])]
+        for node in self.graph.nodes.values():
+            guarded = [case.edge for case in node.cases] if guards(node, self.dim.symbol) else []
+            uneven = self.uneven(node.domain, [edge for _, edge in node.reads()])
+            pending += [edge.node for edge in (*uneven, *guarded)]
+        while pending:
+            id = pending.pop()
+            if id in found:
+                found.remove(id)
+                pending += [edge.node for _, edge in self.graph.nodes[id].reads()]
+        return found
+
+    def uneven(self, domain: tuple[Symbol, ...], edges: list[Edge]) -> list[Edge]:
+        """The reads that take neither all points along the dim nor each its own."""
+        symbol = self.dim.symbol
+        taken = (Slice(const(0), self.dim.size), *([Point(var(symbol))] if symbol in domain else ()))
+        found = []
+        for edge in edges:
+            places = zip(self.graph.nodes[edge.node].domain, edge.map, strict=True)
+            if any(index not in taken if dim == symbol else _varies(index, symbol) for dim, index in places):
+                found.append(edge)
+        return found
+
+    def does_the_same(self, node: Node, whole: set[int]) -> bool:
+        symbol = self.dim.symbol
+        if node.op in ("host_call", "sink") or must_not_fail(node) or guards(node, symbol):
+            return False
+        for _, edge in node.reads():
+            producer = self.graph.nodes[edge.node]
+            if any(symbol in expr.symbols() for expr in _moving(producer.domain, edge, symbol)):
+                return False
+            if symbol in producer.domain and edge.node not in whole:
+                return False
+        return True
+
+
+def _varies(index: Point | Slice, symbol: Symbol) -> bool:
+    return any(symbol in expr.symbols() for expr in index_exprs(index))
+
+
+def _moving(domain: tuple[Symbol, ...], edge: Edge, symbol: Symbol) -> Iterator[Expr]:
+    """The index expressions of a read, but for that of the dim at itself."""
+    for dim, index in zip(domain, edge.map, strict=True):
+        if not (dim == symbol and index == Point(var(symbol))):
+            yield from index_exprs(index)
+
+
+def supported(node: Node, symbol: Symbol) -> bool:
+    """Whether the operator can do all points at once, and what it does varies along the dim only where a rule says."""
+    if any(symbol in size.symbols() for type in node.results for size in type.shape):
+        return False
+    if node.op == "merge":
+        return True
+    if node.op in _REWRITTEN and (node.op != "slice" or _mentions(node, symbol)):
+        return _rewritable(node, symbol)
+    return OPERATORS[node.op].lift is not None and not _mentions(node, symbol)
+
+
+def guards(node: Node, symbol: Symbol) -> bool:
+    """Whether the node is a definition whose conditions vary along the dim."""
+    return any(symbol in case.condition.symbols() for case in node.cases)
+
+
+def is_free(piece: Piece, symbol: Symbol) -> bool:
+    return bool(piece.cases) and not any(symbol in case.condition.symbols() for case in piece.cases)
+
+
+def inside(index: Point | Slice, size: Expr) -> Condition:
+    if isinstance(index, Point):
+        return index.index.ge(0) & index.index.lt(size)
+    return index.start.ge(0) & (index.start + index.length).le(size)
+
+
+def _mentions(node: Node, symbol: Symbol) -> bool:
+    return any(symbol in expr.symbols() for expr in attribute_exprs(node))
+
+
+def _rewritable(node: Node, symbol: Symbol) -> bool:
+    if not all(map(fits_in_64, OPERATORS[node.op].scalars(node.attributes))):
+        return False  # a loop has Python's integers, or its backend says so
+    if node.op == "slice":
+        return not any(symbol in as_symbols(length) for length in node.attr("lengths"))
+    if node.op == "random_bits":
+        coordinates = [c for c in node.attr("coordinates") if isinstance(c, Expr) and symbol in c.symbols()]
+        return coordinates == [var(symbol)]
+    return True
+
+
+def as_symbols(value: Expr | int) -> frozenset[Symbol]:
+    return value.symbols() if isinstance(value, Expr) else frozenset()
+
+
+def readable(graph: Graph, edge: Edge, symbol: Symbol) -> bool:
+    """Whether what all points along the dim read is one read: of the same, or of points one after the other."""
+    if any(symbol in size.symbols() for size in graph.seen_type(edge).shape):
+        return False
+    varying = [index for index in edge.map if _varies(index, symbol)]
+    return not varying or (len(varying) == 1 and shift(varying[0], symbol) is not None)
+
+
+def shift(index: Point | Slice, symbol: Symbol) -> Expr | None:
+    """c where the index is the dim plus c, and c does not mention it."""
+    if not isinstance(index, Point):
+        return None
+    offset = index.index - var(symbol)
+    return None if symbol in offset.symbols() else offset

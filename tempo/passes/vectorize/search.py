@@ -1,0 +1,244 @@
+"""The mapping: which nodes are lifted along which dim, and why.
+
+For each block (what stands side by side inside the same loops) and each dim, the candidates that hang together are one
+group, and a group has one decision. What it costs is memory: a lifted node reads everything along the dim at once, and
+is kept for all of it. So a group is lifted where that needs no buffer over the whole dim, or where such buffers are
+there anyway: where what it reads is made by an earlier loop, or what it makes is wanted by a later one. Where all
+points at once would hold too much in between, the model of the costs (`mapping_costs.py`) says how many do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tempo.analysis.demand.demand import Demand
+from tempo.analysis.dependence.acyclic import Need, needs_of
+from tempo.analysis.dependence.blocks import Block, blocks
+from tempo.costs.vectorization import Cost, Sizes
+from tempo.passes.attention.banded import OPERATOR, Banded, bands, with_bands
+from tempo.passes.manager import PassContext
+from tempo.passes.ragged.masking import hulled
+from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.vectorize.fusion_stages import Stages
+from tempo.passes.vectorize.if_conversion import Selects
+from tempo.passes.vectorize.legality import Candidates, Span, guards
+from tempo.passes.vectorize.rewrite import lifted
+from tempo.passes.vectorize.strip_mining import between, strippable, stripped
+from tempo.passes.vectorize.working_set import Held
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Context, Dim, Symbol
+
+Kind = Literal["sequential", "blocks", "full"]
+KINDS: tuple[str, ...] = ("sequential", "full")
+MOST_NEW_BYTES = 4
+"""A group is lifted when it needs at most so many times the bytes along the dim that are there anyway."""
+
+Way = int | None
+"""How many points a block has, or None: all points at once."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided for the nodes of one group along one dim. Bytes are those of one point along the dim.
+
+    `points` is the size of blocks, `costs` what the model says of every way that was considered.
+    """
+
+    dim: Symbol
+    kind: Kind
+    nodes: tuple[int, ...]
+    new_bytes: int
+    kept_bytes: int
+    why: str
+    points: int | None = None
+    costs: tuple[tuple[str, Cost], ...] = ()
+
+    def __str__(self) -> str:
+        count = f"{len(self.nodes)} nodes" if len(self.nodes) > 1 else f"%{self.nodes[0]}"
+        bytes = f"{self.new_bytes} bytes more a point, {self.kept_bytes} kept anyway"
+        way = self.kind if self.points is None else f"{self.kind} of {self.points}"
+        lines = [f"{self.dim.name}: {way:<10} {count} from %{min(self.nodes)} on: {self.why} ({bytes})"]
+        return "\n".join([*lines, *(f"    {name + ':':<16} {cost}" for name, cost in self.costs)])
+
+
+class MappingSearch:
+    """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around."""
+
+    def __init__(self, context: PassContext) -> None:
+        self.context = context
+        self.hoisted: set[int] = set()
+        self._known: tuple[Graph, list[Block[int, Need]]] | None = None
+
+    def mapped(self, graph: Graph, dim: Dim) -> Graph:
+        """The graph with `dim` lifted as decided: with selections where these let more be lifted."""
+        if not any(dim.symbol in node.domain and node.op != "input" for node in graph.nodes.values()):
+            return graph
+        candidates = self.candidates(graph, dim)
+        changed = frozenset[int]()
+        if any(guards(node, dim.symbol) for node in graph.nodes.values()):
+            selecting, changed = Selects(candidates).apply()
+        if not changed:
+            return self.carried_out(candidates, self.ways(candidates))
+        decided, hoisted = len(self.context.decisions), set(self.hoisted)
+        selects = self.candidates(selecting, dim)
+        ways = self.ways(selects)
+        if changed <= ways.keys():
+            return self.carried_out(selects, ways)
+        del self.context.decisions[decided:]
+        self.hoisted = hoisted
+        return self.carried_out(candidates, self.ways(candidates))
+
+    def bands(self, candidates: Candidates) -> tuple[Banded, ...]:
+        """Attention among the candidates, where the backend has the operator for all points at once."""
+        return bands(candidates) if OPERATOR in self.context.options.get("composites", ()) else ()
+
+    def candidates(self, graph: Graph, dim: Dim) -> Candidates:
+        demands = self.context.demand(graph)
+        sequential = _sequential(self.blocks(graph, demands))
+        return Candidates(graph, dim, demands, sequential, self.context.facts, Sizes(self.context.sizes))
+
+    def blocks(self, graph: Graph, demands: Mapping[int, Demand]) -> list[Block[int, Need]]:
+        """The blocks of the graph; those of the last one are remembered: most dims change nothing."""
+        if self._known is None or self._known[0] is not graph:
+            links = list(needs_of(graph, demands, self.context.facts))
+            self._known = graph, blocks({id: graph.nodes[id].domain for id in demands}, links)
+        return self._known[1]
+
+    # -- what is done ------------------------------------------------------------------------------------------------
+
+    def carried_out(self, candidates: Candidates, ways: Mapping[int, Way]) -> Graph:
+        """Blocks first, whose points are a dim of their own, then everything else."""
+        graph, dim = candidates.graph, candidates.dim
+        sizes = {id: size for id, size in ways.items() if size is not None}
+        if not sizes:
+            return self.at_once(candidates, ways) if ways else graph
+        last = max(graph.nodes)
+        graph, strips = stripped(candidates, sizes)
+        for strip in strips:
+            graph = self.at_once(self.candidates(graph, strip.dims[1]), graph.nodes)
+        return self.at_once(self.candidates(graph, dim), {*ways, *(id for id in graph.nodes if id > last)})
+
+    def at_once(self, candidates: Candidates, chosen: Collection[int]) -> Graph:
+        """The graph with the dim as an axis of those of the chosen nodes for which that can be."""
+        graph, dim, last = candidates.graph, candidates.dim, max(candidates.graph.nodes)
+        chosen = candidates.spans.keys() & chosen
+        if whole := [each for each in self.bands(candidates) if each.members <= chosen]:
+            graph = with_bands(graph, whole, dim.symbol)
+            candidates = self.candidates(graph, dim)
+            chosen = {id for id in candidates.spans if id in chosen or id > last}
+        if framed := candidates.frames.closed(chosen):
+            graph = without_dead_nodes(hulled(graph, candidates.frames, framed))
+            candidates = self.candidates(graph, dim)
+        # What has axes that move and got no frame, as it reads such axes of what stays a loop, stays one as well.
+        fit = candidates.spans.keys() - candidates.frames.ragged
+        spans = {id: span for id, span in candidates.spans.items() if id in fit and (id in chosen or id > last)}
+        if not spans:
+            return graph
+        return without_dead_nodes(lifted(graph, dim, spans, Context.of((), self.context.facts)))
+
+    # -- what is decided ---------------------------------------------------------------------------------------------
+
+    def ways(self, candidates: Candidates) -> dict[int, Way]:
+        """The nodes that are lifted, of those that could be, and how many points at once."""
+        spans, forced = candidates.spans, self.context.forced(candidates.dim.symbol)
+        if forced == "sequential":
+            return {}
+        if isinstance(forced, int):
+            in_blocks = self.longer(candidates, spans, forced)
+            return {id: forced if id in in_blocks else None for id in spans}
+        if forced == "full":
+            return dict.fromkeys(spans)
+        return self.by_cost(candidates)
+
+    def by_cost(self, candidates: Candidates) -> dict[int, Way]:
+        """By the bytes that are kept; where all points at once hold too much, in blocks."""
+        sizes = candidates.sizes
+        held = Held(candidates, frozenset(id for each in self.bands(candidates) for id in each.members))
+        spans = self.without_refused(held)
+        decisions: list[Decision] = []
+        chosen: set[int] = set()
+        for block in self.blocks(candidates.graph, candidates.demands):
+            for decision in self.decide(candidates, block, spans.keys(), chosen):
+                decisions.append(decision)
+                if decision.kind == "full":
+                    chosen.update(decision.nodes)
+        large = {each.nodes: why for each in decisions if each.kind == "full" and (why := held.too_much(each.nodes))}
+        members = {id for nodes in large for id in nodes if id in held.why}
+        points = held.block(members)
+        in_blocks = self.longer(candidates, between(candidates, members, chosen), points)
+        ways: dict[int, Way] = {}
+        for decision in decisions:
+            why = large.get(decision.nodes, "")
+            if why:
+                decision = replace(decision, kind="blocks", points=points, why=why)
+                whole = (id for id in decision.nodes if id not in held.why or sizes.implies(spans[id].size.le(points)))
+                ways.update(dict.fromkeys(whole))
+            elif decision.kind == "full":
+                ways.update(dict.fromkeys(decision.nodes))
+            self.context.decisions.append(replace(decision, costs=held.costs(decision.nodes, points if why else None)))
+        return ways | dict.fromkeys(in_blocks, points)
+
+    @staticmethod
+    def longer(candidates: Candidates, nodes: Iterable[int], points: int) -> set[int]:
+        """The nodes that can be computed in blocks of so many points, and have more than one block."""
+        spans, sizes = candidates.spans, candidates.sizes
+        found = {id for id in nodes if not sizes.implies(spans[id].size.le(points))}
+        return strippable(candidates, found)
+
+    def without_refused(self, held: Held) -> dict[int, Span]:
+        """The candidates without those of which all points at once hold too much, and that blocks do not suit."""
+        candidates = held.candidates
+        spans = dict(candidates.spans)
+        for group, why in held.groups.items():
+            if not spans.keys().isdisjoint(group) and not strippable(candidates, spans) >= set(group):
+                spans = {id: span for id, span in spans.items() if id not in group}
+                self.context.decisions.append(Decision(candidates.dim.symbol, "sequential", group, 0, 0, why))
+        return spans
+
+    def decide(
+        self, candidates: Candidates, block: Block[int, Need], among: Collection[int], chosen: set[int]
+    ) -> list[Decision]:
+        """One decision for every group of candidates of the block; `chosen` are those lifted in inner blocks."""
+        symbol = candidates.dim.symbol
+        stages = Stages(candidates.graph, symbol, block, frozenset(among), candidates.counts)
+        decisions = []
+        for group in stages.bound_groups():
+            new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
+            lifts = new <= MOST_NEW_BYTES * kept
+            why = (
+                "reads or makes what is kept for all points" if lifts else "else its loop keeps only what it reads next"
+            )
+            decisions.append(Decision(symbol, "full" if lifts else "sequential", group, new, kept, why))
+            if lifts:
+                chosen.update(group)
+        for group in stages.free_groups():
+            decisions.append(self.hoisting(symbol, stages, group, chosen))
+        return decisions
+
+    def hoisting(self, symbol: Symbol, stages: Stages, group: tuple[int, ...], chosen: set[int]) -> Decision:
+        """A group that waits for no loop: it is lifted, taken out of the loops that read it, unless it is in vain."""
+        new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
+        kind: Kind = "full"
+        if new == 0:
+            why = "no loop over the dim needs it"
+        elif not self.hoisted.isdisjoint(group):
+            kind, why = "sequential", "it is out of the innermost loop already"
+        elif stages.draws(group) or new <= MOST_NEW_BYTES * kept:
+            why = "it waits for no loop"
+            self.hoisted.update(group)
+        else:
+            kind, why = "sequential", "cheaper made where it is read"
+        return Decision(symbol, kind, group, new, kept, why)
+
+
+def _sequential(found: Iterable[Block[int, Need]]) -> dict[int, frozenset[Symbol]]:
+    """The dims that each node goes through one by one: those of loops around it, and all where no order was found."""
+    dims: dict[int, frozenset[Symbol]] = {}
+    for block in found:
+        for unit in block.units:
+            for name in unit.names:
+                looped = block.dims[name] if unit.stuck else (unit.loop.dim,) if unit.loop else ()
+                dims[name] = dims.get(name, frozenset()) | frozenset(looped)
+    return dims

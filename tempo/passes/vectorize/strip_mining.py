@@ -1,0 +1,232 @@
+"""Strip-mining: a dim of some nodes becomes blocks of Z points and the points within a block.
+
+    y[t] = f(x[t])     is     y'[o, i] = f(x[first(o) + i])  for blocks o and 0 <= i < Z,    y[t] = y'[t // Z, ...]
+
+The points within a block are then lifted like any dim, and the blocks stay a loop: Z points at once hold a part of what
+all of them would. No block is partial: the last begins where its end is that of the dim, `first(o) = min(Z o, T - Z)`,
+so a few points of it are computed twice, and none of it has to be masked. Where T is less than Z, the one block has T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tempo.passes.vectorize.legality import Candidates, Span, guards
+from tempo.sdg.builder import fresh_dim
+from tempo.sdg.components import strongly_connected
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.symbolic import Dim, Expr, Symbol, const, minimum, var
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The points of `span` along `dim` in blocks of `size`: point p is point p - first(o) of block o = p // size."""
+
+    dim: Symbol
+    span: Span
+    size: int
+    outer: Symbol
+    inner: Symbol
+
+    @property
+    def dims(self) -> tuple[Dim, Dim]:
+        """That of the blocks, and that of the points within one."""
+        return Dim(self.outer, (self.span.size + self.size - 1) // self.size), Dim(self.inner, self.length)
+
+    @property
+    def length(self) -> Expr:
+        """How many points a block has."""
+        return minimum(self.size, self.span.size)
+
+    def first(self, block: Expr) -> Expr:
+        """Where a block begins, counted from the start of the span."""
+        return minimum(self.size * block, self.span.size - self.length)
+
+    @property
+    def point(self) -> Expr:
+        """The point of the dim, by block and place."""
+        return self.span.lo + self.first(var(self.outer)) + var(self.inner)
+
+
+def strippable(candidates: Candidates, chosen: Collection[int]) -> set[int]:
+    """Those of `chosen` that can be computed in blocks: not those whose shapes vary and are seen outside of blocks."""
+    graph, symbol = candidates.graph, candidates.dim.symbol
+    found = {id for id in chosen if _can_be_stripped(candidates, graph.nodes[id])}
+    while True:
+        lost = {id for id in shown(candidates, found) if _varies(graph.nodes[id].type, symbol)}
+        if not lost:
+            return found
+        found -= lost
+
+
+def _can_be_stripped(candidates: Candidates, node: Node) -> bool:
+    """Whether the points of a block of the node can be lifted where all points can.
+
+    Draws are numbered by points from 0 on, and a definition with conditions on the dim has a piece for each.
+    """
+    if node.op == "random_bits" or len(node.results) != 1 or guards(node, candidates.dim.symbol):
+        return False
+    there_are_points = candidates.sizes.implies(candidates.spans[node.id].size.ge(1))
+    return there_are_points and node.attr("role") != "parameter"
+
+
+def _varies(type: TensorType, symbol: Symbol) -> bool:
+    return any(symbol in size.symbols() for size in type.shape)
+
+
+def shown(candidates: Candidates, members: Collection[int]) -> set[int]:
+    """The members that are read by others, or at another point than the reader's own."""
+    graph, spans = candidates.graph, candidates.spans
+    found = {output.edge.node for output in graph.outputs if output.edge.node in members}
+    for node in graph.nodes.values():
+        for _, edge in node.reads():
+            if edge.node not in members:
+                continue
+            together = node.id in members and spans[node.id] == spans[edge.node]
+            if not (together and _is_here(graph, edge, candidates.dim.symbol)):
+                found.add(edge.node)
+    return found
+
+
+def between(candidates: Candidates, members: Collection[int], allowed: Collection[int]) -> set[int]:
+    """The members, and what of `allowed` is made of members and read by members: out of blocks it would part them."""
+    graph, symbol = candidates.graph, candidates.dim.symbol
+    operands: dict[int, set[int]] = {id: set() for id in allowed}
+    readers: dict[int, set[int]] = {id: set() for id in allowed}
+    for id in allowed:
+        for _, edge in graph.nodes[id].reads():
+            if edge.node in operands and _is_here(graph, edge, symbol):
+                operands[id].add(edge.node)
+                readers[edge.node].add(id)
+    return {*members, *(_reached(members, readers) & _reached(members, operands))}
+
+
+def _reached(first: Iterable[int], following: Mapping[int, Collection[int]]) -> set[int]:
+    found, pending = set[int](), list(first)
+    while pending:
+        fresh = set(following[pending.pop()]) - found
+        found |= fresh
+        pending += fresh
+    return found
+
+
+def _is_here(graph: Graph, edge: Edge, symbol: Symbol) -> bool:
+    return edge.map[graph.nodes[edge.node].domain.index(symbol)] == Point(var(symbol))
+
+
+def stripped(candidates: Candidates, sizes: Mapping[int, int]) -> tuple[Graph, tuple[Strip, ...]]:
+    """The graph with blocks of `sizes[id]` points for the nodes in `sizes`, which must be `strippable`.
+
+    Under the number of a node that others read stands what all its blocks make, put in a row and read at the dim.
+    """
+    strips = _strips(candidates.graph, candidates.dim.symbol, candidates.spans, sizes)
+    joined = shown(candidates, strips.keys())
+    return _Stripping(candidates.graph, strips).graph(joined), tuple(dict.fromkeys(strips.values()))
+
+
+def _strips(graph: Graph, symbol: Symbol, spans: Mapping[int, Span], sizes: Mapping[int, int]) -> dict[int, Strip]:
+    """Nodes of one span and one size are in the same blocks."""
+    made: dict[tuple[Span, int], Strip] = {}
+    taken = {dim.symbol.name for dim in graph.dims}
+    for id in sorted(sizes):
+        key = spans[id], sizes[id]
+        if key not in made:
+            inner = [fresh_dim(f"{symbol.name}_{part}", taken) for part in ("block", "in")]
+            taken |= {each.name for each in inner}
+            made[key] = Strip(symbol, *key, *inner)
+    return {id: made[spans[id], sizes[id]] for id in sizes}
+
+
+class _Stripping:
+    def __init__(self, graph: Graph, strips: Mapping[int, Strip]) -> None:
+        self.old, self.strips = graph, strips
+        self.symbol = next(iter(strips.values())).dim
+        place = [dim.symbol for dim in graph.dims].index(self.symbol) + 1
+        fresh = [dim for strip in dict.fromkeys(strips.values()) for dim in strip.dims]
+        self.dims = (*graph.dims[:place], *fresh, *graph.dims[place:])
+        self.new = Rewriter(replace(graph, dims=self.dims))
+        self.copies: dict[int, int] = {}
+
+    def graph(self, joined: Collection[int]) -> Graph:
+        for id in self._order():
+            self.copies[id] = self._signature(self.old.nodes[id])
+        for id in self.copies:
+            self._define(self.old.nodes[id])
+        for id in joined:
+            node = self.old.nodes[id]
+            tensors = Tensors(self.new, node.location)
+            self.new.put(node, self._joined(tensors, node))
+        nodes = {id: node for id, node in self.new.nodes.items() if id not in self.copies or id in joined}
+        return replace(self.old, dims=self.dims, nodes=nodes)
+
+    def _order(self) -> Iterable[int]:
+        """Definitions first, whose domains are known, then what is made of them."""
+        merges = [id for id in self.strips if self.old.nodes[id].op == "merge"]
+        operands = {id: [e.node for e in self.old.nodes[id].operands if e.node in self.strips] for id in self.strips}
+        pure = strongly_connected(sorted(operands), operands)
+        return [*merges, *(id for component in pure for id in component if id not in merges)]
+
+    def _signature(self, node: Node) -> int:
+        """The number of a new node, whose reads are those of the old one until all the others are there."""
+        strip = self.strips[node.id]
+        within = {self.symbol: strip.point}
+        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(within))
+        shape = tuple(size.substitute(within) for size in node.shape)
+        if attrs.get("checked"):
+            attrs["origin"] = (*attrs.get("origin", ()), (self.symbol, strip.point))
+        copy = replace(node, attrs=tuple(sorted(attrs.items())), results=(TensorType(shape, node.dtype),))
+        if node.op == "merge":
+            domain = (part for s in node.domain for part in ((strip.outer, strip.inner) if s == self.symbol else (s,)))
+            return self.new.declare(replace(copy, domain=tuple(domain))).node
+        copy = replace(copy, operands=tuple(self._read(edge, strip) for edge in node.operands))
+        return self.new.numbered(self.new.over_what_varies(copy)).node
+
+    def _define(self, node: Node) -> None:
+        """The cases of a definition."""
+        copy, strip = self.new.nodes[self.copies[node.id]], self.strips[node.id]
+        within = {self.symbol: strip.point}
+        cases = (
+            replace(case, condition=case.condition.substitute(within), edge=self._read(case.edge, strip))
+            for case in node.cases
+        )
+        self.new.nodes[copy.id] = replace(copy, cases=tuple(cases))
+
+    def _read(self, edge: Edge, strip: Strip) -> Edge:
+        """The read from a block: of the same block where it is at the reader's own point."""
+        within = edge.substitute({self.symbol: strip.point})
+        if self.strips.get(edge.node) != strip or not _is_here(self.old, edge, self.symbol):
+            return within
+        here: dict[Symbol, Point | Slice] = dict(zip(self.old.nodes[edge.node].domain, within.map, strict=True))
+        here |= {part: Point(var(part)) for part in (strip.outer, strip.inner)}
+        copy = self.copies[edge.node]
+        return Edge(copy, tuple(here[symbol] for symbol in self.new.nodes[copy].domain))
+
+    def _joined(self, tensors: Tensors, node: Node) -> Edge:
+        """What the node was: of the blocks in a row, the point of the dim."""
+        strip, copy = self.strips[node.id], self.new.nodes[self.copies[node.id]]
+        extents = {dim.symbol: dim.size for dim in strip.dims}
+        place = var(self.symbol) - strip.span.lo
+        parts = [symbol for symbol in copy.domain if symbol in extents]
+        map = tuple(Slice(const(0), extents[s]) if s in extents else Point(var(s)) for s in copy.domain)
+        indices = self._indices(tensors, strip)
+        values = [indices[part] for part in parts]
+        whole = Edge(copy.id, map)
+        attrs = {"axis": 0, "batch": 0, "checked": False}
+        if len(parts) == 1:
+            row = tensors.apply("gather", whole, *values, **attrs)
+        else:
+            row = tensors.apply("gather_pairs", whole, *values, count=len(parts), **attrs)
+        return tensors.at(row, 0, place)
+
+    @staticmethod
+    def _indices(tensors: Tensors, strip: Strip) -> dict[Symbol, Edge]:
+        """For the points of the span: the block, and p - min(Z (p // Z), T - Z) = max(p % Z, p - (T - Z)) within it."""
+        points, size = tensors.iota((strip.span.size,), 0), tensors.number(strip.size)
+        within = tensors.apply("mod", points, size)
+        if not (strip.span.size.is_const and strip.span.size.as_int() % strip.size == 0):
+            from_end = tensors.add(points, tensors.number(strip.length - strip.span.size))
+            within = tensors.apply("maximum", within, from_end)
+        return {strip.outer: tensors.apply("floordiv", points, size), strip.inner: within}

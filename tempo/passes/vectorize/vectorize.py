@@ -1,0 +1,35 @@
+"""The pass that turns dims into axes, as the mapping says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tempo.passes.manager import PassContext
+from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.vectorize.search import MappingSearch
+from tempo.sdg.graph import Graph
+from tempo.sdg.stops import stops_of
+from tempo.symbolic import Symbol
+
+
+@dataclass(frozen=True)
+class Lift:
+    """Lifts the dims of the nodes that the mapping says (`tempo.passes.vectorize.search`), but for those in `exclude`.
+
+    A dim along which the run may end early stays a loop.
+
+    The lifted dims lie in front of a value's axes, in canonical order.
+    """
+
+    exclude: frozenset[Symbol] = frozenset()
+    name: ClassVar[str] = "lift"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph:
+        graph = without_dead_nodes(graph)
+        search, kept = MappingSearch(context), self.exclude | stops_of(graph).keys()
+        for dim in reversed(graph.dims):
+            if dim.symbol in kept:
+                continue
+            graph = search.mapped(graph, dim)
+        return graph

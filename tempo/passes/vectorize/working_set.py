@@ -1,0 +1,110 @@
+"""What the points of a dim hold when they are computed at once: whether that is too much, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tempo import dtypes
+from tempo.costs.vectorization import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, Work, work
+from tempo.passes.vectorize.legality import Candidates
+from tempo.passes.vectorize.strip_mining import shown, strippable
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Expr, Symbol
+
+
+@dataclass(frozen=True)
+class Held:
+    """For the candidates of one dim. `groups` hang together by axes that move; `why` says it of each node.
+
+    Those in `never` are never held: they become part of an operator (`tempo.passes.attention.banded`).
+    """
+
+    candidates: Candidates
+    never: frozenset[int] = frozenset()
+
+    @cached_property
+    def graph(self) -> Graph:
+        return self.candidates.graph
+
+    @cached_property
+    def symbol(self) -> Symbol:
+        return self.candidates.dim.symbol
+
+    @cached_property
+    def groups(self) -> Mapping[tuple[int, ...], str]:
+        """The nodes with axes that move of which all points at once hold too much, or nobody knows how much."""
+        found = {}
+        for group in self.candidates.frames.groups():
+            if why := self._too_much(group, MOST_AT_ONCE, may_be_unknown=False):
+                found[tuple(group)] = why
+        return found
+
+    @cached_property
+    def why(self) -> Mapping[int, str]:
+        """For each node of which all points at once would hold too much, what that is."""
+        found = {id: why for group, why in self.groups.items() for id in group}
+        plain = self.candidates.spans.keys() - self.candidates.frames.nodes
+        large = {id: why for id in sorted(plain) if (why := self._too_much([id], MOST_BETWEEN, may_be_unknown=True))}
+        if large:
+            inside = strippable(self.candidates, self.candidates.spans)
+            inside -= shown(self.candidates, inside)
+            found.update({id: why for id, why in large.items() if id in inside})
+        return found
+
+    def too_much(self, nodes: Iterable[int]) -> str:
+        """Why not all points of the nodes at once; empty where nothing is against it."""
+        return next((self.why[id] for id in nodes if id in self.why), "")
+
+    def _too_much(self, group: Iterable[int], most: int, *, may_be_unknown: bool) -> str:
+        shapes = {id: self._shapes(id) for id in group if id not in self.never}
+        sizes = [size for each in shapes.values() for shape in each for size in shape]
+        if not self.candidates.counts.are_known(sizes):
+            return "" if may_be_unknown else "how much all points at once hold depends on sizes that are not known"
+        largest = max((self._bytes(id) for id in shapes), default=0)
+        return f"all points at once would hold {largest >> 20} MiB in one tensor" if largest > most else ""
+
+    def _shapes(self, id: int) -> list[tuple[Expr, ...]]:
+        """Of what all points of a node hold at once: its result, and what is copied for every point."""
+        node, frames = self.graph.nodes[id], self.candidates.frames
+        looped = self.candidates.sequential.get(id, frozenset())
+        if id in frames.nodes:
+            return frames.held(node, looped)
+        dims = (dim.size for dim in self.graph.domain_dims(node) if dim.symbol not in looped)
+        return [(*dims, *node.shape)]
+
+    def _bytes(self, id: int) -> int:
+        item = dtypes.itemsize(self.graph.nodes[id].dtype)
+        return max(self.candidates.frames.elements(shape) for shape in self._shapes(id)) * item
+
+    # -- the model ---------------------------------------------------------------------------------------------------
+
+    def block(self, nodes: Collection[int]) -> int:
+        """How many points of the nodes make a block."""
+        if any("not known" in self.why.get(id, "") for id in nodes):
+            return BLOCK
+        return self.work(nodes).best_block(MOST_AT_ONCE)
+
+    def costs(self, nodes: Collection[int], block: int | None) -> tuple[tuple[str, Cost], ...]:
+        """What the ways to run the nodes cost by the model."""
+        found = self.work(nodes)
+        ways = {"sequential": 1, "full": found.points}
+        if block is not None:
+            ways[f"blocks of {block}"] = block
+        return tuple((name, found.cost(at_once)) for name, at_once in ways.items())
+
+    def work(self, nodes: Collection[int]) -> Work:
+        points = max((self._points(id) for id in nodes), default=1)
+        held = max((self._bytes(id) // max(self._points(id), 1) for id in nodes if id not in self.never), default=0)
+        return work(self.graph, nodes, held, points, self._is_hosted, self.candidates.counts)
+
+    def _points(self, id: int) -> int:
+        span = self.candidates.spans.get(id)
+        return self.candidates.counts.extent(self.candidates.dim.size if span is None else span.size)
+
+    @cached_property
+    def _is_hosted(self) -> bool:
+        """Whether a loop over the dim calls the host."""
+        hosts = (node for node in self.graph.nodes.values() if node.op in ("host_call", "sink"))
+        return any(self.symbol in node.domain for node in hosts)

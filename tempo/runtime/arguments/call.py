@@ -1,0 +1,211 @@
+"""From the arguments of a call to arrays and sizes that are known to fit the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tempo.errors import InputError, SizeError, UnsupportedError, nearest
+from tempo.keywords import NOT_YET
+from tempo.reference.streams import Feed
+from tempo.runtime.arguments import binding
+from tempo.runtime.arguments.feeds import IteratorFeed, claim_length, stream_nodes
+from tempo.runtime.arguments.initial import InitialValues
+from tempo.runtime.results.outputs import Outputs, State
+from tempo.sdg.graph import Graph, Node
+from tempo.symbolic import Symbol
+
+if TYPE_CHECKING:
+    from tempo.language.parameters import ParameterSpec
+    from tempo.language.program import Program
+
+Array = np.ndarray[Any, Any]
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """One call: the value of every size, and an array for every `input` node, by role and name ("state:w", "seed")."""
+
+    sizes: Mapping[Symbol, int]
+    arrays: Mapping[str, Array]
+    seed: int
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
+    """What streamed inputs are read from, by name."""
+
+
+class CallChecker:
+    """Checks calls of one program. `compile_sizes` were given to `tp.compile`."""
+
+    def __init__(
+        self, program: Program, graph: Graph, compile_sizes: Mapping[str, Any] | None, native: binding.Native
+    ) -> None:
+        self.native = native
+        self.graph = graph
+        self.parameters: Mapping[str, ParameterSpec] = program.parameters
+        self.compile_sizes = dict(binding.by_name(compile_sizes, "sizes= of compile", '{"t": 10}'))
+        self.inputs = binding.input_nodes(graph, "input")
+        self.streams = stream_nodes(graph)
+        self.states = binding.input_nodes(graph, "state")
+        self._shapes: tuple[Mapping[Symbol, int], Mapping[str, tuple[int, ...]]] | None = None
+        self._initial = InitialValues(graph, self.parameters, self.inputs)
+        self._last: tuple[Shapes, Mapping[Symbol, int]] | None = None
+        self.table()  # wrong names and sizes are reported at once
+
+    def table(self) -> binding.SizeTable:
+        table = binding.SizeTable(self.graph)
+        table.claim_named(self.compile_sizes, "sizes= of compile")
+        return table
+
+    def known_sizes(self) -> Mapping[Symbol, int] | None:
+        """The sizes, if `compile` was told all of them."""
+        table = self.table()
+        return None if table.missing() else table.complete()
+
+    def check(
+        self,
+        inputs: Mapping[str, Any],
+        sizes: Mapping[str, Any] | None,
+        state: Mapping[str, Any] | None,
+        seed: Any,
+        strict: Any = None,
+        endless: tuple[Symbol, int] | None = None,
+    ) -> Arguments:
+        """`endless`: a dim without an end, and the most points that it can have; a streamed input along it says nothing
+        of its size."""
+        seeded = binding.seed_array(seed)
+        _check_reserved(inputs)
+        inputs = binding.as_declared(inputs, {**self.inputs, **self.streams})
+        binding.check_names(inputs, {**self.inputs, **self.streams}, "input")
+        stated = self._named_states(state, strict)
+        given = {
+            name: binding.as_array(inputs[name], node, _input(name), self.native) for name, node in self.inputs.items()
+        }
+        if endless is not None:
+            self._check_endless(endless[0])
+            sizes = {**(sizes or {}), endless[0].name: endless[1]}
+        known = self._known(given, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
+        arrays = {**given, "seed": seeded}
+        for name, array in self._states(stated, known, given, int(seed)).items():
+            arrays[f"state:{name}"] = array
+        feeds = {name: IteratorFeed.of(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
+        return Arguments(known, arrays, int(seed), feeds)
+
+    def _known(
+        self,
+        given: Mapping[str, Array],
+        streamed: Mapping[str, Any],
+        sizes: Mapping[str, Any] | None,
+        endless: Symbol | None = None,
+    ) -> Mapping[Symbol, int]:
+        """The sizes, which the arrays fit. Arrays of the same shapes as in the call before need no second look."""
+        shapes = tuple(array.shape for array in given.values())
+        last = self._last  # once: another thread may call in between
+        if last is not None and not sizes and not streamed and shapes == last[0]:
+            return last[1]
+        table = self.table()
+        table.claim_named(sizes, "sizes=")
+        for name, node in self.inputs.items():
+            binding.claim_shape(table, node, given[name], _input(name))
+        for name, node in self.streams.items():
+            claim_length(table, node, streamed[name], endless)
+        known = table.complete()
+        for name, node in self.inputs.items():
+            binding.check_shape(self.graph, node, given[name], known, _input(name))
+        if not sizes:
+            self._last = shapes, known
+        return known
+
+    def _check_endless(self, dim: Symbol) -> None:
+        """Nobody may say what the size is."""
+        says = (
+            [f"sizes= of compile ({dim.name}={self.compile_sizes[dim.name]})"] if dim.name in self.compile_sizes else []
+        )
+        says += [f"the array of the input {name!r}" for name, node in self.inputs.items() if dim in node.domain]
+        if says:
+            raise SizeError(
+                f"{dim.name} has no end by sizes= ({dim.name}=None), but has one by {says[0]}",
+                hint="tp.stream_input takes values one by one, as many as there are",
+            )
+
+    # -- parameters ------------------------------------------------------------------------------------------------
+
+    def _states(
+        self, given: Mapping[str, Any], sizes: Mapping[Symbol, int], inputs: Mapping[str, Array], seed: int
+    ) -> dict[str, Array]:
+        return {
+            name: self._given_state(node, name, given[name], sizes)
+            if name in given
+            else self._initial.value(node, name, sizes, inputs, seed)
+            for name, node in self.states.items()
+        }
+
+    def _named_states(self, state: Mapping[str, Any] | None, strict: Any) -> Mapping[str, Any]:
+        """What is given by name. What is no parameter is refused, but for `strict=False`.
+
+        The state of a run may hold more than a program has, unless `strict=True`: it is that of another one.
+        """
+        if not isinstance(strict, bool | None):
+            raise InputError(
+                f"strict={strict!r} is a {type(strict).__name__}", hint="write strict=True or strict=False"
+            )
+        if isinstance(state, Outputs):
+            raise InputError("state= is given the outputs of a run", hint="write state=outputs.state")
+        given = binding.by_name(state, "state=", "state=trained.state")
+        unknown = [name for name in given if name not in self.parameters]
+        if strict is False or (strict is None and isinstance(state, State)):
+            if given and len(unknown) == len(given) and self.parameters:
+                raise InputError(
+                    "state= names no parameter of the program",
+                    hint=f"it names {_some(given)}; parameters: {_some(self.parameters)}",
+                )
+            return given
+        if len(unknown) == 1:
+            (name,) = unknown
+            hint = nearest(name, self.parameters, "parameters")
+            raise InputError(f"state= names {name!r}, which is no parameter", hint=f"{hint}; {_LEFT_OUT}")
+        if unknown:
+            hint = f"parameters: {_some(self.parameters)}; {_LEFT_OUT}"
+            raise InputError(f"state= names {_some(unknown)}, which are no parameters", hint=hint)
+        return given
+
+    def _given_state(self, node: Node, name: str, value: Any, sizes: Mapping[Symbol, int]) -> Array:
+        what = f"the state of the parameter {name!r}"
+        array = binding.as_array(value, node, what, self.native)
+        if array.shape != self._state_shapes(sizes)[name]:
+            binding.check_shape(self.graph, node, array, dict(sizes), what)
+        return array
+
+    def _state_shapes(self, sizes: Mapping[Symbol, int]) -> Mapping[str, tuple[int, ...]]:
+        """By name; known from the call before, where sizes are the same."""
+        last = self._shapes  # once: another thread may call in between
+        if last is not None and last[0] == sizes:
+            return last[1]
+        axes = {name: binding.expected_shape(self.graph, node) for name, node in self.states.items()}
+        found = {name: tuple(int(each.evaluate(sizes)) for each in extents) for name, extents in axes.items()}
+        self._shapes = sizes, found
+        return found
+
+
+_LEFT_OUT = "strict=False leaves out what is none"
+_MOST_NAMES = 20  # that a message lists
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - _MOST_NAMES} more" if len(listed) > _MOST_NAMES else ""
+    return (", ".join(map(repr, listed[:_MOST_NAMES])) or "none") + more
+
+
+def _check_reserved(inputs: Mapping[str, Any]) -> None:
+    """What is kept for later may not be taken for something that has an effect today."""
+    for name in NOT_YET:
+        if name in inputs:
+            raise UnsupportedError(f"{name}= is kept for what Tempo does not do yet", hint="leave it out")
+
+
+def _input(name: str) -> str:
+    return f"the input {name!r}"

@@ -1,0 +1,175 @@
+"""`tp.Options(check_finite=True)`: the first tensor of a run that is not finite, and the point."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tempo import dtypes
+from tempo.analysis.demand.reads import Sizes, reads_of_point
+from tempo.analysis.reports import point_text, tensor_name
+from tempo.errors import NotFiniteError
+from tempo.passes.instrument.finite_checks import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
+from tempo.runtime.arguments.call import Arguments
+from tempo.sdg.graph import Graph, Node
+
+Array = np.ndarray[Any, Any]
+
+BOUNDED = frozenset({"tanh", "logistic", "erf", "sign", "atan", "softmax"})
+"""Operators that give something finite for what is infinite."""
+MOST_STEPS = 1_000_000
+"""How many instances are looked at on the way back from a point; the search ends there with what it has found."""
+
+
+class _Hit(NamedTuple):
+    """A point at which a watched tensor is not finite; the point is of the reader's domain."""
+
+    watch: int
+    point: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FiniteCheck:
+    """Looks at what a call gives to a program, and at the watches that a run returns."""
+
+    graph: Graph
+    watches: tuple[Watch, ...]
+
+    def given(self, arguments: Arguments) -> None:
+        """Raises `NotFiniteError` where an input or a state holds a NaN. An infinity that is given is meant."""
+        for node, array in self._inputs(arguments):
+            found = np.argwhere(np.isnan(array))
+            if len(found):
+                layout = node.attr("layout") or (*node.domain, *range(len(node.shape)))
+                point = tuple(int(found[0][layout.index(symbol)]) for symbol in node.domain)
+                kind = "the input" if node.attr("role") == "input" else "the state of the parameter"
+                raise NotFiniteError(f"{kind} {tensor_name(node)!r} is NaN{_at(node, point)}", location=node.location)
+
+    def made(self, arguments: Arguments, values: Mapping[str, Array], unfinished: bool = False) -> None:
+        """Raises `NotFiniteError` for the first tensor that is not finite, by what the watches hold.
+
+        Of a run that is `unfinished` only where nothing before it is still to come.
+        """
+        found = {at: array for at, watch in enumerate(self.watches) if (array := values.get(watch.name)) is not None}
+        if not any((array >= INFINITE).any() for array in found.values()):
+            return
+        meant = self._may_be_infinite(arguments)
+        least = {at: NOT_A_NUMBER if self.watches[at].edge.node in meant else INFINITE for at in found}
+        hits = [self._earliest(at, array >= least[at]) for at, array in found.items() if (array >= least[at]).any()]
+        if not hits:
+            return
+        sizes = Sizes.of(self.graph, arguments.sizes)
+        search = _Search(self, sizes, found, least, MOST_STEPS // 100 if unfinished else MOST_STEPS)
+        first = search.first(min(hits, key=self._position))
+        if search.is_certain or not unfinished:
+            raise self._failure(first, values, sizes, search.is_certain)
+
+    # -- what is infinite on purpose -------------------------------------------------------------------------------
+
+    def _inputs(self, arguments: Arguments) -> Iterator[tuple[Node, Array]]:
+        """The floating inputs and states, and their arrays as the caller gave them."""
+        for node in self.graph.nodes.values():
+            key = f"state:{node.attr('name')}" if node.attr("role") == "state" else str(node.attr("name"))
+            if node.op == "input" and dtypes.is_float(node.dtype) and key in arguments.arrays:
+                yield node, np.asarray(arguments.arrays[key], dtypes.to_numpy(node.dtype))
+
+    def _may_be_infinite(self, arguments: Arguments) -> set[int]:
+        """The nodes that an infinity reaches which the program or its caller wrote down."""
+        pending = [node.id for node in self.graph.nodes.values() if _writes_infinity(node)]
+        pending += [node.id for node, array in self._inputs(arguments) if np.isinf(array).any()]
+        readers, reached = self.graph.consumers(), set(pending)
+        while pending:
+            for reader, _ in readers[pending.pop()]:
+                node = self.graph.nodes[reader]
+                carries = any(dtypes.is_float(type.dtype) for type in node.results) and node.op not in BOUNDED
+                if carries and reader not in reached:
+                    reached.add(reader)
+                    pending.append(reader)
+        return reached
+
+    # -- which is first --------------------------------------------------------------------------------------------
+
+    def _earliest(self, at: int, array: Array) -> _Hit:
+        return _Hit(at, tuple(int(index) for index in np.argwhere(array)[0]))
+
+    def _position(self, hit: _Hit) -> tuple[int, ...]:
+        """Along the dims in canonical order; what does not vary along one comes first."""
+        here = dict(zip(self.watches[hit.watch].reader.domain, hit.point))
+        return tuple(here.get(dim.symbol, -1) for dim in self.graph.dims)
+
+    def _failure(self, hit: _Hit, values: Mapping[str, Array], sizes: Sizes, is_certain: bool) -> NotFiniteError:
+        watch = self.watches[hit.watch]
+        node = watch.reader
+        what = "NaN" if values[watch.name][hit.point] >= NOT_A_NUMBER else "infinite"
+        name = f"result {watch.edge.result} of {tensor_name(node)}" if len(node.results) > 1 else tensor_name(node)
+        return NotFiniteError(
+            f"{name} is {what}{_at(node, hit.point)}, the first {'' if is_certain else 'known '}that is not finite",
+            location=node.location,
+            hint=self._made_by(node, hit.point, sizes),
+        )
+
+    def _made_by(self, node: Node, point: tuple[int, ...], sizes: Sizes) -> str | None:
+        """The line of the case that holds there, where the tensor is declared on another."""
+        env = {**sizes.symbols, **dict(zip(node.domain, point))}
+        case = next((case for case in node.cases if case.condition.evaluate(env)), None)
+        if case is None or case.location is None or case.location == node.location:
+            return None
+        return f"its value there is defined at {case.location}"
+
+
+def _at(node: Node, point: tuple[int, ...]) -> str:
+    return f" at {point_text(node.domain, point)}" if node.domain else ""
+
+
+def _writes_infinity(node: Node) -> bool:
+    if node.op == "constant" and dtypes.is_float(node.dtype):
+        return bool(np.isinf(node.attr("value").array).any())
+    return node.op == "pad" and dtypes.is_float(node.dtype) and bool(np.isinf(node.attr("value")))
+
+
+class _Search:
+    """Goes back from a point that is not finite, through what it was made of, to one that is made of finite values."""
+
+    def __init__(
+        self, check: FiniteCheck, sizes: Sizes, found: Mapping[int, Array], least: Mapping[int, int], steps: int
+    ) -> None:
+        self.check, self.sizes, self.found, self.least, self.steps = check, sizes, found, least, steps
+        self.is_certain = True
+        self.by_read: dict[tuple[int, int], int] = {}
+        for at, watch in enumerate(check.watches):
+            if watch.reader.id >= 0:  # a definition, at its own points
+                self.by_read[watch.edge.node, watch.edge.result] = at
+
+    def first(self, hit: _Hit) -> _Hit:
+        while (before := self._before(hit)) is not None:
+            hit = before
+        return hit
+
+    def _before(self, hit: _Hit) -> _Hit | None:
+        """A point that is not finite among those that `hit` is made of, by operators alone."""
+        pending = list(self._reads(self.check.watches[hit.watch].reader, hit.point))
+        seen = set(pending)
+        while pending and self.steps > 0:
+            self.steps -= 1
+            node, result, point = pending.pop()
+            at = self.by_read.get((node, result), -1)
+            held = self.found[at][point] if at in self.found else UNKNOWN
+            if held != UNKNOWN and held >= self.least[at]:
+                return _Hit(at, point)
+            if held != UNKNOWN:
+                continue
+            self.is_certain = self.is_certain and at < 0
+            fresh = [each for each in self._reads(self.check.graph.nodes[node], point) if each not in seen]
+            seen.update(fresh)
+            pending += fresh
+        self.is_certain = self.is_certain and not pending
+        return None
+
+    def _reads(self, node: Node, point: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        for edge, ranges in reads_of_point(self.sizes, node, point):
+            for read in itertools.product(*ranges):
+                yield edge.node, edge.result, read

@@ -1,0 +1,1 @@
+"""Composite operators: entries of the operator table that say what they are made of."""

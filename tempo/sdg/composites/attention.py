@@ -1,0 +1,116 @@
+"""Attention as one operator: `softmax(scale * q k^T + bias) v`, over the keys before a length known at run time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tempo.errors import ShapeError
+from tempo.sdg.call import Call
+from tempo.sdg.composites.normalization import softmax, stepwise
+from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.gradients import Formula
+from tempo.sdg.operators.operator import Attrs, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.shapes import Shape, broadcast_shapes, check_axes, check_kind, check_same_dtype
+from tempo.sdg.operators.special import HALF
+from tempo.symbolic import Expr
+
+# attention {key_axes, value_axes, scale, biased, masked, fill, length}
+#   queries (batch..., rows, width); keys and values: `transpose(keys, key_axes)` is (batch..., keys, width), and values
+#   likewise (batch..., keys, out), so that both are read as they lie in memory; where `biased` a bias, where `masked` a
+#   mask: either has as many axes as the scores, (batch..., rows, keys), and is broadcast to them. The
+#   result is (batch..., rows, out).
+#   scores = scale * q k^T + bias, `fill` where the mask is False; keys at or after `length` do not count.
+# Queries that share keys (grouped queries) are rows of one batch element.
+
+
+def arranged(shape: Shape, axes: Sequence[int]) -> Shape:
+    return tuple(shape[axis] for axis in axes)
+
+
+def inferred(name: str, attrs: Attrs, operands: tuple[TensorType, ...], more: int = 0) -> TensorType:
+    """The result of attention whose queries have `more` axes, in front of their rows, than keys and values have."""
+    if len(operands) != 3 + attrs["biased"] + attrs["masked"]:
+        raise ShapeError(f"{name} takes queries, keys, values, bias and mask as its attributes say: {operands}")
+    dtype = check_same_dtype(name, operands[: len(operands) - attrs["masked"]])
+    check_kind(name, dtype, ("float",))
+    queries = operands[0].shape
+    rank = len(queries) - more
+    for number, axes in ((1, "key_axes"), (2, "value_axes")):
+        check_axes(name, attrs[axes], rank)
+        if len(operands[number].shape) != rank or len(attrs[axes]) != rank:
+            raise ShapeError(f"{name}: keys and values have as many axes as the queries{f', less {more}' * (more > 0)}")
+    keys, values = (arranged(operands[at].shape, attrs[axes]) for at, axes in ((1, "key_axes"), (2, "value_axes")))
+    if (*queries[: -2 - more], queries[-1]) != (*keys[:-2], keys[-1]) or values[:-1] != keys[:-1]:
+        raise ShapeError(f"{name}: queries {queries}, keys {keys} and values {values} do not fit")
+    scores = (*queries[:-1], keys[-2])
+    for extra in operands[3:]:
+        if len(extra.shape) != len(scores) or broadcast_shapes((scores, extra.shape), name) != scores:
+            raise ShapeError(f"{name}: {extra.shape} is not broadcast to the scores, {scores}")
+    if attrs["masked"]:
+        check_kind(name, operands[-1].dtype, ("bool",))
+    return TensorType((*queries[:-1], values[-1]), dtype)
+
+
+def opaque(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+    return tuple((Role.OPAQUE,) * rank for rank in ranks)
+
+
+def with_batch_axis(attrs: Attrs) -> dict[str, Any]:
+    """For keys and values with one more axis in front."""
+    return {**attrs, **{name: (0, *(axis + 1 for axis in attrs[name])) for name in ("key_axes", "value_axes")}}
+
+
+def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    """One more axis of the batch."""
+    return Lifted(with_batch_axis(attrs), broadcast=True)
+
+
+def _cost(call: Call) -> float:
+    queries, keys = call.operands[0].elements, call.operands[1].shape[call.attrs["key_axes"][-2]]
+    return float(4 * queries * keys)
+
+
+def _decomposed(f: Formula) -> Edge:
+    queries, keys, values, *rest = f.operands
+    keys, values = f.transpose(keys, f.attrs["key_axes"]), f.transpose(values, f.attrs["value_axes"])
+    last = f.rank(queries) - 1
+    batch = tuple(range(last - 1))
+    pairs = {"lhs_batch": batch, "rhs_batch": batch}
+    scores = f.apply("dot", queries, keys, lhs_contract=(last,), rhs_contract=(last,), **pairs)
+    if f.attrs["scale"] != 1:
+        scores = f.mul(scores, f.attrs["scale"])
+    if f.attrs["biased"]:
+        scores = f.add(scores, rest[0])
+    if f.attrs["masked"]:
+        scores = f.where(rest[-1], scores, f.attrs["fill"])
+    length = f.attrs["length"]
+    scores = f.apply("mask", scores, axis=last, fill=-math.inf, length=length)
+    weights = softmax(Formula({"axes": (last,)}, (scores,), f.maker))
+    values = f.apply("mask", values, axis=last - 1, fill=0, length=length)
+    return f.apply("dot", weights, values, lhs_contract=(last,), rhs_contract=(last - 1,), **pairs)
+
+
+def _wide(f: Formula) -> Edge:
+    """Halves are computed in float32 and rounded once."""
+    dtype = f.dtype(f.x)
+    if dtype not in HALF:
+        return _decomposed(f)
+    wide = tuple(edge if f.dtype(edge) == "bool" else f.apply("cast", edge, dtype="float32") for edge in f.operands)
+    return f.apply("cast", _decomposed(Formula(f.attrs, wide, f.maker)), dtype=dtype)
+
+
+ATTENTION = Operator(
+    name="attention",
+    kind="composite",
+    infer=partial(inferred, "attention"),
+    roles=opaque,
+    cost=_cost,
+    numpy=stepwise(_wide),
+    lift=_lift,
+    scalar_attrs=("length",),
+    gradient_note="the pass `compose` makes it, long after gradients are taken",
+    decompose=_wide,
+)

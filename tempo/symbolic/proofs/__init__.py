@@ -1,0 +1,1 @@
+"""Proofs over the integers: case splits, Fourier-Motzkin elimination, intervals, counterexamples."""

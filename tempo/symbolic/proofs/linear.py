@@ -1,0 +1,177 @@
+"""From conditions to linear constraints: `floordiv` becomes a variable, `mod`, `min` and `max` become case splits.
+
+For a positive factor, `min(a, b) + r >= 0` holds where both `a + r >= 0` and `b + r >= 0` do, and `max(a, b) + r >= 0`
+where one of them does; so extrema cost no variables, and only half of them cost a split.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tempo.symbolic.condition import And, Comparison, Condition, Constant, Eq, Or, conjunction, disjunction, nonnegative
+from tempo.symbolic.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, const, of_atom, total
+from tempo.symbolic.proofs.elimination import Linear
+from tempo.symbolic.proofs.intervals import is_affine
+
+
+@dataclass(frozen=True)
+class Clause:
+    """All of `constraints` hold, and of each choice one clause does."""
+
+    constraints: tuple[Linear, ...] = ()
+    choices: tuple[tuple[Clause, ...], ...] = ()
+    variables: frozenset[int] = frozenset()
+
+
+MOST_ALTERNATIVES = 64
+"""Of an expression whose extrema are more alternatives than this, they are numbers of which nothing is known."""
+ALWAYS = Clause()
+NEVER = Clause((Linear((), -1),))
+Definition: TypeAlias = Callable[[Symbol], Condition]  # what holds of a symbol wherever it occurs
+
+
+_NUMBERING = threading.Lock()
+
+
+class Variables:
+    """Numbers for symbols and floor divisions, with what holds of each by definition.
+
+    Append-only, and shared by every context that is derived from one: numbers mean the same in all of them.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self.atoms: list[Atom] = []
+        self._definition = definition
+        self._numbers: dict[Atom, int] = {}
+        self._definitions: dict[int, Clause] = {}
+        self._lowered: dict[Expr, Expr] = {}
+        self._counted: dict[Expr, int] = {}
+
+    def number(self, atom: Atom) -> int:
+        found = self._numbers.get(atom)
+        return self._numbered(atom) if found is None else found
+
+    def _numbered(self, atom: Atom) -> int:
+        """One thread at a time: two atoms of one number would make a wrong proof."""
+        with _NUMBERING:
+            if atom not in self._numbers:
+                self.atoms.append(atom)
+                self._numbers[atom] = len(self.atoms) - 1
+            return self._numbers[atom]
+
+    def definition(self, variable: int) -> Clause:
+        found = self._definitions.get(variable)
+        if found is None:
+            found = self._definitions[variable] = self._define(self.atoms[variable])
+        return found
+
+    def _define(self, atom: Atom) -> Clause:
+        if isinstance(atom, Symbol):
+            clause = self.clause(self._definition(atom))
+        elif isinstance(atom, Min | Max):
+            clause = ALWAYS
+        else:
+            assert isinstance(atom, FloorDiv)  # k*q <= e <= k*q + k - 1
+            remainder = total((atom.expr, 1), (of_atom(atom), -atom.divisor))
+            clause = self.clause(nonnegative(remainder) & nonnegative(atom.divisor - 1 - remainder))
+        return NEVER if clause is None else clause
+
+    def clause(self, condition: Condition) -> Clause | None:
+        """The condition as a clause; None where it never holds."""
+        if isinstance(condition, Constant):
+            return ALWAYS if condition.value else None
+        if isinstance(condition, Comparison):
+            return self._comparison(condition)
+        if isinstance(condition, And):
+            return _all(self.clause(arg) for arg in condition.args)
+        assert isinstance(condition, Or)
+        return _any(self.clause(arg) for arg in condition.args)
+
+    def _row(self, expr: Expr, equal: bool) -> Linear:
+        """A row for an expression without `mod`, `min` and `max`."""
+        terms = [(self.number(atom), c) for atom, c in expr.terms]
+        terms.sort()
+        return Linear(tuple(terms), expr.const, equal)
+
+    def _comparison(self, comparison: Comparison) -> Clause | None:
+        expr = self.lowered(comparison.expr)
+        found = next((atom for atom, _ in reversed(expr.terms) if isinstance(atom, Min | Max)), None)
+        if found is not None and self._alternatives(expr) <= MOST_ALTERNATIVES:
+            if isinstance(comparison, Eq):
+                return self.clause(conjunction((nonnegative(expr), nonnegative(-expr))))
+            every = isinstance(found, Min) == (expr.coefficient(found) > 0)
+            parts = [nonnegative(_with_argument(expr, found, arg)) for arg in found.args]
+            return self.clause(conjunction(parts) if every else disjunction(parts))
+        row = self._row(expr, isinstance(comparison, Eq))
+        variables = [variable for variable, _ in row.terms]
+        if not is_affine(expr):  # what is known of the symbols inside a floor division bears on it
+            variables.extend(map(self.number, expr.symbols()))
+        return Clause((row,), (), frozenset(variables))
+
+    def _alternatives(self, expr: Expr) -> int:
+        """How many expressions without extrema this one is taken apart into."""
+        found = self._counted.get(expr)
+        if found is None:
+            extrema = (atom for atom, _ in expr.terms if isinstance(atom, Min | Max))
+            counts = (sum(self._alternatives(arg) for arg in atom.args) for atom in extrema)
+            found = self._counted[expr] = math.prod(counts)
+        return found
+
+    def lowered(self, expr: Expr) -> Expr:
+        """The same value over symbols, floor divisions of affine expressions, and extrema outside of those."""
+        if is_affine(expr):
+            return expr
+        found = self._lowered.get(expr)
+        if found is None:
+            parts = [(self._lowered_atom(atom), c) for atom, c in expr.terms]
+            found = self._lowered[expr] = total((const(expr.const), 1), *parts)
+        return found
+
+    def _lowered_atom(self, atom: Atom) -> Expr:
+        if isinstance(atom, FloorDiv):
+            return _floor(self.lowered(atom.expr), atom.divisor)
+        if isinstance(atom, Mod):  # e % k = e - k * (e // k)
+            inner = self.lowered(atom.expr)
+            return total((inner, 1), (_floor(inner, atom.divisor), -atom.divisor))
+        if isinstance(atom, Min | Max):
+            return atom.rebuild(self.lowered(arg) for arg in atom.args)
+        return of_atom(atom)
+
+
+def _with_argument(expr: Expr, extremum: Min | Max, arg: Expr) -> Expr:
+    """`expr` with one argument in the place of the extremum."""
+    c = expr.coefficient(extremum)
+    return total((expr, 1), (of_atom(extremum), -c), (arg, c))
+
+
+def _floor(expr: Expr, k: int) -> Expr:
+    """`expr // k`, moved inside extrema: floor division is monotone."""
+    found = next(((atom, c) for atom, c in expr.terms if isinstance(atom, Min | Max)), None)
+    if found is None:
+        return expr // k
+    extremum, c = found
+    return extremum.rebuild((_floor(_with_argument(expr, extremum, arg), k) for arg in extremum.args), c)
+
+
+def _all(parts: Iterable[Clause | None]) -> Clause | None:
+    constraints: list[Linear] = []
+    choices: list[tuple[Clause, ...]] = []
+    variables: set[int] = set()
+    for part in parts:
+        if part is None:
+            return None
+        constraints.extend(part.constraints)
+        choices.extend(part.choices)
+        variables |= part.variables
+    return Clause(tuple(constraints), tuple(choices), frozenset(variables))
+
+
+def _any(parts: Iterable[Clause | None]) -> Clause | None:
+    possible = tuple(part for part in parts if part is not None)
+    if len(possible) <= 1:
+        return possible[0] if possible else None
+    return Clause((), (possible,), frozenset[int]().union(*(part.variables for part in possible)))
