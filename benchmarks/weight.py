@@ -18,7 +18,7 @@ from tempo.sdg.operators.table import OPERATORS
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = {"core": "tempo", "JAX": "backends/tempo_jax/tempo_jax", "PyTorch": "backends/tempo_torch/tempo_torch"}
 LEFT_OUT = ("tempo/conformance/",)
-NAMES_ALLOWED = ("tempo/sdg/operators/", "tempo/sdg/validate")
+NAMES_ALLOWED = ("tempo/sdg/operators/", "tempo/sdg/composites/", "tempo/sdg/validate")
 LEVELS = 2
 COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
 

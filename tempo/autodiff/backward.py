@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tempo.analysis.demand.demand import demand
 from tempo.autodiff.adjoints import Alternatives, choice, collected
 from tempo.autodiff.nodes import Guarded, Nodes
-from tempo.autodiff.preimage import Region
+from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.pullback import pulled_back
 from tempo.autodiff.reach import differentiable_reads, differentiated, leading_to, reached
 from tempo.autodiff.transpose import contributions
@@ -61,8 +61,8 @@ class Backward:
         demands = demand(Graph(cut.dims, cut.nodes, (root,)))
         return {id: found.box for id, found in demands.items()}
 
-    def region(self, id: int, condition: Condition = TRUE) -> Region:
-        return Region(self.graph.domain_dims(self.graph.nodes[id]), self.boxes[id], condition)
+    def region(self, id: int, condition: Condition = TRUE) -> GuardedBox:
+        return GuardedBox(self.graph.domain_dims(self.graph.nodes[id]), self.boxes[id], condition)
 
     def type_of(self, value: Value) -> TensorType:
         return self.graph.nodes[value[0]].results[value[1]]
@@ -105,14 +105,14 @@ class Backward:
     def _seed(self) -> None:
         one = self.nodes.constant(1, self.graph.seen_type(self.loss.edge).dtype)
         dims = tuple(self.graph.dim(symbol) for symbol in self.loss.domain)
-        self._send(one, self.loss.edge, Region(dims, Box.full(dims)))
+        self._send(one, self.loss.edge, GuardedBox(dims, Box.full(dims)))
 
     def _visit(self, node: Node, adjoint: Guarded) -> None:
         condition, cotangent = adjoint
         for guard, edge, part in self._parts(node, cotangent):
             region = self.region(node.id)
             where = region.context().simplify_condition(guard & condition)
-            self._send(part, edge, Region(region.dims, region.box, where))
+            self._send(part, edge, GuardedBox(region.dims, region.box, where))
 
     def _parts(self, node: Node, cotangent: Edge) -> Iterator[tuple[Condition, Edge, Edge]]:
         """For every active read: under which condition, through which edge, and the cotangent of what it sees."""
@@ -126,7 +126,7 @@ class Backward:
             if part is not None and edge.node in self.active:
                 yield TRUE, edge, part
 
-    def _send(self, cotangent: Edge, edge: Edge, reader: Region) -> None:
+    def _send(self, cotangent: Edge, edge: Edge, reader: GuardedBox) -> None:
         producer = self.region(edge.node)
         value = (edge.node, edge.result)
         found = contributions(self.nodes, cotangent, edge.map, reader, producer)

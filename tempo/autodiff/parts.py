@@ -17,7 +17,7 @@ from tempo.symbolic import Expr, const
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Padded:
     """`edge` stands from `start` to `end` along an axis, of `size` positions; zeros are around it."""
 
     edge: Edge
@@ -36,7 +36,7 @@ def summed(nodes: Nodes, edges: Sequence[Edge]) -> Edge:
     return reduce(nodes.add, [*whole, *(edge for _, row in rows for edge in _joined(nodes, list(row)))])
 
 
-def _part(nodes: Nodes, edge: Edge) -> _Part | None:
+def _part(nodes: Nodes, edge: Edge) -> _Padded | None:
     """What is padded with zeros along one axis, as far as numbers say; None for anything else."""
     node = nodes.nodes[edge.node]
     if node.op != "pad" or node.attr("value") != 0 or not nodes.is_identity(edge):
@@ -49,20 +49,20 @@ def _part(nodes: Nodes, edge: Edge) -> _Part | None:
     start, length = low[axis], nodes.shape(inner)[axis]
     if not (start.is_const and length.is_const and start.as_int() >= 0):
         return None
-    return _Part(inner, axis, start.as_int(), (start + length).as_int(), nodes.shape(edge)[axis])
+    return _Padded(inner, axis, start.as_int(), (start + length).as_int(), nodes.shape(edge)[axis])
 
 
-def _joined(nodes: Nodes, parts: list[_Part]) -> Iterable[Edge]:
+def _joined(nodes: Nodes, parts: list[_Padded]) -> Iterable[Edge]:
     """The parts in a row, in rows that do not overlap."""
     while parts:
-        row, rest = [parts[0]], list[_Part]()
+        row, rest = [parts[0]], list[_Padded]()
         for part in parts[1:]:
             (row if part.start >= row[-1].end else rest).append(part)
         yield _in_a_row(nodes, row)
         parts = rest
 
 
-def _in_a_row(nodes: Nodes, row: list[_Part]) -> Edge:
+def _in_a_row(nodes: Nodes, row: list[_Padded]) -> Edge:
     axis, edges, end = row[0].axis, list[Edge](), row[0].start
     for part in row:
         if part.start > end:
@@ -73,7 +73,7 @@ def _in_a_row(nodes: Nodes, row: list[_Part]) -> Edge:
     return nodes.surrounded(joined, axis, const(row[0].start), row[0].size - end)
 
 
-def _gap(nodes: Nodes, part: _Part, size: int) -> Edge:
+def _gap(nodes: Nodes, part: _Padded, size: int) -> Edge:
     type = nodes.seen(part.edge)
     shape = (*type.shape[: part.axis], const(size), *type.shape[part.axis + 1 :])
     return nodes.zeros(TensorType(shape, type.dtype))

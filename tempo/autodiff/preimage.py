@@ -34,7 +34,7 @@ from tempo.symbolic import (
 
 
 @dataclass(frozen=True)
-class Region:
+class GuardedBox:
     """The points of a node at which something is known: the condition holds, inside the box."""
 
     dims: tuple[Dim, ...]
@@ -46,7 +46,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Range:
+class ReadRange:
     """`start <= p_dim < start + length`, summed over; the bounds are over q."""
 
     dim: Symbol
@@ -64,7 +64,7 @@ class Preimage:
 
     condition: Condition
     solved: Mapping[Symbol, Expr]
-    ranges: tuple[Range, ...]
+    ranges: tuple[ReadRange, ...]
     own: Condition
     mask: Condition
 
@@ -78,7 +78,7 @@ def primed(symbol: Symbol) -> Symbol:
     return Symbol(f"{symbol.name}'", symbol.kind)
 
 
-def preimages(reader: Region, map: IndexMap, producer: Region) -> list[Preimage]:
+def preimages(reader: GuardedBox, map: IndexMap, producer: GuardedBox) -> list[Preimage]:
     """The consumers in `reader` that read q in `producer`, in disjoint parts."""
     prime = {dim.symbol: var(primed(dim.symbol)) for dim in reader.dims}
     equations: list[_Equation] = []
@@ -103,7 +103,7 @@ def preimages(reader: Region, map: IndexMap, producer: Region) -> list[Preimage]
             conditions.append(_Fact(primed_part, part))
     found = []
     for chosen, extra in _pieces(equations):
-        solver = _Solver(reader, producer, [*conditions, *extra])
+        solver = _MapInverter(reader, producer, [*conditions, *extra])
         preimage = solver.solve(chosen)
         if preimage is not None:
             found.append(preimage)
@@ -158,9 +158,9 @@ def _choices(equation: Expr) -> list[tuple[Expr, list[Condition]]]:
 
 
 @dataclass
-class _Solver:
-    reader: Region
-    producer: Region
+class _MapInverter:
+    reader: GuardedBox
+    producer: GuardedBox
     facts: list[_Fact]
     solved: dict[Symbol, Expr] = field(default_factory=dict)  # primed
     mask: list[Condition] = field(default_factory=list)
@@ -172,12 +172,12 @@ class _Solver:
         self.facts += self._eliminate(list(equations))
         own, bounds, over_q = self._sort()
         over_q += [part for symbol, value in self.solved.items() for part in self._inside(symbol, value)]
-        region = Region(self.producer.dims, self.producer.box)
+        region = GuardedBox(self.producer.dims, self.producer.box)
         base = region.context()
         condition = base.simplify_condition(conjunction(over_q))
         if base.excludes(condition):
             return None
-        ranges: list[Range] = []
+        ranges: list[ReadRange] = []
         for dim in self.reader.dims:
             if primed(dim.symbol) not in self.unknown:
                 continue
@@ -273,7 +273,7 @@ class _Solver:
 
     def _range(
         self, dim: Dim, bounds: Mapping[Symbol, Iterable[Expr]], base: Context, condition: Condition
-    ) -> tuple[Range, Condition]:
+    ) -> tuple[ReadRange, Condition]:
         symbol = primed(dim.symbol)
         lows, highs = [self.reader.box.lo(dim.symbol)], [self.reader.box.hi(dim.symbol)]
         for bound in bounds[symbol]:
@@ -289,7 +289,7 @@ class _Solver:
             condition = base.simplify_condition(condition & stop.gt(start))
             context = base.assume(condition)
             start, stop = context.simplify(start), context.simplify(stop)
-        return Range(dim.symbol, start, context.simplify(stop - start)), condition
+        return ReadRange(dim.symbol, start, context.simplify(stop - start)), condition
 
 
 def _is_bound(expr: Expr, symbol: Symbol) -> bool:

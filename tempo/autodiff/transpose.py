@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tempo.autodiff.nodes import Guarded, Nodes
-from tempo.autodiff.preimage import Preimage, Range, Region, preimages, primed
+from tempo.autodiff.preimage import GuardedBox, Preimage, ReadRange, preimages, primed
 from tempo.errors import UnsupportedError
 from tempo.sdg.graph import Edge, IndexMap, Point, Slice
 from tempo.symbolic import TRUE, And, Context, Expr, Symbol, conjunction, const, maximum, var
@@ -22,7 +22,9 @@ Positions = dict[int, Expr]
 """For axes of what the consumer sees that are slices: the position on them, over q and primed dims of p."""
 
 
-def contributions(nodes: Nodes, cotangent: Edge, map: IndexMap, reader: Region, producer: Region) -> list[Guarded]:
+def contributions(
+    nodes: Nodes, cotangent: Edge, map: IndexMap, reader: GuardedBox, producer: GuardedBox
+) -> list[Guarded]:
     """What the producer's adjoint gets from one read through `map`, at points where `reader` says."""
     found = []
     for preimage in preimages(reader, map, producer):
@@ -31,19 +33,19 @@ def contributions(nodes: Nodes, cotangent: Edge, map: IndexMap, reader: Region, 
 
 
 @dataclass(frozen=True)
-class _Read:
+class _RangeRead:
     """`edge` over q; its first axes are those of `ranges`, then the axes of the original that are left."""
 
     edge: Edge
-    ranges: tuple[Range, ...]
+    ranges: tuple[ReadRange, ...]
 
 
 @dataclass(frozen=True)
 class _Transposed:
     nodes: Nodes
     map: IndexMap
-    reader: Region
-    producer: Region
+    reader: GuardedBox
+    producer: GuardedBox
     preimage: Preimage
 
     def of(self, cotangent: Edge) -> Edge:
@@ -89,7 +91,7 @@ class _Transposed:
     def zero(self, like: Edge) -> Edge:
         return self.nodes.constant(0, self.nodes.seen(like).dtype)
 
-    def masks(self, ranges: Sequence[Range], rank: int) -> Edge:
+    def masks(self, ranges: Sequence[ReadRange], rank: int) -> Edge:
         """Whether the mask holds, along the axes of the ranges."""
         nodes = self.nodes
         along = {}
@@ -98,7 +100,7 @@ class _Transposed:
             along[primed(each.dim)] = nodes.reshape(line, (each.length, *(const(1),) * (rank - place - 1)))
         return nodes.holds(self.preimage.mask, along)
 
-    def times_lengths(self, edge: Edge, ranges: Sequence[Range]) -> Edge:
+    def times_lengths(self, edge: Edge, ranges: Sequence[ReadRange]) -> Edge:
         """As often as there are consumers along dims in which the cotangent does not vary; where there are none, it is
         not made: 0 times what is not finite is no 0."""
         nodes, here = self.nodes, self.producer_context()
@@ -112,7 +114,7 @@ class _Transposed:
 
     # Reading one factor over the ranges.
 
-    def read(self, edge: Edge, positions: Positions, wanted: Sequence[Range] = ()) -> _Read:
+    def read(self, edge: Edge, positions: Positions, wanted: Sequence[ReadRange] = ()) -> _RangeRead:
         """The factor over q: along the ranges in which it varies and those `wanted`, at its positions."""
         nodes = self.nodes
         moving = {symbol for at in positions.values() for symbol in at.symbols()}
@@ -129,9 +131,9 @@ class _Transposed:
         edge = self.spread(edge, varying, ranges)
         for axis in sorted(positions, reverse=True):
             edge = self.at(edge, ranges, len(ranges) + axis, positions[axis])
-        return _Read(edge, ranges)
+        return _RangeRead(edge, ranges)
 
-    def evened(self, edge: Edge, positions: Positions, varying: Sequence[Range]) -> Edge:
+    def evened(self, edge: Edge, positions: Positions, varying: Sequence[ReadRange]) -> Edge:
         """Axes whose length varies along a range are padded to one length.
 
         It is a length at sizes at which nobody is read, too: compilers look at the shapes of what is never run.
@@ -160,13 +162,13 @@ class _Transposed:
         condition = self.reader.condition
         parts = condition.args if isinstance(condition, And) else (condition,)
         told = conjunction(part for part in parts if part not in own)
-        return Region(self.reader.dims, self.reader.box, told).context()
+        return GuardedBox(self.reader.dims, self.reader.box, told).context()
 
     def producer_context(self) -> Context:
         """What holds where the contribution is made. At some sizes there may be no consumer there: ranges are empty."""
-        return Region(self.producer.dims, self.producer.box, self.preimage.condition).context()
+        return GuardedBox(self.producer.dims, self.producer.box, self.preimage.condition).context()
 
-    def spread(self, edge: Edge, varying: Sequence[Range], ranges: Sequence[Range]) -> Edge:
+    def spread(self, edge: Edge, varying: Sequence[ReadRange], ranges: Sequence[ReadRange]) -> Edge:
         """With an axis for every range, also those along which the factor does not vary."""
         if len(varying) == len(ranges):
             return edge
@@ -175,7 +177,7 @@ class _Transposed:
         ones = tuple(each.length if each in varying else const(1) for each in ranges)
         return nodes.broadcast(nodes.reshape(edge, (*ones, *rest)), (*(each.length for each in ranges), *rest))
 
-    def at(self, edge: Edge, ranges: Sequence[Range], axis: int, position: Expr) -> Edge:
+    def at(self, edge: Edge, ranges: Sequence[ReadRange], axis: int, position: Expr) -> Edge:
         """One position of an axis; where it moves along ranges, a gather whose batch they are.
 
         Every consumer in the ranges sees the position, but for those that the mask leaves out, which may see nothing;
@@ -273,7 +275,7 @@ class _Transposed:
         ragged = [axis for axis, size in enumerate(shape) if dims & size.dims()]
         return all(axis in positions for axis in ragged)
 
-    def folded(self, read: _Read, common: Sequence[Range]) -> Edge:
+    def folded(self, read: _RangeRead, common: Sequence[ReadRange]) -> Edge:
         """Summed over the ranges that the other factor does not vary in."""
         return self.nodes.summed(read.edge, [place for place, each in enumerate(read.ranges) if each not in common])
 

@@ -47,7 +47,7 @@ FUSED_CUDA = Costs(byte=1 / 1.5e12, operator=4e-6, choice=3e-5, compiling=1e-2, 
 
 
 @dataclass(frozen=True)
-class Work:
+class RegionWork:
     """What a region does: `bytes` read per position, its operators, the folds among them, and the stages that blocks
     need; 0 where they cannot be. `lengths`: at points of the loops around it; `points`: how many there are. `room`:
     as many positions may be read, though no more than `hull` mean anything. `whole`: at the hull whole arrays are read.
@@ -100,7 +100,7 @@ def doubles(least: int, hull: int) -> list[int]:
     return [extent for extent in (least << power for power in range(hull.bit_length())) if extent < hull]
 
 
-def cheapest(work: Work, costs: Costs, extent: Way | None, tile: int | None) -> tuple[Way, int]:
+def cheapest(work: RegionWork, costs: Costs, extent: Way | None, tile: int | None) -> tuple[Way, int]:
     """The execution, and its tile. `extent` and `tile`: what is forced."""
     found: list[tuple[float, Way, int]] = []
     if extent in (None, "hull") and not (extent is None and tile):
@@ -117,7 +117,7 @@ def cheapest(work: Work, costs: Costs, extent: Way | None, tile: int | None) -> 
     return min(found)[1:] if found else ("hull", work.hull)
 
 
-def _tiles(work: Work) -> Iterator[int]:
+def _tiles(work: RegionWork) -> Iterator[int]:
     """Near each power of two the length whose blocks stay within what may be read: others are read position by
     position."""
     tile = _LEAST_TILE

@@ -33,7 +33,7 @@ _LAUNCH, _TRANSITION = 2e-6, 4e-5  # seconds, of a call of an operator, and from
 
 
 @dataclass(frozen=True)
-class Sizes:
+class LikelySizes:
     known: Mapping[Symbol, int]
 
     def extent(self, expr: Expr) -> int:
@@ -81,7 +81,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Work:
+class GroupWork:
     """What a group of nodes does along a dim of `points` points: at one point, but for `launches` and `hosted`.
 
     `held` is the bytes of its largest tensor, `hosted` whether the loop that it is in while it
@@ -110,7 +110,7 @@ class Work:
         return min(fitting, key=lambda size: (self.cost(size).seconds, -size))
 
 
-def work(graph: Graph, group: Iterable[int], held: int, points: int, hosted: bool, sizes: Sizes) -> Work:
+def work(graph: Graph, group: Iterable[int], held: int, points: int, hosted: bool, sizes: LikelySizes) -> GroupWork:
     """What a group of nodes does, as they are before the dim is lifted."""
     middle = {dim.symbol: sizes.extent(dim.size) // 2 for dim in graph.dims}
 
@@ -129,4 +129,4 @@ def work(graph: Graph, group: Iterable[int], held: int, points: int, hosted: boo
             continue
         launches += 1
         moved += sum(type.elements * dtypes.itemsize(type.dtype) for type in (*operands, result))
-    return Work(points, operations, moved, held, launches, hosted)
+    return GroupWork(points, operations, moved, held, launches, hosted)

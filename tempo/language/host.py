@@ -56,7 +56,7 @@ def host_call(
     object, or an equal name) are ordered among each other by the ordered dims that both have, then by declaration.
     """
     program = current_program()
-    call = _Call(program, fn, inputs, ordered_by, batched, resource, "host_call")
+    call = _Declaration(program, fn, inputs, ordered_by, batched, resource, "host_call")
     results = tuple(_result(program, entry, call.batched) for entry in several(out))
     if not results:
         raise ShapeError("a host call without results", location=user_location(), hint="use tp.sink")
@@ -78,7 +78,7 @@ def sink(
 ) -> None:
     """A Python function that is called at every point of its domain for its effect; see `host_call`."""
     program = current_program()
-    call = _Call(program, fn, inputs, ordered_by, batched, resource, "sink")
+    call = _Declaration(program, fn, inputs, ordered_by, batched, resource, "sink")
     program.builder.add_sink(call.declare((), set()))
 
 
@@ -126,7 +126,7 @@ def backend_call(
     """
     program = current_program()
     _check_backend(backend)
-    call = _Call(program, fn, inputs, (), batched, None, "backend_call")
+    call = _Declaration(program, fn, inputs, (), batched, None, "backend_call")
     results = tuple(_result(program, entry, call.batched) for entry in several(out))
     if not results:
         raise ShapeError("a backend call without results", location=user_location(), hint="out= says what it returns")
@@ -161,7 +161,7 @@ def at_rows(program: Program, id: int, batched: tuple[Symbol, ...], count: int) 
     return tuple(tensor.spatial[at_row] if at_row else tensor for tensor in tensors)
 
 
-class _Call:
+class _Declaration:
     """A call while it is declared: its dims checked, its operands read over the whole of batched dims."""
 
     def __init__(

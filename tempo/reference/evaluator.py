@@ -48,7 +48,7 @@ Need = Instance | Barrier
 
 
 @dataclass(frozen=True)
-class Results:
+class Evaluated:
     """What a run gives: arrays by name, with the axes of the output's layout (domain dims in front).
 
     `kept`: how many points there are along each dim where the run ended early. `watched`: the outputs of role "watch".
@@ -95,7 +95,7 @@ class Evaluator:
         self._is_over = False
         self._failed: Instance | None = None
 
-    def run(self) -> Results:
+    def run(self) -> Evaluated:
         """Every output and every effect; host calls in the order that the language prescribes."""
         kept = {symbol: self._kept(output) for symbol, output in stops_of(self.graph).items()}
         for instance in self._effects_in_order():
@@ -103,7 +103,7 @@ class Evaluator:
             if all(at < kept.get(symbol, at + 1) for symbol, at in zip(domain, instance.point)):
                 self._force(instance)
         arrays = [(output, self._output(output, kept)) for output in self.graph.outputs]
-        return Results(
+        return Evaluated(
             outputs={output.name: array for output, array in arrays if output.role == "output"},
             state={output.name: array for output, array in arrays if output.role == "state"},
             kept={symbol.name: count for symbol, count in kept.items() if count < self._extents[symbol]},
@@ -122,7 +122,7 @@ class Evaluator:
                     array[point] = self._read(output_reader(output), output.edge, env)
         return found
 
-    def made(self) -> tuple[Results, Symbol | None, int] | None:
+    def made(self) -> tuple[Evaluated, Symbol | None, int] | None:
         """After a call that failed: outputs and states up to the last whole point of the call's outermost dim, the dim,
         and how many points these are. What needs another call is left out."""
         if self._failed is None:
@@ -134,7 +134,7 @@ class Evaluator:
         for output in (each for each in self.graph.outputs if each.role in found):
             with suppress(_IsOverError):
                 found[output.role][output.name] = self._output_until(output, symbol, points)
-        return Results(found["output"], found["state"], {}), symbol, points
+        return Evaluated(found["output"], found["state"], {}), symbol, points
 
     def _output_until(self, output: Output, symbol: Symbol | None, points: int) -> Array:
         """The points of the dim that are whole; of parameters the value at the last of them, and before the first what

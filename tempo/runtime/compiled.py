@@ -216,7 +216,7 @@ def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]
     return call
 
 
-class Run:
+class ProgramRun:
     """One run: its buffers, and the items in order. Nothing of it outlives the call."""
 
     def __init__(self, compiled: Compiled, sizes: Sizes, inputs: Mapping[int, Any], tables: list[Any], poison: bool):

@@ -41,7 +41,7 @@ from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments.binding import input_nodes
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.arguments.feeds import stream_nodes
-from tempo.runtime.compiled import Compiled, Run, compile_program
+from tempo.runtime.compiled import Compiled, ProgramRun, compile_program
 from tempo.runtime.results.outputs import Outputs
 from tempo.runtime.results.results import Look, Results, collect, looking_after, watched
 from tempo.runtime.results.salvage import no_state, salvaging
@@ -321,12 +321,12 @@ class CompiledEngine:
         in_parts: bool = False,
         narrow: Narrow | None = None,
         ahead: int = MOST_POINTS,
-    ) -> Run:
+    ) -> ProgramRun:
         plan = self.plan_for(arguments.sizes, outermost)
         compiled = self.compiled(plan, arguments.sizes, outermost, in_parts, narrow, ahead)
         arrays = {id: arguments.arrays[key] for key, id in compiled.program.inputs.items()}
         tables = self._tables_for(plan, arguments.sizes, outermost)
-        return Run(compiled, arguments.sizes, arrays, tables, self.options.poison)
+        return ProgramRun(compiled, arguments.sizes, arrays, tables, self.options.poison)
 
     def _tables_for(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None) -> list[Any]:
         """The demanded points that guard statements; exact demand may take seconds, so it is found once per sizes."""
@@ -391,7 +391,7 @@ def registered_passes() -> tuple[Pass, ...]:
     return tuple(registry.passes)
 
 
-def _with_progress(run: Run, progress: Progress) -> None:
+def _with_progress(run: ProgramRun, progress: Progress) -> None:
     loops = [run.bounds(item) for item in run.compiled.items if item.loop]
     total, done = sum(hi - lo for lo, hi in loops), 0
     for item in run.compiled.items:

@@ -16,7 +16,7 @@ from tempo.loop_ir.transforms.read_ahead import MOST_POINTS
 from tempo.reference.streams import feeding
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.arguments.feeds import StreamEndError
-from tempo.runtime.compiled import Item, Run
+from tempo.runtime.compiled import Item, ProgramRun
 from tempo.runtime.engine import CompiledEngine, Narrow
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.results.outputs import Outputs, Step
@@ -110,7 +110,7 @@ class Stream(Iterator[Step]):
                 self._look(watched(self._made), True)
             return step
 
-    def _run(self, run: Run, number: int, steps: Steps) -> Iterator[Step]:
+    def _run(self, run: ProgramRun, number: int, steps: Steps) -> Iterator[Step]:
         items = run.compiled.items
         for item in items[:number]:
             run.whole(item)
@@ -161,7 +161,7 @@ def _tops(plan: Plan, dim: Symbol) -> set[int]:
     }
 
 
-def _items(plan: Plan, dim: Symbol, run: Run) -> dict[int, int]:
+def _items(plan: Plan, dim: Symbol, run: ProgramRun) -> dict[int, int]:
     """The item of the driver for each loop over `dim` at the top: both are in the order of the run."""
     found = (at for at, item in enumerate(run.compiled.items) if item.loop is not None and item.loop.var == dim)
     return dict(zip(sorted(_tops(plan, dim)), found, strict=True))
@@ -202,7 +202,7 @@ Steps = Generator[Step, None, bool]
 """Says at its end whether that is where a streamed input ended, in a stream without an end of its own."""
 
 
-def _steps(run: Run, item: Item, streamed: list[Output], way: Way, delay: int, size: int) -> Steps:
+def _steps(run: ProgramRun, item: Item, streamed: list[Output], way: Way, delay: int, size: int) -> Steps:
     done = 0
     try:
         for _, stop in run.chunks(item, way.chunk):
@@ -225,7 +225,7 @@ def _steps(run: Run, item: Item, streamed: list[Output], way: Way, delay: int, s
     return False
 
 
-def _step(run: Run, streamed: list[Output], way: Way, start: int, stop: int) -> Step:
+def _step(run: ProgramRun, streamed: list[Output], way: Way, start: int, stop: int) -> Step:
     arrays = {}
     single = way.chunk == 1 and stop - start == 1
     for output in streamed:
@@ -234,7 +234,7 @@ def _step(run: Run, streamed: list[Output], way: Way, start: int, stop: int) -> 
     return Step(arrays, start, stop)
 
 
-def _points(run: Run, output: Output, dim: Symbol, start: int, stop: int, single: bool) -> Any:
+def _points(run: ProgramRun, output: Output, dim: Symbol, start: int, stop: int, single: bool) -> Any:
     id = run.compiled.program.outputs[output.name]
     array, axis = run.view(id), output.layout.index(dim)
     first, count = start, stop - start

@@ -26,7 +26,7 @@ class Executions:
 
 
 @dataclass(frozen=True)
-class _Frame:
+class _PlacedPoints:
     """All executions of one place in the tree, an entry each: the loops' variables, and the keys that order them.
 
     Keys are, from outside in, the places in the sequences and the iterations of the loops around.
@@ -36,25 +36,27 @@ class _Frame:
     env: Mapping[Symbol, Array]
     keys: tuple[Array, ...]
 
-    def where(self, kept: Array) -> _Frame:
+    def where(self, kept: Array) -> _PlacedPoints:
         env = {symbol: values[kept] for symbol, values in self.env.items()}
-        return _Frame(int(np.count_nonzero(kept)), env, tuple(key[kept] for key in self.keys))
+        return _PlacedPoints(int(np.count_nonzero(kept)), env, tuple(key[kept] for key in self.keys))
 
 
 def execute(tree: ScheduleTree, sizes: Sizes) -> list[Executions]:
     """Every execution of every `Run`; ScheduleError where the tree uses a variable that no loop around it has."""
-    found = list(_execute(tree, _Frame(1, {}, ()), sizes))
+    found = list(_execute(tree, _PlacedPoints(1, {}, ()), sizes))
     ranks = _ranks([frame.keys for _, _, frame in found], [frame.count for _, _, frame in found])
     return [Executions(run, points, rank) for (run, points, _), rank in zip(found, ranks)]
 
 
-def _execute(tree: ScheduleTree, frame: _Frame, sizes: Sizes) -> Iterator[tuple[Run, tuple[Array, ...], _Frame]]:
+def _execute(
+    tree: ScheduleTree, frame: _PlacedPoints, sizes: Sizes
+) -> Iterator[tuple[Run, tuple[Array, ...], _PlacedPoints]]:
     if not frame.count:
         return
     if isinstance(tree, Sequence):
         for place, item in enumerate(tree.items):
             here = np.full(frame.count, place)
-            yield from _execute(item, _Frame(frame.count, frame.env, (*frame.keys, here)), sizes)
+            yield from _execute(item, _PlacedPoints(frame.count, frame.env, (*frame.keys, here)), sizes)
     elif isinstance(tree, For):
         yield from _execute(tree.body, _iterations(tree, frame, sizes), sizes)
     elif isinstance(tree, If):
@@ -63,14 +65,14 @@ def _execute(tree: ScheduleTree, frame: _Frame, sizes: Sizes) -> Iterator[tuple[
         yield tree, tuple(_evaluate(index, frame, sizes) for index in tree.point), frame
 
 
-def _evaluate(value: Expr | Condition, frame: _Frame, sizes: Sizes) -> Array:
+def _evaluate(value: Expr | Condition, frame: _PlacedPoints, sizes: Sizes) -> Array:
     missing = [symbol for symbol in value.symbols() if symbol not in frame.env and symbol not in sizes]
     if missing:
         raise ScheduleError(f"the schedule uses {missing[0]} in `{value}`, where no loop around it has it")
     return np.broadcast_to(np.asarray(value.evaluate({**sizes, **frame.env})), (frame.count,))
 
 
-def _iterations(loop: For, frame: _Frame, sizes: Sizes) -> _Frame:
+def _iterations(loop: For, frame: _PlacedPoints, sizes: Sizes) -> _PlacedPoints:
     lo, hi = _evaluate(loop.lo, frame, sizes), _evaluate(loop.hi, frame, sizes)
     lengths = np.maximum(hi - lo, 0)
     total = int(lengths.sum())
@@ -79,7 +81,7 @@ def _iterations(loop: For, frame: _Frame, sizes: Sizes) -> _Frame:
     env = {symbol: np.repeat(outer, lengths) for symbol, outer in frame.env.items()}
     keys = tuple(np.repeat(key, lengths) for key in frame.keys)
     step = values if loop.direction == "forward" else -values
-    return _Frame(total, {**env, loop.var: values}, (*keys, step))
+    return _PlacedPoints(total, {**env, loop.var: values}, (*keys, step))
 
 
 def _ranks(keys: list[tuple[Array, ...]], counts: list[int]) -> list[Array]:

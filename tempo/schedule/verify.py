@@ -19,7 +19,7 @@ _NEVER = -1
 
 
 @dataclass(frozen=True)
-class _Order:
+class _PointTimes:
     """When every point of a statement runs: an array over its dims, `_NEVER` where there is no instance."""
 
     statement: Statement
@@ -47,10 +47,10 @@ def verify(problem: SchedulingProblem, tree: ScheduleTree, sizes: Sizes) -> None
         _check_dependence(problem, dependence, orders, sizes)
 
 
-def _order(problem: SchedulingProblem, statement: Statement, found: list[Executions], sizes: Sizes) -> _Order:
+def _order(problem: SchedulingProblem, statement: Statement, found: list[Executions], sizes: Sizes) -> _PointTimes:
     """The ranks of a statement's instances; ScheduleError unless each runs once, and nothing else does."""
     shape = tuple(int(problem.dim(dim).size.evaluate(sizes)) for dim in statement.dims)
-    order = _Order(statement, np.full(shape, _NEVER, np.int64))
+    order = _PointTimes(statement, np.full(shape, _NEVER, np.int64))
     runs = np.zeros(shape, np.int64)
     for executions in found:
         flat = _flat_points(order, executions)
@@ -67,7 +67,7 @@ def _order(problem: SchedulingProblem, statement: Statement, found: list[Executi
     return order
 
 
-def _flat_points(order: _Order, executions: Executions) -> Array:
+def _flat_points(order: _PointTimes, executions: Executions) -> Array:
     shape = order.ranks.shape
     if len(executions.points) != len(shape):
         raise ScheduleError(f"the schedule runs {executions.run}, but {order.statement.name} has {len(shape)} dims")
@@ -93,7 +93,7 @@ def _instances(statement: Statement, shape: tuple[int, ...], sizes: Sizes) -> Ar
 
 
 def _check_dependence(
-    problem: SchedulingProblem, dependence: Dependence, orders: Mapping[str, _Order], sizes: Sizes
+    problem: SchedulingProblem, dependence: Dependence, orders: Mapping[str, _PointTimes], sizes: Sizes
 ) -> None:
     source, target = orders[dependence.source], orders[dependence.target]
     points = np.nonzero(target.ranks != _NEVER) if target.ranks.ndim else ()
@@ -118,7 +118,7 @@ def _check_dependence(
 
 
 def _read(
-    dependence: Dependence, source: _Order, env: Mapping[Symbol, Any], count: int
+    dependence: Dependence, source: _PointTimes, env: Mapping[Symbol, Any], count: int
 ) -> tuple[list[Array], list[Array]]:
     """The half-open bounds, within the source's domain, of what each instance depends on."""
     lows, highs = [], []
@@ -129,6 +129,6 @@ def _read(
     return lows, highs
 
 
-def _where_rank(order: _Order, rank: int) -> Array:
+def _where_rank(order: _PointTimes, rank: int) -> Array:
     at: Array = np.argwhere(order.ranks == rank)[0]
     return at

@@ -111,7 +111,7 @@ def index_exprs(index: Point | Slice) -> tuple[Expr, ...]:
 
 
 @dataclass(frozen=True)
-class Part:
+class Element:
     """An element of a row: of what is seen, its axes put in `order`, the element `at` of the first.
 
     Axes of size 1 may still be missing, or be too many.
@@ -135,7 +135,7 @@ class Case:
     condition: Condition
     edge: Edge
     location: Location | None = field(default=None, compare=False)
-    part: Part | None = None
+    part: Element | None = None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Part, Point, Slice, TensorType
+from tempo.sdg.graph import Edge, Element, Graph, IndexMap, Node, Output, Point, Slice, TensorType
 from tempo.symbolic import Condition, Expr, Symbol
 
 INLINE_ELEMENTS = 16
@@ -39,7 +39,7 @@ class Placeholder:
 
 
 @dataclass
-class _Names:
+class _PlaceholderNames:
     """The names of placeholders, numbered in order of their first appearance. Equal arrays share one."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -61,19 +61,19 @@ class _Names:
 
 def graph_text(graph: Graph) -> str:
     """The whole graph, ending in a newline."""
-    return _write(graph, _Names())
+    return _write(graph, _PlaceholderNames())
 
 
 def placeholders(graph: Graph) -> Mapping[str, Any]:
     """What the placeholders in `str(graph)` stand for: `parse(str(graph), placeholders(graph)) == graph`."""
-    names = _Names()
+    names = _PlaceholderNames()
     _write(graph, names)
     return names.values
 
 
 def node_text(node: Node) -> str:
     """One node as it stands in the text of its graph, but for the numbers of placeholders."""
-    return _node(node, _Names())
+    return _node(node, _PlaceholderNames())
 
 
 def output_text(output: Output) -> str:
@@ -82,7 +82,7 @@ def output_text(output: Output) -> str:
     return f"{output.role} {json.dumps(output.name)}: {over} = {_edge(output.edge)} as ({layout})"
 
 
-def _write(graph: Graph, names: _Names) -> str:
+def _write(graph: Graph, names: _PlaceholderNames) -> str:
     lines = [f"dims {', '.join(f'{dim.symbol}: {dim.size}' for dim in graph.dims)}".rstrip()]
     lines += [_node(node, names) for node in graph.nodes.values()]
     lines += [output_text(output) for output in graph.outputs]
@@ -91,7 +91,7 @@ def _write(graph: Graph, names: _Names) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _node(node: Node, names: _Names) -> str:
+def _node(node: Node, names: _PlaceholderNames) -> str:
     types = ", ".join(map(_type, node.results)) or "nothing"
     reads = f"({', '.join(map(_edge, node.operands))})" if node.operands else ""
     attrs = f" {{{', '.join(f'{key}: {_value(value, names)}' for key, value in node.attrs)}}}" if node.attrs else ""
@@ -101,7 +101,7 @@ def _node(node: Node, names: _Names) -> str:
     return "\n".join([head, *(f"  | {case.condition} -> {_edge(case.edge)}{_part(case.part)}" for case in node.cases)])
 
 
-def _part(part: Part | None) -> str:
+def _part(part: Element | None) -> str:
     """Only lowering makes parts, so `parse` reads none."""
     return "" if part is None else f" at {part.at} of axis {part.order[0]}"
 
@@ -131,7 +131,7 @@ def _index(index: Point | Slice) -> str:
     return f"{index.start} +: {index.length}{extent}"
 
 
-def _value(value: Any, names: _Names) -> str:
+def _value(value: Any, names: _PlaceholderNames) -> str:
     if isinstance(value, tuple):
         inside = ", ".join(_value(item, names) for item in value)
         return f"({inside},)" if len(value) == 1 else f"({inside})"
@@ -152,7 +152,7 @@ def _value(value: Any, names: _Names) -> str:
 
 def _array(value: ArrayValue) -> str:
     """`array(dtype, shape, elements)`; the bytes in hexadecimal where decimals would lose them (the bits of a NaN)."""
-    shape = _value(tuple(int(size) for size in value.shape), _Names())
+    shape = _value(tuple(int(size) for size in value.shape), _PlaceholderNames())
     flat = value.array.reshape(-1)
     if any(isinstance(item, float) and math.isnan(item) for item in flat.tolist()):
         return f"array({value.dtype}, {shape}, x{flat.tobytes().hex()})"

@@ -14,42 +14,42 @@ from tempo.symbolic.domain import LARGEST_SIZE
 from tempo.symbolic.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol
 
 
-class Range(NamedTuple):
+class IntegerRange(NamedTuple):
     """The integers from `lo` to `hi`, both included."""
 
     lo: int
     hi: int
 
-    def __add__(self, other: object) -> Range:
-        assert isinstance(other, Range)
-        return Range(self.lo + other.lo, self.hi + other.hi)
+    def __add__(self, other: object) -> IntegerRange:
+        assert isinstance(other, IntegerRange)
+        return IntegerRange(self.lo + other.lo, self.hi + other.hi)
 
-    def __mul__(self, factor: object) -> Range:
+    def __mul__(self, factor: object) -> IntegerRange:
         assert isinstance(factor, int)
         ends = (self.lo * factor, self.hi * factor)
-        return Range(min(ends), max(ends))
+        return IntegerRange(min(ends), max(ends))
 
-    def hull(self, other: Range) -> Range:
-        return Range(min(self.lo, other.lo), max(self.hi, other.hi))
+    def hull(self, other: IntegerRange) -> IntegerRange:
+        return IntegerRange(min(self.lo, other.lo), max(self.hi, other.hi))
 
     def fits(self, bits: int) -> bool:
         """Whether signed integers of so many bits hold them all."""
         return -(1 << (bits - 1)) <= self.lo and self.hi < 1 << (bits - 1)
 
 
-Ranges = Mapping[Symbol, Range]
+Ranges = Mapping[Symbol, IntegerRange]
 
 
-def exactly(value: int) -> Range:
-    return Range(value, value)
+def exactly(value: int) -> IntegerRange:
+    return IntegerRange(value, value)
 
 
-def bounds(expr: Expr, ranges: Ranges) -> Range:
+def bounds(expr: Expr, ranges: Ranges) -> IntegerRange:
     """Between which numbers the value lies."""
     return _steps(expr, ranges)[-1]
 
 
-def reach(value: Expr | Condition, ranges: Ranges) -> Range:
+def reach(value: Expr | Condition, ranges: Ranges) -> IntegerRange:
     """Between which numbers all lies that is computed on the way to the value: sums are made term by term, in order.
 
     What is made of numbers alone is a number before anything is computed.
@@ -85,7 +85,7 @@ def expressions_of(value: Expr | Condition) -> Iterator[Expr]:
             yield from expressions_of(arg)
 
 
-def _steps(expr: Expr, ranges: Ranges) -> list[Range]:
+def _steps(expr: Expr, ranges: Ranges) -> list[IntegerRange]:
     """The ranges of everything on the way, the value last."""
     if all(ranges[symbol].lo == ranges[symbol].hi for symbol in expr.symbols()):
         return [exactly(int(expr.evaluate({symbol: ranges[symbol].lo for symbol in expr.symbols()})))]
@@ -99,23 +99,27 @@ def _steps(expr: Expr, ranges: Ranges) -> list[Range]:
     return steps
 
 
-def _atom_steps(atom: Atom, ranges: Ranges) -> list[Range]:
+def _atom_steps(atom: Atom, ranges: Ranges) -> list[IntegerRange]:
     match atom:
         case Symbol():
             return [ranges[atom]]
         case FloorDiv(expr, divisor):
             steps = _steps(expr, ranges)
-            return [*steps, exactly(divisor), Range(steps[-1].lo // divisor, steps[-1].hi // divisor)]
+            return [*steps, exactly(divisor), IntegerRange(steps[-1].lo // divisor, steps[-1].hi // divisor)]
         case Mod(expr, divisor):
             steps = _steps(expr, ranges)
             lo, hi = steps[-1]
             same = lo // divisor == hi // divisor
-            return [*steps, exactly(divisor), Range(lo % divisor, hi % divisor) if same else Range(0, divisor - 1)]
+            return [
+                *steps,
+                exactly(divisor),
+                IntegerRange(lo % divisor, hi % divisor) if same else IntegerRange(0, divisor - 1),
+            ]
         case Min(args) | Max(args):
             best = min if isinstance(atom, Min) else max
             found = [_steps(arg, ranges) for arg in args]
             ends = [steps[-1] for steps in found]
-            value = Range(best(end.lo for end in ends), best(end.hi for end in ends))
+            value = IntegerRange(best(end.lo for end in ends), best(end.hi for end in ends))
             return [*(step for steps in found for step in steps), value]
 
 

@@ -19,22 +19,22 @@ Array = Any
 
 
 @dataclass(frozen=True)
-class Place:
+class SliceAddress:
     """Where in the leading axes of a buffer, and how far from there along each: None is a point."""
 
     index: tuple[Any, ...]
     extents: tuple[int | None, ...]
 
     @staticmethod
-    def point(index: tuple[Any, ...]) -> Place:
-        return Place(index, (None,) * len(index))
+    def point(index: tuple[Any, ...]) -> SliceAddress:
+        return SliceAddress(index, (None,) * len(index))
 
     @property
     def points(self) -> list[int]:
         return [axis for axis, extent in enumerate(self.extents) if extent is None]
 
-    def without(self, axis: int) -> Place:
-        return Place(_without(self.index, axis), _without(self.extents, axis))
+    def without(self, axis: int) -> SliceAddress:
+        return SliceAddress(_without(self.index, axis), _without(self.extents, axis))
 
     @property
     def size(self) -> int:
@@ -111,16 +111,16 @@ def _without(entries: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
     return (*entries[:axis], *entries[axis + 1 :])
 
 
-def place(index: tuple[Expr, ...], values: Values, extents: tuple[Expr | None, ...], static: Values) -> Place:
+def place(index: tuple[Expr, ...], values: Values, extents: tuple[Expr | None, ...], static: Values) -> SliceAddress:
     far = tuple(None if extent is None else int(expression(extent, static)) for extent in extents)
-    return Place(tuple(expression(each, values) for each in index), far)
+    return SliceAddress(tuple(expression(each, values) for each in index), far)
 
 
-def point(index: tuple[Expr, ...], values: Values) -> Place:
-    return Place.point(tuple(expression(each, values) for each in index))
+def point(index: tuple[Expr, ...], values: Values) -> SliceAddress:
+    return SliceAddress.point(tuple(expression(each, values) for each in index))
 
 
-def at(array: Array, where: Place, order: Order | None = None) -> Array:
+def at(array: Array, where: SliceAddress, order: Order | None = None) -> Array:
     """What is at a place, without the axes of which it is a point."""
     if isinstance(array, Pieces):
         return at(array.piece(where.index[array.axis]), where.without(array.axis), order_within(order, array.axis))
@@ -130,7 +130,7 @@ def at(array: Array, where: Place, order: Order | None = None) -> Array:
     return lax.squeeze(_slice(array, starts, lengths, order), where.points)
 
 
-def write(array: Array, where: Place, value: Array, order: Order | None = None) -> Array:
+def write(array: Array, where: SliceAddress, value: Array, order: Order | None = None) -> Array:
     """`array` with `value` at a place; without index, `value` as the array lies."""
     if isinstance(array, Pieces):
         position, axis = where.index[array.axis], array.axis

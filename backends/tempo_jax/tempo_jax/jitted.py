@@ -41,7 +41,7 @@ class Calls:
             return stack.pop_all()
 
 
-class Executable:
+class JittedFunction:
     """One `jax.jit` function. Where indices are checked its last result is the error word (`tempo_jax.checks`), which
     is waited for."""
 
@@ -98,9 +98,9 @@ class JittedSegment:
         self._turn = threading.Lock()
         self._whole = self._all() if segment.loop is None or self._bounds is not None else None
 
-    def _all(self) -> Executable:
+    def _all(self) -> JittedFunction:
         tracer = self._tracer()
-        return Executable(self._jit(tracer), tracer.__name__, tracer.word, self._calls)
+        return JittedFunction(self._jit(tracer), tracer.__name__, tracer.word, self._calls)
 
     @property
     def _parts(self) -> Parts:
@@ -148,7 +148,7 @@ class Parts:
         self._growing = sorted({id for id, _ in storage.growing})
         names = [f"{tracer.__name__}_{number}" for number in range(len(tracer.stretches))]
         self.executables = [
-            Executable(jit(_named(partial(tracer.stretch, number), name)), name, tracer.word, calls)
+            JittedFunction(jit(_named(partial(tracer.stretch, number), name)), name, tracer.word, calls)
             for number, name in enumerate(names)
         ]
         self._open = jax.jit(self._opened)

@@ -48,7 +48,7 @@ from tempo_jax.evaluate import Values, condition, expression, scalar
 from tempo_jax.handed import Handed
 from tempo_jax.loops import repeat
 from tempo_jax.precision import is_wide
-from tempo_jax.storage import Storage
+from tempo_jax.storage import ArrayPlan
 from tempo_jax.work import operators, work
 
 Array = Any
@@ -64,7 +64,7 @@ _LONG, _SHARE, _SMALL_SHARE = 32, 8, 64
 
 
 @dataclass
-class State:
+class TraceState:
     """What is known at one place of the trace: values by name, arrays by buffer, numbers by symbol."""
 
     names: dict[str, Array]
@@ -80,13 +80,13 @@ class State:
     work: float = 0
     """What an iteration of the innermost loop does."""
 
-    def inner(self) -> State:
+    def inner(self) -> TraceState:
         names, buffers, values = dict(self.names), dict(self.buffers), dict(self.values)
         return replace(self, names=names, buffers=buffers, values=values, written=dict(self.written))
 
 
 @dataclass(frozen=True)
-class Part:
+class LoopRange:
     """A stretch of a loop, as a loop: from `first` to `end` (None: from where, to where the loop runs)."""
 
     first: int | None
@@ -137,7 +137,7 @@ class SegmentTracer:
         known = {id: self.buffers[id] for id in self.segment.buffers}
         outputs = frozenset(id for id, buffer in known.items() if buffer.role == "output")
         whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
-        self.storage = Storage.of(self.body, known, self.static, self.orders, costs, whole)
+        self.storage = ArrayPlan.of(self.body, known, self.static, self.orders, costs, whole)
 
     def _bounded(self) -> tuple[Statement, ...]:
         """The statements, whose outermost loop has its bounds in it where these are known."""
@@ -146,7 +146,7 @@ class SegmentTracer:
         lo, hi = map(const, self.bounds)
         return (replace(self.segment.loop, lo=lo, hi=hi),)
 
-    def _stretches(self) -> Iterator[Part]:
+    def _stretches(self) -> Iterator[LoopRange]:
         """The outermost loop in pieces, in its direction.
 
         What never runs at the static sizes is never traced: its shapes may make no sense there.
@@ -165,11 +165,11 @@ class SegmentTracer:
                 continue
             yield from (part.loop for part in self._split(statement))
 
-    def _split(self, loop: Loop) -> Iterator[Part]:
+    def _split(self, loop: Loop) -> Iterator[LoopRange]:
         for stretch in split(loop, self.static, self._stays(loop), choices=True):
             lo = loop.lo if stretch.first is None else maximum(loop.lo, const(stretch.first))
             hi = loop.hi if stretch.end is None else minimum(loop.hi, const(stretch.end))
-            yield Part(stretch.first, stretch.end, replace(loop, lo=lo, hi=hi, body=stretch.body))
+            yield LoopRange(stretch.first, stretch.end, replace(loop, lo=lo, hi=hi, body=stretch.body))
 
     def __call__(self, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
         """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says; the error word comes last."""
@@ -197,17 +197,17 @@ class SegmentTracer:
             return None
         return int(loop.lo.evaluate(self.static))
 
-    def _entered(self, arguments: Iterable[Any]) -> tuple[dict[int, Array], State]:
+    def _entered(self, arguments: Iterable[Any]) -> tuple[dict[int, Array], TraceState]:
         """The buffers as they were given, and the state at the start."""
         segment, given = self.segment, list(arguments)
         symbols = {symbol: self.known(symbol, given.pop(0)) for symbol in segment.arguments}
         arrays = {id: self.array(id, given.pop(0)) for id in segment.buffers}
-        state = State({}, self.storage.opened(arrays), symbols, dict(zip(segment.tables, given, strict=True)))
+        state = TraceState({}, self.storage.opened(arrays), symbols, dict(zip(segment.tables, given, strict=True)))
         if self.word is not None:
             state.buffers[WORD] = self.word.clear()
         return arrays, state
 
-    def _left(self, arrays: Mapping[int, Array], results: list[Array], state: State) -> tuple[Array, ...]:
+    def _left(self, arrays: Mapping[int, Array], results: list[Array], state: TraceState) -> tuple[Array, ...]:
         found = _distinct(results, arrays, self.segment.results)
         return found if self.word is None else (*found, state.buffers[WORD])
 
@@ -235,11 +235,11 @@ class SegmentTracer:
 
     # -- statements ------------------------------------------------------------------------------------------------
 
-    def block(self, statements: Iterable[Statement], state: State) -> None:
+    def block(self, statements: Iterable[Statement], state: TraceState) -> None:
         for statement in statements:
             self.statement(statement, state)
 
-    def statement(self, statement: Statement, state: State) -> None:
+    def statement(self, statement: Statement, state: TraceState) -> None:
         match statement:
             case Read(result, buffer):
                 handed = state.handed.get(read_place(statement))
@@ -278,7 +278,7 @@ class SegmentTracer:
             case _:
                 raise InternalError(f"a segment holds {type(statement).__name__}, which needs the host")
 
-    def compute(self, statement: Compute, state: State) -> Array:
+    def compute(self, statement: Compute, state: TraceState) -> Array:
         operands = [state.names[name] for name in statement.operands]
         if self.word is not None and is_checked(statement):
             state.buffers[WORD] = self.word.after(state.buffers[WORD], statement, operands, state.values)
@@ -345,7 +345,7 @@ class SegmentTracer:
     def work(self, statements: tuple[Statement, ...]) -> float:
         return work(statements, self.buffers, self.static)
 
-    def loop(self, loop: Loop, lo: Any, hi: Any, state: State) -> None:
+    def loop(self, loop: Loop, lo: Any, hi: Any, state: TraceState) -> None:
         stop = stop_in(loop)
         few = loop.var in self.storage.loops
         if stop is None and isinstance(lo, int) and isinstance(hi, int) and (few or hi - lo <= 1):
@@ -371,7 +371,7 @@ class SegmentTracer:
         state.buffers.update(zip(carried, arrays, strict=False))
         state.buffers.update(recent.after(state.buffers, state.values, arrays[len(carried) :]))
 
-    def few(self, loop: Loop, points: range, state: State) -> None:
+    def few(self, loop: Loop, points: range, state: TraceState) -> None:
         """Iterations without a loop around them, at points that are numbers."""
         for point in points:
             inner = self.iteration(loop, state)
@@ -384,7 +384,7 @@ class SegmentTracer:
         found, stop = [*self.liveness.carried(loop), *([WORD] if checks(loop.body) else [])], stop_in(loop)
         return found if stop is None or stop in found else [*found, stop]  # a stretch may not write it
 
-    def iteration(self, loop: Loop, state: State) -> State:
+    def iteration(self, loop: Loop, state: TraceState) -> TraceState:
         """What an iteration starts with: what is local to it has a place of its own."""
         inner = state.inner()
         inner.buffers.update((id, self.array(id, None)) for id in self.liveness.local(loop))
@@ -393,7 +393,9 @@ class SegmentTracer:
 
     # -- branches --------------------------------------------------------------------------------------------------
 
-    def branch(self, test: Any, then: tuple[Statement, ...], otherwise: tuple[Statement, ...], state: State) -> None:
+    def branch(
+        self, test: Any, then: tuple[Statement, ...], otherwise: tuple[Statement, ...], state: TraceState
+    ) -> None:
         if not isinstance(test, bool) and not self.possible(then):
             test = False
         if not isinstance(test, bool) and not self.possible(otherwise):
@@ -428,7 +430,7 @@ class SegmentTracer:
             state.buffers[id] = access.write(state.buffers[id], place, value, self.orders.get(id))
 
     def _selects(
-        self, plan: BranchPlan, places: list[tuple[int, access.Place]], both: tuple[Statement, ...], state: State
+        self, plan: BranchPlan, places: list[tuple[int, access.Place]], both: tuple[Statement, ...], state: TraceState
     ) -> bool:
         wholes = (state.buffers[id].size for id in plan.whole)
         parts = (math.prod(self.buffers[id].extents(self.static)[len(at.index) :]) * at.size for id, at in places)

@@ -36,7 +36,7 @@ Points = tuple[Expr | None, ...]
 
 
 @dataclass(frozen=True)
-class Storage:
+class ArrayPlan:
     """`pieces`: the axis along which a buffer is in pieces. `loops`: variables of loops traced one by one. `growing`:
     the axes, by buffer, of which there is no more than is needed so far. `reaches`: what each statement of the function
     needs.
@@ -56,7 +56,7 @@ class Storage:
         orders: Mapping[int, Order],
         costs: Costs,
         whole: Collection[int] = (),
-    ) -> Storage:
+    ) -> ArrayPlan:
         """`buffers` are those that statements touch, `whole` those of them that stay in one piece. A loop is short that
         lies in another one, has few iterations, and no such loop in it; it is traced one by one where XLA takes less to
         compile that than the copies would."""
@@ -71,7 +71,7 @@ class Storage:
         growing = frozenset(
             key for each, reach in zip(statements, touched) for key in _prefixes(each, reach, buffers, sizes)
         )
-        return Storage(pieces, loops, growing, touched, orders)
+        return ArrayPlan(pieces, loops, growing, touched, orders)
 
     def short(self, id: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape that a new array of the buffer has before anything needs it."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jax import monitoring
 from tempo_jax.backend import JaxBackend, JittedSegment
-from tempo_jax.jitted import Executable
+from tempo_jax.jitted import JittedFunction
 from tempo_jax.segments import SegmentTracer
 
 import tempo as tp
@@ -158,13 +158,13 @@ def test_steps_of_a_host_loop_compile_nothing(compilations: Compilations):
 def test_many_arrays_of_a_streamed_input_are_one_call(compilations: Compilations, monkeypatch: pytest.MonkeyPatch):
     """The first point is a stretch of its own. What was given to a call is not written to while it may still run."""
     calls: list[int] = []
-    called = Executable.__call__
+    called = JittedFunction.__call__
 
-    def counted(self: Executable, *arguments: Any) -> Any:
+    def counted(self: JittedFunction, *arguments: Any) -> Any:
         calls.append(len(compilations))
         return called(self, *arguments)
 
-    monkeypatch.setattr(Executable, "__call__", counted)
+    monkeypatch.setattr(JittedFunction, "__call__", counted)
     with tp.Program("averages") as program:
         i = tp.dim("i")
         x = tp.stream_input("x", (20,), (i,))

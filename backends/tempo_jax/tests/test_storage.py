@@ -17,7 +17,7 @@ import tempo as tp
 from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.conformance.random_programs import random_program
 from tempo.conformance.random_programs.agreement import Mode, Situation, check
-from tempo.runtime.compiled import Run
+from tempo.runtime.compiled import ProgramRun
 from tempo.runtime.engine import CompiledEngine
 
 T = tp.RecurrentTensor
@@ -231,13 +231,13 @@ def test_random_programs(seed: int):
 @pytest.mark.parametrize("seed", range(12, 20))
 def test_random_programs_in_chunks(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Each loop at the top in chunks of three points, which end where stretches do not."""
-    whole, chunks = CompiledEngine.run, Run.chunks
+    whole, chunks = CompiledEngine.run, ProgramRun.chunks
 
     def in_parts(self: CompiledEngine, arguments: Any, progress: Any, look: Any = None) -> Any:
         return whole(self, arguments, progress or (lambda done, total: None), look)
 
     monkeypatch.setattr(CompiledEngine, "run", in_parts)
-    monkeypatch.setattr(Run, "chunks", lambda self, item, length: chunks(self, item, 3))
+    monkeypatch.setattr(ProgramRun, "chunks", lambda self, item, length: chunks(self, item, 3))
     test_random_programs(seed)
 
 

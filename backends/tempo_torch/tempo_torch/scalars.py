@@ -85,7 +85,7 @@ class Scalars:
     def of(segment: Segment, buffers: Mapping[int, Buffer], picks: Mapping[str, Pick]) -> Scalars | None:
         """None where a segment that runs no loop has more to convert than to compute."""
         every = tuple(walk((segment.loop,) if segment.loop else segment.body))
-        analysis = _Analysis(buffers, picks, every)
+        analysis = _ScalarUses(buffers, picks, every)
         found = analysis.found()
         loops = any(isinstance(each, Loop) for each in every)
         return found if loops or analysis.forms > len(analysis.opened) + len(found.both) else None
@@ -112,7 +112,7 @@ def is_element(read: Read, buffer: Buffer) -> bool:
 
 
 @dataclass
-class _Analysis:
+class _ScalarUses:
     """`into`: by a name or a slot, what it may be given on to; `scalars`, `tensors`: what is asked for as one.
 
     `forms` counts the operators on scalars, `opened` are the buffers that these may be read from and written to.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tempo.analysis.dependence.levels import Direction, Loop, topological
+from tempo.analysis.dependence.levels import Direction, LegalLoop, topological
 from tempo.schedule import SchedulingProblem
 from tempo.symbolic import Symbol
 from tempo_greedy.items import Item
@@ -66,9 +66,9 @@ class _Fusion:
         self.group_of: dict[int, int] = {}
         self.siblings: dict[tuple[Kind, bool], list[int]] = {}
 
-    def _preferences(self, items: Sequence[Item]) -> list[Loop[int] | None]:
+    def _preferences(self, items: Sequence[Item]) -> list[LegalLoop[int] | None]:
         """For each component the loop that most of its readers would share with it, readers first."""
-        found: list[Loop[int] | None] = [None] * len(items)
+        found: list[LegalLoop[int] | None] = [None] * len(items)
         for number in reversed(range(len(items))):
             item = items[number]
             votes = dict.fromkeys(range(len(item.options)), 0)
@@ -81,7 +81,7 @@ class _Fusion:
             found[number] = item.options[max(votes, key=votes.__getitem__)] if votes else None
         return found
 
-    def _shared_option(self, item: Item, link: ActiveLink, wanted: Loop[int] | None) -> int | None:
+    def _shared_option(self, item: Item, link: ActiveLink, wanted: LegalLoop[int] | None) -> int | None:
         if wanted is None or not link.carries_data:
             return None
         distance = link.distance(wanted.dim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tempo.analysis.dependence.levels import DIRECTIONS, Direction, Loop, components, loops
+from tempo.analysis.dependence.levels import DIRECTIONS, Direction, LegalLoop, components, loops
 from tempo.errors import UnsupportedError
 from tempo.schedule import SchedulingProblem, Statement
 from tempo.symbolic import Symbol
@@ -24,10 +24,10 @@ class Item:
     """
 
     members: tuple[int, ...]
-    options: tuple[Loop[int], ...]
+    options: tuple[LegalLoop[int], ...]
     host: bool
 
-    def option(self, dim: Symbol, direction: Direction) -> Loop[int] | None:
+    def option(self, dim: Symbol, direction: Direction) -> LegalLoop[int] | None:
         return next((loop for loop in self.options if (loop.dim, loop.direction) == (dim, direction)), None)
 
 
@@ -56,7 +56,7 @@ def _item(problem: SchedulingProblem, members: tuple[int, ...], dims: Dims, inne
     if inner:
         options = list(loops(members, dims, inner))
     else:
-        options = [Loop(dim, way, {members[0]: 0}, False) for dim in dims[members[0]] for way in DIRECTIONS]
+        options = [LegalLoop(dim, way, {members[0]: 0}, False) for dim in dims[members[0]] for way in DIRECTIONS]
     streamed = [loop for loop in options if loop.dim == problem.outermost]
     return Item(members, tuple(streamed[:1] or options), host)
 

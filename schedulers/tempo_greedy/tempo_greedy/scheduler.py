@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tempo.analysis.dependence.levels import Loop, within
+from tempo.analysis.dependence.levels import LegalLoop, within
 from tempo.schedule import For, Run, ScheduleTree, SchedulingProblem
 from tempo.symbolic import Context, Symbol, var
 from tempo_greedy.delays import shortened
@@ -67,5 +67,5 @@ def _group(
     lo, hi = hull(members, dim, behind, context)
     body_context = context.assume(var(dim).ge(lo), var(dim).lt(hi))
     body = {name: member.in_loop(dim, shift, lo, hi) for name, member, shift in zip(names, members, behind)}
-    left = within(Loop(dim, direction, delays, True), links)
+    left = within(LegalLoop(dim, direction, delays, True), links)
     return guards, For(dim, lo, hi, direction, _level(problem, body, left, body_context))

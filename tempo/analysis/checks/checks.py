@@ -15,7 +15,7 @@ import numpy as np
 from tempo.analysis.checks.witness import witness
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.instances import demanded, find_cycle
-from tempo.analysis.demand.reads import Sizes
+from tempo.analysis.demand.reads import RunSizes
 from tempo.analysis.dependence.acyclic import Need, stuck_needs
 from tempo.analysis.dependence.certain_cycles import behind, definite_cycle, demanded_by
 from tempo.analysis.obligations import ChosenCase, Obligation, obligations, written_cases
@@ -94,7 +94,7 @@ def check_at(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict | None 
     left = _settled(graph, sizes, check_symbolic(graph) if verdict is None else verdict)
     if left.proven:
         return
-    known = Sizes.of(graph, sizes)
+    known = RunSizes.of(graph, sizes)
     masks = demanded(graph, sizes)
     for obligation in left.unproven:
         _check_everywhere(known, obligation, masks)
@@ -171,7 +171,7 @@ def _settled(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict) -> Ver
     return Verdict(unproven, stuck)
 
 
-def _check_everywhere(sizes: Sizes, obligation: Obligation, masks: Mapping[int, Array]) -> None:
+def _check_everywhere(sizes: RunSizes, obligation: Obligation, masks: Mapping[int, Array]) -> None:
     """Looks at every demanded point."""
     reader = obligation.reader
     mask = masks.get(reader.id, np.ones(sizes.shape(reader.domain), np.bool_))

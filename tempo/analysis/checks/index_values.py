@@ -12,7 +12,7 @@ from tempo.analysis.reports import point_text
 from tempo.errors import DTypeError
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Expr, Symbol
-from tempo.symbolic.widths import Range, bounds, exactly
+from tempo.symbolic.widths import IntegerRange, bounds, exactly
 
 _LIMITS = np.iinfo(np.int32)
 
@@ -35,7 +35,7 @@ def surely_fit(graph: Graph, sizes: Mapping[Symbol, int]) -> bool:
 def _suspects(graph: Graph, sizes: Mapping[Symbol, int]) -> list[Node]:
     extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
     ranges = {symbol: exactly(size) for symbol, size in sizes.items()}
-    ranges.update((symbol, Range(0, extent - 1)) for symbol, extent in extents.items())
+    ranges.update((symbol, IntegerRange(0, extent - 1)) for symbol, extent in extents.items())
     values = (node for node in graph.nodes.values() if node.op == "index_value")
     return [node for node in values if not bounds(node.attr("expr"), ranges).fits(32)]
 

@@ -23,7 +23,7 @@ from tempo.symbolic import Box, Condition, Context, Expr, Symbol, const, var
 
 
 @dataclass(frozen=True)
-class _Step:
+class _ReadAhead:
     """`reader` reads at `index`; the way through it leads at most `ahead` points on (None: nobody knows)."""
 
     ahead: int | None
@@ -53,7 +53,7 @@ class _Check:
     def __init__(self, graph: Graph, symbol: Symbol, why: str) -> None:
         self.graph, self.symbol, self.why = graph, symbol, why
         self.demands: Mapping[int, Demand] = demand(graph)
-        self.known: dict[int, _Step | None] = {}
+        self.known: dict[int, _ReadAhead | None] = {}
 
     def run(self) -> None:
         nodes = [self.graph.nodes[id] for id in sorted(self.graph.reachable())]
@@ -76,12 +76,12 @@ class _Check:
             return False
         return node.op not in NOMINAL or node.op in ("random_bits", "backend_call") or node.attr("role") == "cases"
 
-    def _farthest(self, reader: Node) -> _Step | None:
+    def _farthest(self, reader: Node) -> _ReadAhead | None:
         """The read that leads farthest on, through others; None where the reader reads nothing along the dim."""
         steps = [step for condition, edge in reader.guarded_reads() for step in self._steps(reader, condition, edge)]
         return max(steps, key=lambda step: step.rank, default=None)
 
-    def _steps(self, reader: Node, condition: Condition, edge: Edge) -> Iterator[_Step]:
+    def _steps(self, reader: Node, condition: Condition, edge: Edge) -> Iterator[_ReadAhead]:
         producer = self.graph.nodes[edge.node]
         if self.symbol not in producer.domain:
             return
@@ -90,12 +90,12 @@ class _Check:
         behind = self.known.get(producer.id)
         if behind is None or (own is not None and own > 0):
             both = own if behind is None or own is None or behind.ahead is None else own + behind.ahead
-            yield _Step(both, reader, edge, index)
+            yield _ReadAhead(both, reader, edge, index)
         else:
             both = None if own is None or behind.ahead is None else own + behind.ahead
-            yield _Step(both, behind.reader, behind.edge, behind.index)
+            yield _ReadAhead(both, behind.reader, behind.edge, behind.index)
 
-    def _later(self, step: _Step) -> UnsupportedError:
+    def _later(self, step: _ReadAhead) -> UnsupportedError:
         name, dim = tensor_name(self.graph.nodes[step.edge.node]), self.symbol.name
         at = step.index
         where = str(at.index) if isinstance(at, Point) else slice_text(at.start, at.length)

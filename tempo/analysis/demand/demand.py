@@ -34,7 +34,7 @@ class Demand:
 
 def demand(graph: Graph, facts: Condition = TRUE) -> Mapping[int, Demand]:
     """The demand of every node that an output or a sink reaches. `facts` is what is known of the sizes."""
-    return _Solver(graph, facts).solve()
+    return _FixedPoint(graph, facts).solve()
 
 
 def wholly_demanded(graph: Graph, facts: Condition = TRUE) -> Mapping[int, bool]:
@@ -42,7 +42,7 @@ def wholly_demanded(graph: Graph, facts: Condition = TRUE) -> Mapping[int, bool]
 
     More is proven than `demand` does, and more slowly: by what is demanded for sure of nodes whose demand is no box.
     """
-    solver = _Solver(graph, facts)
+    solver = _FixedPoint(graph, facts)
     order = [*solver.solve()]
     certain = solver.surely([id for id in order if id in solver.boxes])
     return {id: id not in solver.boxes or certain[id] == (solver.boxes[id],) for id in order}
@@ -53,7 +53,7 @@ def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[
 
     They are all the points that are demanded where the demand is a box, or is read by such as boxes.
     """
-    solver = _Solver(graph, facts)
+    solver = _FixedPoint(graph, facts)
     demands = solver.solve()
     exact = {id: (found.box,) for id, found in demands.items() if found.exact and id in solver.boxes}
     return {
@@ -61,7 +61,7 @@ def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[
     }
 
 
-class _Solver:
+class _FixedPoint:
     """`boxes` holds an over-approximation of the demand of what has been solved so far."""
 
     def __init__(self, graph: Graph, facts: Condition) -> None:

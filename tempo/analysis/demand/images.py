@@ -21,7 +21,7 @@ Conjuncts = tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
-class Region:
+class PointSet:
     """A superset of a set of points; `exact` when it is proven to be the set itself, for all sizes."""
 
     box: Box
@@ -43,10 +43,10 @@ class Image:
         return self.reader.is_exact(self.map)
 
 
-def images(graph: Graph, node: Node, region: Region, facts: Condition = TRUE) -> Iterator[tuple[int, Region]]:
+def images(graph: Graph, node: Node, region: PointSet, facts: Condition = TRUE) -> Iterator[tuple[int, PointSet]]:
     """For every read of `node` from within `region`: the producer, and the points read, clipped to its domain."""
     for image in Images(graph, facts).of(node, region.box):
-        yield image.producer, Region(image.box, region.exact and image.exact)
+        yield image.producer, PointSet(image.box, region.exact and image.exact)
 
 
 class Images:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tempo.analysis.demand.demand import Demand, demand
-from tempo.analysis.demand.reads import Reads, Sizes, edge_reads, reads_at, reads_of_point
+from tempo.analysis.demand.reads import ReadBoxes, RunSizes, edge_reads, reads_at, reads_of_point
 from tempo.analysis.dependence.distances import well_founded
 from tempo.analysis.dependence.host_order import EFFECTS, close_to_prefixes, order_reads
 from tempo.analysis.reports import Instance
@@ -33,13 +33,13 @@ def demanded(graph: Graph, sizes: Mapping[Symbol, int]) -> Masks:
     Sinks are needed everywhere; host calls with all calls before them along their ordered dims. Reads outside a domain
     need nothing there (`tempo.analysis.checks.checks` reports them).
     """
-    return _Demand(Sizes.of(graph, sizes)).solve()
+    return _DemandedPoints(RunSizes.of(graph, sizes)).solve()
 
 
-class _Demand:
+class _DemandedPoints:
     """A least fixed point over the node graph, one strongly connected component after another, consumers first."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: RunSizes) -> None:
         self.sizes = sizes
         self.graph = sizes.graph
         self.masks: Masks = {
@@ -64,7 +64,7 @@ class _Demand:
         for id in self.graph.sinks:
             self.masks[id][...] = True
 
-    def _mark(self, masks: Masks, reads: Reads) -> None:
+    def _mark(self, masks: Masks, reads: ReadBoxes) -> None:
         mask = masks[reads.source]
         reads.inside(mask.shape).mark(mask)
 
@@ -72,7 +72,7 @@ class _Demand:
         for id in members:
             masks[id] = close_to_prefixes(self.graph.nodes[id], masks[id])
 
-    def _reads(self, id: int, mask: Array) -> Iterator[Reads]:
+    def _reads(self, id: int, mask: Array) -> Iterator[ReadBoxes]:
         points = np.nonzero(mask) if mask.ndim else ()
         count = int(np.count_nonzero(mask))
         if count:
@@ -151,7 +151,7 @@ class _Demand:
     def _symbolic(self) -> Mapping[int, Demand]:
         return demand(self.graph)
 
-    def _inner_reads(self, members: frozenset[int], masks: Masks) -> Iterator[Reads]:
+    def _inner_reads(self, members: frozenset[int], masks: Masks) -> Iterator[ReadBoxes]:
         for id in members:
             node, mask = self.graph.nodes[id], masks[id]
             found = [*self._reads(id, mask), *_own_order(self.graph, self.sizes, node, mask)]
@@ -195,7 +195,7 @@ class _Demand:
         return [Instance(id, tuple(point)) for point in np.argwhere(self.masks[id] & ~before).tolist()]
 
 
-def _own_order(graph: Graph, sizes: Sizes, node: Node, mask: Array) -> list[Reads]:
+def _own_order(graph: Graph, sizes: RunSizes, node: Node, mask: Array) -> list[ReadBoxes]:
     """The order of calls, as needs of the calls in `mask`."""
     count = int(np.count_nonzero(mask))
     if node.op not in EFFECTS or not count:
@@ -210,9 +210,9 @@ def find_cycle(
 
     `masks` is what `demanded` gave, if that is known already. None when there is no cycle.
     """
-    at = Sizes.of(graph, sizes)
+    at = RunSizes.of(graph, sizes)
     found = dict(demanded(graph, sizes) if masks is None else masks)
-    demand = _Demand(at)
+    demand = _DemandedPoints(at)
     demand.masks = found
     everything = frozenset(id for id, mask in found.items() if mask.any())
     if well_founded(graph, list(demand._inner_reads(everything, found))):
@@ -220,7 +220,7 @@ def find_cycle(
     return _walk(graph, at, found)
 
 
-def _walk(graph: Graph, sizes: Sizes, masks: Masks) -> tuple[Instance, ...] | None:
+def _walk(graph: Graph, sizes: RunSizes, masks: Masks) -> tuple[Instance, ...] | None:
     """Depth first through the demanded instances, on a stack of our own."""
     finished = {id: np.zeros_like(mask) for id, mask in masks.items()}
     for id, mask in masks.items():
@@ -232,7 +232,7 @@ def _walk(graph: Graph, sizes: Sizes, masks: Masks) -> tuple[Instance, ...] | No
 
 
 def _walk_from(
-    graph: Graph, sizes: Sizes, masks: Masks, finished: Masks, root: Instance
+    graph: Graph, sizes: RunSizes, masks: Masks, finished: Masks, root: Instance
 ) -> tuple[Instance, ...] | None:
     if finished[root.node][root.point]:
         return None
@@ -251,7 +251,7 @@ def _walk_from(
     return None
 
 
-def _needs(graph: Graph, sizes: Sizes, masks: Masks, instance: Instance) -> Iterator[Instance]:
+def _needs(graph: Graph, sizes: RunSizes, masks: Masks, instance: Instance) -> Iterator[Instance]:
     node = graph.nodes[instance.node]
     for edge, ranges in reads_of_point(sizes, node, instance.point):
         yield from (Instance(edge.node, point) for point in itertools.product(*ranges))

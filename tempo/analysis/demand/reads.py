@@ -17,7 +17,7 @@ _BEYOND = 1 << 61  # a start and a length of so much can be added
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RunSizes:
     """The sizes of a run, and what they make of the graph's dims."""
 
     graph: Graph
@@ -25,9 +25,9 @@ class Sizes:
     extents: Mapping[Symbol, int]
 
     @staticmethod
-    def of(graph: Graph, sizes: Mapping[Symbol, int]) -> Sizes:
+    def of(graph: Graph, sizes: Mapping[Symbol, int]) -> RunSizes:
         extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
-        return Sizes(graph, dict(sizes), extents)
+        return RunSizes(graph, dict(sizes), extents)
 
     def shape(self, domain: Sequence[Symbol]) -> tuple[int, ...]:
         return tuple(self.extents[symbol] for symbol in domain)
@@ -38,7 +38,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Reads:
+class ReadBoxes:
     """At each of `count` points of `reader`, every point q of `source` with lo[d] <= q[d] < hi[d] is needed.
 
     `points` has one array per dim of the reader, `lo` and `hi` one per dim of the source; all of length `count`. A box
@@ -52,18 +52,18 @@ class Reads:
     hi: tuple[Array, ...]
     count: int
 
-    def where(self, chosen: Array) -> Reads:
+    def where(self, chosen: Array) -> ReadBoxes:
         """The reads at some of the points."""
         if chosen.all():
             return self
         points, lo, hi = (tuple(array[chosen] for array in arrays) for arrays in (self.points, self.lo, self.hi))
-        return Reads(self.reader, self.source, points, lo, hi, int(np.count_nonzero(chosen)))
+        return ReadBoxes(self.reader, self.source, points, lo, hi, int(np.count_nonzero(chosen)))
 
-    def inside(self, shape: Sequence[int]) -> Reads:
+    def inside(self, shape: Sequence[int]) -> ReadBoxes:
         """Clipped to the source's domain, without the points that read nothing."""
         lo = tuple(np.maximum(bound, 0) for bound in self.lo)
         hi = tuple(np.minimum(bound, size) for bound, size in zip(self.hi, shape))
-        clipped = Reads(self.reader, self.source, self.points, lo, hi, self.count)
+        clipped = ReadBoxes(self.reader, self.source, self.points, lo, hi, self.count)
         nonempty = np.ones(self.count, np.bool_)
         for below, above in zip(lo, hi):
             nonempty &= below < above
@@ -98,11 +98,11 @@ class Reads:
 class CaseReads:
     """The reads of one node at some points, and the points (as a mask) where no case of a merge holds."""
 
-    reads: tuple[tuple[Edge, Reads], ...]
+    reads: tuple[tuple[Edge, ReadBoxes], ...]
     uncovered: Array
 
 
-def reads_at(sizes: Sizes, node: Node, points: Sequence[Array], count: int) -> CaseReads:
+def reads_at(sizes: RunSizes, node: Node, points: Sequence[Array], count: int) -> CaseReads:
     """What `node` reads at `points`, not clipped; where a merge is concerned, through the first case that holds."""
     env = {**sizes.symbols, **dict(zip(node.domain, points))}
     reads = [(edge, _edge_reads(node.id, edge, env, points, count)) for edge in node.operands]
@@ -117,19 +117,21 @@ def reads_at(sizes: Sizes, node: Node, points: Sequence[Array], count: int) -> C
     return CaseReads(tuple(reads), remaining)
 
 
-def edge_reads(sizes: Sizes, reader: int, domain: Sequence[Symbol], edge: Edge, points: Sequence[Array]) -> Reads:
+def edge_reads(
+    sizes: RunSizes, reader: int, domain: Sequence[Symbol], edge: Edge, points: Sequence[Array]
+) -> ReadBoxes:
     """The reads through one edge at points of `domain`."""
     count = len(points[0]) if points else 1
     return _edge_reads(reader, edge, {**sizes.symbols, **dict(zip(domain, points))}, points, count)
 
 
-def _edge_reads(reader: int, edge: Edge, env: Mapping[Symbol, Any], points: Sequence[Array], count: int) -> Reads:
+def _edge_reads(reader: int, edge: Edge, env: Mapping[Symbol, Any], points: Sequence[Array], count: int) -> ReadBoxes:
     lo, hi = [], []
     for index in edge.map:
         start = _array(index.start if isinstance(index, Slice) else index.index, env, count)
         lo.append(start)
         hi.append(start + (_array(index.length, env, count) if isinstance(index, Slice) else 1))
-    return Reads(reader, edge.node, tuple(points), tuple(lo), tuple(hi), count)
+    return ReadBoxes(reader, edge.node, tuple(points), tuple(lo), tuple(hi), count)
 
 
 def _array(expr: Expr | Condition, env: Mapping[Symbol, Any], count: int) -> Array:
@@ -140,7 +142,7 @@ def _array(expr: Expr | Condition, env: Mapping[Symbol, Any], count: int) -> Arr
     return np.broadcast_to(value, (count,))
 
 
-def reads_of_point(sizes: Sizes, node: Node, point: Sequence[int]) -> Iterator[tuple[Edge, list[range]]]:
+def reads_of_point(sizes: RunSizes, node: Node, point: Sequence[int]) -> Iterator[tuple[Edge, list[range]]]:
     """What `node` reads at one point, inside the producers' domains: per dim the indices."""
     env = {**sizes.symbols, **dict(zip(node.domain, point))}
     edges = list(node.operands)
@@ -149,7 +151,7 @@ def reads_of_point(sizes: Sizes, node: Node, point: Sequence[int]) -> Iterator[t
         yield edge, _ranges(sizes, edge, env)
 
 
-def _ranges(sizes: Sizes, edge: Edge, env: Mapping[Symbol, int]) -> list[range]:
+def _ranges(sizes: RunSizes, edge: Edge, env: Mapping[Symbol, int]) -> list[range]:
     ranges = []
     for index, size in zip(edge.map, sizes.shape(sizes.graph.nodes[edge.node].domain)):
         start = int((index.start if isinstance(index, Slice) else index.index).evaluate(env))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from tempo.analysis.dependence.levels import AnyLink, Loop, Name, components, loops, within
+from tempo.analysis.dependence.levels import AnyLink, LegalLoop, Name, components, loops, within
 from tempo.symbolic import Symbol
 
 
@@ -19,12 +19,12 @@ class Unit(Generic[Name]):
     """A component of a block. `loop` is None for a name without a cycle, and for one that is `stuck`: no dim serves."""
 
     names: tuple[Name, ...]
-    loop: Loop[Name] | None = None
+    loop: LegalLoop[Name] | None = None
     stuck: bool = False
 
 
 @dataclass(frozen=True)
-class Block(Generic[Name, AnyLink]):
+class LoopBody(Generic[Name, AnyLink]):
     """The components inside the same loops, sources first, the dims that are not looped over yet, the links left."""
 
     units: tuple[Unit[Name], ...]
@@ -32,9 +32,9 @@ class Block(Generic[Name, AnyLink]):
     links: tuple[AnyLink, ...]
 
 
-def blocks(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> list[Block[Name, AnyLink]]:
+def blocks(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> list[LoopBody[Name, AnyLink]]:
     """All blocks, inner ones before the block that they are in."""
-    found: list[Block[Name, AnyLink]] = []
+    found: list[LoopBody[Name, AnyLink]] = []
     units: list[Unit[Name]] = []
     for members, inner in components(names, links):
         loop = next((each for each in loops(members, names, inner) if each.carries), None) if inner else None
@@ -42,5 +42,5 @@ def blocks(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -
         if loop is not None:
             left = {name: tuple(dim for dim in names[name] if dim != loop.dim) for name in members}
             found += blocks(left, within(loop, inner))
-    found.append(Block(tuple(units), names, tuple(links)))
+    found.append(LoopBody(tuple(units), names, tuple(links)))
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tempo.analysis.checks.witness import witness
 from tempo.analysis.demand.demand import Demand
-from tempo.analysis.demand.images import Region, images
+from tempo.analysis.demand.images import PointSet, images
 from tempo.analysis.dependence.acyclic import Need
 from tempo.analysis.reports import SymbolicInstance, output_reader
 from tempo.sdg.graph import Graph
@@ -49,7 +49,7 @@ def demanded_by(
     for reader, box in readers:
         if members.isdisjoint(edge.node for _, edge in reader.reads()):
             continue
-        for id, region in images(graph, reader, Region(box, exact=True), facts):
+        for id, region in images(graph, reader, PointSet(box, exact=True), facts):
             if id in members and region.exact:
                 found[id].append(Demand(region.box, exact=True))
     for id in members.intersection(graph.sinks):

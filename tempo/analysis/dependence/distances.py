@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tempo.analysis.demand.reads import Reads
+from tempo.analysis.demand.reads import ReadBoxes
 from tempo.analysis.dependence.levels import Direction, Distance, levels
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
 
-def well_founded(graph: Graph, reads: Iterable[Reads]) -> bool:
+def well_founded(graph: Graph, reads: Iterable[ReadBoxes]) -> bool:
     """True: no instance needs itself through `reads`. False: not proven (a skewed order may still exist)."""
     links = [ReadsLink(graph, read) for read in reads if read.count]
     names = {name: graph.nodes[name].domain for link in links for name in (link.source, link.target)}
@@ -25,7 +25,7 @@ class ReadsLink:
     """Reads at known sizes as a link among nodes."""
 
     graph: Graph
-    reads: Reads
+    reads: ReadBoxes
 
     @property
     def source(self) -> int:

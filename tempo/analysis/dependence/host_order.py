@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tempo.analysis.demand.reads import Reads, Sizes
+from tempo.analysis.demand.reads import ReadBoxes, RunSizes
 from tempo.analysis.reports import Instance
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Symbol
@@ -133,7 +133,7 @@ def close_to_prefixes(node: Node, mask: Array) -> Array:
     return np.ascontiguousarray(back)
 
 
-def order_reads(graph: Graph, sizes: Sizes, node: Node, points: tuple[Array, ...], count: int) -> list[Reads]:
+def order_reads(graph: Graph, sizes: RunSizes, node: Node, points: tuple[Array, ...], count: int) -> list[ReadBoxes]:
     """The calls that come before those at `points`, as needs among instances (those not called included)."""
     found = [
         read
@@ -149,7 +149,7 @@ def order_reads(graph: Graph, sizes: Sizes, node: Node, points: tuple[Array, ...
     ]
 
 
-def _before_in(sizes: Sizes, node: Node, other: Node, points: tuple[Array, ...], count: int) -> list[Reads]:
+def _before_in(sizes: RunSizes, node: Node, other: Node, points: tuple[Array, ...], count: int) -> list[ReadBoxes]:
     theirs = other.attr("ordered_by", ())
     shared = tuple(symbol for symbol in node.attr("ordered_by", ()) if symbol in theirs)
     cones = [_cone(sizes, node, other, points, count, shared[:depth], shared[depth]) for depth in range(len(shared))]
@@ -159,14 +159,14 @@ def _before_in(sizes: Sizes, node: Node, other: Node, points: tuple[Array, ...],
 
 
 def _cone(
-    sizes: Sizes,
+    sizes: RunSizes,
     node: Node,
     other: Node,
     points: tuple[Array, ...],
     count: int,
     equal: tuple[Symbol, ...],
     less: Symbol | None,
-) -> Reads:
+) -> ReadBoxes:
     """The points of `other` equal along some dims and less along one; all along the others."""
     lo, hi = [], []
     for symbol, size in zip(other.domain, sizes.shape(other.domain)):
@@ -174,4 +174,4 @@ def _cone(
         here = points[node.domain.index(symbol)] if bounded else np.full(count, size)
         lo.append(here if symbol in equal else np.zeros(count, np.int64))
         hi.append(here + 1 if symbol in equal else here)
-    return Reads(node.id, other.id, points, tuple(lo), tuple(hi), count).inside(sizes.shape(other.domain))
+    return ReadBoxes(node.id, other.id, points, tuple(lo), tuple(hi), count).inside(sizes.shape(other.domain))

@@ -63,7 +63,7 @@ AnyLink = TypeVar("AnyLink", bound=Link)  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)
-class Loop(Generic[Name]):
+class LegalLoop(Generic[Name]):
     """A legal loop around a component: `delays[name]` iterations behind, the name's instance at its own index runs.
 
     `carries`: some link has its ends in different iterations, so the loop cannot be parallel.
@@ -80,7 +80,7 @@ class Level(Generic[Name]):
     """One component. `loop` is None for a name without a cycle, and where no dim serves: then `stuck` has links."""
 
     names: tuple[Name, ...]
-    loop: Loop[Name] | None = None
+    loop: LegalLoop[Name] | None = None
     inner: tuple[Level[Name], ...] = ()
     stuck: tuple[Link[Name], ...] = ()
 
@@ -161,7 +161,7 @@ def topological(ranks: Sequence[int], edges: Iterable[tuple[int, int]]) -> list[
 
 def loops(
     members: Sequence[Name], names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]
-) -> Iterator[Loop[Name]]:
+) -> Iterator[LegalLoop[Name]]:
     """Every legal loop around a component, dims in the order of its first name's."""
     shared = set(names[members[0]]).intersection(*(names[name] for name in members))
     for dim in (dim for dim in names[members[0]] if dim in shared):
@@ -173,7 +173,7 @@ def loops(
 
 def loop_over(
     members: Sequence[Name], links: Sequence[AnyLink], dim: Symbol, direction: Direction
-) -> Loop[Name] | None:
+) -> LegalLoop[Name] | None:
     """The loop over `dim` with the least delays under which no link goes to a later iteration; None: there is none."""
     edges: list[tuple[Name, Name, int]] = []
     reaches: list[tuple[Name, Name, int | None]] = []
@@ -188,7 +188,7 @@ def loop_over(
     if delays is None:
         return None
     carries = any(hi is None or hi + delays[target] > delays[source] for source, target, hi in reaches)
-    return Loop(dim, direction, delays, carries)
+    return LegalLoop(dim, direction, delays, carries)
 
 
 def least_delays(members: Sequence[Name], edges: Sequence[tuple[Name, Name, int]]) -> dict[Name, int] | None:
@@ -223,7 +223,7 @@ def least_delays(members: Sequence[Name], edges: Sequence[tuple[Name, Name, int]
     return delays
 
 
-def within(loop: Loop[Name], links: Iterable[AnyLink]) -> list[AnyLink]:
+def within(loop: LegalLoop[Name], links: Iterable[AnyLink]) -> list[AnyLink]:
     """What is left of the links inside one iteration of the loop."""
     left = (
         link.narrowed(loop.dim, loop.direction, loop.delays[link.target] - loop.delays[link.source]) for link in links

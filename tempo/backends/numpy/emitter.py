@@ -49,7 +49,7 @@ _LARGE = 2 * BYTES
 
 
 @dataclass
-class _Chain:
+class _ElementwiseRun:
     """Elementwise operators whose results have one shape, in order, and what they need from elsewhere."""
 
     shape: Shape
@@ -150,18 +150,27 @@ class NumpyEmitter(ScalarEmitter):
         gone = self._last_uses(statements, entries)
         trees: list[ast.stmt] = []
         for each, names in zip(entries, gone, strict=True):
-            trees += [*(self._chain(each) if isinstance(each, _Chain) else self._statement(each)), *_let_go(names)]
+            trees += [
+                *(self._chain(each) if isinstance(each, _ElementwiseRun) else self._statement(each)),
+                *_let_go(names),
+            ]
         return trees
 
-    def _last_uses(self, statements: Iterable[Statement], entries: Sequence[Statement | _Chain]) -> list[list[str]]:
+    def _last_uses(
+        self, statements: Iterable[Statement], entries: Sequence[Statement | _ElementwiseRun]
+    ) -> list[list[str]]:
         """For each entry what may be let go of after it: of what could be in the old order, what no later one needs."""
         left = {name for each in statements for name in self._releases.get(id(each), ())}
         gone: list[list[str]] = []
         for entry in reversed(entries):
-            parts = entry.members if isinstance(entry, _Chain) else walk((entry,))
+            parts = entry.members if isinstance(entry, _ElementwiseRun) else walk((entry,))
             here = {name for part in parts for name in used(part)} & left
             left -= here
-            internal = entry.made - {each.result for each in self._kept(entry)} if isinstance(entry, _Chain) else set()
+            internal = (
+                entry.made - {each.result for each in self._kept(entry)}
+                if isinstance(entry, _ElementwiseRun)
+                else set()
+            )
             gone.append(sorted(here - internal))
         return gone[::-1]
 
@@ -170,20 +179,20 @@ class NumpyEmitter(ScalarEmitter):
             return False
         return _LARGE <= self._bytes(statement.type) < math.inf
 
-    def _chained(self, statements: Iterable[Statement]) -> list[Statement | _Chain]:
+    def _chained(self, statements: Iterable[Statement]) -> list[Statement | _ElementwiseRun]:
         """Chains as long as can be: what does not depend on an open one goes before it.
 
         Open chains do not depend on one another. Only operators and reads pass: whatever else comes ends all chains.
         """
-        found: list[Statement | _Chain] = []
-        chains: dict[Shape, _Chain] = {}
+        found: list[Statement | _ElementwiseRun] = []
+        chains: dict[Shape, _ElementwiseRun] = {}
         for statement in statements:
             names, passes = set(used(statement)), isinstance(statement, Compute | Read)
             shape = self._shape(statement.type) if isinstance(statement, Compute) else ()
             ended = [each for each in chains if each != shape and (not passes or names & chains[each].made)]
             found += [chains.pop(each) for each in ended]
             if isinstance(statement, Compute) and self._is_large(statement):
-                chains.setdefault(shape, _Chain(shape)).members.append(statement)
+                chains.setdefault(shape, _ElementwiseRun(shape)).members.append(statement)
                 continue
             found += [chains.pop(shape)] if shape in chains and names & chains[shape].made else []
             found.append(statement)
@@ -192,7 +201,7 @@ class NumpyEmitter(ScalarEmitter):
     def _shape(self, type: TensorType) -> Shape:
         return tuple(self._resolve(size) for size in type.shape)
 
-    def _chain(self, chain: _Chain) -> list[ast.stmt]:
+    def _chain(self, chain: _ElementwiseRun) -> list[ast.stmt]:
         if len(chain.members) == 1:
             return self._statement(chain.members[0])
         kept = self._kept(chain)
@@ -216,12 +225,12 @@ class NumpyEmitter(ScalarEmitter):
             self._own[name] = self.names.fresh(name)
         return self._own[name]
 
-    def _kept(self, chain: _Chain) -> list[Compute]:
+    def _kept(self, chain: _ElementwiseRun) -> list[Compute]:
         """What is used outside of the chain, too."""
         inner = Counter(name for member in chain.members for name in used(member))
         return [each for each in chain.members if self._uses[each.result] > inner[each.result]]
 
-    def _over_blocks(self, chain: _Chain, kept: Sequence[Compute], operands: Mapping[str, Shape]) -> ast.stmt:
+    def _over_blocks(self, chain: _ElementwiseRun, kept: Sequence[Compute], operands: Mapping[str, Shape]) -> ast.stmt:
         every = dict.fromkeys((chain.shape, *operands.values()))
         shapes = {shape: self._named(f"k_{place}") for place, shape in enumerate(every)}
         last = {name: member for member in chain.members for name in (member.result, *member.operands)}

@@ -43,7 +43,7 @@ class SpatialIndexer:
 
 
 @dataclass(frozen=True)
-class Part:
+class AxisSlice:
     """`length` positions of an axis from `start` in steps; `dropped` where the axis is no axis of the result.
 
     Positions that are not `proven` to lie within the axis are checked when the program runs.
@@ -56,7 +56,7 @@ class Part:
     proven: bool = True
 
 
-Entry = Part | RecurrentTensor | None
+Entry = AxisSlice | RecurrentTensor | None
 """What is at one place of the index: positions of an axis, an index tensor for an axis, or a new axis."""
 
 
@@ -65,18 +65,18 @@ def index(x: RecurrentTensor, key: Any) -> RecurrentTensor:
     open_program(x)
     entries = _entries(x, key if isinstance(key, tuple) else (key,))
     given = zip((entry for entry in entries if entry is not None), x.type.shape)
-    result = _sliced(x, [entry if isinstance(entry, Part) else _whole(size) for entry, size in given])
+    result = _sliced(x, [entry if isinstance(entry, AxisSlice) else _whole(size) for entry, size in given])
     sizes = iter(result.type.shape)
     shape: list[Expr] = []
     for entry in entries:
         size = const(1) if entry is None else next(sizes)
-        if not (isinstance(entry, Part) and entry.dropped):
+        if not (isinstance(entry, AxisSlice) and entry.dropped):
             shape.append(size)
     return _gathered(reshaped(result, tuple(shape)), entries)
 
 
-def _whole(size: Expr) -> Part:
-    return Part(const(0), size)
+def _whole(size: Expr) -> AxisSlice:
+    return AxisSlice(const(0), size)
 
 
 def _entries(x: RecurrentTensor, items: tuple[Any, ...]) -> list[Entry]:
@@ -93,14 +93,14 @@ def _entries(x: RecurrentTensor, items: tuple[Any, ...]) -> list[Entry]:
     return [None if item is None else _entry(x, item, next(sizes)) for item in spread]
 
 
-def _entry(x: RecurrentTensor, item: Any, size: Expr) -> Part | RecurrentTensor:
+def _entry(x: RecurrentTensor, item: Any, size: Expr) -> AxisSlice | RecurrentTensor:
     context = x.program.builder.context
     if is_integer(item):
-        return Part(_number(x, int(item), size), const(1), dropped=True)
+        return AxisSlice(_number(x, int(item), size), const(1), dropped=True)
     if isinstance(item, IndexExpression):
         start = to_expr(item, x.program, "a spatial index")
         inside = context.implies(start.ge(0) & start.lt(size))
-        return Part(start, const(1), dropped=True, proven=inside)
+        return AxisSlice(start, const(1), dropped=True, proven=inside)
     if isinstance(item, slice):
         part = _slice(x, item, size)
         inside = context.implies(_first(part).ge(0) & _last(part).lt(size))
@@ -108,15 +108,15 @@ def _entry(x: RecurrentTensor, item: Any, size: Expr) -> Part | RecurrentTensor:
     return _index_tensor(item, size)
 
 
-def _first(part: Part) -> Expr:
+def _first(part: AxisSlice) -> Expr:
     return part.start if part.step > 0 else part.start + (part.length - 1) * part.step
 
 
-def _last(part: Part) -> Expr:
+def _last(part: AxisSlice) -> Expr:
     return part.start + (part.length - 1) * part.step if part.step > 0 else part.start
 
 
-def _positions(part: Part) -> RecurrentTensor:
+def _positions(part: AxisSlice) -> RecurrentTensor:
     values = iota(part.length)
     return index_value(part.start) + (values if part.step == 1 else values * part.step)
 
@@ -144,17 +144,17 @@ def _index_tensor(item: Any, size: Expr) -> RecurrentTensor:
     return tensor
 
 
-def _slice(x: RecurrentTensor, item: slice, size: Expr) -> Part:
+def _slice(x: RecurrentTensor, item: slice, size: Expr) -> AxisSlice:
     step = 1 if item.step is None else item.step
     if not is_integer(step) or step == 0:
         _misuse(f"a slice has step {step}", "its step is an integer other than 0")
     if size.is_const and all(bound is None or is_integer(bound) for bound in (item.start, item.stop)):
         positions = range(size.as_int())[item]
-        return Part(const(positions.start), const(len(positions)), int(step))
+        return AxisSlice(const(positions.start), const(len(positions)), int(step))
     forward = step > 0
     start = _bound(x, item.start, size, const(0) if forward else size - 1, forward)
     stop = _bound(x, item.stop, size, size if forward else const(-1), forward)
-    return Part(start, _length(x.program.builder.context, start, stop, int(step)), int(step))
+    return AxisSlice(start, _length(x.program.builder.context, start, stop, int(step)), int(step))
 
 
 def _bound(x: RecurrentTensor, item: Any, size: Expr, default: Expr, forward: bool) -> Expr:
@@ -177,7 +177,7 @@ def _length(context: Context, start: Expr, stop: Expr, step: int) -> Expr:
     return length if abs(step) == 1 else context.simplify((length + abs(step) - 1) // abs(step))
 
 
-def _sliced(x: RecurrentTensor, parts: list[Part]) -> RecurrentTensor:
+def _sliced(x: RecurrentTensor, parts: list[AxisSlice]) -> RecurrentTensor:
     """Axes cut to their parts, none dropped yet; no node where every part is whole."""
     cuts = [part if part.proven else _whole(size) for part, size in zip(parts, x.type.shape)]
     if any(replace(cut, dropped=False) != _whole(size) for cut, size in zip(cuts, x.type.shape)):
@@ -195,7 +195,7 @@ def _sliced(x: RecurrentTensor, parts: list[Part]) -> RecurrentTensor:
 
 def _gathered(x: RecurrentTensor, entries: list[Entry]) -> RecurrentTensor:
     """Index tensors applied to their axes of `x`, which are those of the entries that are not dropped."""
-    kept = [entry for entry in entries if not (isinstance(entry, Part) and entry.dropped)]
+    kept = [entry for entry in entries if not (isinstance(entry, AxisSlice) and entry.dropped)]
     axes = [axis for axis, entry in enumerate(kept) if isinstance(entry, RecurrentTensor)]
     if not axes:
         return x
@@ -216,7 +216,7 @@ def _place(entries: list[Entry]) -> int:
 
     As in NumPy, single positions count as index tensors here.
     """
-    advanced = [isinstance(e, RecurrentTensor) or (isinstance(e, Part) and e.dropped) for e in entries]
+    advanced = [isinstance(e, RecurrentTensor) or (isinstance(e, AxisSlice) and e.dropped) for e in entries]
     first, last = advanced.index(True), len(advanced) - 1 - advanced[::-1].index(True)
     return first if all(advanced[first : last + 1]) else 0
 

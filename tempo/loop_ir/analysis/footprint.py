@@ -13,12 +13,12 @@ Reaches = Mapping[tuple[int, int], int]
 
 def reaches(statement: Statement, buffers: Mapping[int, Buffer], sizes: Mapping[Symbol, int]) -> Reaches:
     """For the axes of kind "full" of the buffers that the statement, or one inside, touches."""
-    finder = _Finder(buffers, {symbol: const(value) for symbol, value in sizes.items()})
+    finder = _FootprintFinder(buffers, {symbol: const(value) for symbol, value in sizes.items()})
     finder.look(statement, Context.of(()))
     return finder.found
 
 
-class _Finder:
+class _FootprintFinder:
     def __init__(self, buffers: Mapping[int, Buffer], sizes: Mapping[Symbol, Expr]) -> None:
         self.buffers, self.sizes = buffers, sizes
         self.found: dict[tuple[int, int], int] = {}

@@ -24,10 +24,10 @@ from tempo.loop_ir.ir import (
 from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.graph import Edge, Graph, index_exprs
 from tempo.symbolic import Condition, Expr, Symbol, as_expr
-from tempo.symbolic.widths import Range, Ranges, bounds, decided, exactly, reach
+from tempo.symbolic.widths import IntegerRange, Ranges, bounds, decided, exactly, reach
 
 NARROW, WIDE = 32, 64
-Step = tuple[Expr | Condition, Range]
+Step = tuple[Expr | Condition, IntegerRange]
 
 
 def index_bits(program: LoopProgram, graph: Graph, sizes: Mapping[Symbol, int], backend: str) -> int:
@@ -44,7 +44,9 @@ def index_bits(program: LoopProgram, graph: Graph, sizes: Mapping[Symbol, int], 
     return bits
 
 
-def _too_wide(value: Expr | Condition, found: Range, location: Location | None, backend: str) -> UnsupportedError:
+def _too_wide(
+    value: Expr | Condition, found: IntegerRange, location: Location | None, backend: str
+) -> UnsupportedError:
     return UnsupportedError(
         f"{value} may be, on the way, as far from 0 as {max(-found.lo, found.hi)} at these sizes, "
         f"and the {backend!r} backend computes indices in {WIDE} bits",
@@ -56,7 +58,7 @@ def _too_wide(value: Expr | Condition, found: Range, location: Location | None, 
 def _users_line(graph: Graph, sizes: Mapping[Symbol, int]) -> Location | None:
     """Where an expression is written that goes as far."""
     ranges = {symbol: exactly(size) for symbol, size in sizes.items()}
-    ranges.update((dim.symbol, Range(0, bounds(dim.size, ranges).hi - 1)) for dim in graph.dims)
+    ranges.update((dim.symbol, IntegerRange(0, bounds(dim.size, ranges).hi - 1)) for dim in graph.dims)
     return next((location for value, location in _written(graph) if not reach(value, ranges).fits(WIDE)), None)
 
 
@@ -96,7 +98,7 @@ def _inside(statement: Statement, ranges: Ranges) -> Iterator[tuple[tuple[Statem
     if isinstance(statement, Loop):
         lo, hi = bounds(statement.lo, ranges).lo, bounds(statement.hi, ranges).hi - 1
         if lo <= hi:
-            yield statement.body, {**ranges, statement.var: Range(lo, hi)}
+            yield statement.body, {**ranges, statement.var: IntegerRange(lo, hi)}
         return
     holds = decided(statement.condition, ranges) if isinstance(statement, Branch) else None
     for side, block in zip((True, False), nested(statement)):

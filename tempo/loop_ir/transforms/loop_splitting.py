@@ -17,7 +17,7 @@ _MOST_THRESHOLDS = 3
 
 
 @dataclass(frozen=True)
-class Stretch:
+class LoopStretch:
     """`body` is right for the loop's points in `first <= var < end`; None: from the loop's first, to its last point."""
 
     first: int | None
@@ -30,7 +30,7 @@ def split(
     sizes: Mapping[Symbol, int],
     stays: Callable[[Branch], bool] = lambda branch: False,
     choices: bool = False,
-) -> tuple[Stretch, ...]:
+) -> tuple[LoopStretch, ...]:
     """Stretches that together are the loop, in its direction; a single one where nothing is gained.
 
     Only conditions that change at points known from `sizes` (those that are fixed) count. Beyond three such points,
@@ -47,7 +47,7 @@ def split(
     return parts if loop.direction == "forward" else parts[::-1]
 
 
-def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symbol, int]) -> Stretch:
+def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symbol, int]) -> LoopStretch:
     """The body with its conditions decided, as far as `first <= var < end` says."""
     here = var(loop.var)
     facts: Condition = TRUE
@@ -55,7 +55,7 @@ def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symb
         facts = facts & here.ge(_fixed(bound, sizes))
     for bound in (loop.hi, *([] if end is None else [const(end)])):
         facts = facts & here.lt(_fixed(bound, sizes))
-    return Stretch(first, end, _decided(loop.body, Context.of((), facts), sizes))
+    return LoopStretch(first, end, _decided(loop.body, Context.of((), facts), sizes))
 
 
 def iterations(loop: Loop, sizes: Mapping[Symbol, int]) -> int:

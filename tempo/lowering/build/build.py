@@ -24,7 +24,7 @@ from tempo.loop_ir.ir import (
     Statement,
     Stop,
 )
-from tempo.lowering.scheduling.places import Part, parts, top_items
+from tempo.lowering.scheduling.places import Fragment, parts, top_items
 from tempo.sdg.graph import GIVEN
 from tempo.lowering.scheduling.problem import Clustered, intervals
 from tempo.lowering.scheduling.reads import Value
@@ -314,7 +314,7 @@ class _Builder:
 
     # -- segments --------------------------------------------------------------------------------------------------
 
-    def segment(self, part: Part, top: bool) -> CallSegment:
+    def segment(self, part: Fragment, top: bool) -> CallSegment:
         """At the top a loop alone is run in chunks; elsewhere nobody gives it a start and a stop."""
         body = forwarded(tuple(statement for item in part.items for statement in self.lower(item)))
         loop = body[0] if top and len(body) == 1 and isinstance(body[0], Loop) else None

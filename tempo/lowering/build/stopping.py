@@ -17,7 +17,7 @@ from tempo.sdg.graph import Output
 from tempo.sdg.stops import stops_of
 from tempo.symbolic import Box, Condition, Context, Symbol, const, var
 
-Part = tuple[ScheduleTree, ...]
+Trees = tuple[ScheduleTree, ...]
 _HINT = "scheduler='greedy' keeps apart what ends early and what does not"
 
 
@@ -39,7 +39,7 @@ class Stops:
         names = (run.statement for run in _runs_outside_loops(loop.body))
         return next((self.of_cluster[name] for name in names if name in self.of_cluster), None)
 
-    def ends(self, parts: Sequence[Part]) -> list[Output | None]:
+    def ends(self, parts: Sequence[Trees]) -> list[Output | None]:
         """For each part of the top the stop after which it is left out.
 
         Raises `UnsupportedError` where a part holds what ends with it and what does not.
@@ -51,7 +51,7 @@ class Stops:
             found.append(self._ends(part, [self.of_cluster[name] for name in sorted(begun)]))
         return found
 
-    def _ends(self, part: Part, stops: Iterable[Output]) -> Output | None:
+    def _ends(self, part: Trees, stops: Iterable[Output]) -> Output | None:
         """`stops`: those that may have been found before the part or in it."""
         found = [run for item in part for run in runs(item)]
         for output in stops:
@@ -77,7 +77,7 @@ class Stops:
     def _dims(self, run: Run) -> tuple[Symbol, ...]:
         return tuple(symbol for symbol, _, _ in self.boxes[run.statement].bounds)
 
-    def _is_outermost(self, part: Part, output: Output) -> bool:
+    def _is_outermost(self, part: Trees, output: Output) -> bool:
         """No loop around the one that the stop leaves."""
         stops = {name for name, each in self.of_cluster.items() if each is output}
         inside = (run for item in part for run in runs(item) if run.statement in stops)

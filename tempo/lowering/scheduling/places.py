@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.lowering.scheduling.timeline import Level, Timeline
+from tempo.lowering.scheduling.timeline import Timeline, TimeLoop
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
 from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, var
 
@@ -18,7 +18,7 @@ class Scope:
 
     loops: Loops = ()
     guards: tuple[int, ...] = ()
-    levels: tuple[Level, ...] = ()
+    levels: tuple[TimeLoop, ...] = ()
     condition: Condition = TRUE
 
     @property
@@ -43,7 +43,7 @@ class Place:
     point: tuple[Expr, ...]
     loops: Loops
     guards: tuple[int, ...]
-    levels: tuple[Level, ...]
+    levels: tuple[TimeLoop, ...]
     condition: Condition
     order: int
     segment: int
@@ -74,14 +74,14 @@ def has_host(tree: ScheduleTree, hosts: frozenset[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
+class Fragment:
     """A piece of a block: either pure (one segment) or a single item with host work."""
 
     items: tuple[ScheduleTree, ...]
     host: bool
 
 
-def parts(items: tuple[ScheduleTree, ...], hosts: frozenset[str], loops_apart: bool) -> Iterator[Part]:
+def parts(items: tuple[ScheduleTree, ...], hosts: frozenset[str], loops_apart: bool) -> Iterator[Fragment]:
     """Cut a block into segments and items with host work.
 
     `loops_apart`: every loop is a part of its own (at the top, so that it can be run in chunks).
@@ -93,11 +93,11 @@ def parts(items: tuple[ScheduleTree, ...], hosts: frozenset[str], loops_apart: b
             pure.append(item)
             continue
         if pure:
-            yield Part(tuple(pure), host=False)
+            yield Fragment(tuple(pure), host=False)
             pure = []
-        yield Part((item,), host=host)
+        yield Fragment((item,), host=host)
     if pure:
-        yield Part(tuple(pure), host=False)
+        yield Fragment(tuple(pure), host=False)
 
 
 def places(tree: ScheduleTree, hosts: frozenset[str], sizes: Context) -> Mapping[str, tuple[Place, ...]]:

@@ -16,7 +16,7 @@ Value = tuple[int, int]  # node, result
 
 
 @dataclass(frozen=True)
-class Read:
+class ValueRead:
     """One read of a value: by `cluster` at `place`, where `guard` holds; `relation`: the points, in loop variables."""
 
     cluster: Cluster
@@ -36,12 +36,12 @@ class Read:
         return any(isinstance(index, Slice) for index in self.edge.map)
 
 
-class Reads:
+class ValueReads:
     """Every read of every value of a clustered graph, and what holds at each place."""
 
     def __init__(self, program: Clustered, places: Mapping[str, tuple[Place, ...]]) -> None:
         self.program = program
-        self.of: dict[Value, list[Read]] = {}
+        self.of: dict[Value, list[ValueRead]] = {}
         self._contexts: dict[tuple[int, Condition], Context] = {}
         for cluster in program.clusters:
             for place in places.get(cluster.name, ()):
@@ -55,10 +55,10 @@ class Reads:
                 relation = known.get(edge.map)
                 if relation is None:
                     relation = known[edge.map] = _substituted(intervals(edge), here)
-                read = Read(cluster, place, guard, edge, rank, relation)
+                read = ValueRead(cluster, place, guard, edge, rank, relation)
                 self.of.setdefault((edge.node, edge.result), []).append(read)
 
-    def context(self, read: Read) -> Context:
+    def context(self, read: ValueRead) -> Context:
         """What holds of the loop variables where the read takes place, by the reader's domain and its case."""
         key = read.place.order, read.guard
         if key not in self._contexts:

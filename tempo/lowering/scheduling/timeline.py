@@ -19,7 +19,7 @@ Kind = tuple[Symbol, Direction]
 
 
 @dataclass(frozen=True)
-class Level:
+class TimeLoop:
     """One loop around a part of the tree, as a coordinate of time.
 
     `group` numbers the whole loop, `piece` the part of it; pieces of one loop never run at the same iteration.
@@ -39,12 +39,12 @@ class Level:
 
 
 @dataclass
-class _Whole:
+class _CutLoop:
     """A loop and its pieces, in the order of the text: the number of a leaf and its level."""
 
     group: int
     kind: Kind
-    pieces: list[tuple[int, Level]] = field(default_factory=list)
+    pieces: list[tuple[int, TimeLoop]] = field(default_factory=list)
 
 
 class Timeline:
@@ -53,11 +53,11 @@ class Timeline:
     def __init__(self, sizes: Context) -> None:
         self.sizes = sizes
         self._groups: dict[tuple[int, Kind, int], int] = {}
-        self._levels: dict[int, tuple[Level, ...]] = {}  # by identity of the loop or run
+        self._levels: dict[int, tuple[TimeLoop, ...]] = {}  # by identity of the loop or run
         self._kept: list[ScheduleTree] = []  # so that identities stay
         self._pieces = 0
 
-    def levels(self, item: ScheduleTree) -> tuple[Level, ...]:
+    def levels(self, item: ScheduleTree) -> tuple[TimeLoop, ...]:
         """The levels that a loop adds for its body, or a run for itself."""
         return self._levels.get(id(item), ())
 
@@ -65,7 +65,7 @@ class Timeline:
         """Find the levels of the loops and runs of one region, which is inside the loop `parent`."""
         leaves = list(_leaves(body))
         self._kept.append(body)
-        wholes: dict[Kind, list[_Whole]] = {}
+        wholes: dict[Kind, list[_CutLoop]] = {}
         for number, leaf in enumerate(leaves):
             if isinstance(leaf, For):
                 self._join(number, leaf, parent, wholes)
@@ -84,17 +84,17 @@ class Timeline:
 
     # -- loops -----------------------------------------------------------------------------------------------------
 
-    def _join(self, number: int, loop: For, parent: int, wholes: dict[Kind, list[_Whole]]) -> None:
+    def _join(self, number: int, loop: For, parent: int, wholes: dict[Kind, list[_CutLoop]]) -> None:
         kind = loop.var, loop.direction
         several = wholes.setdefault(kind, [])
-        level = Level(-1, self._piece(), loop.direction, var(loop.var), loop.lo, loop.hi)
+        level = TimeLoop(-1, self._piece(), loop.direction, var(loop.var), loop.lo, loop.hi)
         if not several or not all(self._follows(before, level) for _, before in several[-1].pieces):
-            several.append(_Whole(self._group(parent, kind, len(several)), kind))
+            several.append(_CutLoop(self._group(parent, kind, len(several)), kind))
         level = replace(level, group=several[-1].group)
         several[-1].pieces.append((number, level))
         self._levels[id(loop)] = (level,)
 
-    def _follows(self, before: Level, after: Level) -> bool:
+    def _follows(self, before: TimeLoop, after: TimeLoop) -> bool:
         """Whether all iterations of `after` come later in the direction of the loop than all of `before`."""
         if after.direction == "backward":
             before, after = after, before
@@ -102,7 +102,7 @@ class Timeline:
 
     # -- parts that are no loop ------------------------------------------------------------------------------------
 
-    def _join_others(self, leaves: list[ScheduleTree], whole: _Whole, repeated: Mapping[str, list[int]]) -> None:
+    def _join_others(self, leaves: list[ScheduleTree], whole: _CutLoop, repeated: Mapping[str, list[int]]) -> None:
         """Give the parts beside a loop that make points of what it makes the iterations at which it would make them."""
         own = {number for number, _ in whole.pieces}
         offsets: dict[str, tuple[int, Expr]] = {}
@@ -114,10 +114,10 @@ class Timeline:
             if iteration is not None and len(self.levels(leaves[number])) < 2:
                 self._stand(number, leaves[number], iteration, whole)
 
-    def _stand(self, number: int, leaf: ScheduleTree, iteration: Expr, whole: _Whole) -> None:
+    def _stand(self, number: int, leaf: ScheduleTree, iteration: Expr, whole: _CutLoop) -> None:
         """Put a part at an iteration of a loop, if it lies between those of the pieces before and after in the text."""
         direction = whole.kind[1]
-        here = Level(whole.group, self._piece(), direction, iteration, iteration, iteration + 1)
+        here = TimeLoop(whole.group, self._piece(), direction, iteration, iteration, iteration + 1)
         for other, level in whole.pieces:
             if level.iteration == iteration:
                 here = level

@@ -14,7 +14,7 @@ from tempo.loop_ir.ir import Axis
 from tempo.lowering.scheduling.clusters import Cluster
 from tempo.lowering.scheduling.places import Place
 from tempo.lowering.scheduling.problem import Clustered
-from tempo.lowering.scheduling.reads import Read, Reads, Value
+from tempo.lowering.scheduling.reads import Value, ValueRead, ValueReads
 from tempo.lowering.storage.coalescing import Home, homes
 from tempo.lowering.storage.interference import conflict_widths
 from tempo.lowering.storage.privatization import local_to
@@ -50,15 +50,15 @@ def decide_storage(
 
     `guarded` names the clusters that a table guards: such a statement is a block of its own.
     """
-    return _Analysis(program, places, guarded).decide()
+    return _Assignment(program, places, guarded).decide()
 
 
-class _Analysis:
+class _Assignment:
     def __init__(self, program: Clustered, places: Mapping[str, tuple[Place, ...]], guarded: Collection[str]) -> None:
         self.program = program
         self.places = places
         self.guarded = guarded
-        self.reads = Reads(program, places)
+        self.reads = ValueReads(program, places)
 
     def decide(self) -> dict[Value, Storage]:
         found = {}
@@ -84,7 +84,7 @@ class _Analysis:
             yield value, replace(decided, home=home, moved=moved)
             yield (home.owner, 0), replace(found[home.owner, 0], local=frozenset())
 
-    def _decide(self, reads: list[Read], cluster: Cluster, rank: int) -> Storage:
+    def _decide(self, reads: list[ValueRead], cluster: Cluster, rank: int) -> Storage:
         if all(self._in_register(read, cluster.name) for read in reads):
             return Storage(register=True)
         sliced = {
@@ -93,7 +93,7 @@ class _Analysis:
         axes = self._axes(cluster.domain, self._widths(reads, cluster, rank), sliced)
         return Storage(register=False, axes=axes, local=local_to(self.places[cluster.name], reads))
 
-    def _widths(self, reads: list[Read], cluster: Cluster, rank: int) -> list[int]:
+    def _widths(self, reads: list[ValueRead], cluster: Cluster, rank: int) -> list[int]:
         if not cluster.domain:
             return []
         places, box = self.places[cluster.name], self.program.box(cluster)
@@ -112,7 +112,7 @@ class _Analysis:
                 axes.append(Axis(dim, position, "window", const(width)))
         return tuple(axes)
 
-    def _in_register(self, read: Read, writer: str) -> bool:
+    def _in_register(self, read: ValueRead, writer: str) -> bool:
         """Read later in the same block (or one inside it), at the point just made.
 
         A name holds what was assigned last: of the places that write, that is the one before the read in the text.
@@ -126,7 +126,7 @@ class _Analysis:
             place.loops[:inside] == read.place.loops[:inside] for place in places[len(before) :]
         )
 
-    def _is_in_block(self, read: Read, write: Place) -> bool:
+    def _is_in_block(self, read: ValueRead, write: Place) -> bool:
         if read.place.segment != write.segment:
             return False
         if write.statement in self.guarded and read.place.statement != write.statement:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.lowering.scheduling.problem import Clustered
-from tempo.lowering.scheduling.reads import Read, Value
+from tempo.lowering.scheduling.reads import Value, ValueRead
 from tempo.sdg.graph import GIVEN, Case, Graph, Node, Output, Point
 from tempo.sdg.stops import last_along
 from tempo.symbolic import TRUE, Condition, Expr, const, var
@@ -32,19 +32,23 @@ class Home:
     row: tuple[int, Expr] | None = None
     order: tuple[int, ...] = ()
 
-    def is_read(self, graph: Graph, read: Read) -> bool:
+    def is_read(self, graph: Graph, read: ValueRead) -> bool:
         """Whether a read of the value is that of the case."""
         node = graph.nodes[read.cluster.nodes[read.rank]]
         return node.id == self.owner and (read.guard, read.edge) == node.guarded_reads()[self.case]
 
 
-def homes(program: Clustered, kept_in_full: Mapping[int, bool], reads: Mapping[Value, list[Read]]) -> dict[Value, Home]:
+def homes(
+    program: Clustered, kept_in_full: Mapping[int, bool], reads: Mapping[Value, list[ValueRead]]
+) -> dict[Value, Home]:
     """The values that live in the buffer of a definition. `kept_in_full`: definitions, all points of which are kept."""
     return _Homes(program, kept_in_full, reads).find()
 
 
 class _Homes:
-    def __init__(self, program: Clustered, kept_in_full: Mapping[int, bool], reads: Mapping[Value, list[Read]]) -> None:
+    def __init__(
+        self, program: Clustered, kept_in_full: Mapping[int, bool], reads: Mapping[Value, list[ValueRead]]
+    ) -> None:
         self.program, self.graph, self.reads = program, program.graph, reads
         self.kept_in_full = kept_in_full
         self.clusters = program.cluster_of()

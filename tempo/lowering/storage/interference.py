@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tempo.lowering.scheduling.clusters import Cluster
 from tempo.lowering.scheduling.places import Place
-from tempo.lowering.scheduling.reads import Read, Reads
+from tempo.lowering.scheduling.reads import ValueRead, ValueReads
 from tempo.lowering.storage.reuse_distance import FULL
 from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, var
 
@@ -23,7 +23,7 @@ _MOST_QUESTIONS = 150  # the same for bounds
 
 
 @dataclass(frozen=True)
-class _Instance:
+class _PlacedStatement:
     """A statement at a place, in variables of its own; `facts` say where it runs."""
 
     place: Place
@@ -33,7 +33,7 @@ class _Instance:
     facts: tuple[Condition, ...]
 
     @staticmethod
-    def of(known: Reads, cluster: Cluster, place: Place, rank: int, role: str) -> _Instance:
+    def of(known: ValueReads, cluster: Cluster, place: Place, rank: int, role: str) -> _PlacedStatement:
         names = {loop.var: var(Symbol(f"{loop.var.name}{role}", "dim")) for _, loop in place.loops}
         point = tuple(index.substitute(names) for index in place.point)
         facts = [place.condition.substitute(names)]
@@ -41,9 +41,9 @@ class _Instance:
             facts += [names[loop.var].ge(loop.lo.substitute(names)), names[loop.var].lt(loop.hi.substitute(names))]
         for index, (_, lo, hi) in zip(point, known.program.box(cluster).bounds, strict=True):
             facts += [index.ge(lo), index.lt(hi)]
-        return _Instance(place, rank, names, point, tuple(facts))
+        return _PlacedStatement(place, rank, names, point, tuple(facts))
 
-    def before(self, other: _Instance) -> Iterator[Condition]:
+    def before(self, other: _PlacedStatement) -> Iterator[Condition]:
         """The cases in which this instance runs before the other: the level that decides, or the text."""
         equal: Condition = TRUE
         for mine, theirs in itertools.islice(
@@ -59,7 +59,7 @@ class _Instance:
 
 
 def conflict_widths(
-    places: Sequence[Place], reads: Sequence[Read], known: Reads, cluster: Cluster, rank: int
+    places: Sequence[Place], reads: Sequence[ValueRead], known: ValueReads, cluster: Cluster, rank: int
 ) -> list[int]:
     """The window along every dim of the value that `cluster` writes, FULL where there is no bound."""
     conflicts = _Conflicts.of(places, reads, known, cluster, rank)
@@ -67,31 +67,31 @@ def conflict_widths(
 
 
 @dataclass(frozen=True)
-class _Case:
+class _WritePair:
     """Writes that differ by `difference`, where a read of the first comes after both."""
 
     context: Context
     difference: tuple[Expr, ...]
 
-    def within(self, zero: Sequence[int]) -> _Case:
+    def within(self, zero: Sequence[int]) -> _WritePair:
         """The case with these components of the difference 0."""
-        return _Case(self.context.assume(*(self.difference[at].eq(0) for at in zero)), self.difference)
+        return _WritePair(self.context.assume(*(self.difference[at].eq(0) for at in zero)), self.difference)
 
 
 class _Conflicts:
-    def __init__(self, cases: list[_Case], dims: int) -> None:
+    def __init__(self, cases: list[_WritePair], dims: int) -> None:
         self.cases = cases
         self.dims = dims
         self.questions = 0
 
     @staticmethod
     def of(
-        places: Sequence[Place], reads: Sequence[Read], known: Reads, cluster: Cluster, rank: int
+        places: Sequence[Place], reads: Sequence[ValueRead], known: ValueReads, cluster: Cluster, rank: int
     ) -> _Conflicts | None:
-        cases: list[_Case] = []
+        cases: list[_WritePair] = []
         for read, first, second in itertools.product(reads, places, places):
-            made = _Instance.of(known, cluster, first, rank, "'made")
-            later = _Instance.of(known, cluster, second, rank, "'later")
+            made = _PlacedStatement.of(known, cluster, first, rank, "'made")
+            later = _PlacedStatement.of(known, cluster, second, rank, "'later")
             for case in _cases(read, made, later, known):
                 if len(cases) >= _MOST_CASES:
                     return None
@@ -122,7 +122,7 @@ class _Conflicts:
             zero.append(at)
         return found
 
-    def _largest(self, cases: Sequence[_Case], at: int) -> int | None:
+    def _largest(self, cases: Sequence[_WritePair], at: int) -> int | None:
         """The largest |difference| along a dim."""
         largest = 0
         for case in cases:
@@ -138,8 +138,8 @@ def _kept(widths: Sequence[int]) -> tuple[int, int]:
     return widths.count(FULL), math.prod(width for width in widths if width != FULL)
 
 
-def _cases(read: Read, made: _Instance, later: _Instance, known: Reads) -> Iterator[_Case]:
-    reader = _Instance.of(known, read.cluster, read.place, read.rank, "'read")
+def _cases(read: ValueRead, made: _PlacedStatement, later: _PlacedStatement, known: ValueReads) -> Iterator[_WritePair]:
+    reader = _PlacedStatement.of(known, read.cluster, read.place, read.rank, "'read")
     asked = [
         condition
         for index, interval in zip(made.point, read.relation, strict=True)
@@ -154,4 +154,4 @@ def _cases(read: Read, made: _Instance, later: _Instance, known: Reads) -> Itera
     base = Context.of((), *sizes, *made.facts, *later.facts, *reader.facts, *asked, guard)
     difference = tuple(there - here for here, there in zip(made.point, later.point, strict=True))
     for one, other in itertools.product(made.before(later), later.before(reader)):
-        yield _Case(base.assume(one, other), difference)
+        yield _WritePair(base.assume(one, other), difference)

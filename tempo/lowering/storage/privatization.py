@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Sequence
 
 from tempo.lowering.scheduling.places import Place
-from tempo.lowering.scheduling.reads import Read
+from tempo.lowering.scheduling.reads import ValueRead
 from tempo.symbolic import Symbol
 
 
-def local_to(writes: Sequence[Place], reads: Sequence[Read]) -> frozenset[Symbol]:
+def local_to(writes: Sequence[Place], reads: Sequence[ValueRead]) -> frozenset[Symbol]:
     """The variables of the loops around all writes and reads of a value to whose iterations it is local.
 
     For the loop and each one around it, one coordinate of what is written and of what is read must be the iteration, up
@@ -26,11 +26,11 @@ def local_to(writes: Sequence[Place], reads: Sequence[Read]) -> frozenset[Symbol
     return frozenset(symbol for depth in local for place in writes for symbol in _variable(place, depth))
 
 
-def _is_local(depth: int, writes: Sequence[Place], reads: Sequence[Read]) -> bool:
+def _is_local(depth: int, writes: Sequence[Place], reads: Sequence[ValueRead]) -> bool:
     return any(_is_iteration(position, depth, writes, reads) for position in range(len(writes[0].point)))
 
 
-def _is_iteration(position: int, depth: int, writes: Sequence[Place], reads: Sequence[Read]) -> bool:
+def _is_iteration(position: int, depth: int, writes: Sequence[Place], reads: Sequence[ValueRead]) -> bool:
     """Whether the coordinate is that of the iteration, by the same constant wherever it is written or read."""
     written = [place.point[position] - place.levels[depth].iteration for place in writes]
     asked = [read.relation[position] for read in reads]

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tempo.lowering.scheduling.places import Place
-from tempo.lowering.scheduling.reads import Read, Reads
-from tempo.lowering.scheduling.timeline import Level
+from tempo.lowering.scheduling.reads import ValueRead, ValueReads
+from tempo.lowering.scheduling.timeline import TimeLoop
 from tempo.symbolic import Box, Context, Expr, Symbol
 
 FULL = -1  # as a window width: no bound
@@ -28,7 +28,7 @@ class Track:
     """How a place writes: its level `depth` makes coordinate `position`, which is the iteration plus `offset`."""
 
     position: int
-    level: Level
+    level: TimeLoop
     offset: Expr
 
 
@@ -107,7 +107,7 @@ def _apart(places: Sequence[Place], tracks: Sequence[tuple[Track, ...]], one: in
     return shared
 
 
-def widths(writer: Writer, reads: Sequence[Read], known: Reads) -> list[int]:
+def widths(writer: Writer, reads: Sequence[ValueRead], known: ValueReads) -> list[int]:
     """The window along every dim of the value, FULL where there is no bound.
 
     Dims without a bound are best taken first, for then fewer conflicts are left for the others.
@@ -118,7 +118,7 @@ def widths(writer: Writer, reads: Sequence[Read], known: Reads) -> list[int]:
     return _widths(writer, reads, known, full) if full and max(found) > 1 else found
 
 
-def _widths(writer: Writer, reads: Sequence[Read], known: Reads, full: frozenset[int]) -> list[int]:
+def _widths(writer: Writer, reads: Sequence[ValueRead], known: ValueReads, full: frozenset[int]) -> list[int]:
     """The same, where the dims of `full` tell all their points apart already."""
     found = [FULL if at in full else 1 for at in range(len(writer.domain))]
     for read in reads:
@@ -134,7 +134,7 @@ class _Reuse:
     """One read, and a place that may overwrite what it reads."""
 
     writer: Writer
-    read: Read
+    read: ValueRead
     context: Context
     full: frozenset[int]
 
@@ -173,7 +173,7 @@ class _Reuse:
                 return True
         return earlier
 
-    def _distance(self, track: Track, level: Level) -> int | None:
+    def _distance(self, track: Track, level: TimeLoop) -> int | None:
         """How many iterations of a shared loop the read is behind the write, at most."""
         asked = self.read.relation[track.position]
         forward = track.level.forward
@@ -182,7 +182,7 @@ class _Reuse:
         )
         return self.context.constant_bounds(distance)[1]
 
-    def _since_first(self, written: Level, read: Level) -> int | None:
+    def _since_first(self, written: TimeLoop, read: TimeLoop) -> int | None:
         """How many iterations the read is behind the first one of a shared loop, at most."""
         distance = read.iteration - written.lo if written.forward else written.hi - 1 - read.iteration
         return self.context.constant_bounds(distance)[1]

@@ -25,7 +25,7 @@ OPERATOR = "banded_attention"
 
 
 @dataclass(frozen=True)
-class Window:
+class KeyWindow:
     """The keys that any point sees: `extent` from `lo` on. A point sees those from `start` to `stop - 1`.
 
     Counted from the first point and the first key, point i sees those from i + low to i + high - 1. `keys` is the slice
@@ -42,7 +42,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Banded:
+class BandedAttention:
     """`node` is attention at the points of `span`, as `found` says. Of what varies with them, nobody else reads what is
     `inside`.
     """
@@ -50,7 +50,7 @@ class Banded:
     node: Node
     found: Attention
     inside: frozenset[int]
-    window: Window
+    window: KeyWindow
     span: Span
 
     @property
@@ -59,14 +59,14 @@ class Banded:
         return self.inside | {self.node.id}
 
 
-def bands(candidates: Candidates) -> tuple[Banded, ...]:
+def bands(candidates: Candidates) -> tuple[BandedAttention, ...]:
     """Attention among the candidates for lifting."""
     views = GraphViews(candidates.graph)
     nodes = (candidates.graph.nodes[id] for id in candidates.spans)
     return tuple(band for node in nodes if (band := _band(candidates, node, views)) is not None)
 
 
-def _band(candidates: Candidates, node: Node, views: GraphViews) -> Banded | None:
+def _band(candidates: Candidates, node: Node, views: GraphViews) -> BandedAttention | None:
     graph, symbol = candidates.graph, candidates.dim.symbol
     found = attention_at(graph, node, views)
     between = None if found is None else inside(graph, node, found)
@@ -77,12 +77,12 @@ def _band(candidates: Candidates, node: Node, views: GraphViews) -> Banded | Non
         return None
     try:
         window = _Seen(candidates, node, found).window()
-    except _Refused:
+    except _NotBanded:
         return None
-    return Banded(node, found, varying, window, candidates.spans[node.id])
+    return BandedAttention(node, found, varying, window, candidates.spans[node.id])
 
 
-class _Refused(Exception):
+class _NotBanded(Exception):
     """The operator does not do what the points do."""
 
 
@@ -104,21 +104,21 @@ class _Seen:
     def moving(self, edge: Edge) -> list[int]:
         return moving(edge, self.symbol)
 
-    def window(self) -> Window:
+    def window(self) -> KeyWindow:
         """Raises _Refused."""
         found, graph = self.found, self.candidates.graph
         queries, keys, values = (side.edge for side in (found.queries, found.keys, found.values))
         if not self.moving(queries) or self.dynamic(queries):
-            raise _Refused
+            raise _NotBanded
         keys_at, values_at = self.sliced(keys, found.keys.free[0]), self.sliced(values, found.values.contracted[0])
         if keys_at is None or values_at is None:
             if keys_at is not values_at or self.moving(keys) or self.moving(values):
-                raise _Refused
+                raise _NotBanded
             whole = Slice(const(0), graph.seen_type(keys).shape[found.keys.free[0]])
         elif self.apart(keys_at, values_at):
-            raise _Refused
+            raise _NotBanded
         if any(not set(self.dynamic(extra.edge)) <= {extra.axes[found.keys_axis]} for extra in self.extras):
-            raise _Refused
+            raise _NotBanded
         return self.of_points(whole if keys_at is None else keys_at, keys_at)
 
     @property
@@ -133,25 +133,25 @@ class _Seen:
         """The slice that is `axis` of what an edge shows, where nothing else of it varies along the dim."""
         index = sliced(edge, axis, self.symbol)
         if not set(self.dynamic(edge)) <= ({axis} if index is not None else set()):
-            raise _Refused
+            raise _NotBanded
         return index
 
     def apart(self, one: Slice, other: Slice) -> bool:
         """Whether two slices are not as far apart from each other at all points."""
         return one.length != other.length or self.mentions(one.start - other.start)
 
-    def of_points(self, seen: Slice, keys: Slice | None) -> Window:
+    def of_points(self, seen: Slice, keys: Slice | None) -> KeyWindow:
         """Of all points of the span: from what the first sees first to what the last sees last."""
         here, sizes, span = self.candidates.context(self.node), self.candidates.sizes, self.span
         start, stop = here.simplify(seen.start), here.simplify(seen.start + seen.length)
         lo = sizes.simplify(start.substitute({self.symbol: span.lo}))
         hi = sizes.simplify(stop.substitute({self.symbol: span.hi - 1}))
         if lo.dims() or hi.dims() or not here.implies(stop.gt(start)) or not sizes.implies(lo.ge(0) & hi.ge(lo)):
-            raise _Refused
+            raise _NotBanded
         first, last = self.offset(start, Max), self.offset(stop, Min)
         low = 1 - span.size if first is None else span.lo + first - lo
         high = hi - lo if last is None else span.lo + last - lo
-        return Window(lo, hi - lo, start, stop, low, high, keys)
+        return KeyWindow(lo, hi - lo, start, stop, low, high, keys)
 
     @property
     def span(self) -> Span:
@@ -168,7 +168,7 @@ class _Seen:
         parts = atom.args if isinstance(atom, kind) and factor == 1 and not rest and not expr.const else (expr,)
         moving = [part - var(self.symbol) for part in parts if self.mentions(part)]
         if len(moving) != 1 or moving[0].dims():
-            raise _Refused
+            raise _NotBanded
         return moving[0]
 
 
@@ -187,7 +187,7 @@ def sliced(edge: Edge, axis: int, symbol: Symbol) -> Slice | None:
     return index if sum(isinstance(other, Slice) for other in edge.map[: places[0]]) == axis else None
 
 
-def with_bands(graph: Graph, found: Iterable[Banded], symbol: Symbol) -> Graph:
+def with_bands(graph: Graph, found: Iterable[BandedAttention], symbol: Symbol) -> Graph:
     """`graph` with the operator in place of what it is of."""
     new = Rewriter(graph)
     for each in found:
@@ -196,7 +196,7 @@ def with_bands(graph: Graph, found: Iterable[Banded], symbol: Symbol) -> Graph:
 
 
 class _Rewriting:
-    def __init__(self, new: Rewriter, banded: Banded, symbol: Symbol) -> None:
+    def __init__(self, new: Rewriter, banded: BandedAttention, symbol: Symbol) -> None:
         self.banded, self.symbol = banded, symbol
         self.tensors = Tensors(new, banded.node.location)
 

@@ -101,7 +101,7 @@ def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -
     scores, axis = found
     if moved.axes[weights.contracted[0]] != axis:
         return None
-    chain = _Chain(views, axis).follow(scores)
+    chain = _ScoreChain(views, axis).follow(scores)
     if chain is None:
         return None
     batch, rows = (tuple(moved.axes[at] for at in group) for group in (weights.batch, weights.free))
@@ -155,7 +155,7 @@ def _spread_reduction(edge: Edge, op: str, of: Edge, views: Views) -> int | None
 
 
 @dataclass(frozen=True)
-class _Chain:
+class _ScoreChain:
     """What is done to the product of queries and keys, from the softmax back to it: mask, then bias, then scale."""
 
     views: Views
@@ -167,7 +167,7 @@ class _Chain:
     product: Draft | None = None
     places: Axes = ()
 
-    def follow(self, edge: Edge, shown: Axes | None = None) -> _Chain | None:
+    def follow(self, edge: Edge, shown: Axes | None = None) -> _ScoreChain | None:
         """`shown`: for every axis of the scores the axis of `edge`."""
         shown = tuple(range(len(self.views.type_of(edge).shape))) if shown is None else shown
         moved = look_through(edge, self.views)
@@ -184,7 +184,7 @@ class _Chain:
                     return found
         return None
 
-    def _step(self, made: Draft, at: int, shown: Axes) -> _Chain | None:
+    def _step(self, made: Draft, at: int, shown: Axes) -> _ScoreChain | None:
         """On to operand `at` of the operator `made`."""
         operand, scaled = made.operands[at], self.scale is not None
         if made.op == "where" and at == 1 and not (self.mask or self.bias or scaled):

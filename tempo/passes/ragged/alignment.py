@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tempo.analysis.demand.demand import Demand
-from tempo.costs.vectorization import Sizes
+from tempo.costs.vectorization import LikelySizes
 from tempo.errors import UnsupportedError
-from tempo.passes.ragged.alignment_rules import Axes, Axis, Frame, FrameRules, Refused, Window
+from tempo.passes.ragged.alignment_rules import Axes, AxisClass, Frame, FrameRules, Refused, Window
 from tempo.passes.ragged.values import Hulls
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice, index_exprs
@@ -40,7 +40,7 @@ class Frames:
         hulls: Hulls,
         allowed: Collection[int],
         meaningful: Callable[[int, Symbol], bool],
-        sizes: Sizes,
+        sizes: LikelySizes,
     ) -> None:
         self.graph, self.symbol, self.demands, self.hulls = graph, symbol, demands, hulls
         self.meaningful, self.sizes = meaningful, sizes
@@ -92,13 +92,13 @@ class Frames:
         self.reads[node.id, edge] = view
         return view
 
-    def _sliced(self, node: Node, producer: Node, dim: Symbol, index: Point | Slice) -> Axis | None:
+    def _sliced(self, node: Node, producer: Node, dim: Symbol, index: Point | Slice) -> AxisClass | None:
         if not isinstance(index, Slice) or not self.rules.mentions(*index_exprs(index)):
             return None
         if index.extent is not None or not self.meaningful(producer.id, dim):
             raise Refused
         lo, hi = self.interval(producer.id, dim)
-        return Axis(index.length, [Window(index.start, lo, hi)], [node])
+        return AxisClass(index.length, [Window(index.start, lo, hi)], [node])
 
     def interval(self, id: int, dim: Symbol) -> tuple[Expr, Expr]:
         """What of a node is there along a dim; nothing where the bounds are out of order, as they may be."""
@@ -198,7 +198,7 @@ class Frames:
         return shapes
 
     @staticmethod
-    def _physical(size: Expr, axis: Axis | None) -> Expr:
+    def _physical(size: Expr, axis: AxisClass | None) -> Expr:
         frame = None if axis is None else axis.root().frame
         return size if frame is None else frame.extent
 
@@ -236,7 +236,7 @@ class Frames:
         shape = self.graph.nodes[edge.node].results[edge.result].shape
         return edge.node not in self.nodes and any(self.rules.mentions(size) for size in shape)
 
-    def _frame(self, axis: Axis) -> Frame:
+    def _frame(self, axis: AxisClass) -> Frame:
         own = Frame(const(0), axis.length, self._extent(axis, axis.length))
         for window in [] if axis.rigid else axis.windows:
             if not self.rules.mentions(window.start):
@@ -247,7 +247,7 @@ class Frames:
                 return hull
         return own
 
-    def _extent(self, axis: Axis, expr: Expr) -> Expr:
+    def _extent(self, axis: AxisClass, expr: Expr) -> Expr:
         found = {self.hulls.hull(expr, node) for node in axis.members}
         extent = self.hulls.sizes.simplify(maximum(*found)) if len(found) > 1 else found.pop()
         wholes = (window.hi - window.lo for window in axis.windows)  # what is read is in range

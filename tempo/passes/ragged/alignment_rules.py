@@ -38,21 +38,21 @@ class Window:
 
 
 @dataclass
-class Axis:
+class AxisClass:
     """Axes that hold the elements of the same positions, as far as they are known to: a class of a union-find."""
 
     length: Expr
     windows: list[Window] = field(default_factory=list)
     members: list[Node] = field(default_factory=list)
     rigid: bool = False  # element 0 is at position 0
-    into: Axis | None = None
+    into: AxisClass | None = None
     frame: Frame | None = None
 
-    def root(self) -> Axis:
+    def root(self) -> AxisClass:
         return self if self.into is None else self.into.root()
 
 
-Axes = tuple[Axis | None, ...]
+Axes = tuple[AxisClass | None, ...]
 """For every axis of a value, what it is an axis of; None where its positions do not move."""
 
 
@@ -88,11 +88,11 @@ class FrameRules:
 
     def _loose(self, shape: Sequence[Expr]) -> Axes:
         """Axes that any frame suits."""
-        return tuple(Axis(size) if self.mentions(size) else None for size in shape)
+        return tuple(AxisClass(size) if self.mentions(size) else None for size in shape)
 
     def _elementwise(self, node: Node, views: Sequence[Axes]) -> Axes:
         shape = node.shape
-        found: list[Axis | None] = []
+        found: list[AxisClass | None] = []
         for place in range(len(shape)):
             axis, plain = None, False
             for view, edge in zip(views, node.operands):
@@ -107,7 +107,7 @@ class FrameRules:
         return tuple(found)
 
     @staticmethod
-    def _joined(one: Axis | None, other: Axis | None) -> Axis | None:
+    def _joined(one: AxisClass | None, other: AxisClass | None) -> AxisClass | None:
         """One class for both, where both are given."""
         if one is None or other is None:
             return one or other
@@ -150,12 +150,12 @@ class FrameRules:
         seen = [self._followed(axis, size) for axis, size in zip(data[channel + 1 :], node.shape[-spatial:])]
         return (*joined[:batch], *data[batch:channel], kernel[batch], *seen)
 
-    def _followed(self, axis: Axis | None, size: Expr) -> Axis | None:
+    def _followed(self, axis: AxisClass | None, size: Expr) -> AxisClass | None:
         """The axis of a convolution's result that has its element 0 where the data has."""
         if axis is None:
             return None
         axis.root().rigid = True
-        return Axis(size, rigid=True)
+        return AxisClass(size, rigid=True)
 
     def _transpose(self, node: Node, views: Sequence[Axes]) -> Axes:
         return tuple(views[0][axis] for axis in node.attr("axes"))
@@ -171,7 +171,7 @@ class FrameRules:
 
     def _reshape(self, node: Node, views: Sequence[Axes]) -> Axes:
         given = self.graph.seen_type(node.operands[0]).shape
-        found: list[Axis | None] = [None] * len(node.shape)
+        found: list[AxisClass | None] = [None] * len(node.shape)
         for group in groups(given, node.shape):
             moving = [place for place in group.left if views[0][place] is not None]
             if not moving:
@@ -185,7 +185,7 @@ class FrameRules:
 
     def _slice(self, node: Node, views: Sequence[Axes]) -> Axes:
         given = self.graph.seen_type(node.operands[0]).shape
-        found: list[Axis | None] = []
+        found: list[AxisClass | None] = []
         for place, axis in enumerate(views[0]):
             start, length, step = (node.attr(key)[place] for key in ("starts", "lengths", "steps"))
             if axis is not None and not (start == const(0) and step == 1 and length == given[place]):
@@ -197,7 +197,7 @@ class FrameRules:
 
     def _pad(self, node: Node, views: Sequence[Axes]) -> Axes:
         """An axis that is padded becomes an axis of its own."""
-        found: list[Axis | None] = []
+        found: list[AxisClass | None] = []
         for place, axis in enumerate(views[0]):
             low, high = node.attr("low")[place], node.attr("high")[place]
             padded = low != const(0) or high != const(0)

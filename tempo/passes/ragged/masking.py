@@ -14,8 +14,8 @@ from dataclasses import replace
 from tempo import dtypes
 from tempo.errors import InternalError
 from tempo.passes.ragged.alignment import Frames
-from tempo.passes.ragged.alignment_rules import Axes, Axis, Frame
-from tempo.passes.ragged.nonfinite import Whole, where, with_infinities
+from tempo.passes.ragged.alignment_rules import Axes, AxisClass, Frame
+from tempo.passes.ragged.nonfinite import WholeOperand, where, with_infinities
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Slice
 from tempo.sdg.operators import OPERATORS
@@ -144,7 +144,9 @@ class _Hulling:
         valid = tensors.holds(condition, {_POSITION: tensors.iota((frame.extent,), 0)})
         return tensors.broadcast(valid, (frame.extent,))
 
-    def masked(self, tensors: Tensors, edge: Edge, place: int, axis: Axis | None, fill: bool | int | float) -> Edge:
+    def masked(
+        self, tensors: Tensors, edge: Edge, place: int, axis: AxisClass | None, fill: bool | int | float
+    ) -> Edge:
         """The same with `fill` where an axis means nothing."""
         valid = None if axis is None else self.validity(tensors, _frame(axis))
         if valid is None:
@@ -165,7 +167,7 @@ class _Hulling:
         if plain is None or not dtypes.is_float(self.new.seen_type(sides[0]).dtype):
             return tensors.apply("dot", *operands, **attrs)
         (pair, axis), name = open_[0], ("lhs", "rhs")[plain]
-        whole = Whole(tensors, sides[plain], pair[plain], _frame(axis), attrs[f"{name}_contract"])
+        whole = WholeOperand(tensors, sides[plain], pair[plain], _frame(axis), attrs[f"{name}_contract"])
         operands[plain] = whole.multiplied()
         product = tensors.apply("dot", *operands, **attrs)
         signs = [tensors.apply("cast", tensors.apply("sign", side), dtype=_EXACT) for side in operands]
@@ -187,7 +189,7 @@ class _Hulling:
         return max(same, key=lambda side: rest[side], default=None)
 
 
-def _frame(axis: Axis) -> Frame:
+def _frame(axis: AxisClass) -> Frame:
     frame = axis.root().frame
     if frame is None:
         raise InternalError("an axis has no frame")
@@ -304,7 +306,7 @@ def _padded(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[
         start = low + (const(0) if after is None else _frame(after).shift)
         if old.shift != start or tensors.shape(edge)[place] != size:
             edge = hulling.placed(tensors, edge, place, old.shift - start, size)
-        axis = Axis(old.length, frame=Frame(start, old.length, size))
+        axis = AxisClass(old.length, frame=Frame(start, old.length, size))
         edge = hulling.masked(tensors, edge, place, axis, node.attr("value", 0))
     return edge
 

@@ -25,7 +25,7 @@ _COUNTS = "int32"
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeOperand:
     """An operand that is contracted over the windows that `frame` gives along `axis`, and over all of the others."""
 
     tensors: Tensors

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from tempo import dtypes
 from tempo.analysis.dependence.acyclic import Need, needs_of
-from tempo.analysis.dependence.blocks import Block, blocks
+from tempo.analysis.dependence.blocks import LoopBody, blocks
 from tempo.analysis.dependence.levels import Direction
 from tempo.passes.manager import PassContext
 from tempo.passes.recurrence.sliding import COMBINE, element, leaves
@@ -46,7 +46,7 @@ class Accumulate:
 def _accumulated(graph: Graph, symbol: Symbol, context: PassContext) -> Graph:
     sizes = context.over(graph, ())
     graph = without_dead_nodes(graph)
-    new, order = Rewriter(graph), _Order.of(graph, symbol, context)
+    new, order = Rewriter(graph), _KnownAlong.of(graph, symbol, context)
     for node in tuple(graph.nodes.values()):
         edges = [] if symbol in node.domain else leaves(graph, node, symbol) or []
         index = _range(graph, edges, symbol)
@@ -56,17 +56,17 @@ def _accumulated(graph: Graph, symbol: Symbol, context: PassContext) -> Graph:
 
 
 @dataclass(frozen=True)
-class _Order:
+class _KnownAlong:
     """In which direction nodes become known along a dim."""
 
     symbol: Symbol
-    found: Sequence[Block[int, Need]]
+    found: Sequence[LoopBody[int, Need]]
 
     @staticmethod
-    def of(graph: Graph, symbol: Symbol, context: PassContext) -> _Order:
+    def of(graph: Graph, symbol: Symbol, context: PassContext) -> _KnownAlong:
         demands = context.demand(graph)
         links = list(needs_of(graph, demands, context.facts))
-        return _Order(symbol, blocks({id: graph.nodes[id].domain for id in demands}, links))
+        return _KnownAlong(symbol, blocks({id: graph.nodes[id].domain for id in demands}, links))
 
     def of_all(self, ids: Iterable[int]) -> Direction:
         """That of the last loop over the dim, in the block that they are in, which any of them waits for."""
@@ -77,7 +77,7 @@ class _Order:
                 return self._last(block, within)
         return "forward"
 
-    def _last(self, block: Block[int, Need], wanted: set[int]) -> Direction:
+    def _last(self, block: LoopBody[int, Need], wanted: set[int]) -> Direction:
         for unit in reversed(block.units):
             if wanted.isdisjoint(unit.names):
                 continue

@@ -30,14 +30,14 @@ class Decide:
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         for _ in range(_LIMIT):
-            decided = _Decision(graph, context.over(graph, ())).graph()
+            decided = _Resolution(graph, context.over(graph, ())).graph()
             if decided == graph:
                 break
             graph = rewrite_graph(decided, context)  # what reads less may vary along fewer dims
         return graph
 
 
-class _Decision:
+class _Resolution:
     def __init__(self, graph: Graph, sizes: Context) -> None:
         self.old, self.sizes = graph, sizes
         self.new = NodeBuilder(graph.dims, graph.nodes)

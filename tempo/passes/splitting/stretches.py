@@ -50,12 +50,12 @@ def pieces(cases: tuple[Case, ...], symbol: Symbol, lo: Expr, hi: Expr, sizes: C
     where there would be too many pieces.
     """
     here = sizes.assume(var(symbol).ge(lo), var(symbol).lt(hi))
-    found = tuple(_cut(_Stretch(lo, hi, here, cases), symbol, sizes))
+    found = tuple(_cut(_OpenStretch(lo, hi, here, cases), symbol, sizes))
     return found if len(found) <= MOST_PIECES else (Piece(lo, hi, cases),)
 
 
 @dataclass(frozen=True)
-class _Stretch:
+class _OpenStretch:
     """`here` is what holds at its points; where it is empty there are none."""
 
     lo: Expr
@@ -64,7 +64,7 @@ class _Stretch:
     cases: tuple[Case, ...]
 
 
-def _cut(stretch: _Stretch, symbol: Symbol, sizes: Context) -> Iterator[Piece]:
+def _cut(stretch: _OpenStretch, symbol: Symbol, sizes: Context) -> Iterator[Piece]:
     lo, hi, here = stretch.lo, stretch.hi, stretch.here
     if lo == hi or here.infeasible():
         return
@@ -74,8 +74,8 @@ def _cut(stretch: _Stretch, symbol: Symbol, sizes: Context) -> Iterator[Piece]:
         yield Piece(lo, hi, cases)
         return
     middle = sizes.assume(lo.le(hi)).simplify(maximum(lo, minimum(at, hi)))
-    yield from _cut(_Stretch(lo, middle, here.assume(var(symbol).lt(at)), cases), symbol, sizes)
-    yield from _cut(_Stretch(middle, hi, here.assume(var(symbol).ge(at)), cases), symbol, sizes)
+    yield from _cut(_OpenStretch(lo, middle, here.assume(var(symbol).lt(at)), cases), symbol, sizes)
+    yield from _cut(_OpenStretch(middle, hi, here.assume(var(symbol).ge(at)), cases), symbol, sizes)
 
 
 def _changes(condition: Condition, symbol: Symbol, here: Context) -> Iterator[Expr]:
@@ -94,7 +94,7 @@ def _changes(condition: Condition, symbol: Symbol, here: Context) -> Iterator[Ex
     yield from (at for at in found if not here.implies(var(symbol).ge(at)) and not here.excludes(var(symbol).ge(at)))
 
 
-def _left(cases: tuple[Case, ...], symbol: Symbol, stretch: _Stretch, sizes: Context) -> tuple[Case, ...]:
+def _left(cases: tuple[Case, ...], symbol: Symbol, stretch: _OpenStretch, sizes: Context) -> tuple[Case, ...]:
     """The cases that may hold in the stretch, up to one that does."""
     found = []
     for case in cases:
@@ -106,7 +106,7 @@ def _left(cases: tuple[Case, ...], symbol: Symbol, stretch: _Stretch, sizes: Con
     return tuple(found)
 
 
-def _decided(condition: Condition, symbol: Symbol, stretch: _Stretch, sizes: Context) -> Condition:
+def _decided(condition: Condition, symbol: Symbol, stretch: _OpenStretch, sizes: Context) -> Condition:
     """The condition without the parts about the dim that are decided; at a single point they are about sizes."""
     if symbol not in condition.symbols():
         return condition

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.passes.rewrite.driver import Draft
 from tempo.passes.simplify.movement import ONE, Axes, GraphViews, look_through
-from tempo.sdg.graph import GIVEN, Case, Graph, Node, Part, Slice
+from tempo.sdg.graph import GIVEN, Case, Element, Graph, Node, Slice
 from tempo.symbolic import Expr, Symbol, as_expr, const
 
 
@@ -53,7 +53,7 @@ def _with_part(case: Case, node: Node, dims: set[Symbol], views: GraphViews) -> 
     if not at.dims() or not at.dims() <= dims - row.dims():
         return case
     order = _order(axis, moved.axes, len(draft.type.shape))
-    return replace(case, edge=row, part=Part(order, at))
+    return replace(case, edge=row, part=Element(order, at))
 
 
 def _element(draft: Draft, views: GraphViews) -> tuple[int, Expr] | None:

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tempo.analysis.dependence.acyclic import Need
-from tempo.analysis.dependence.blocks import Block
+from tempo.analysis.dependence.blocks import LoopBody
 from tempo.analysis.dependence.levels import Direction
-from tempo.costs.vectorization import Sizes
+from tempo.costs.vectorization import LikelySizes
 from tempo.sdg.graph import Edge, Graph, Point
 from tempo.symbolic import Symbol
 
@@ -33,7 +33,7 @@ class Stages:
     """The stages of one block along one dim. Candidates that need no loop over the dim have none: they are *free*."""
 
     def __init__(
-        self, graph: Graph, dim: Symbol, block: Block[int, Need], candidates: frozenset[int], sizes: Sizes
+        self, graph: Graph, dim: Symbol, block: LoopBody[int, Need], candidates: frozenset[int], sizes: LikelySizes
     ) -> None:
         self.graph, self.dim, self.block, self.sizes = graph, dim, block, sizes
         made = (id for unit in block.units for id in unit.names if graph.nodes[id].op != "input")

@@ -13,7 +13,7 @@ from functools import cached_property
 from tempo.analysis.demand.all_or_none import AllOrNone
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.demand.speculation_safety import harmless
-from tempo.costs.vectorization import Sizes
+from tempo.costs.vectorization import LikelySizes
 from tempo.passes.ragged.alignment import Frames
 from tempo.passes.ragged.values import Hulls
 from tempo.passes.splitting.stretches import Piece, pieces
@@ -57,7 +57,7 @@ class Candidates:
     demands: Mapping[int, Demand]
     sequential: Mapping[int, frozenset[Symbol]]
     facts: Condition = TRUE
-    counts: Sizes = field(default_factory=lambda: Sizes({}))
+    counts: LikelySizes = field(default_factory=lambda: LikelySizes({}))
     others: dict[Symbol, Candidates] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property

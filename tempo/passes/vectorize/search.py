@@ -15,9 +15,9 @@ from typing import Literal
 
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.dependence.acyclic import Need, needs_of
-from tempo.analysis.dependence.blocks import Block, blocks
-from tempo.costs.vectorization import Cost, Sizes
-from tempo.passes.attention.banded import OPERATOR, Banded, bands, with_bands
+from tempo.analysis.dependence.blocks import LoopBody, blocks
+from tempo.costs.vectorization import Cost, LikelySizes
+from tempo.passes.attention.banded import OPERATOR, BandedAttention, bands, with_bands
 from tempo.passes.manager import PassContext
 from tempo.passes.ragged.masking import hulled
 from tempo.passes.rewrite.dce import without_dead_nodes
@@ -69,7 +69,7 @@ class MappingSearch:
     def __init__(self, context: PassContext) -> None:
         self.context = context
         self.hoisted: set[int] = set()
-        self._known: tuple[Graph, list[Block[int, Need]]] | None = None
+        self._known: tuple[Graph, list[LoopBody[int, Need]]] | None = None
 
     def mapped(self, graph: Graph, dim: Dim) -> Graph:
         """The graph with `dim` lifted as decided: with selections where these let more be lifted."""
@@ -90,16 +90,16 @@ class MappingSearch:
         self.hoisted = hoisted
         return self.carried_out(candidates, self.ways(candidates))
 
-    def bands(self, candidates: Candidates) -> tuple[Banded, ...]:
+    def bands(self, candidates: Candidates) -> tuple[BandedAttention, ...]:
         """Attention among the candidates, where the backend has the operator for all points at once."""
         return bands(candidates) if OPERATOR in self.context.options.get("composites", ()) else ()
 
     def candidates(self, graph: Graph, dim: Dim) -> Candidates:
         demands = self.context.demand(graph)
         sequential = _sequential(self.blocks(graph, demands))
-        return Candidates(graph, dim, demands, sequential, self.context.facts, Sizes(self.context.sizes))
+        return Candidates(graph, dim, demands, sequential, self.context.facts, LikelySizes(self.context.sizes))
 
-    def blocks(self, graph: Graph, demands: Mapping[int, Demand]) -> list[Block[int, Need]]:
+    def blocks(self, graph: Graph, demands: Mapping[int, Demand]) -> list[LoopBody[int, Need]]:
         """The blocks of the graph; those of the last one are remembered: most dims change nothing."""
         if self._known is None or self._known[0] is not graph:
             links = list(needs_of(graph, demands, self.context.facts))
@@ -198,7 +198,7 @@ class MappingSearch:
         return spans
 
     def decide(
-        self, candidates: Candidates, block: Block[int, Need], among: Collection[int], chosen: set[int]
+        self, candidates: Candidates, block: LoopBody[int, Need], among: Collection[int], chosen: set[int]
     ) -> list[Decision]:
         """One decision for every group of candidates of the block; `chosen` are those lifted in inner blocks."""
         symbol = candidates.dim.symbol
@@ -233,7 +233,7 @@ class MappingSearch:
         return Decision(symbol, kind, group, new, kept, why)
 
 
-def _sequential(found: Iterable[Block[int, Need]]) -> dict[int, frozenset[Symbol]]:
+def _sequential(found: Iterable[LoopBody[int, Need]]) -> dict[int, frozenset[Symbol]]:
     """The dims that each node goes through one by one: those of loops around it, and all where no order was found."""
     dims: dict[int, frozenset[Symbol]] = {}
     for block in found:

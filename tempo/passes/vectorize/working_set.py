@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tempo import dtypes
-from tempo.costs.vectorization import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, Work, work
+from tempo.costs.vectorization import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, GroupWork, work
 from tempo.passes.vectorize.legality import Candidates
 from tempo.passes.vectorize.strip_mining import shown, strippable
 from tempo.sdg.graph import Graph
@@ -94,7 +94,7 @@ class Held:
             ways[f"blocks of {block}"] = block
         return tuple((name, found.cost(at_once)) for name, at_once in ways.items())
 
-    def work(self, nodes: Collection[int]) -> Work:
+    def work(self, nodes: Collection[int]) -> GroupWork:
         points = max((self._points(id) for id in nodes), default=1)
         held = max((self._bytes(id) // max(self._points(id), 1) for id in nodes if id not in self.never), default=0)
         return work(self.graph, nodes, held, points, self._is_hosted, self.candidates.counts)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tempo import dtypes
-from tempo.analysis.demand.reads import Sizes, reads_of_point
+from tempo.analysis.demand.reads import RunSizes, reads_of_point
 from tempo.analysis.reports import point_text, tensor_name
 from tempo.errors import NotFiniteError
 from tempo.passes.instrument.finite_checks import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
@@ -62,7 +62,7 @@ class FiniteCheck:
         hits = [self._earliest(at, array >= least[at]) for at, array in found.items() if (array >= least[at]).any()]
         if not hits:
             return
-        sizes = Sizes.of(self.graph, arguments.sizes)
+        sizes = RunSizes.of(self.graph, arguments.sizes)
         search = _Search(self, sizes, found, least, MOST_STEPS // 100 if unfinished else MOST_STEPS)
         first = search.first(min(hits, key=self._position))
         if search.is_certain or not unfinished:
@@ -101,7 +101,7 @@ class FiniteCheck:
         here = dict(zip(self.watches[hit.watch].reader.domain, hit.point))
         return tuple(here.get(dim.symbol, -1) for dim in self.graph.dims)
 
-    def _failure(self, hit: _Hit, values: Mapping[str, Array], sizes: Sizes, is_certain: bool) -> NotFiniteError:
+    def _failure(self, hit: _Hit, values: Mapping[str, Array], sizes: RunSizes, is_certain: bool) -> NotFiniteError:
         watch = self.watches[hit.watch]
         node = watch.reader
         what = "NaN" if values[watch.name][hit.point] >= NOT_A_NUMBER else "infinite"
@@ -112,7 +112,7 @@ class FiniteCheck:
             hint=self._made_by(node, hit.point, sizes),
         )
 
-    def _made_by(self, node: Node, point: tuple[int, ...], sizes: Sizes) -> str | None:
+    def _made_by(self, node: Node, point: tuple[int, ...], sizes: RunSizes) -> str | None:
         """The line of the case that holds there, where the tensor is declared on another."""
         env = {**sizes.symbols, **dict(zip(node.domain, point))}
         case = next((case for case in node.cases if case.condition.evaluate(env)), None)
@@ -135,7 +135,7 @@ class _Search:
     """Goes back from a point that is not finite, through what it was made of, to one that is made of finite values."""
 
     def __init__(
-        self, check: FiniteCheck, sizes: Sizes, found: Mapping[int, Array], least: Mapping[int, int], steps: int
+        self, check: FiniteCheck, sizes: RunSizes, found: Mapping[int, Array], least: Mapping[int, int], steps: int
     ) -> None:
         self.check, self.sizes, self.found, self.least, self.steps = check, sizes, found, least, steps
         self.is_certain = True

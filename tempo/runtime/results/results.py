@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tempo.errors import BackendCallError, HostCallError, TempoError
 from tempo.passes.instrument.finite_checks import WATCH
-from tempo.runtime.compiled import Run
+from tempo.runtime.compiled import ProgramRun
 
 Arrays = dict[str, Any]
 Look = Callable[[Arrays, bool], None]
@@ -42,7 +42,7 @@ def looking_after(so_far: Callable[[], Arrays], look: Look | None) -> Iterator[N
         raise
 
 
-def collect(run: Run, without: Collection[str] = ()) -> Results:
+def collect(run: ProgramRun, without: Collection[str] = ()) -> Results:
     """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""
     run.compiled.backend.synchronize()
     found: dict[str, Arrays] = {"": {}, "state": {}}
@@ -56,7 +56,7 @@ def collect(run: Run, without: Collection[str] = ()) -> Results:
     return Results(found[""], found["state"], {dim: count for dim, count in kept.items() if count}, watched(run))
 
 
-def watched(run: Run) -> Arrays:
+def watched(run: ProgramRun) -> Arrays:
     """What the outputs of role "watch" hold so far, as far as there is anything of them."""
     prefix, backend = f"{WATCH}:", run.compiled.backend
     outputs = run.compiled.program.outputs.items()

@@ -11,7 +11,7 @@ from tempo.errors import TempoError
 from tempo.loop_ir.analysis.whole_points import Marks, marks, source_of, writers
 from tempo.loop_ir.ir import CallSegment, LastValue, Loop, LoopProgram, Read, expressions, walk
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
-from tempo.runtime.compiled import Run
+from tempo.runtime.compiled import ProgramRun
 from tempo.runtime.results.outputs import Outputs
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
@@ -21,7 +21,7 @@ Layout = tuple[Symbol | int, ...]
 
 
 @contextmanager
-def salvaging(run: Run, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph) -> Iterator[None]:
+def salvaging(run: ProgramRun, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph) -> Iterator[None]:
     """An error inside gets what the run has made.
 
     `given` are the arrays of the call, `names` the sizes of dims; `graph` is what the user wrote.
@@ -44,7 +44,7 @@ def no_state(unknown: Collection[str]) -> str:
 
 
 def made_so_far(
-    run: Run, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph
+    run: ProgramRun, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph
 ) -> tuple[Outputs, tuple[str, ...]]:
     """Outputs and parameters up to the last whole point; the names of parameters that are not known there."""
     found = _Stand.of(run, names)
@@ -56,7 +56,7 @@ def made_so_far(
     return Outputs(found.outputs(layouts), known, sizes), tuple(name for name in state if name not in known)
 
 
-def whole_points(run: Run) -> int:
+def whole_points(run: ProgramRun) -> int:
     """How many points of the loop that it is in, which has no end, are whole."""
     return _Stand.of(run, {}).points
 
@@ -65,7 +65,7 @@ def whole_points(run: Run) -> int:
 class _Stand:
     """Where a run stands: in an item of the driver, `points` of whose dim are whole."""
 
-    run: Run
+    run: ProgramRun
     dim: Symbol | None
     points: int
     marks: Marks
@@ -73,7 +73,7 @@ class _Stand:
     """Items after it that have been run up to the same point."""
 
     @staticmethod
-    def of(run: Run, names: Mapping[str, int]) -> _Stand:
+    def of(run: ProgramRun, names: Mapping[str, int]) -> _Stand:
         item = run.compiled.program.items[run.item] if run.item >= 0 else None
         if not isinstance(item, Loop) or run.item not in run.compiled.program.offsets or not run.marks:
             return _Stand(run, None, 0, Marks())
@@ -152,7 +152,7 @@ class _Stand:
         if calls or loop is None or loop.var != self.dim or source not in offsets:
             return None
         arrays = {id: given[key] for key, id in program.inputs.items()}
-        again = Run(run.compiled, run.sizes, arrays, run.tables, run.poison)
+        again = ProgramRun(run.compiled, run.sizes, arrays, run.tables, run.poison)
         for before in run.compiled.items[:item]:
             again.whole(before)
         again.upto(run.compiled.items[item], self.points - offsets[source][1])
@@ -189,7 +189,7 @@ class _Stand:
         )
 
 
-def _caught_up(run: Run, dim: Symbol, points: int) -> frozenset[int]:
+def _caught_up(run: ProgramRun, dim: Symbol, points: int) -> frozenset[int]:
     """Runs what comes behind the item that failed up to the points that are whole, as far as it goes by point along the
     dim, calls nobody and reads nothing at the end of the dim. The rest is left out, and what needs that."""
     if points == 0:

@@ -31,7 +31,7 @@ from tempo.symbolic import Expr
 
 
 @dataclass(frozen=True)
-class Block:
+class PointBlock:
     """The points `first, ..., last - 1`, and the keys `start, ..., stop - 1` that some of them see."""
 
     first: int
@@ -49,18 +49,18 @@ class Band:
     low: int
     high: int
 
-    def block(self, first: int, last: int) -> Block:
+    def block(self, first: int, last: int) -> PointBlock:
         start = min(max(first + self.low, 0), self.keys)
-        return Block(first, last, start, max(min(last - 1 + self.high, self.keys), start))
+        return PointBlock(first, last, start, max(min(last - 1 + self.high, self.keys), start))
 
-    def blocks(self, size: int) -> Iterator[Block]:
+    def blocks(self, size: int) -> Iterator[PointBlock]:
         """All points, so many at once."""
         return (self.block(first, min(first + size, self.points)) for first in range(0, self.points, size))
 
-    def all_see_all(self, block: Block) -> bool:
+    def all_see_all(self, block: PointBlock) -> bool:
         return block.last - 1 + self.low <= block.start and block.first + self.high >= block.stop
 
-    def mask(self, block: Block) -> np.ndarray[Any, Any] | None:
+    def mask(self, block: PointBlock) -> np.ndarray[Any, Any] | None:
         """Which keys of a block each of its points sees, (points, keys); None where all see all."""
         if self.all_see_all(block):
             return None

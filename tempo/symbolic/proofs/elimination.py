@@ -26,7 +26,7 @@ class Effort:
         self.splits = splits
 
 
-class Linear(NamedTuple):
+class LinearConstraint(NamedTuple):
     """`sum(coefficient * variable) + const >= 0`, or `== 0` when `equal`."""
 
     terms: Key
@@ -34,7 +34,7 @@ class Linear(NamedTuple):
     equal: bool = False
 
 
-def project(constraints: Iterable[Linear], effort: Effort, keep: frozenset[int] = frozenset()) -> Rows | None:
+def project(constraints: Iterable[LinearConstraint], effort: Effort, keep: frozenset[int] = frozenset()) -> Rows | None:
     """Rows over the variables of `keep` that every solution satisfies; None if there is no solution.
 
     With nothing to keep the result is `{}` or None.

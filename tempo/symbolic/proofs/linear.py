@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tempo.symbolic.condition import And, Comparison, Condition, Constant, Eq, Or, conjunction, disjunction, nonnegative
 from tempo.symbolic.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, const, of_atom, total
-from tempo.symbolic.proofs.elimination import Linear
+from tempo.symbolic.proofs.elimination import LinearConstraint
 from tempo.symbolic.proofs.intervals import is_affine
 
 
@@ -22,7 +22,7 @@ from tempo.symbolic.proofs.intervals import is_affine
 class Clause:
     """All of `constraints` hold, and of each choice one clause does."""
 
-    constraints: tuple[Linear, ...] = ()
+    constraints: tuple[LinearConstraint, ...] = ()
     choices: tuple[tuple[Clause, ...], ...] = ()
     variables: frozenset[int] = frozenset()
 
@@ -30,7 +30,7 @@ class Clause:
 MOST_ALTERNATIVES = 64
 """Of an expression whose extrema are more alternatives than this, they are numbers of which nothing is known."""
 ALWAYS = Clause()
-NEVER = Clause((Linear((), -1),))
+NEVER = Clause((LinearConstraint((), -1),))
 Definition: TypeAlias = Callable[[Symbol], Condition]  # what holds of a symbol wherever it occurs
 
 
@@ -91,11 +91,11 @@ class Variables:
         assert isinstance(condition, Or)
         return _any(self.clause(arg) for arg in condition.args)
 
-    def _row(self, expr: Expr, equal: bool) -> Linear:
+    def _row(self, expr: Expr, equal: bool) -> LinearConstraint:
         """A row for an expression without `mod`, `min` and `max`."""
         terms = [(self.number(atom), c) for atom, c in expr.terms]
         terms.sort()
-        return Linear(tuple(terms), expr.const, equal)
+        return LinearConstraint(tuple(terms), expr.const, equal)
 
     def _comparison(self, comparison: Comparison) -> Clause | None:
         expr = self.lowered(comparison.expr)
@@ -158,7 +158,7 @@ def _floor(expr: Expr, k: int) -> Expr:
 
 
 def _all(parts: Iterable[Clause | None]) -> Clause | None:
-    constraints: list[Linear] = []
+    constraints: list[LinearConstraint] = []
     choices: list[tuple[Clause, ...]] = []
     variables: set[int] = set()
     for part in parts:

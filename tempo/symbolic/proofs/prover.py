@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from tempo.symbolic.proofs.elimination import Effort, Linear, Rows, project
+from tempo.symbolic.proofs.elimination import Effort, LinearConstraint, Rows, project
 from tempo.symbolic.proofs.linear import Clause
 
 Choices: TypeAlias = tuple[tuple[Clause, ...], ...]
@@ -14,12 +14,12 @@ MOST_SPLITS = 200  # cases per refutation; beyond it the answer is "not proven"
 MOST_LEAVES = 8  # cases per projection; beyond it the remaining choices are ignored, which only weakens the result
 
 
-def refuted(constraints: tuple[Linear, ...], choices: Choices) -> bool:
+def refuted(constraints: tuple[LinearConstraint, ...], choices: Choices) -> bool:
     """Whether no integer point satisfies everything. False also when the splits are used up."""
     return _refuted(constraints, choices, Effort(MOST_SPLITS))
 
 
-def _refuted(constraints: tuple[Linear, ...], choices: Choices, effort: Effort) -> bool:
+def _refuted(constraints: tuple[LinearConstraint, ...], choices: Choices, effort: Effort) -> bool:
     effort.splits -= 1
     if project(constraints, effort) is None:
         return True
@@ -35,13 +35,13 @@ def _next_choice(choices: Choices) -> tuple[tuple[Clause, ...], Choices]:
     return choices[at], choices[:at] + choices[at + 1 :]
 
 
-def projections(constraints: tuple[Linear, ...], choices: Choices, keep: frozenset[int]) -> list[Rows]:
+def projections(constraints: tuple[LinearConstraint, ...], choices: Choices, keep: frozenset[int]) -> list[Rows]:
     """What is known of the variables of `keep`, for each case that has a solution: their union holds every solution."""
     return list(_projections(constraints, choices, keep, Effort(MOST_LEAVES)))
 
 
 def _projections(
-    constraints: tuple[Linear, ...], choices: Choices, keep: frozenset[int], effort: Effort
+    constraints: tuple[LinearConstraint, ...], choices: Choices, keep: frozenset[int], effort: Effort
 ) -> Iterator[Rows]:
     if choices and project(constraints, effort) is None:
         return

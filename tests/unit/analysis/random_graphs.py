@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tempo.analysis.demand.reads import Sizes, edge_reads, reads_of_point
+from tempo.analysis.demand.reads import RunSizes, edge_reads, reads_of_point
 from tempo.analysis.dependence.host_order import previous_call
 from tempo.analysis.reports import Instance, output_reader
 from tempo.sdg.graph import Edge, Graph, Node, Slice
@@ -25,7 +25,7 @@ def at(**sizes: int) -> dict[Symbol, int]:
 
 def one_by_one(graph: Graph, sizes: Mapping[Symbol, int]) -> dict[int, Array]:
     """The definition of demand: everything reachable from outputs and sinks, and calls before a call."""
-    known = Sizes.of(graph, sizes)
+    known = RunSizes.of(graph, sizes)
     masks = {node.id: np.zeros(known.shape(node.domain), np.bool_) for node in graph.nodes.values()}
     pending: list[Instance] = []
     for output in graph.outputs:
@@ -45,7 +45,7 @@ def one_by_one(graph: Graph, sizes: Mapping[Symbol, int]) -> dict[int, Array]:
     return masks
 
 
-def needs_of(known: Sizes, instance: Instance) -> list[Instance]:
+def needs_of(known: RunSizes, instance: Instance) -> list[Instance]:
     node = known.graph.nodes[instance.node]
     needs = [
         Instance(edge.node, read)
@@ -125,7 +125,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 def has_cycle(graph: Graph, sizes: Mapping[Symbol, int], masks: Mapping[int, Array]) -> bool:
     """By removing instances that need nothing that is left, until none can be removed."""
-    known = Sizes.of(graph, sizes)
+    known = RunSizes.of(graph, sizes)
     left = {
         Instance(id, tuple(point)): needs_of(known, Instance(id, tuple(point)))
         for id, mask in masks.items()
@@ -141,7 +141,7 @@ def has_cycle(graph: Graph, sizes: Mapping[Symbol, int], masks: Mapping[int, Arr
 
 def transitive_calls(graph: Graph, sizes: Mapping[Symbol, int], instance: Instance) -> list[Instance]:
     """What an instance needs, with every call before it and not only the last."""
-    known, node = Sizes.of(graph, sizes), graph.nodes[instance.node]
+    known, node = RunSizes.of(graph, sizes), graph.nodes[instance.node]
     found = needs_of(known, instance)
     previous = previous_call(node, instance.point, known.shape(node.domain)) if node.op == "host_call" else None
     while previous is not None:
@@ -152,7 +152,7 @@ def transitive_calls(graph: Graph, sizes: Mapping[Symbol, int], instance: Instan
 
 def is_wrong(graph: Graph, sizes: Mapping[Symbol, int]) -> bool:
     """Whether a demanded point reads outside a domain, is covered by no case, or needs itself."""
-    known, masks = Sizes.of(graph, sizes), one_by_one(graph, sizes)
+    known, masks = RunSizes.of(graph, sizes), one_by_one(graph, sizes)
     readers = [(output_reader(output), np.ones(known.shape(output.domain), np.bool_)) for output in graph.outputs]
     readers += [(graph.nodes[id], mask) for id, mask in masks.items()]
     for node, mask in readers:
@@ -171,7 +171,7 @@ def chosen_edges(node: Node, env: Mapping[Symbol, int]) -> list[Edge] | None:
     return next(([case.edge] for case in node.cases if case.condition.evaluate(env)), None)
 
 
-def leaves_domain(known: Sizes, edge: Edge, env: Mapping[Symbol, int]) -> bool:
+def leaves_domain(known: RunSizes, edge: Edge, env: Mapping[Symbol, int]) -> bool:
     for index, size in zip(edge.map, known.shape(known.graph.nodes[edge.node].domain)):
         if isinstance(index, Slice):
             start, length = index.start.evaluate(env), index.length.evaluate(env)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tempo.autodiff.preimage import Preimage, Region, preimages, primed
+from tempo.autodiff.preimage import GuardedBox, Preimage, preimages, primed
 from tempo.sdg.graph import IndexMap, Point, Slice
 from tempo.symbolic import TRUE, Box, Condition, Dim, Expr, Symbol, dim, maximum, minimum, parse_condition, size
 
@@ -46,7 +46,7 @@ def test_every_reader_is_found_once(name: str):
     map, text = MAPS[name]
     condition: Condition = parse_condition(text)
     full = Box.full(DIMS)
-    found = preimages(Region(DIMS, full, condition), map, Region(DIMS, full))
+    found = preimages(GuardedBox(DIMS, full, condition), map, GuardedBox(DIMS, full))
     points = list(itertools.product(range(4), range(7)))
     for q in points:
         expected = [p for p in points if condition.evaluate(at(p)) and reads(map, p, q)]
@@ -85,12 +85,12 @@ def members(preimage: Preimage, q: tuple[int, int], points: list[tuple[int, int]
 
 def test_a_shift_is_one_point_under_a_condition():
     full = Box.full(DIMS)
-    (found,) = preimages(Region(DIMS, full), (Point(s), Point(t + 1)), Region(DIMS, full))
+    (found,) = preimages(GuardedBox(DIMS, full), (Point(s), Point(t + 1)), GuardedBox(DIMS, full))
     assert (found.condition, dict(found.solved), found.ranges) == (t.ge(1), {S: s, T: t - 1}, ())
 
 
 def test_a_prefix_is_read_by_everything_after():
     full = Box.full(DIMS)
-    (found,) = preimages(Region(DIMS, full), (Point(s), window(t * 0, t + 1)), Region(DIMS, full))
+    (found,) = preimages(GuardedBox(DIMS, full), (Point(s), window(t * 0, t + 1)), GuardedBox(DIMS, full))
     assert (found.condition, found.own, found.mask) == (TRUE, TRUE, TRUE)
     assert [(each.dim, each.start, each.length) for each in found.ranges] == [(T, t, size("t") - t)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from tempo.dtypes import to_numpy
 from tempo.passes.manager import PassContext
-from tempo.reference.evaluator import Evaluator, Results
+from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.sdg.graph import Graph
 from tempo.sdg.validate import validate
 from tempo.symbolic import Symbol
@@ -33,7 +33,7 @@ def random_inputs(graph: Graph, sizes: Mapping[Symbol, int], seed: int = 0) -> d
     return arrays
 
 
-def assert_equal(before: Results, after: Results) -> None:
+def assert_equal(before: Evaluated, after: Evaluated) -> None:
     assert before.outputs.keys() == after.outputs.keys()
     for name, wanted in {**before.outputs, **before.state}.items():
         found = {**after.outputs, **after.state}[name]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tempo.analysis.demand.demand import demand
 from tempo.analysis.demand.instances import demanded
-from tempo.analysis.demand.reads import Sizes, reads_of_point
+from tempo.analysis.demand.reads import RunSizes, reads_of_point
 from tempo.lowering.scheduling.clusters import cluster
 from tempo.passes.manager import Pass, PassContext, PassManager
 from tempo.passes.pipeline import default_passes
@@ -119,7 +119,7 @@ Instance = tuple[int, tuple[int, ...]]
 
 def _needs(graph: Graph, home: Mapping[int, int], sizes: Mapping[Symbol, int]) -> dict[Instance, set[Instance]]:
     """Which instances of clusters an instance needs, by the reads of the points that are demanded."""
-    known, needs = Sizes.of(graph, sizes), {}
+    known, needs = RunSizes.of(graph, sizes), {}
     for id, mask in demanded(graph, sizes).items():
         for point in map(tuple, np.argwhere(mask).tolist() if id in home else ()):
             own = (home[id], point)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-from tempo.reference.evaluator import Evaluator, Results
+from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.symbolic import Symbol
 
 
@@ -19,5 +19,5 @@ def evaluator(program: tp.Program, sizes: dict[str, int] | None = None, **inputs
     return Evaluator(graph, given, {Symbol(name, "size"): size for name, size in (sizes or {}).items()})
 
 
-def run(program: tp.Program, sizes: dict[str, int] | None = None, **inputs: Any) -> Results:
+def run(program: tp.Program, sizes: dict[str, int] | None = None, **inputs: Any) -> Evaluated:
     return evaluator(program, sizes, **inputs).run()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tempo.symbolic import LARGEST_SIZE, Symbol, const, dim, maximum, minimum, size
-from tempo.symbolic.widths import Range, bounds, decided, exactly, fits_in_64, reach
+from tempo.symbolic.widths import IntegerRange, bounds, decided, exactly, fits_in_64, reach
 
 T, N = Symbol("t", "dim"), Symbol("t", "size")
 t, n = dim("t"), size("t")
-RANGES = {T: Range(0, 4), N: exactly(5)}
+RANGES = {T: IntegerRange(0, 4), N: exactly(5)}
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_the_value_and_all_on_the_way_to_it_are_bounded(expr, value, way):
 
 
 def test_the_ends_are_those_of_signed_integers():
-    assert Range(-(2**31), 2**31 - 1).fits(32)
-    assert not Range(0, 2**31).fits(32)
-    assert not Range(-(2**31) - 1, 0).fits(32)
+    assert IntegerRange(-(2**31), 2**31 - 1).fits(32)
+    assert not IntegerRange(0, 2**31).fits(32)
+    assert not IntegerRange(-(2**31) - 1, 0).fits(32)
 
 
 def test_a_condition_is_decided_where_its_ends_agree():

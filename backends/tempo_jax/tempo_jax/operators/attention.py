@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from tempo.sdg.call import Call
-from tempo.sdg.composites.banded_attention import Band, Block, band_of, points_at_once
+from tempo.sdg.composites.banded_attention import Band, PointBlock, band_of, points_at_once
 from tempo.sdg.operators import Builder
 from tempo_jax.operators.values import Function, Scalar, Value, const, full, in_float32, index
 from tempo_jax.precision import HIGHEST
@@ -27,14 +27,14 @@ _FEW = 1 << 16
 def _banded(call: Call) -> Function:
     if not call.result.elements:
         return lambda *given: full(call.result.shape, 0, call.result.dtype)
-    attention = _Banded(call, band_of(call), points_at_once(call))
+    attention = _BlockedAttention(call, band_of(call), points_at_once(call))
     if not call.attrs["masked"]:
         return in_float32(attention, call.result.dtype)
     return lambda *given: in_float32(lambda *rest: attention(*rest, given[-1]), call.result.dtype)(*given[:-1])
 
 
 @dataclass(frozen=True)
-class _Banded:
+class _BlockedAttention:
     """`size` points at once. XLA makes one pass over the scores of a block, which stay in the caches."""
 
     call: Call
@@ -63,7 +63,7 @@ class _Banded:
         step = -(-blocks // pieces) * self.size
         return [*range(0, self.band.points, step), self.band.points]
 
-    def piece(self, block: Block, given: tuple[Value, ...]) -> Value:
+    def piece(self, block: PointBlock, given: tuple[Value, ...]) -> Value:
         """A loop over its blocks; the last begins where it ends with the piece, so that all are as long."""
         points = block.last - block.first
         if points <= self.size:
@@ -88,7 +88,7 @@ class _Banded:
         extras = [_part(_part(extra, -3, first, points), -1, start, keys) for extra in extras]
         scores = self.scores(q, k, extras)
         is_known = isinstance(first, int) and isinstance(start, int)
-        if is_known and self.band.all_see_all(Block(first, first + points, start, start + keys)):
+        if is_known and self.band.all_see_all(PointBlock(first, first + points, start, start + keys)):
             return self.averaged(scores, v)
         return self.averaged(self.hidden(scores, first, start), v)
 

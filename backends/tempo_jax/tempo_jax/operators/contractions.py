@@ -21,7 +21,7 @@ Axes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class _Side:
+class _DotOperand:
     """One operand of a contraction: its shape, and what its axes are."""
 
     shape: tuple[int, ...]
@@ -38,8 +38,8 @@ class _Side:
 
 def _dot(call: Call) -> Function:
     attrs, (lhs, rhs) = call.attrs, call.operands
-    left = _Side(lhs.shape, tuple(attrs["lhs_batch"]), tuple(attrs["lhs_contract"]))
-    right = _Side(rhs.shape, tuple(attrs["rhs_batch"]), tuple(attrs["rhs_contract"]))
+    left = _DotOperand(lhs.shape, tuple(attrs["lhs_batch"]), tuple(attrs["lhs_contract"]))
+    right = _DotOperand(rhs.shape, tuple(attrs["rhs_batch"]), tuple(attrs["rhs_contract"]))
     if 0 in (*lhs.shape, *rhs.shape):
         return lambda x, y: full(call.result.shape, 0, call.result.dtype)
     if not left.contract:
@@ -53,7 +53,7 @@ def _dot(call: Call) -> Function:
     return lambda x, y: _dot_general(x, y, numbers, call.result.dtype)
 
 
-def _swapped(left: _Side, right: _Side) -> bool:
+def _swapped(left: _DotOperand, right: _DotOperand) -> bool:
     """Whether one side is a vector (has no free axis) and the product is faster with the sides swapped.
 
     XLA reads a matrix of axes (..., contracted, free) in order as `vector @ matrix`, and one of axes
@@ -66,7 +66,7 @@ def _swapped(left: _Side, right: _Side) -> bool:
     return matrix_first == (min(matrix.contract) < min(matrix.free))
 
 
-def _over_rows(left: _Side, right: _Side) -> bool:
+def _over_rows(left: _DotOperand, right: _DotOperand) -> bool:
     """Whether both sides are contracted over all their first axes, as for the gradient of weights.
 
     As matrices they are multiplied as they lie. Where XLA itself makes matrices of more axes, it copies the first side
@@ -76,7 +76,7 @@ def _over_rows(left: _Side, right: _Side) -> bool:
     return not left.batch and left.contract == right.contract == first
 
 
-def _product_of_rows(left: _Side, right: _Side, call: Call) -> Function:
+def _product_of_rows(left: _DotOperand, right: _DotOperand, call: Call) -> Function:
     rows = prod(left.sizes(left.contract))
     widths = [prod(side.sizes(side.free)) for side in (left, right)]
 
@@ -94,7 +94,7 @@ def _dot_general(x: Value, y: Value, numbers: tuple[tuple[Axes, Axes], tuple[Axe
     return converted(found, dtype)
 
 
-def _outer(left: _Side, right: _Side) -> Function:
+def _outer(left: _DotOperand, right: _DotOperand) -> Function:
     """Nothing is contracted: the product of every free pair."""
     first = left.sizes(left.batch)
     x_shape = (*first, *left.sizes(left.free), *(1,) * len(right.free))
@@ -108,7 +108,7 @@ def _outer(left: _Side, right: _Side) -> Function:
 
 
 @dataclass(frozen=True)
-class _Window:
+class _Convolution:
     """A convolution along spatial axes, of x (N, C, *spatial) with w (O, C, *kernel)."""
 
     strides: tuple[int, ...]
@@ -147,7 +147,7 @@ def _conv(call: Call) -> Function:
     if 0 in (x.elements, w.elements, call.result.elements):
         return lambda x, w: full(call.result.shape, 0, dtype)
     out = call.result.shape[channel + 1 :]
-    window = _Window(tuple(attrs["strides"]), tuple(attrs["padding"]), tuple(attrs["dilation"]), out)
+    window = _Convolution(tuple(attrs["strides"]), tuple(attrs["padding"]), tuple(attrs["dilation"]), out)
     convolve = window.floats if dtypes.is_float(dtype) else window.integers
     shared = x.shape[:batch]
     x_shape = (prod(shared), prod(x.shape[batch:channel]), *x.shape[channel:])

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.sdg.call import Call
-from tempo.sdg.composites.banded_attention import Band, Block, band_of, points_at_once
+from tempo.sdg.composites.banded_attention import Band, PointBlock, band_of, points_at_once
 from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype
 
 _BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
@@ -27,7 +27,7 @@ _GREATEST = 1e38
 def _banded(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask]`; see `sdg.composites.banded_attention`. Halves in float32 on the CPU."""
     on_cpu = device.type == "cpu"
-    attention = _Banded(call, band_of(call), on_cpu)
+    attention = _BandedKernel(call, band_of(call), on_cpu)
     if not on_cpu or call.result.dtype not in HALF:
         return attention
     dtype = result_dtype(call)
@@ -35,7 +35,7 @@ def _banded(call: Call, device: torch.device) -> Function:
 
 
 @dataclass(frozen=True)
-class _Banded:
+class _BandedKernel:
     call: Call
     band: Band
     on_cpu: bool
@@ -76,7 +76,7 @@ class _Banded:
         scores = _norm(q) * _norm(k) * abs(self.call.attrs["scale"])
         return scores < _GREATEST and all(math.isfinite(_norm(x)) for x in (v, *extras))
 
-    def seen(self, block: Block, device: torch.device) -> torch.Tensor | None:
+    def seen(self, block: PointBlock, device: torch.device) -> torch.Tensor | None:
         """Which keys of a block each of its points sees; None where all see all."""
         if self.band.all_see_all(block):
             return None

@@ -112,7 +112,7 @@ def tracked(compute: Compute, axes: Axes, resolve: Callable[[Expr], int], extent
         return None
     full = _at_full_extent(compute, axes, shapes)
     along = tuple(full.get(number, axis) for number, axis in enumerate(axes))
-    found = rule(_Situation(compute, along, shapes, result))
+    found = rule(_AxisRequest(compute, along, shapes, result))
     if found is None:
         return None
     places = [*zip(shapes, along), (result, None if found[0] == FOLDED else found[0])]
@@ -140,7 +140,7 @@ def _pairs(attrs: Mapping[str, Any], kind: str) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class _Situation:
+class _AxisRequest:
     compute: Compute
     axes: tuple[int | None, ...]
     shapes: list[tuple[int, ...]]
@@ -173,27 +173,27 @@ class _Situation:
 Answer = tuple[int, Callable[[int], Mapping[str, Any]]] | None
 
 
-def _elementwise(s: _Situation) -> Answer:
+def _elementwise(s: _AxisRequest) -> Answer:
     """Aligned from the right; an operand without the axis repeats along it."""
     places = {axis - len(shape) for axis, shape in zip(s.axes, s.shapes) if axis is not None}
     return (len(s.result) + places.pop(), s.same) if len(places) == 1 else None
 
 
-def _same_axis(s: _Situation) -> Answer:
+def _same_axis(s: _AxisRequest) -> Answer:
     return s.one(), s.same
 
 
-def _reduction(s: _Situation) -> Answer:
+def _reduction(s: _AxisRequest) -> Answer:
     axes = s.attrs["axes"] if "axes" in s.attrs else (s.attrs["axis"],)
     axis = s.one()
     return (FOLDED if axis in axes else axis - sum(each < axis for each in axes)), s.same
 
 
-def _transpose(s: _Situation) -> Answer:
+def _transpose(s: _AxisRequest) -> Answer:
     return tuple(s.attrs["axes"]).index(s.one()), s.same
 
 
-def _reshape(s: _Situation) -> Answer:
+def _reshape(s: _AxisRequest) -> Answer:
     """The axis stays one where as many elements lie before and behind it as did."""
     axis, shape = s.one(), s.shapes[0]
     before = math.prod(shape[:axis])
@@ -203,13 +203,13 @@ def _reshape(s: _Situation) -> Answer:
     return None
 
 
-def _broadcast(s: _Situation) -> Answer:
+def _broadcast(s: _AxisRequest) -> Answer:
     axis, batch = s.one(), s.attrs.get("batch", 0)
     at = axis if axis < batch else axis + len(s.result) - len(s.shapes[0])
     return (at, s.resized("shape", at)) if s.result[at] == s.shapes[0][axis] else None
 
 
-def _slice(s: _Situation) -> Answer:
+def _slice(s: _AxisRequest) -> Answer:
     axis = s.one()
     start = as_expr(s.attrs["starts"][axis])
     if start != const(0) or s.attrs["steps"][axis] != 1 or s.result[axis] != s.shapes[0][axis]:
@@ -217,16 +217,16 @@ def _slice(s: _Situation) -> Answer:
     return axis, s.resized("lengths", axis)
 
 
-def _concat(s: _Situation) -> Answer:
+def _concat(s: _AxisRequest) -> Answer:
     axes = set(s.axes)
     return None if len(axes) != 1 or s.attrs["axis"] in axes else _same_axis(s)
 
 
-def _flip(s: _Situation) -> Answer:
+def _flip(s: _AxisRequest) -> Answer:
     return None if s.one() in s.attrs["axes"] else _same_axis(s)
 
 
-def _dot(s: _Situation) -> Answer:
+def _dot(s: _AxisRequest) -> Answer:
     """The result is batch axes, free axes of the left, free axes of the right."""
     left, right = s.axes
     for kind in ("contract", "batch"):
@@ -245,12 +245,12 @@ def _dot(s: _Situation) -> Answer:
     return batch + len(free[0]) + free[1].index(right), s.same
 
 
-def _pad(s: _Situation) -> Answer:
+def _pad(s: _AxisRequest) -> Answer:
     """As much is added whatever the extent."""
     return s.one(), s.same
 
 
-def _conv(s: _Situation) -> Answer:
+def _conv(s: _AxisRequest) -> Answer:
     """The result is batch axes, samples, filters, and along space what the steps leave."""
     data, kernel = s.axes
     batch, channel = s.attrs.get("batch", 0), _channel(s.attrs, s.shapes[0])
@@ -291,7 +291,7 @@ _ACROSS: Mapping[str, Callable[[Compute, int | None], bool]] = {
 """Whether an operator that looks at other positions, too, looks along another axis than that of its first operand."""
 
 _REDUCTIONS = ("sum", "max", "min", "prod", "any", "all")
-_RULES: Mapping[str, Callable[[_Situation], Answer]] = {
+_RULES: Mapping[str, Callable[[_AxisRequest], Answer]] = {
     **{f"reduce_{name}": _reduction for name in _REDUCTIONS},
     "argmax": _reduction,
     "argmin": _reduction,

@@ -89,7 +89,7 @@ def regions(
 
     `leaving` are the names that others look at: with the axis they have its full extent.
     """
-    finder = _Finder(length, resolve)
+    finder = _RegionFinder(length, resolve)
     for place, statement in enumerate(block):
         finder.statement(place, statement)
     for name in leaving & finder.axes.keys():
@@ -110,7 +110,7 @@ def regions(
     ]
 
 
-class _Finder:
+class _RegionFinder:
     def __init__(self, length: Expr, resolve: Callable[[Expr], int]) -> None:
         self.length, self.resolve = length, resolve
         self.axes: dict[str, int] = {}

@@ -46,7 +46,7 @@ Maker = Callable[[str, str, tuple[Axis, ...], tuple[Expr, ...]], Buffer]
 
 def stages_of(places: Sequence[int], block: Block, region: Region) -> int:
     """How many loops over blocks, one after the other, the region needs; 0 where it cannot be run in blocks."""
-    stages = _Stages.of(places, block, region)
+    stages = _FoldStages.of(places, block, region)
     return 0 if stages is None else stages.count(region)
 
 
@@ -58,13 +58,13 @@ def in_blocks(
     `rooms`: by the place of a read how many positions from its start on it may see; None where they do not lie in a
     row. Only for what `stages_of` gives a number: sorts, scans, positions of extremes and effects in between cannot be.
     """
-    stages = _Stages.of(places, block, region)
+    stages = _FoldStages.of(places, block, region)
     assert stages is not None, "`stages_of` says where it can be done"
     return tuple(_Lowering(stages, block, region, tile, rooms, made).statements())
 
 
 @dataclass
-class _Stages:
+class _FoldStages:
     """`stage`: of a statement that sees the axis, in which loops it is; of any other, before which loops it comes."""
 
     stage: dict[int, int] = field(default_factory=dict)
@@ -75,8 +75,8 @@ class _Stages:
     again: set[int] = field(default_factory=set)
 
     @staticmethod
-    def of(places: Sequence[int], block: Block, region: Region) -> _Stages | None:
-        found = _Stages()
+    def of(places: Sequence[int], block: Block, region: Region) -> _FoldStages | None:
+        found = _FoldStages()
         return found if all(found._take(place, block[place], region) for place in places) else None
 
     def count(self, region: Region) -> int:
@@ -116,7 +116,7 @@ def _can(operator: Tracked) -> bool:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _BlockRange:
     """Some of the blocks. `whole`: all positions are valid."""
 
     suffix: str
@@ -128,7 +128,7 @@ class _Part:
 class _Lowering:
     def __init__(
         self,
-        stages: _Stages,
+        stages: _FoldStages,
         block: Block,
         region: Region,
         tile: int,
@@ -144,9 +144,9 @@ class _Lowering:
         self.accumulators: dict[int, Buffer] = {}
         self.kept: dict[str, Buffer] = {}
         whole, length = region.length // tile, region.length
-        self.parts = [_Part("", const(0), whole, whole=True)]
+        self.parts = [_BlockRange("", const(0), whole, whole=True)]
         if tile > 1:
-            self.parts.append(_Part("_rest", whole, (length + tile - 1) // tile, whole=False))
+            self.parts.append(_BlockRange("_rest", whole, (length + tile - 1) // tile, whole=False))
 
     def statements(self) -> Iterator[Statement]:
         count = self.stages.count(self.region)
@@ -208,7 +208,7 @@ class _Lowering:
 
     # -- one statement, for one block ------------------------------------------------------------------------------
 
-    def at(self, place: int, part: _Part) -> Iterator[Statement]:
+    def at(self, place: int, part: _BlockRange) -> Iterator[Statement]:
         if place in self.region.reads:
             yield self.read(place, part)
         elif place in self.region.assigns:
@@ -220,14 +220,14 @@ class _Lowering:
             yield from cuts
             yield self.masked(place, compute, part) if compute.op == "mask" else compute
 
-    def read(self, place: int, part: _Part) -> Read:
+    def read(self, place: int, part: _BlockRange) -> Read:
         window = self.region.window(place)
         room = self.rooms[place]
         exact = room is not None and (part.whole or self.count * self.tile <= room)
         moved = WindowIndex(window.start + self.start, const(self.tile), exact)
         return self.region.narrowed(place, moved)
 
-    def masked(self, place: int, compute: Compute, part: _Part) -> Statement:
+    def masked(self, place: int, compute: Compute, part: _BlockRange) -> Statement:
         """Lengths count from the start of the block; where all of it is valid there is nothing to mask."""
         operator = self.operators[place]
         if operator.operands[0] != compute.attrs["axis"] % len(compute.type.shape):
@@ -287,7 +287,7 @@ class _Lowering:
             self.kept[name] = self.made(f"{name}_kept", type.dtype, (axis,), type.shape)
         return Write(self.kept[name].id, (var(self.symbol),), name)
 
-    def fetched(self, name: str, part: _Part) -> Read:
+    def fetched(self, name: str, part: _BlockRange) -> Read:
         return Read(name, self.kept[name].id, (PointIndex(var(self.symbol)),))
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tempo import dtypes
-from tempo.costs.extents import FUSED, Costs, Way, Work, cheapest, doubles, sampled
+from tempo.costs.extents import FUSED, Costs, RegionWork, Way, cheapest, doubles, sampled
 from tempo.loop_ir.ir import (
     Axis,
     Branch,
@@ -162,11 +162,11 @@ class _Tiler:
             made = self.choices(places, block, region, needed, doubles(max(tile, region.least), region.hull))
         return (*(block[place] for place in before), *made, *(block[place] for place in after))
 
-    def work(self, places: tuple[int, ...], block: Block, region: Region) -> Work:
+    def work(self, places: tuple[int, ...], block: Block, region: Region) -> RegionWork:
         loops = [(loop.var, loop.lo, loop.hi) for loop in self.loops]
         lengths, points = sampled(region.length, loops, self.sizes, region.hull)
         rooms = [room for room in self.rooms(region).values() if room is not None]
-        return Work(
+        return RegionWork(
             region.hull,
             min(rooms, default=region.hull),
             sum(self.bytes(read) for read in region.reads.values()) / max(1, region.hull),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import tempo as tp
 from tempo.analysis.checks.checks import Verdict, check_at, check_symbolic
-from tempo.analysis.demand.reads import Sizes
+from tempo.analysis.demand.reads import RunSizes
 from tempo.analysis.obligations import obligations
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.symbolic import Symbol
@@ -54,7 +54,7 @@ def has_unreached_case(graph: Graph) -> bool:
 
 
 def chosen_at_some_point(graph: Graph, node: Node, edge: Edge, sizes: Mapping[Symbol, int]) -> bool:
-    points = np.ndindex(Sizes.of(graph, sizes).shape(node.domain))
+    points = np.ndindex(RunSizes.of(graph, sizes).shape(node.domain))
     chosen = (chosen_edges(node, {**sizes, **dict(zip(node.domain, point))}) for point in points)
     return any(found is not None and found[0] is edge for found in chosen)
 

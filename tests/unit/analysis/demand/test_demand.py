@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tempo.analysis.demand.demand import certain_points, demand
 from tempo.analysis.demand.instances import demanded
-from tempo.analysis.demand.reads import Sizes, reads_of_point
+from tempo.analysis.demand.reads import RunSizes, reads_of_point
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Slice, TensorType
 from tempo.sdg.parse import parse
@@ -196,7 +196,7 @@ def graphs(draw):
 
 def is_acyclic(graph, symbols):
     """Whether no instance at all, demanded or not, needs itself; calls need those before them."""
-    sizes = Sizes.of(graph, symbols)
+    sizes = RunSizes.of(graph, symbols)
     successors = {}
     for node in graph.nodes.values():
         for point in np.ndindex(sizes.shape(node.domain)):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.lowering.storage.test_assignment import BACKWARD, RUNNING_SUM
 
 import tempo as tp
 from tempo.backends.base import define
 from tests.unit.lowering.planned import sources
+from tests.unit.lowering.storage.test_assignment import BACKWARD, RUNNING_SUM
 
 
 def test_a_loop_is_what_one_would_write() -> None:

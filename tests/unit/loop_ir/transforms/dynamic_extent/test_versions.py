@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.costs.extents import EAGER, FUSED, Costs, Work, cheapest, sampled
+from tempo.costs.extents import EAGER, FUSED, Costs, RegionWork, cheapest, sampled
 from tempo.loop_ir.ir import Branch, Compute, Loop, LoopProgram, Read, WindowIndex, Write, walk
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked
 from tempo.loop_ir.transforms.dynamic_extent.versions import Tiling, tiled
@@ -229,8 +229,8 @@ def test_regions_that_share_no_axis_are_apart() -> None:
 # -- what it is expected to cost ---------------------------------------------------------------------------------------
 
 
-def work(hull: int, bytes: float, lengths: list[int], stages: int = 3, points: int = 10_000) -> Work:
-    return Work(hull, hull, bytes, 10, 3, stages, np.array(lengths), points)
+def work(hull: int, bytes: float, lengths: list[int], stages: int = 3, points: int = 10_000) -> RegionWork:
+    return RegionWork(hull, hull, bytes, 10, 3, stages, np.array(lengths), points)
 
 
 def test_what_is_small_takes_the_hull_and_what_is_large_does_not() -> None:
