@@ -168,9 +168,9 @@ def test_a_chunk_that_fails_leaves_the_executable_as_it_was():
 
 
 def test_what_a_loop_reads_of_a_prefix_is_all_it_has(monkeypatch: pytest.MonkeyPatch):
-    made: list[storage.Storage] = []
-    of = storage.Storage.of
-    monkeypatch.setattr(storage.Storage, "of", staticmethod(lambda *given: made.append(of(*given)) or made[-1]))
+    made: list[storage.ArrayPlan] = []
+    of = storage.ArrayPlan.of
+    monkeypatch.setattr(storage.ArrayPlan, "of", staticmethod(lambda *given: made.append(of(*given)) or made[-1]))
     program = layers(lambda t: slice(0, t + 1))
     run = tp.compile(program, "jax", sizes=SIZES, options=tp.Options(extent="specialise", tile=2))
     run(w=np.ones((3, 4, 4), np.float32))
@@ -257,9 +257,9 @@ def test_a_loop_is_traced_one_by_one_where_that_pays():
         tp.compile(program, "jax", sizes={"l": 12, "t": size})(w=np.ones((12, weights, weights), np.float32))
         return len(found[-1].loops)
 
-    found: list[storage.Storage] = []
-    of = storage.Storage.of
+    found: list[storage.ArrayPlan] = []
+    of = storage.ArrayPlan.of
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(storage, "RUNS", 10)
-        patched.setattr(storage.Storage, "of", staticmethod(lambda *given: found.append(of(*given)) or found[-1]))
+        patched.setattr(storage.ArrayPlan, "of", staticmethod(lambda *given: found.append(of(*given)) or found[-1]))
         assert [loops(2, 16), loops(2, 256), loops(600, 256)] == [0, 0, 1]
