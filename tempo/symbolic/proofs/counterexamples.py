@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,16 @@ from tempo.symbolic.proofs.intervals import is_affine
 Array = np.ndarray[Any, Any]
 
 _DRAWN = 128  # points, before those at which something known does not hold are left out
-_RANDOM = np.random.default_rng(0).integers(0, 1 << 30, (16, _DRAWN))  # a row for every symbol, then over again
 _SIZES = np.array([*range(1, 10), 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257, 1000, 10**6])
 _ALIKE = 8  # so many of the points have one size for all dims, from 1 on
 _PARTS = 1 << 10  # of an interval, to choose from
 _DRAWING = threading.RLock()
+
+
+@cache  # `numpy.random` is a tenth of the time that importing tempo takes, and who only declares needs none of it
+def _random() -> Array:
+    """A row for every symbol, then over again."""
+    return np.random.default_rng(0).integers(0, 1 << 30, (16, _DRAWN))
 
 
 class Points(dict[Symbol, Value]):
@@ -115,7 +121,8 @@ class Drawn:
         """One thread at a time. What is defined by itself starts from anything."""
         if symbol in self._values or symbol in self._started:
             return self._values.get(symbol, self._started[symbol])
-        random = _RANDOM[len(self._started) % len(_RANDOM)]
+        rows = _random()
+        random = rows[len(self._started) % len(rows)]
         self._started[symbol] = _any(symbol, random)
         found = self._values[symbol] = self._draw(symbol, random)
         return found
