@@ -9,19 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tempo.loop_ir.ir import (
-    Axis,
-    Branch,
-    Buffer,
-    CallHost,
-    Guard,
-    Loop,
-    LoopProgram,
-    Read,
-    Statement,
-    Write,
-    walk,
-)
+from tempo.loop_ir.ir import Axis, Buffer, CallHost, LoopProgram, Read, Statement, Write, walk
+from tempo.loop_ir.rewriter import Block, Scope, rewritten_program
 from tempo.symbolic import Symbol, const
 
 
@@ -37,23 +26,15 @@ def chunked(program: LoopProgram, outputs: Iterable[int], dim: Symbol, width: in
         at = axes[write.buffer]
         return replace(write, index=(*write.index[:at], write.index[at] % width, *write.index[at + 1 :]))
 
-    def block(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        return tuple(map(statement, statements))
-
-    def statement(each: Statement) -> Statement:
+    def changed(each: Statement, scope: Scope) -> Block | None:
         match each:
             case Write():
-                return turned(each)
-            case CallHost():
-                return replace(each, writes=tuple(map(turned, each.writes)))
-            case Loop() | Guard():
-                return replace(each, body=block(each.body))
-            case Branch():
-                return replace(each, then=block(each.then), otherwise=block(each.otherwise))
-        return each
+                return (turned(each),)
+            case CallHost(writes=writes):
+                return (replace(each, writes=tuple(map(turned, writes))),)
+        return None
 
-    segments = tuple(segment.with_body(block(segment.body)) for segment in program.segments)
-    return replace(program, items=block(program.items), segments=segments, buffers=buffers)
+    return replace(rewritten_program(program, changed), buffers=buffers)
 
 
 def is_chunked(buffer: Buffer, dim: Symbol) -> bool:

@@ -10,26 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tempo.loop_ir.ir import (
-    Assign,
-    Branch,
-    Buffer,
-    Compute,
-    Guard,
-    Loop,
-    LoopProgram,
-    Read,
-    Segment,
-    Statement,
-    WindowIndex,
-    nested,
-)
+from tempo.loop_ir.analysis.names import used
+from tempo.loop_ir.ir import Assign, Buffer, Compute, LoopProgram, Read, Statement, WindowIndex
+from tempo.loop_ir.rewriter import Block, Scope, rewritten_program
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked
-from tempo.loop_ir.transforms.dynamic_extent.regions import leaving
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Context, Expr, Symbol, const
 
-Block = tuple[Statement, ...]
 Resolve = Callable[[Expr], int]
 
 _ANY_ORDER = frozenset({"mask", "transpose", "reshape", "broadcast", "dot"})
@@ -39,8 +26,7 @@ _REDUCTIONS = frozenset({f"reduce_{name}" for name in ("sum", "max", "min", "pro
 def unrotated(program: LoopProgram, sizes: Mapping[Symbol, int]) -> LoopProgram:
     """The program with such reads as one slice of the whole buffer. `sizes` are those that shapes are made of."""
     rewriter = _Rewriter(program.buffers, lambda expr: int(expr.evaluate(sizes)))
-    segments = tuple(rewriter.segment(segment) for segment in program.segments)
-    return program if segments == program.segments else replace(program, segments=segments)
+    return rewritten_program(program, finish=rewriter.block)
 
 
 @dataclass(frozen=True)
@@ -48,28 +34,13 @@ class _Rewriter:
     buffers: Mapping[int, Buffer]
     resolve: Resolve
 
-    def segment(self, segment: Segment) -> Segment:
-        body = self.block(segment.body)
-        return segment if body == segment.body else segment.with_body(body)
-
-    def block(self, block: Block, kept: frozenset[str] = frozenset()) -> Block:
-        """`kept` are the names of the block that others look at."""
-        inner = tuple(self.inside(statement) for statement in block)
-        for window in dict.fromkeys(window for _, _, window in self.turned(inner)):
-            reads = {read.result: axis for read, axis, each in self.turned(inner) if each == window}
-            if _in_any_order(inner, kept, reads, window, self.resolve):
+    def block(self, block: Block, scope: Scope) -> Block:
+        for window in dict.fromkeys(window for _, _, window in self.turned(block)):
+            reads = {read.result: axis for read, axis, each in self.turned(block) if each == window}
+            if _in_any_order(block, scope.leaving, reads, window, self.resolve):
                 whole = replace(window, start=const(0), exact=True)
-                inner = tuple(_with_window(each, reads, window, whole) for each in inner)
-        return inner
-
-    def inside(self, statement: Statement) -> Statement:
-        match statement:
-            case Loop(body=body) | Guard(body=body):
-                return replace(statement, body=self.block(body))
-            case Branch(then=then, otherwise=otherwise):
-                kept = leaving(statement)
-                return replace(statement, then=self.block(then, kept), otherwise=self.block(otherwise, kept))
-        return statement
+                block = tuple(_with_window(each, reads, window, whole) for each in block)
+        return block
 
     def turned(self, block: Block) -> Iterator[tuple[Read, int, WindowIndex]]:
         """The reads of all that a circular axis holds: with the axis of what is seen, and the window."""
@@ -112,7 +83,7 @@ def _in_any_order(
                 return False
             if axis != FOLDED:
                 axes[statement.result] = axis
-        elif _looks_at(statement, axes):
+        elif not axes.keys().isdisjoint(used((statement,))):
             return False
     return kept.isdisjoint(axes)
 
@@ -136,14 +107,6 @@ def _of_attention(compute: Compute, axes: list[int | None]) -> int | None:
     alike = all(axis == last or (axis is None and type.shape[last] == const(1)) for axis, type in extras)
     wanted = [None, attrs["key_axes"][-2], attrs["value_axes"][-2]]
     return FOLDED if axes[:3] == wanted and alike else None
-
-
-def _looks_at(statement: Statement, names: Mapping[str, int]) -> bool:
-    """Whether a statement other than an operator uses one of the names, itself or inside."""
-    used = (getattr(statement, "value", None), *getattr(statement, "operands", ()))
-    return any(name in names for name in used) or any(
-        _looks_at(inner, names) for block in nested(statement) for inner in block
-    )
 
 
 def _with_window(statement: Statement, reads: Mapping[str, int], old: WindowIndex, new: WindowIndex) -> Statement:

@@ -7,9 +7,9 @@ compiles loops, such a read is worse than needless: a buffer that is read after 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from tempo.loop_ir.ir import Assign, Branch, Guard, Loop, PointIndex, Read, Statement, Write, walk
+from tempo.loop_ir.ir import Assign, Loop, PointIndex, Read, Statement, Write, walk
+from tempo.loop_ir.rewriter import with_blocks
 from tempo.symbolic import Expr
 
 Place = tuple[int, tuple[Expr, ...], tuple[Expr | None, ...]]
@@ -32,19 +32,13 @@ def forwarded(block: tuple[Statement, ...], known: dict[Place, str] | None = Non
 
 
 def _forwarded(statement: Statement, known: dict[Place, str]) -> Statement:
-    match statement:
-        case Read(result, fresh=False):
-            place = _place(statement)
-            return Assign(result, known[place]) if place in known else statement
-        case Branch(_, then, otherwise):
-            return replace(statement, then=forwarded(then, known), otherwise=forwarded(otherwise, known))
-        case Guard(body=body):
-            return replace(statement, body=forwarded(body, known))
-        case Loop(body=body):
-            kept = dict(known)
-            _forget(kept, {each.buffer for each in walk(body) if isinstance(each, Write)})
-            return replace(statement, body=forwarded(body, kept))
-    return statement
+    if isinstance(statement, Read) and not statement.fresh:
+        place = _place(statement)
+        return Assign(statement.result, known[place]) if place in known else statement
+    if isinstance(statement, Loop):
+        known = dict(known)
+        _forget(known, {each.buffer for each in walk(statement.body) if isinstance(each, Write)})
+    return with_blocks(statement, lambda block: forwarded(block, known))
 
 
 def _place(read: Read) -> Place:

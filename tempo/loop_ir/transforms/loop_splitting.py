@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tempo.loop_ir.ir import Branch, Compute, Guard, Loop, Statement, nested, walk
+from tempo.loop_ir.ir import Branch, Compute, Loop, Statement, nested, walk
+from tempo.loop_ir.rewriter import Scope, rewritten
 from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Ge, Or, Symbol, const, var
 
 _MOST_THRESHOLDS = 3
@@ -129,21 +130,12 @@ def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -
 
 
 def _decided(body: tuple[Statement, ...], context: Context, sizes: Mapping[Symbol, int]) -> tuple[Statement, ...]:
-    found: list[Statement] = []
-    for statement in body:
-        found.extend(_decided_statement(statement, context, sizes))
-    return tuple(found)
+    def decide(statement: Statement, scope: Scope) -> tuple[Statement, ...] | None:
+        if not isinstance(statement, Branch):
+            return None
+        condition = fixed_condition(statement.condition, sizes)
+        if context.implies(condition):
+            return _decided(statement.then, context, sizes)
+        return _decided(statement.otherwise, context, sizes) if context.excludes(condition) else None
 
-
-def _decided_statement(statement: Statement, context: Context, sizes: Mapping[Symbol, int]) -> tuple[Statement, ...]:
-    if isinstance(statement, Loop | Guard):
-        return (replace(statement, body=_decided(statement.body, context, sizes)),)
-    if not isinstance(statement, Branch):
-        return (statement,)
-    condition = fixed_condition(statement.condition, sizes)
-    if context.implies(condition):
-        return _decided(statement.then, context, sizes)
-    if context.excludes(condition):
-        return _decided(statement.otherwise, context, sizes)
-    then, otherwise = (_decided(block, context, sizes) for block in (statement.then, statement.otherwise))
-    return (replace(statement, then=then, otherwise=otherwise),)
+    return rewritten(body, decide)

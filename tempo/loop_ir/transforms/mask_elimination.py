@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tempo.loop_ir.ir import (
     Assign,
-    Branch,
     Buffer,
     CallHost,
     CallSegment,
     Compute,
-    Guard,
     Loop,
     LoopProgram,
     Read,
@@ -27,12 +26,9 @@ from tempo.loop_ir.ir import (
     Write,
     nested,
 )
+from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.sdg.exact import same
 from tempo.symbolic import Condition, Context, Expr, Symbol, const, var
-
-Block = tuple[Statement, ...]
-Path = tuple[Statement, ...]
-"""Loops and branches around a statement, outer first; in front of them the item that it is part of."""
 
 
 def without_idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> LoopProgram:
@@ -41,41 +37,38 @@ def without_idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> Loo
     `sizes` are those that shapes are made of.
     """
     rewriter = _Rewriter(program, sizes)
-    segments = tuple(rewriter.segment(number, each) for number, each in enumerate(program.segments))
-    if not rewriter.zeroed:
-        return program
+    segments = rewriter.segments()
     buffers = {id: replace(each, zeroed=id in rewriter.zeroed) for id, each in program.buffers.items()}
-    return replace(program, segments=segments, buffers=buffers)
+    return replace(program, segments=segments, buffers=buffers) if rewriter.zeroed else program
 
 
 def idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> frozenset[str]:
     """The names that these masks give to what they let through."""
     rewriter = _Rewriter(program, sizes)
-    for number, segment in enumerate(program.segments):
-        rewriter.segment(number, segment)
+    rewriter.segments()
     return frozenset(rewriter.idle)
 
 
 @dataclass(frozen=True)
 class _Writing:
-    """`item`: its place among the items. `path`: what is around it."""
+    """`item`: its place among the items. `path`: what is around it, outer first; in front the item itself."""
 
     write: Write
     item: int
-    path: Path
+    path: Block
 
 
 class _Rewriter:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int]) -> None:
         self.program, self.sizes = program, sizes
-        self.items: dict[int, tuple[int, Path]] = {}  # of a segment, where it is called
+        self.items: dict[int, tuple[int, Block]] = {}  # of a segment, where it is called
         self.writes: dict[int, list[_Writing]] = {}
         self.zeroed: set[int] = set()
         self.idle: set[str] = set()
         for item, statement in enumerate(program.items):
             self._find((statement,), item, ())
 
-    def _find(self, block: Block, item: int, path: Path) -> None:
+    def _find(self, block: Block, item: int, path: Block) -> None:
         for statement in block:
             if isinstance(statement, CallSegment):
                 self.items[statement.segment] = item, path
@@ -87,13 +80,16 @@ class _Rewriter:
             for inner in nested(statement):
                 self._find(inner, item, (*path, statement))
 
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self.segment(number, each) for number, each in enumerate(self.program.segments))
+
     def segment(self, number: int, segment: Segment) -> Segment:
         if number not in self.items:
             return segment
         item, path = self.items[number]
-        return segment.with_body(self.block(segment.body, item, path))
+        return segment.with_body(rewritten(segment.body, finish=partial(self.block, item), scope=Scope(path)))
 
-    def block(self, block: Block, item: int, path: Path) -> Block:
+    def block(self, item: int, block: Block, scope: Scope) -> Block:
         reads: dict[str, Read] = {}
         found: list[Statement] = []
         for statement in block:
@@ -103,19 +99,14 @@ class _Rewriter:
                 case Assign(result=result, value=value) if value in reads:
                     reads[result] = reads[value]
                 case Compute(op="mask", operands=(value, *_)) if value in reads:
-                    if self.is_idle(statement, reads[value], item, path):
+                    if self.is_idle(statement, reads[value], item, scope.path):
                         self.zeroed.add(reads[value].buffer)
                         self.idle.add(statement.result)
                         statement = Assign(statement.result, value)
-                case Loop(body=body) | Guard(body=body):
-                    statement = replace(statement, body=self.block(body, item, (*path, statement)))
-                case Branch(then=then, otherwise=otherwise):
-                    inner = [self.block(each, item, (*path, statement)) for each in (then, otherwise)]
-                    statement = replace(statement, then=inner[0], otherwise=inner[1])
             found.append(statement)
         return tuple(found)
 
-    def is_idle(self, mask: Compute, read: Read, item: int, path: Path) -> bool:
+    def is_idle(self, mask: Compute, read: Read, item: int, path: Block) -> bool:
         """Whether nothing was written yet where the mask puts zeros."""
         buffer, (length,) = self.program.buffers[read.buffer], mask.scalars
         assert isinstance(length, Expr)
@@ -140,7 +131,7 @@ class _Rewriter:
             return False
         return int(window.extent.evaluate(self.sizes)) <= int(axis.extent.evaluate(self.sizes))
 
-    def _is_before(self, writing: _Writing, at: int, item: int, path: Path, end: Expr, here: Context) -> bool:
+    def _is_before(self, writing: _Writing, at: int, item: int, path: Block, end: Expr, here: Context) -> bool:
         """Whether all that it has written when the read runs lies before `end`."""
         write = writing.write
         if writing.item > item:
@@ -165,7 +156,7 @@ def _entry(read: Read, axis: int) -> int | None:
     return windows[axis] if axis < len(windows) else None
 
 
-def _facts(path: Path) -> Iterator[Condition]:
+def _facts(path: Block) -> Iterator[Condition]:
     for each in path:
         if isinstance(each, Loop):
             yield var(each.var).ge(each.lo)

@@ -10,7 +10,7 @@ all else is as it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tempo import dtypes
@@ -33,13 +33,13 @@ from tempo.loop_ir.ir import (
     Write,
     walk,
 )
+from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.loop_ir.transforms.forwarding import forwarded
 from tempo.reference.streams import is_stream
 from tempo.symbolic import Symbol, const, var
 
 MOST_POINTS = 32
 MOST_BYTES = 1 << 22  # of the arrays of a strip together: a larger array takes longer than a call
-Block = tuple[Statement, ...]
 
 
 def taken_ahead(program: LoopProgram, sizes: Mapping[Symbol, int], most: int = MOST_POINTS) -> LoopProgram:
@@ -94,27 +94,21 @@ class _Distribution:
     buffers: list[Buffer] = field(default_factory=list)
 
     def done(self, strips: Mapping[int, int]) -> LoopProgram:
-        items = tuple(
-            self.distributed(item, strips[number])
-            if isinstance(item, Loop) and strips[number] > 1
-            else self.renumbered(item)
-            for number, item in enumerate(self.program.items)
-        )
+        items: list[Statement] = []
+        for number, item in enumerate(self.program.items):
+            if isinstance(item, Loop) and strips[number] > 1:
+                items.append(self.distributed(item, strips[number]))
+            else:
+                items.extend(rewritten((item,), self.renumbered))
         buffers = {**self.program.buffers, **{each.id: each for each in self.buffers}}
-        return replace(self.program, items=items, segments=tuple(self.segments), buffers=buffers)
+        return replace(self.program, items=tuple(items), segments=tuple(self.segments), buffers=buffers)
 
-    def renumbered(self, statement: Statement) -> Statement:
-        match statement:
-            case CallSegment(number):
-                id = len(self.segments)
-                self.segments.append(replace(self.program.segments[number], id=id, name=f"segment_{id}"))
-                return CallSegment(id)
-            case Loop(body=body) | Guard(body=body):
-                return replace(statement, body=tuple(map(self.renumbered, body)))
-            case Branch(then=then, otherwise=otherwise):
-                then, otherwise = (tuple(map(self.renumbered, block)) for block in (then, otherwise))
-                return replace(statement, then=then, otherwise=otherwise)
-        return statement
+    def renumbered(self, statement: Statement, scope: Scope) -> Block | None:
+        if not isinstance(statement, CallSegment):
+            return None
+        id = len(self.segments)
+        self.segments.append(replace(self.program.segments[statement.segment], id=id, name=f"segment_{id}"))
+        return (CallSegment(id),)
 
     def distributed(self, loop: Loop, strip: int) -> Loop:
         staged = {
@@ -122,10 +116,10 @@ class _Distribution:
             for each in walk(loop.body)
             if isinstance(each, CallHost) and each.writes
         }
-        (inner,) = forwarded((replace(loop, body=tuple(self.iteration(loop.body, staged, loop, strip))),))
+        (inner,) = forwarded((replace(loop, body=self.iteration(loop.body, staged, loop, strip)),))
         assert isinstance(inner, Loop)
         self.segments.append(Segment.of(len(self.segments), (inner,), inner))
-        calls = tuple(self.calls(loop.body, staged, loop, strip))
+        calls = self.calls(loop.body, staged, loop, strip)
         return replace(loop, body=(*calls, CallSegment(len(self.segments) - 1)), strip=strip)
 
     def staged(self, call: CallHost, loop: Loop, strip: int) -> Buffer:
@@ -136,34 +130,35 @@ class _Distribution:
         self.buffers.append(Buffer(number, node.name, node.dtype, axes, node.shape, location=node.location))
         return self.buffers[-1]
 
-    def iteration(self, block: Block, staged: Mapping[int, Buffer], loop: Loop, strip: int) -> Iterator[Statement]:
+    def iteration(self, block: Block, staged: Mapping[int, Buffer], loop: Loop, strip: int) -> Block:
         """What the segment does in place of the block."""
-        for each in block:
+
+        def inside(each: Statement, scope: Scope) -> Block | None:
             match each:
                 case CallSegment(number):
-                    yield from self.program.segments[number].body
+                    return self.program.segments[number].body
                 case CallHost(call, writes=writes) if writes:
                     name = f"taken___{call}"  # no tensor's: see `RunLowering.name`
-                    yield Read(f"{name}___0", staged[id(each)].id, (PointIndex(var(loop.var) % strip),))
-                    yield Assign(name, f"{name}___0")
-                    yield from (replace(write, value=name) for write in writes)
-                case Guard(body=body):
-                    yield replace(each, body=tuple(self.iteration(body, staged, loop, strip)))
-                case Branch(then=then, otherwise=otherwise):
-                    then, otherwise = (tuple(self.iteration(side, staged, loop, strip)) for side in (then, otherwise))
-                    yield replace(each, then=then, otherwise=otherwise)
+                    index = (PointIndex(var(loop.var) % strip),)
+                    taken = (Read(f"{name}___0", staged[id(each)].id, index), Assign(name, f"{name}___0"))
+                    return (*taken, *(replace(write, value=name) for write in writes))
+                case CallHost():
+                    return ()
+            return None
 
-    def calls(self, block: Block, staged: Mapping[int, Buffer], loop: Loop, strip: int) -> Iterator[Statement]:
+        return rewritten(block, inside)
+
+    def calls(self, block: Block, staged: Mapping[int, Buffer], loop: Loop, strip: int) -> Block:
         """What the host does in place of the block."""
-        for each in block:
+
+        def outside(each: Statement, scope: Scope) -> Block | None:
             match each:
+                case CallSegment():
+                    return ()
                 case CallHost(writes=writes):
                     index = (var(loop.var) % strip,)
                     taken = (Write(staged[id(each)].id, index, write.value) for write in writes[:1])
-                    yield replace(each, writes=tuple(taken))
-                case Guard(body=body) if calls := tuple(self.calls(body, staged, loop, strip)):
-                    yield replace(each, body=calls)
-                case Branch(then=then, otherwise=otherwise):
-                    then, otherwise = (tuple(self.calls(side, staged, loop, strip)) for side in (then, otherwise))
-                    if then or otherwise:
-                        yield replace(each, then=then, otherwise=otherwise)
+                    return (replace(each, writes=tuple(taken)),)
+            return None
+
+        return rewritten(block, outside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,7 +12,8 @@ from tempo_greedy.scheduler import GreedyScheduler
 from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.backends.numpy.backend import NumpyBackend, clamped, host_write, wrapped
 from tempo.errors import TempoError
-from tempo.loop_ir.ir import Branch, Guard, Loop, Statement
+from tempo.loop_ir.ir import Branch, Statement
+from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.plugins.descriptors import BackendPlugin, SchedulerPlugin
 from tempo.schedule import ScheduleTree, SchedulingProblem
 from tempo.sdg.call import Call
@@ -47,22 +48,17 @@ class SwappedBranches(NumpyBackend):
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         segment = request.segment
-        loop = None if segment.loop is None else replace(segment.loop, body=_swapped(segment.loop.body))
-        return super().compile_segment(
-            replace(request, segment=replace(segment, body=_swapped(segment.body), loop=loop))
-        )
+        return super().compile_segment(replace(request, segment=segment.with_body(_swapped(segment.body))))
 
 
-def _swapped(statements: Iterable[Statement]) -> tuple[Statement, ...]:
-    return tuple(_swap(statement) for statement in statements)
+def _swapped(statements: Block) -> Block:
+    return rewritten(statements, _swap)
 
 
-def _swap(statement: Statement) -> Statement:
-    if isinstance(statement, Loop | Guard):
-        return replace(statement, body=_swapped(statement.body))
+def _swap(statement: Statement, scope: Scope) -> Block | None:
     if isinstance(statement, Branch) and statement.otherwise:
-        return Branch(statement.condition, _swapped(statement.otherwise), _swapped(statement.then))
-    return statement
+        return (Branch(statement.condition, _swapped(statement.otherwise), _swapped(statement.then)),)
+    return None
 
 
 class ShortLoops(NumpyBackend):

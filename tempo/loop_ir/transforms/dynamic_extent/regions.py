@@ -10,22 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tempo.loop_ir.ir import (
-    Assign,
-    Branch,
-    Compute,
-    Guard,
-    Loop,
-    Read,
-    Statement,
-    WindowIndex,
-    Write,
-    walk,
-)
+from tempo.loop_ir.analysis.names import made, used
+from tempo.loop_ir.ir import Assign, Compute, Read, Statement, WindowIndex, Write, walk
+from tempo.loop_ir.rewriter import Block, rewritten
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, Tracked, tracked
 from tempo.symbolic import Expr
-
-Block = tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
@@ -242,49 +231,23 @@ def _closure(start: frozenset[int], edges: Sequence[set[int]]) -> frozenset[int]
     return frozenset(found)
 
 
-def made(block: Block) -> frozenset[str]:
-    """The names that the statements make."""
-    return frozenset(each.result for each in walk(block) if isinstance(each, Read | Compute | Assign))
-
-
-def leaving(branch: Branch) -> frozenset[str]:
-    """The names that a choice makes: those that both of its sides do."""
-    return made(branch.then) & made(branch.otherwise)
-
-
-def used(block: Block) -> tuple[str, ...]:
-    """The names that the statements look at."""
-    found: dict[str, None] = {}
-    for statement in walk(block):
-        if isinstance(statement, Compute):
-            found.update(dict.fromkeys(statement.operands))
-        elif isinstance(statement, Assign | Write):
-            found[statement.value] = None
-    return tuple(found)
-
-
 def renamed(block: Block, kept: frozenset[str], suffix: str) -> Block:
     """With names of its own for what does not leave the block: names that are made once are easier to reason about."""
     names = {name: name + suffix for name in made(block) - kept}
-    return tuple(_with_names(statement, names) for statement in block)
+    return rewritten(block, lambda statement, scope: _with_names(statement, names))
 
 
-def _with_names(statement: Statement, names: Mapping[str, str]) -> Statement:
+def _with_names(statement: Statement, names: Mapping[str, str]) -> Block | None:
     def new(name: str) -> str:
         return names.get(name, name)
 
     match statement:
         case Read(result=result):
-            return replace(statement, result=new(result))
+            return (replace(statement, result=new(result)),)
         case Compute(result=result, operands=operands):
-            return replace(statement, result=new(result), operands=tuple(new(name) for name in operands))
+            return (replace(statement, result=new(result), operands=tuple(map(new, operands))),)
         case Assign(result=result, value=value):
-            return replace(statement, result=new(result), value=new(value))
+            return (replace(statement, result=new(result), value=new(value)),)
         case Write(value=value):
-            return replace(statement, value=new(value))
-        case Branch(then=then, otherwise=otherwise):
-            then, otherwise = (tuple(_with_names(each, names) for each in block) for block in (then, otherwise))
-            return replace(statement, then=then, otherwise=otherwise)
-        case Loop(body=body) | Guard(body=body):
-            return replace(statement, body=tuple(_with_names(each, names) for each in body))
-    return statement
+            return (replace(statement, value=new(value)),)
+    return None

@@ -26,12 +26,12 @@ from functools import cached_property
 
 from tempo import dtypes
 from tempo.costs.extents import FUSED, Costs, RegionWork, Way, cheapest, doubles, sampled
+from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import (
     Axis,
     Branch,
     Buffer,
     Compute,
-    Guard,
     Loop,
     LoopProgram,
     Read,
@@ -40,16 +40,14 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     walk,
 )
+from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED
 from tempo.loop_ir.transforms.dynamic_extent.regions import (
-    Block,
     Region,
     apart,
-    leaving,
     lengths,
     regions,
     renamed,
-    used,
 )
 from tempo.loop_ir.transforms.dynamic_extent.tile import in_blocks, stages_of
 from tempo.loop_ir.transforms.loop_splitting import changes
@@ -109,33 +107,18 @@ class _Tiler:
         return made
 
     def segment(self, segment: Segment) -> Segment:
-        body = self.block(segment.body)
-        if body == segment.body:
+        body = rewritten(segment.body, finish=self.block)
+        if body is segment.body:
             return segment
         loop = body[0] if segment.loop else None
         assert loop is None or isinstance(loop, Loop)
         return replace(Segment.of(segment.id, body, loop), name=segment.name, results=segment.results)
 
-    def block(self, block: Block, kept: frozenset[str] = frozenset()) -> Block:
-        """`kept` are the names of the block that others look at."""
-        inner = tuple(self.inside(statement) for statement in block)
-        for length in dict.fromkeys(length for each in inner for length in lengths(each)):
-            inner = self.along(inner, length, kept)
-        return inner
-
-    def inside(self, statement: Statement) -> Statement:
-        match statement:
-            case Loop(body=body):
-                around, self.loops = self.loops, (*self.loops, statement)
-                body = self.block(body)
-                self.loops = around
-                return replace(statement, body=body)
-            case Guard(body=body):
-                return replace(statement, body=self.block(body))
-            case Branch(then=then, otherwise=otherwise):
-                kept = leaving(statement)
-                return replace(statement, then=self.block(then, kept), otherwise=self.block(otherwise, kept))
-        return statement
+    def block(self, block: Block, scope: Scope) -> Block:
+        self.loops = scope.loops
+        for length in dict.fromkeys(length for each in block for length in lengths(each)):
+            block = self.along(block, length, scope.leaving)
+        return block
 
     def along(self, block: Block, length: Expr, kept: frozenset[str]) -> Block:
         """The block with its regions of one length run as the tiling says, one after the other."""

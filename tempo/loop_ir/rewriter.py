@@ -1,0 +1,98 @@
+"""Rewriting LoopIR: one walk, which puts other statements in the place of some and knows what is around each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from tempo.loop_ir.analysis.names import leaving
+from tempo.loop_ir.ir import Branch, Guard, Loop, LoopProgram, Statement
+
+Block = tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a block stands. `path`: loops, guards and branches around it, outer first. `leaving`: those of its names
+    that what comes after it looks at.
+    """
+
+    path: Block = ()
+    leaving: frozenset[str] = frozenset()
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        return tuple(each for each in self.path if isinstance(each, Loop))
+
+
+Replace = Callable[[Statement, Scope], Iterable[Statement] | None]
+Finish = Callable[[Block, Scope], Block]
+
+
+def _stays(statement: Statement, scope: Scope) -> None:
+    """Every statement does."""
+
+
+def _as_it_is(block: Block, scope: Scope) -> Block:
+    return block
+
+
+def rewritten(block: Block, replace: Replace = _stays, finish: Finish = _as_it_is, scope: Scope = Scope()) -> Block:
+    """The block with other statements; the same object where none changes.
+
+    `replace`, asked outer before inner, gives what stands in the place of a statement; None: the same, with its own
+    blocks rewritten. What then has nothing left in it goes. `finish` is given every block after its statements, inner
+    before outer, and has the last word.
+    """
+    found: list[Statement] = []
+    for statement in block:
+        new = replace(statement, scope)
+        found.extend(_inside(statement, replace, finish, scope) if new is None else new)
+    return finish(block if _same(block, found) else tuple(found), scope)
+
+
+def _inside(statement: Statement, replace: Replace, finish: Finish, scope: Scope) -> Block:
+    names = leaving(statement) if isinstance(statement, Branch) else frozenset[str]()
+    inner = Scope((*scope.path, statement), names)
+    new = with_blocks(statement, lambda block: rewritten(block, replace, finish, inner))
+    return (new,) if new is statement or _does_something(new) else ()
+
+
+def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> Statement:
+    """The statement with the blocks directly inside it changed; the same object where none is."""
+    match statement:
+        case Loop(body=body) | Guard(body=body):
+            new = change(body)
+            return statement if new is body else replace(statement, body=new)
+        case Branch(then=then, otherwise=otherwise):
+            sides = change(then), change(otherwise)
+            if sides[0] is then and sides[1] is otherwise:
+                return statement
+            return replace(statement, then=sides[0], otherwise=sides[1])
+    return statement
+
+
+def rewritten_program(program: LoopProgram, change: Replace = _stays, finish: Finish = _as_it_is) -> LoopProgram:
+    """The program with its segments and its items rewritten; the same object where nothing changes."""
+    bodies = [rewritten(segment.body, change, finish) for segment in program.segments]
+    items = rewritten(program.items, change, finish)
+    segments = tuple(
+        each if body is each.body else each.with_body(body) for each, body in zip(program.segments, bodies, strict=True)
+    )
+    if _same(program.segments, segments) and items is program.items:
+        return program
+    return replace(program, items=items, segments=segments)
+
+
+def _does_something(statement: Statement) -> bool:
+    match statement:
+        case Loop(body=body) | Guard(body=body):
+            return bool(body)
+        case Branch(then=then, otherwise=otherwise):
+            return bool(then or otherwise)
+    return True
+
+
+def _same(old: Iterable[object], new: Iterable[object]) -> bool:
+    old, new = tuple(old), tuple(new)
+    return len(old) == len(new) and all(one is other for one, other in zip(old, new))
