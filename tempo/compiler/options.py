@@ -35,8 +35,8 @@ class Options:
              positions of extremes) is specialised, what allows no other length (positions that are computed) takes the
              hull. None: by cost
     tile     the length of a block, and the least of those that double. None: by cost
-    disable  names of passes to leave out
-    debug    validate the graph after every pass; None: the variable TEMPO_DEBUG
+    disable  names of passes to leave out, on the graph and on LoopIR; `explain()` lists them
+    debug    check the program after every pass; None: the variable TEMPO_DEBUG
     poison   fill every new buffer with NaN (integers: their smallest value), so that a read of what was never written
              shows
     check_finite  a NaN or an infinity in a recurrent tensor, a parameter, the result of a call or an output raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -13,6 +13,8 @@ from typing import Protocol
 from tempo.errors import InternalError, TempoError, UnsupportedError
 from tempo.loop_ir.codegen.python import static_sizes
 from tempo.loop_ir.ir import LoopProgram
+from tempo.loop_ir.passes import LoopContext
+from tempo.loop_ir.pipeline import for_all_sizes
 from tempo.lowering.build.build import Decisions, build
 from tempo.lowering.build.guard_tables import clusters_with_tables
 from tempo.lowering.scheduling.clusters import cluster
@@ -20,12 +22,8 @@ from tempo.lowering.scheduling.places import Place, places
 from tempo.lowering.scheduling.problem import Clustered, build_problem
 from tempo.lowering.scheduling.scoping import scoped
 from tempo.lowering.storage.assignment import decide_storage
-from tempo.passes.composites.decompose import Decompose, undecomposed
 from tempo.passes.instrument.unchecked_past_stops import unchecked_past_stops
 from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
-from tempo.passes.ragged.static_extents import StaticExtents, varying
-from tempo.passes.storage.element_reads import with_parts
-from tempo.passes.storage.materialise_outputs import materialise_outputs
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
@@ -84,8 +82,6 @@ class PlanOptions:
     checks: bool = True
     speculates: bool = False
     outermost: Symbol | None = None
-    disable: tuple[str, ...] = ()
-    debug: bool | None = None
     schedule_seconds: float | None = None
     mapping: str | int | Mapping[str, str | int] | None = None
     likely: Mapping[Symbol, int] = field(default_factory=dict)  # sizes that costs are counted with
@@ -93,32 +89,39 @@ class PlanOptions:
     facts: Condition = TRUE
 
 
-def make_plan(graph: Graph, passes: tuple[Pass, ...], scheduler: Scheduler, options: PlanOptions) -> Plan:
+def plan(
+    graph: Graph, manager: PassManager, passes: Sequence[Pass], scheduler: Scheduler, options: PlanOptions
+) -> Plan:
+    """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
-    manager = PassManager.configured(passes, options.disable, options.debug)
     forced = {"mapping": options.mapping, "composites": options.composites}
     context = PassContext(forced, options.likely, options.facts)
-    optimized, records = manager.run(_with_checks(graph, options), context)
-    _check_static(optimized, records)
-    _check_decomposed(optimized, options)
-    optimized = with_parts(materialise_outputs(optimized))
+    optimized, records = manager.run(_with_checks(graph, options), context, passes)
     clock.stage("passes")
     demands = context.demand(optimized)
     program = Clustered(optimized, cluster(optimized, demands), demands)
     clock.stage("demand, clusters")
     problem = build_problem(program, options.outermost, options.facts, options.schedule_seconds)
     scheduled = _schedule(scheduler, problem, program)
-    tree = scheduled.tree
     clock.stage("schedule")
-    order = scoped(tree)
+    order = scoped(scheduled.tree)
     found = places(order, frozenset(each.name for each in program.clusters if each.host), _sizes(optimized))
     tables = clusters_with_tables(program, options.checks)
-    decisions = Decisions(decide_storage(program, found, tables), tables, options.checks)
-    loops = build(program, order, decisions)
+    built = build(program, order, Decisions(decide_storage(program, found, tables), tables, options.checks))
+    loops, more = manager.run(built, LoopContext(), for_all_sizes())
     clock.stage("lowering")
-    decided, stages = tuple(context.decisions), tuple(clock.stages)
     return Plan(
-        optimized, program, problem, tree, found, loops, records, decided, stages, scheduled.notes, options.facts
+        optimized,
+        program,
+        problem,
+        scheduled.tree,
+        found,
+        loops,
+        (*records, *more),
+        tuple(context.decisions),
+        tuple(clock.stages),
+        scheduled.notes,
+        options.facts,
     )
 
 
@@ -167,31 +170,6 @@ def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Cluster
     if not isinstance(scheduled.tree, ScheduleTree):
         raise InternalError(f"{who} returned a {type(scheduled.tree).__name__}, which is no schedule tree")
     return scheduled
-
-
-def _check_static(graph: Graph, records: tuple[PassRecord, ...]) -> None:
-    """Raises `UnsupportedError` where the pass that makes shapes static was left out, and some vary."""
-    if any(record.name == StaticExtents.name for record in records):
-        return
-    node = varying(graph)
-    if node is not None:
-        raise UnsupportedError(
-            f"{node.name or node.op} reads or has a shape that varies, and without the pass {StaticExtents.name!r} it"
-            " cannot be compiled",
-            location=node.location,
-            hint="do not leave that pass out",
-        )
-
-
-def _check_decomposed(graph: Graph, options: PlanOptions) -> None:
-    """Raises `UnsupportedError` where the pass that takes composites apart was left out, and some are not taken."""
-    node = undecomposed(graph, options.composites)
-    if node is not None:
-        raise UnsupportedError(
-            f"{node.name or node.op} is no primitive, and without the pass {Decompose.name!r} it cannot be compiled",
-            location=node.location,
-            hint="do not leave that pass out",
-        )
 
 
 def verifies() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tempo.errors import UnsupportedError
-from tempo.loop_ir.ir import Compute, LoopProgram, walk
 from tempo.plugins.descriptors import BackendPlugin, Exclusion
 from tempo.plugins.manager import list_backends
 from tempo.plugins.messages import unsupported_operator
@@ -22,14 +21,6 @@ def check_supported(graph: Graph, backend: BackendPlugin) -> None:
         exclusion = backend.why_not(node.op, *_dtypes(graph, node)) if node.id in needed else None
         if exclusion is not None:
             raise _refusal(backend, node, exclusion)
-
-
-def exclusion_in(program: LoopProgram, backend: BackendPlugin) -> Exclusion | None:
-    """The first operator of a lowered program that the backend declares not to have."""
-    statements = (statement for segment in program.segments for statement in walk(segment.body))
-    computed = (statement for statement in statements if isinstance(statement, Compute))
-    types = ((each.op, dict.fromkeys(type.dtype for type in (each.type, *each.operand_types))) for each in computed)
-    return next((found for op, dtypes in types if (found := backend.why_not(op, *dtypes)) is not None), None)
 
 
 def _of_another_backend(node: Node, backend: str) -> UnsupportedError:

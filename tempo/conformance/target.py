@@ -11,7 +11,9 @@ import numpy as np
 
 import tempo as tp
 from tempo import dtypes
-from tempo.passes.pipeline import NEEDED, default_passes
+from tempo.loop_ir.pipeline import at_sizes, for_all_sizes
+from tempo.passes.manager import PassOn, needed
+from tempo.passes.pipeline import default_passes
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.runtime.executable import Executable
 from tempo.runtime.results.outputs import Outputs
@@ -49,7 +51,9 @@ class Configuration:
 
 
 def _optional() -> list[str]:
-    return [name for name in dict.fromkeys(each.name for each in default_passes()) if name not in NEEDED]
+    """Of both IRs."""
+    passes: tuple[PassOn[Any, Any], ...] = (*default_passes(), *for_all_sizes(), *at_sizes())
+    return list(dict.fromkeys(each.name for each in passes if needed(each) is None))
 
 
 @dataclass(frozen=True)

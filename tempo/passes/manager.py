@@ -1,4 +1,4 @@
-"""The pass manager: runs a list of passes, times, prints, validates, stops and leaves out."""
+"""The pass manager: runs passes on either IR, times, prints, checks, stops and leaves out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import Any, ClassVar, Generic, Protocol, TextIO, TypeVar
 
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.errors import InputError, InternalError, TempoError, nearest
@@ -16,6 +16,29 @@ from tempo.sdg.graph import Graph
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import validate
 from tempo.symbolic import TRUE, Condition, Context, Symbol
+
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
+C_contra = TypeVar("C_contra", contravariant=True)
+
+
+@dataclass(frozen=True)
+class IR(Generic[P]):
+    """What the manager knows of an IR: how many there are of each operator in a program, and what raises InternalError
+    where one breaks an invariant."""
+
+    name: str
+    items: str  # what programs are made of
+    count: Callable[[P], Mapping[str, int]]
+    check: Callable[[P], None]
+
+
+def count(graph: Graph) -> Mapping[str, int]:
+    """How many nodes there are of each operator."""
+    return Counter(node.op for node in graph.nodes.values())
+
+
+SDG: IR[Graph] = IR("graph", "nodes", count, validate)
 
 
 @dataclass(frozen=True)
@@ -27,6 +50,7 @@ class PassContext:
     run a program says what it chose, for `explain()`.
     """
 
+    ir: ClassVar[IR[Graph]] = SDG
     options: Mapping[str, Any] = field(default_factory=dict)
     sizes: Mapping[Symbol, int] = field(default_factory=dict)
     facts: Condition = TRUE
@@ -60,13 +84,31 @@ class PassContext:
         return self._contexts[key]
 
 
-class Pass(Protocol):
-    """A frozen dataclass: its fields are the pass's options, `name` is what users call it."""
+class PassOn(Protocol[P, C_contra]):
+    """A frozen dataclass: its fields are the pass's options, `name` is what users call it.
+
+    One that cannot be left out has a class variable `needed`, which says what for.
+    """
 
     @property
     def name(self) -> str: ...
 
-    def apply(self, graph: Graph, context: PassContext) -> Graph: ...
+    def apply(self, program: P, context: C_contra, /) -> P: ...
+
+
+Pass = PassOn[Graph, PassContext]
+
+
+def needed(chosen: PassOn[Any, Any]) -> str | None:
+    """What relies on the pass; None for one that may be left out."""
+    return getattr(chosen, "needed", None)
+
+
+class ContextOf(Protocol[P]):
+    """What passes are given beside the program: options, facts, and what the IR is."""
+
+    @property
+    def ir(self) -> IR[P]: ...
 
 
 @dataclass(frozen=True)
@@ -77,6 +119,7 @@ class PassRecord:
     seconds: float
     before: Mapping[str, int]
     after: Mapping[str, int]
+    items: str = "nodes"
 
     @property
     def nodes_before(self) -> int:
@@ -87,18 +130,18 @@ class PassRecord:
         return sum(self.after.values())
 
     def __str__(self) -> str:
-        return f"{self.name:<16} {self.seconds * 1e3:9.2f} ms   {self.nodes_before} -> {self.nodes_after} nodes"
+        return f"{self.name:<16} {self.seconds * 1e3:9.2f} ms   {self.nodes_before} -> {self.nodes_after} {self.items}"
 
 
 @dataclass(frozen=True)
 class PassManager:
-    """Runs `passes` in order.
+    """Runs passes in order; `passes` are all there are, on all IRs.
 
-    `disabled` are left out, `printed` are printed before and after to `stream` (stderr), nothing runs after
-    `stop_after`, and with `debug` every pass's result is validated.
+    `disabled` are left out, `printed` are printed before and after to `stream` (stderr), after `stop_after` only what
+    is needed runs, and with `debug` every pass's result is checked.
     """
 
-    passes: tuple[Pass, ...]
+    passes: tuple[PassOn[Any, Any], ...]
     disabled: frozenset[str] = frozenset()
     printed: frozenset[str] = frozenset()
     stop_after: str | None = None
@@ -107,7 +150,7 @@ class PassManager:
 
     @staticmethod
     def configured(
-        passes: Sequence[Pass],
+        passes: Sequence[PassOn[Any, Any]],
         disable: Iterable[str] = (),
         debug: bool | None = None,
         environment: Mapping[str, str] = os.environ,
@@ -121,54 +164,63 @@ class PassManager:
             environment.get("TEMPO_DEBUG", "0") not in {"", "0"} if debug is None else debug,
         )
 
-    def run(self, graph: Graph, context: PassContext) -> tuple[Graph, tuple[PassRecord, ...]]:
-        """The graph after the passes, and what each took.
+    def run(
+        self, program: P, context: ContextOf[P], passes: Sequence[PassOn[P, Any]] | None = None
+    ) -> tuple[P, tuple[PassRecord, ...]]:
+        """The program after `passes`, adjacent ones of the manager's (None: all), and what each took.
 
-        Raises InputError when a pass that is named in the configuration does not exist, InternalError when a pass
-        fails or (with `debug`) makes an invalid graph; errors of the user's program come through unchanged.
+        Raises InputError when a pass that is named in the configuration does not exist or cannot be left out,
+        InternalError when a pass fails or (with `debug`) makes a wrong program; errors of the user's program come
+        through unchanged.
         """
         self.check_names()
+        chosen = self.passes if passes is None else passes
         if self.debug:
-            validate(graph)
-        records = []
-        for chosen in self.passes:
-            if chosen.name in self.disabled:
+            context.ir.check(program)
+        records, stopped = [], self._is_stopped_before(chosen)
+        for each in chosen:
+            if needed(each) is None and (stopped or each.name in self.disabled):
                 continue
-            graph, record = self._run_one(chosen, graph, context)
+            program, record = self._run_one(each, program, context)
             records.append(record)
-            if chosen.name == self.stop_after:
-                break
-        return graph, tuple(records)
+            stopped = stopped or each.name == self.stop_after
+        return program, tuple(records)
 
-    def _run_one(self, chosen: Pass, graph: Graph, context: PassContext) -> tuple[Graph, PassRecord]:
-        self._print(chosen.name, "before", graph)
+    def _is_stopped_before(self, passes: Sequence[PassOn[Any, Any]]) -> bool:
+        names = [each.name for each in self.passes]
+        return bool(passes) and self.stop_after in names[: names.index(passes[0].name)]
+
+    def _run_one(self, chosen: PassOn[P, Any], program: P, context: ContextOf[P]) -> tuple[P, PassRecord]:
+        self._print(chosen.name, "before", program)
         start = time.perf_counter()
-        result = _apply(chosen, graph, context)
+        result = _apply(chosen, program, context)
         seconds = time.perf_counter() - start
         self._print(chosen.name, "after", result)
         if self.debug:
-            _validate_result(chosen, graph, result)
-        return result, PassRecord(chosen.name, seconds, count(graph), count(result))
+            _check_result(chosen, program, result, context.ir)
+        count = context.ir.count
+        return result, PassRecord(chosen.name, seconds, count(program), count(result), context.ir.items)
 
-    def _print(self, name: str, when: str, graph: Graph) -> None:
+    def _print(self, name: str, when: str, program: object) -> None:
         if name in self.printed:
-            (self.stream or sys.stderr).write(f"# {when} {name}\n{graph}\n")
+            (self.stream or sys.stderr).write(f"# {when} {name}\n{program}\n")
 
     def check_names(self) -> None:
-        """Raises InputError for a name in the configuration, or in the environment, that no pass has."""
-        existing = {chosen.name for chosen in self.passes}
+        """Raises InputError for a name in the configuration, or in the environment, that no pass has, and for one that
+        is to be left out and cannot be."""
+        existing = {chosen.name: needed(chosen) for chosen in self.passes}
         wanted = self.disabled | self.printed | ({self.stop_after} if self.stop_after else set())
-        for name in sorted(wanted - existing):
+        for name in sorted(wanted - existing.keys()):
             raise InputError(f"no pass is named {name!r}", hint=nearest(name, existing, "passes"))
-
-
-def count(graph: Graph) -> Mapping[str, int]:
-    """How many nodes there are of each operator."""
-    return Counter(node.op for node in graph.nodes.values())
+        for name in sorted(self.disabled):
+            if existing[name] is not None:
+                raise InputError(f"the pass {name!r} cannot be left out: {existing[name]}")
 
 
 def operator_table(records: Sequence[PassRecord]) -> str:
-    """A row per operator whose number changed, contractions first: as written, and after each pass that changed any."""
+    """Of the graph: a row per operator whose number changed, contractions first: as written, and after each pass that
+    changed any."""
+    records = [record for record in records if record.items == SDG.items]
     if not records:
         return "no pass ran"
     columns = [("as written", records[0].before)]
@@ -185,23 +237,24 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
-def _apply(chosen: Pass, graph: Graph, context: PassContext) -> Graph:
+def _apply(chosen: PassOn[P, Any], program: P, context: ContextOf[P]) -> P:
+    noun = context.ir.name
     try:
-        return chosen.apply(graph, context)
+        return chosen.apply(program, context)
     except InternalError as error:
-        error.add_note(f"in the pass {chosen.name!r}, on the graph\n{graph}")
+        error.add_note(f"in the pass {chosen.name!r}, on the {noun}\n{program}")
         raise
     except TempoError:
         raise
     except Exception as error:
         failure = InternalError(f"the pass {chosen.name!r} failed: {type(error).__name__}: {error}")
-        failure.add_note(f"on the graph\n{graph}")
+        failure.add_note(f"on the {noun}\n{program}")
         raise failure from error
 
 
-def _validate_result(chosen: Pass, graph: Graph, result: Graph) -> None:
+def _check_result(chosen: PassOn[P, Any], before: P, result: P, ir: IR[P]) -> None:
     try:
-        validate(result)
+        ir.check(result)
     except InternalError as error:
-        error.add_note(f"after the pass {chosen.name!r}\n{result}\n# before it\n{graph}")
+        error.add_note(f"after the pass {chosen.name!r}\n{result}\n# before it\n{before}")
         raise

@@ -18,10 +18,9 @@ from tempo.passes.simplify.cse import CommonSubexpressions
 from tempo.passes.simplify.resolve_cases import Decide
 from tempo.passes.simplify.simplify import Simplify
 from tempo.passes.splitting.index_set_split import Split
+from tempo.passes.storage.element_reads import ElementReads
+from tempo.passes.storage.materialise_outputs import MaterialiseOutputs
 from tempo.passes.vectorize.vectorize import Lift
-
-NEEDED = frozenset({Decompose.name, StaticExtents.name})
-"""What everything after the passes relies on: primitives, shapes without dims."""
 
 
 def default_passes() -> tuple[Pass, ...]:
@@ -40,6 +39,8 @@ def default_passes() -> tuple[Pass, ...]:
         Simplify(),  # what lifting inserts: transpositions, reshapes, broadcasts
         Compose(),
         StaticExtents(),
+        MaterialiseOutputs(),
+        ElementReads(),
     )
 
 

@@ -36,7 +36,7 @@ from tempo.errors import InputError, InternalError, TempoError
 from tempo.reference.backend_calls import call_backend
 from tempo.reference.host_calls import call_host
 from tempo.sdg.call import Call, StaticType, call_for
-from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice
+from tempo.sdg.graph import Case, Edge, Element, Graph, Node, Output, Point, Slice
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import located, name_of_data
 from tempo.sdg.stops import stops_of
@@ -207,7 +207,7 @@ class Evaluator:
         if node.op == "input":
             return iter(())
         if node.op == "merge":
-            return self._read_instances(node, self._chosen(node, need.point, env), env)
+            return self._read_instances(node, self._chosen(node, need.point, env).edge, env)
         before: list[Need] = list(self._order.before(need)) if node.op in EFFECTS else []
         reads = (self._read_instances(node, edge, env) for edge in node.operands)
         return itertools.chain(before, itertools.chain.from_iterable(reads))
@@ -219,7 +219,9 @@ class Evaluator:
         if node.op == "input":
             return (self._inputs[node.id][need.point],)
         if node.op == "merge":
-            return (self._read(node, self._chosen(node, need.point, env), env),)
+            case = self._chosen(node, need.point, env)
+            value = self._read(node, case.edge, env)
+            return (value if case.part is None else _element(value, case.part, _ints(node.shape, env), env),)
         arrays = [self._read(node, edge, env) for edge in node.operands]
         types = [(_ints(type.shape, env), dtypes.to_numpy(type.dtype)) for type in node.results]
         if node.op in EFFECTS and self._is_over:
@@ -240,10 +242,10 @@ class Evaluator:
 
     # Reading through an index map.
 
-    def _chosen(self, node: Node, point: tuple[int, ...], env: Environment) -> Edge:
+    def _chosen(self, node: Node, point: tuple[int, ...], env: Environment) -> Case:
         for case in node.cases:
             if case.condition.evaluate(env):
-                return case.edge
+                return case
         raise uncovered_error(node, point)
 
     def _ranges(self, reader: Node, edge: Edge, env: Environment) -> list[range]:
@@ -386,6 +388,10 @@ class Evaluator:
 
 def _ints(exprs: Any, env: Environment) -> tuple[int, ...]:
     return tuple(int(expr.evaluate(env)) for expr in exprs)
+
+
+def _element(row: Array, part: Element, shape: tuple[int, ...], env: Environment) -> Array:
+    return np.asarray(row.transpose(part.order)[int(part.at.evaluate(env))]).reshape(shape)
 
 
 def _padded(array: Array, shape: tuple[int, ...]) -> Array:

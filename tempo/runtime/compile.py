@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tempo.compiler.driver import pass_manager, registered_passes
 from tempo.compiler.options import Options
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
 from tempo.passes.instrument.finite_checks import watched
-from tempo.passes.manager import Pass, PassManager
+from tempo.passes.manager import Pass
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
-from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine, registered_passes
+from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
 from tempo.runtime.pickling import Recipe
 from tempo.runtime.results.finite import FiniteCheck
@@ -96,7 +97,7 @@ def _check_names(graph: Graph, passes: tuple[Pass, ...], options: Options) -> No
     for name in options.mapping if isinstance(options.mapping, Mapping) else ():
         if name not in dims:
             raise InputError(f"mapping= names {name!r}, which is no dim of the program", hint=nearest(name, dims))
-    PassManager.configured(passes, options.disable).check_names()
+    pass_manager(passes, options).check_names()
 
 
 def _likely(graph: Graph, sizes: Any) -> dict[Symbol, int]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
+from tempo.compiler.driver import Specialised
 from tempo.errors import TempoError
 from tempo.loop_ir.analysis.host_arrays import host_arrays
 from tempo.loop_ir.analysis.index_bits import NARROW
@@ -24,6 +25,7 @@ from tempo.loop_ir.codegen.driver import DriverEmitter
 from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
 from tempo.passes.instrument.finite_checks import WATCH
+from tempo.passes.manager import PassRecord
 from tempo.reference.host_calls import call_host
 from tempo.runtime.memory import allocation_error, check_room
 from tempo.runtime.strips import in_strips
@@ -66,6 +68,8 @@ class Compiled:
     driver_source: str
     last_values: Mapping[str, Callable[..., Array]]
     """Of the program's `states`, given sizes, the point and buffers."""
+    passes: tuple[PassRecord, ...]
+    """Those at the sizes that shapes are made of."""
     seconds: float = field(
         default=0.0, compare=False
     )  # that making it took; a backend may compile more at its first run
@@ -155,11 +159,9 @@ class Compiled:
         return frozenset(found)
 
 
-def compile_program(
-    program: LoopProgram, backend: Backend, static: Sizes, sizes: Sizes, index_bits: int = NARROW
-) -> Compiled:
-    """`static` are the sizes that shapes are made of; `sizes` all, for the shapes of host results."""
-    start = time.perf_counter()
+def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bits: int = NARROW) -> Compiled:
+    """`sizes` are all of them, for the shapes of host results."""
+    start, program, static = time.perf_counter(), made.loops, made.sizes
     requests = (SegmentRequest(program, segment, static, index_bits) for segment in program.segments)
     segments = tuple(backend.compile_segment(request) for request in requests)
     emitter = DriverEmitter(program, static, backend.operator)
@@ -188,7 +190,7 @@ def compile_program(
         for number, (source, item) in enumerate(zip(sources, program.items, strict=True))
     )
     source, seconds = "\n\n".join(sources), time.perf_counter() - start
-    return Compiled(program, backend, items, emitter.item_sizes(), segments, source, last_values, seconds)
+    return Compiled(program, backend, items, emitter.item_sizes(), segments, source, last_values, made.passes, seconds)
 
 
 def _loop(program: LoopProgram, item: Statement) -> Loop | None:

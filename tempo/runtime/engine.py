@@ -5,42 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tempo.analysis.checks.endless import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
-from tempo.compiler.fallback import Mapped, with_fewer_axes
+from tempo.compiler.driver import Compiler, RunAs, Specialised, registered_passes
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
-from tempo.compiler.plan import Plan, PlanOptions, Scheduler, make_plan, verifies
-from tempo.compiler.support import check_supported, exclusion_in
-from tempo.errors import (
-    IndexOutOfRangeError,
-    InternalError,
-    ScheduleError,
-    TempoError,
-    UnsupportedError,
-)
+from tempo.compiler.plan import Plan, Scheduler, verifies
+from tempo.compiler.support import check_supported
+from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, TempoError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
-from tempo.loop_ir.codegen.python import static_sizes
 from tempo.loop_ir.ir import LoopProgram
-from tempo.loop_ir.transforms.chunked_outputs import chunked
-from tempo.loop_ir.transforms.circular_reads import unrotated
-from tempo.loop_ir.transforms.dynamic_extent.versions import Tiling, tiled
-from tempo.loop_ir.transforms.fuse_segments import fused
-from tempo.loop_ir.transforms.mask_elimination import without_idle_masks
-from tempo.loop_ir.transforms.pass_through import with_less_handed_on
-from tempo.loop_ir.transforms.read_ahead import MOST_POINTS, taken_ahead
+from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.passes.manager import Pass
-from tempo.passes.pipeline import NEEDED, PassRegistry
-from tempo.passes.vectorize.vectorize import Lift
-from tempo.plugins.manager import default_manager
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments.binding import input_nodes
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.arguments.feeds import stream_nodes
 from tempo.runtime.compiled import Compiled, ProgramRun, compile_program
 from tempo.runtime.results.outputs import Outputs
 from tempo.runtime.results.results import Look, Results, collect, looking_after, watched
@@ -50,20 +33,10 @@ from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
 from tempo.waiting import waiting
 
-
-class Narrow(NamedTuple):
-    """Outputs, by name, of which a caller takes the points along `dim` as they come: `width` of them are kept."""
-
-    outputs: tuple[str, ...]
-    dim: Symbol
-    width: int
-
-
 Progress = Callable[[int, int], None]
 PlanKey = tuple[Symbol | None, Condition]
-LoopsKey = tuple[PlanKey, tuple[bool, int], Narrow | None, tuple[int, ...]]
-"""The dim that is streamed, whether it runs whole and how much is taken ahead, and the values of the sizes that shapes
-are made of."""
+LoopsKey = tuple[PlanKey, RunAs, Narrow | None, tuple[int, ...]]
+"""The dim that is streamed, how it is run, and the values of the sizes that shapes are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
 
@@ -134,24 +107,23 @@ class CompiledEngine:
         `speculates`: indices may be looked up before it is known whether anybody asks for them, which makes a prompt
         one pass; a run that meets one out of range is done again in order, by which it is then known.
         """
-        self.passes = registered_passes() if passes is None else passes
-        self.likely = likely or {}
-        self.graph, self.backend = graph, backend
-        self.scheduler, self.scheduler_name, self.options = scheduler, scheduler_name, options
+        passes = registered_passes() if passes is None else passes
+        self.compiler = Compiler(graph, backend, scheduler, options, passes, likely or {})
+        self.graph, self.backend, self.options = graph, backend, options
+        self.scheduler_name = scheduler_name
         self.native = backend.native
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
-        self._checked = self._checks()
-        self._speculates = speculates and self._checked and _may_run_again(graph)
+        self._speculates = speculates and self.compiler.checks and _may_run_again(graph)
+        self.compiler = replace(self.compiler, speculates=self._speculates)
         self._missed = False  # an index was out of range that nobody asks for, and may be the next time
         self._in_order: Once[None, CompiledEngine] = Once()
-        self._stepped = graph.canonical(node.domain[0] for node in stream_nodes(graph).values())
         self._plans: Once[PlanKey, Plan] = Once()
         self._verified: Once[tuple[Symbol | None, frozenset[tuple[Symbol, int]]], None] = Once()
-        self._loops: Once[LoopsKey, LoopProgram] = Once()
+        self._specialised: Once[LoopsKey, Specialised] = Once()
         self._index_bits: Once[tuple[LoopsKey, frozenset[tuple[Symbol, int]]], int] = Once()
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
         self._endless: Once[Symbol, CompiledEngine] = Once()
-        self._narrowed: Once[tuple[PlanKey, Narrow], tuple[LoopProgram, tuple[Symbol, ...]]] = Once()
+        self._narrowed: Once[tuple[PlanKey, Narrow], Plan] = Once()
         self._tables: Once[tuple[PlanKey, tuple[tuple[Symbol, int], ...]], list[Any]] = Once()
 
     def __repr__(self) -> str:
@@ -159,54 +131,7 @@ class CompiledEngine:
 
     def plan(self, outermost: Symbol | None = None, facts: Condition = TRUE) -> Plan:
         """For every size of which `facts` are true."""
-        return self._plans.get((outermost, facts), partial(self._planned, outermost, facts))
-
-    def _planned(self, outermost: Symbol | None, facts: Condition) -> Plan:
-        disable = self.options.disable if self.options.lift else (*self.options.disable, "lift")
-        how = self.options
-        options = PlanOptions(
-            self._checked,
-            self._speculates,
-            self._stepped[0] if outermost is None and self._stepped else outermost,
-            disable,
-            how.debug,
-            schedule_seconds=how.schedule_seconds,
-            likely=self.likely,
-            composites=self.backend.info.capabilities.composites,
-            facts=facts,
-        )
-        passes = self._passes(outermost)
-
-        def planned(mapping: Mapped, disable: tuple[str, ...] = disable) -> Plan:
-            chosen = replace(options, mapping=mapping, disable=disable)
-            with waiting(f"planning for {self.backend.info.name}: passes, order, memory"):
-                plan = make_plan(self.graph, passes, self.scheduler, chosen)
-            check_supported(plan.graph, self.backend.info)
-            return plan
-
-        def as_written() -> Plan:
-            return planned(None, tuple({each.name for each in passes} - NEEDED | set(disable)))
-
-        dims = [dim.symbol.name for dim in self.graph.dims] if "lift" not in disable else []
-        return with_fewer_axes(planned, how.mapping, dims, as_written)
-
-    def _checks(self) -> bool:
-        """Whether gathers raise; a backend that cannot says so as the capability "checks"."""
-        capabilities = self.backend.info.capabilities
-        why_not = capabilities.why_not("checks")
-        if self.options.checks and why_not:
-            raise UnsupportedError(
-                f"the backend {self.backend.info.name!r} has no checked mode: {why_not}",
-                hint="leave Options(checks=...) out, or compile for the numpy backend to find the index",
-                feature="checks",
-            )
-        by_default = why_not is None and not capabilities.clamps
-        return by_default if self.options.checks is None else self.options.checks
-
-    def _passes(self, outermost: Symbol | None) -> tuple[Pass, ...]:
-        """The pipeline. A dim that is stepped through must stay a loop."""
-        kept = frozenset(self._stepped) if outermost is None else frozenset({*self._stepped, outermost})
-        return tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in self.passes)
+        return self._plans.get((outermost, facts), partial(self.compiler.plan, outermost, facts))
 
     def finds_order(self) -> bool:
         try:
@@ -254,31 +179,17 @@ class CompiledEngine:
     ) -> Compiled:
         """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it.
         `ahead`: how many arrays of a streamed input may be taken at once."""
-        planned, symbols = self.loops(plan, outermost, narrow)
-        static = {symbol: sizes[symbol] for symbol in symbols}
-        whole = self.backend.fuses_segments and not in_parts
-        key = (outermost, plan.facts), (whole, ahead), narrow, tuple(static.values())
-
-        def make() -> LoopProgram:
-            tiling = Tiling(self.options.extent, self.options.tile, self.backend.costs, self.backend.fuses_segments)
-            flat = unrotated(fused(planned) if whole else planned, static)
-            loops = tiled(flat, static, tiling)
-            lacking = exclusion_in(loops, self.backend.info)
-            if lacking is not None:  # the hull has no operators but those of the plan
-                why = f"hull, since the backend has no {lacking.operator} of {lacking.dtype}: {lacking.why}"
-                loops = replace(tiled(flat, static, replace(tiling, extent="hull")), extents=(why,))
-            loops = without_idle_masks(loops, static)
-            if self.backend.fuses_segments:
-                loops = taken_ahead(loops, static, ahead)
-            return with_less_handed_on(loops, static, self.backend.allocates_inside)
-
-        loops = self._loops.get(key, make)
-        bits = self._bits(key, loops, sizes)
+        planned = self.narrowed(plan, outermost, narrow)
+        static = self.compiler.static(planned, sizes)
+        run_as = RunAs(not in_parts, ahead)
+        key = (outermost, plan.facts), run_as, narrow, tuple(static.values())
+        made = self._specialised.get(key, lambda: self.compiler.specialise(planned, static, run_as))
+        bits = self._bits(key, made.loops, sizes)
 
         def code() -> Compiled:
             at = ", ".join(f"{symbol.name}={size}" for symbol, size in sorted(static.items()))
             with waiting(f"making code for {self.backend.info.name}" + (f" at {at}" if at else "")):
-                return compile_program(loops, self.backend, static, sizes, bits)
+                return compile_program(made, self.backend, sizes, bits)
 
         return self._compiled.get((key, bits), code)
 
@@ -289,25 +200,15 @@ class CompiledEngine:
         full, name = (key, frozenset(sizes.items())), self.backend.info.name
         return self._index_bits.get(full, lambda: index_bits(loops, self.graph, sizes, name))
 
-    def loops(
-        self, plan: Plan, outermost: Symbol | None = None, narrow: Narrow | None = None
-    ) -> tuple[LoopProgram, tuple[Symbol, ...]]:
-        """The plan's loops, with the outputs of `narrow` kept as it says, and the sizes that executables are for."""
-        static = self.backend.static_buffers
+    def narrowed(self, plan: Plan, outermost: Symbol | None, narrow: Narrow | None) -> Plan:
+        """The plan with outputs kept as `narrow` says."""
         if narrow is None:
-            return plan.loops, plan.buffer_sizes if static else plan.shape_sizes
-
-        def make() -> tuple[LoopProgram, tuple[Symbol, ...]]:
-            ids = [plan.loops.outputs[name] for name in narrow.outputs]
-            loops = chunked(plan.loops, ids, narrow.dim, narrow.width)
-            return loops, tuple(sorted(static_sizes(loops, buffers=static)))
-
-        return self._narrowed.get(((outermost, plan.facts), narrow), make)
+            return plan
+        return self._narrowed.get(((outermost, plan.facts), narrow), lambda: self.compiler.narrowed(plan, narrow))
 
     def endless(self, dim: Symbol) -> CompiledEngine:
         """The same program along a dim that has no end."""
-        parts = self.backend, self.scheduler, self.scheduler_name, self.options, self.likely
-        return self._endless.get(dim, lambda: CompiledEngine(endless(self.graph, dim), *parts))
+        return self._endless.get(dim, lambda: self._like(endless(self.graph, dim), None))
 
     @property
     def executables(self) -> int:
@@ -343,8 +244,12 @@ class CompiledEngine:
         """The engine that looks nothing up which is not demanded."""
         if not self._speculates:
             return self
-        parts = self.graph, self.backend, self.scheduler, self.scheduler_name, self.options, self.likely, self.passes
-        return self._in_order.get(None, lambda: CompiledEngine(*parts, speculates=False))
+        return self._in_order.get(None, lambda: self._like(self.graph, self.compiler.passes, speculates=False))
+
+    def _like(self, graph: Graph, passes: tuple[Pass, ...] | None, speculates: bool = True) -> CompiledEngine:
+        of = self.compiler
+        parts = of.backend, of.scheduler, self.scheduler_name, of.options, of.likely
+        return CompiledEngine(graph, *parts, passes, speculates)
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
         if self._missed:
@@ -382,13 +287,6 @@ class CompiledEngine:
 def _may_run_again(graph: Graph) -> bool:
     """Whether a run leaves nothing behind and takes nothing away."""
     return not any(node.op in ("host_call", "backend_call", "sink") for node in graph.nodes.values())
-
-
-def registered_passes() -> tuple[Pass, ...]:
-    """The default pipeline with what plugins add."""
-    registry = PassRegistry()
-    default_manager().hooks().tempo_register_passes(registry=registry)
-    return tuple(registry.passes)
 
 
 def _with_progress(run: ProgramRun, progress: Progress) -> None:

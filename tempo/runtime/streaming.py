@@ -11,13 +11,13 @@ from tempo.analysis.reports import tensor_name
 from tempo.compiler.plan import Plan
 from tempo.errors import SizeError, UnsupportedError
 from tempo.loop_ir.ir import LoopProgram
+from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
-from tempo.loop_ir.transforms.read_ahead import MOST_POINTS
 from tempo.reference.streams import feeding
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.arguments.feeds import StreamEndError
 from tempo.runtime.compiled import Item, ProgramRun
-from tempo.runtime.engine import CompiledEngine, Narrow
+from tempo.runtime.engine import CompiledEngine
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.results.outputs import Outputs, Step
 from tempo.runtime.results.results import Look, collect, looking_after, watched
@@ -66,7 +66,7 @@ class Stream(Iterator[Step]):
         narrow = None
         if not way.keep and (way.endless or width < size):
             narrow = Narrow(tuple(output.name for output in streamed), dim, width)
-        loops, _ = engine.loops(plan, dim, narrow)
+        loops = engine.narrowed(plan, dim, narrow).loops
         if way.endless:
             _check_bounded(plan, loops, dim)
         self._planned = partial(memory_of, loops, arguments.sizes)

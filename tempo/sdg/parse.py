@@ -13,7 +13,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import TempoError
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType
+from tempo.sdg.graph import Case, Edge, Element, Graph, IndexMap, Node, Output, Point, Slice, TensorType
 from tempo.sdg.text import Placeholder
 from tempo.symbolic import Dim, Symbol, parse_condition, parse_expr
 
@@ -141,8 +141,14 @@ def _tail(text: str) -> tuple[int | None, str]:
 
 
 def _case(text: str) -> Case:
-    condition, edge = text.rsplit(" -> ", 1)
-    return Case(parse_condition(condition), _edge(edge))
+    condition, value = text.rsplit(" -> ", 1)
+    edge, *part = _split(value, " at ")
+    return Case(parse_condition(condition), _edge(edge), part=_part(part[0]) if part else None)
+
+
+def _part(text: str) -> Element:
+    at, axes = _split(text, " of axes ")
+    return Element(tuple(int(axis) for axis in _split(axes[1:-1])), parse_expr(at))
 
 
 def _output(text: str) -> Output:

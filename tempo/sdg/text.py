@@ -9,6 +9,7 @@
     output "y": float32[3] over (t) = %2[t] as ($t, 0)
     sinks %5
 
+A case may be an element of what it reads: ` at t of axes (1, 0)` stands behind it then (`tempo.sdg.graph.Element`).
 A map has one index per dim of the producer, `start +: length` for a slice, `start +: length of extent` where static
 tiling widened it; `%5.1` reads result 1. Expressions in attributes stand in backticks, conditions as `?`...``, dims as
 `$t`. Small arrays stand inline; large ones, and objects like functions, as the name of a placeholder (`!array0`).
@@ -102,8 +103,7 @@ def _node(node: Node, names: _PlaceholderNames) -> str:
 
 
 def _part(part: Element | None) -> str:
-    """Only lowering makes parts, so `parse` reads none."""
-    return "" if part is None else f" at {part.at} of axis {part.order[0]}"
+    return "" if part is None else f" at {part.at} of axes ({', '.join(map(str, part.order))})"
 
 
 def _type(type: TensorType) -> str:

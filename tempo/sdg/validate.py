@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tempo.errors import InternalError, Location, TempoError
 from tempo.sdg.builder import varying_dims
-from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Output, Point, TensorType
+from tempo.sdg.graph import NOMINAL, Edge, Element, Graph, Node, Output, Point, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.text import node_text, output_text
-from tempo.symbolic import Context, Expr, Symbol
+from tempo.symbolic import Context, Expr, Symbol, const
 
 
 def validate(graph: Graph) -> None:
@@ -70,7 +70,8 @@ def _check_node(graph: Graph, id: int, node: Node, contexts: dict[tuple[Symbol, 
         _check_cases(graph, node, context)
     if node.op in NOMINAL:
         return _check_nominal(node)
-    _require(varying == set(node.domain), f"nothing varies along {_names(graph, set(node.domain) - varying)}")
+    is_constant = varying != set(node.domain) and node.op != "copy"  # which is made wherever an output is
+    _require(not is_constant, f"nothing varies along {_names(graph, set(node.domain) - varying)}")
     _require(len(node.results) == 1, "a pure node has one result")
     _require_same_type(node.type, _inferred(graph, node), context, "the operator's rule gives")
 
@@ -106,7 +107,18 @@ def _check_cases(graph: Graph, node: Node, context: Context) -> None:
     _require(not node.operands, "a merge has cases, no operands")
     for case in node.cases:
         found = graph.seen_type(case.edge)
+        if case.part is not None:
+            _check_part(case.part, node, found)
+            continue
         _require_same_type(node.type, found, context.assume(case.condition), f"the case at %{case.edge.node} gives")
+
+
+def _check_part(part: Element, node: Node, row: TensorType) -> None:
+    _require(sorted(part.order) == list(range(len(row.shape))), f"{part.order} is no order of the row's axes")
+    _require(part.at.dims() <= set(node.domain), "the element varies outside the domain")
+    kept = [row.shape[axis] for axis in part.order[1:]]
+    same = [size for size in kept if size != const(1)] == [size for size in node.shape if size != const(1)]
+    _require(same and row.dtype == node.dtype, f"an element of the row is {row.dtype}[{', '.join(map(str, kept))}]")
 
 
 def _require_same_type(wanted: TensorType, found: TensorType, context: Context, who: str) -> None:

@@ -177,7 +177,7 @@ def _name(dtype: np.dtype[Any]) -> str:
 
 @partial(jax.jit, donate_argnums=0)
 def _update(array: Array, index: tuple[Any, ...], value: Array) -> Array:
-    return access.write(array, access.Place.point(index), value)
+    return access.write(array, access.SliceAddress.point(index), value)
 
 
 @partial(jax.jit, static_argnums=2)

@@ -430,7 +430,11 @@ class SegmentTracer:
             state.buffers[id] = access.write(state.buffers[id], place, value, self.orders.get(id))
 
     def _selects(
-        self, plan: BranchPlan, places: list[tuple[int, access.Place]], both: tuple[Statement, ...], state: TraceState
+        self,
+        plan: BranchPlan,
+        places: list[tuple[int, access.SliceAddress]],
+        both: tuple[Statement, ...],
+        state: TraceState,
     ) -> bool:
         wholes = (state.buffers[id].size for id in plan.whole)
         parts = (math.prod(self.buffers[id].extents(self.static)[len(at.index) :]) * at.size for id, at in places)

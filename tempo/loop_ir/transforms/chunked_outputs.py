@@ -6,35 +6,45 @@ all its points are there anyway.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from tempo.loop_ir.ir import Axis, Buffer, CallHost, LoopProgram, Read, Statement, Write, walk
+from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import Block, Scope, rewritten_program
 from tempo.symbolic import Symbol, const
 
 
-def chunked(program: LoopProgram, outputs: Iterable[int], dim: Symbol, width: int) -> LoopProgram:
-    """The program with `width` points along `dim` of the buffers `outputs`, where nothing reads them."""
-    narrow = frozenset(outputs) - _needed_whole(program, dim)
-    axes = {id: _position(program.buffers[id], dim) for id in narrow}
-    buffers = {id: _narrowed(each, axes[id], width) if id in axes else each for id, each in program.buffers.items()}
+@dataclass(frozen=True)
+class ChunkedOutputs:
+    """The program with no more points of the outputs of `LoopContext.narrow` than it says, where nothing reads them."""
 
-    def turned(write: Write) -> Write:
-        if write.buffer not in axes:
-            return write
-        at = axes[write.buffer]
-        return replace(write, index=(*write.index[:at], write.index[at] % width, *write.index[at + 1 :]))
+    name: ClassVar[str] = "chunked_outputs"
+    needed: ClassVar[str] = "a stream that has no end keeps no more points than it gives"
 
-    def changed(each: Statement, scope: Scope) -> Block | None:
-        match each:
-            case Write():
-                return (turned(each),)
-            case CallHost(writes=writes):
-                return (replace(each, writes=tuple(map(turned, writes))),)
-        return None
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        if context.narrow is None:
+            return program
+        outputs, dim, width = context.narrow
+        narrow = {program.outputs[name] for name in outputs} - _needed_whole(program, dim)
+        axes = {id: _position(program.buffers[id], dim) for id in narrow}
+        narrowed = {id: _narrowed(program.buffers[id], axis, width) for id, axis in axes.items()}
 
-    return replace(rewritten_program(program, changed), buffers=buffers)
+        def turned(write: Write) -> Write:
+            if write.buffer not in axes:
+                return write
+            at = axes[write.buffer]
+            return replace(write, index=(*write.index[:at], write.index[at] % width, *write.index[at + 1 :]))
+
+        def changed(each: Statement, scope: Scope) -> Block | None:
+            match each:
+                case Write():
+                    return (turned(each),)
+                case CallHost(writes=writes):
+                    return (replace(each, writes=tuple(map(turned, writes))),)
+            return None
+
+        return replace(rewritten_program(program, changed), buffers={**program.buffers, **narrowed})
 
 
 def is_chunked(buffer: Buffer, dim: Symbol) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import Assign, Buffer, Compute, LoopProgram, Read, Statement, WindowIndex
+from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import Block, Scope, rewritten_program
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import Context, Expr, Symbol, const
+from tempo.symbolic import Context, Expr, const
 
 Resolve = Callable[[Expr], int]
 
@@ -23,10 +25,15 @@ _ANY_ORDER = frozenset({"mask", "transpose", "reshape", "broadcast", "dot"})
 _REDUCTIONS = frozenset({f"reduce_{name}" for name in ("sum", "max", "min", "prod", "any", "all")})
 
 
-def unrotated(program: LoopProgram, sizes: Mapping[Symbol, int]) -> LoopProgram:
-    """The program with such reads as one slice of the whole buffer. `sizes` are those that shapes are made of."""
-    rewriter = _Rewriter(program.buffers, lambda expr: int(expr.evaluate(sizes)))
-    return rewritten_program(program, finish=rewriter.block)
+@dataclass(frozen=True)
+class CircularReads:
+    """The program with such reads as one slice of the whole buffer."""
+
+    name: ClassVar[str] = "circular_reads"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        rewriter = _Rewriter(program.buffers, lambda expr: int(expr.evaluate(context.sizes)))
+        return rewritten_program(program, finish=rewriter.block)
 
 
 @dataclass(frozen=True)

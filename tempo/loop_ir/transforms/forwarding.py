@@ -7,13 +7,25 @@ compiles loops, such a read is worse than needless: a buffer that is read after 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from tempo.loop_ir.ir import Assign, Loop, PointIndex, Read, Statement, Write, walk
+from tempo.loop_ir.ir import Assign, Loop, LoopProgram, PointIndex, Read, Statement, Write, walk
+from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import with_blocks
 from tempo.symbolic import Expr
 
 Place = tuple[int, tuple[Expr, ...], tuple[Expr | None, ...]]
 """A buffer, from where and how far: None for an axis that is read or written at one point."""
+
+
+@dataclass(frozen=True)
+class Forwarding:
+    name: ClassVar[str] = "forwarding"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        segments = tuple(each.with_body(forwarded(each.body)) for each in program.segments)
+        return replace(program, segments=segments)
 
 
 def forwarded(block: tuple[Statement, ...], known: dict[Place, str] | None = None) -> tuple[Statement, ...]:

@@ -8,7 +8,8 @@ and outputs are brought into the order of axes that loops want, and out of it, b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from tempo.loop_ir.ir import (
     Buffer,
@@ -21,32 +22,41 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     Write,
 )
+from tempo.loop_ir.passes import LoopContext
 from tempo.sdg.graph import TensorType
 from tempo.symbolic import Expr, const
 
 
-def fused(program: LoopProgram) -> LoopProgram:
+@dataclass(frozen=True)
+class FuseSegments:
     """The program as one segment; itself where the host has a part in it: also that of leaving out what comes after
     an early end."""
-    if not program.items or not all(isinstance(item, CallSegment) for item in program.items):
-        return program
-    if any(slot is not None for slot in program.stopped):
-        return program
-    outside = dict(_outside(program))
-    body = (*_entering(program, outside), *_bodies(program), *_leaving(program, outside))
-    buffers = {**program.buffers, **{each.id: each for each in outside.values()}}
-    buffers.update({id: replace(buffers[id], role="internal", layout=()) for id in outside})
-    segment = Segment.of(0, body)
-    kept = tuple(id for id in segment.results if buffers[id].role != "internal")
-    return replace(
-        program,
-        items=(CallSegment(0),),
-        segments=(replace(segment, results=kept),),
-        buffers=buffers,
-        inputs=_renamed(program.inputs, outside),
-        outputs=_renamed(program.outputs, outside),
-        stopped=(None,),
-    )
+
+    name: ClassVar[str] = "fuse_segments"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        if not (context.fuses_segments and context.whole) or not _is_without_host(program):
+            return program
+        outside = dict(_outside(program))
+        body = (*_entering(program, outside), *_bodies(program), *_leaving(program, outside))
+        buffers = {**program.buffers, **{each.id: each for each in outside.values()}}
+        buffers.update({id: replace(buffers[id], role="internal", layout=()) for id in outside})
+        segment = Segment.of(0, body)
+        kept = tuple(id for id in segment.results if buffers[id].role != "internal")
+        return replace(
+            program,
+            items=(CallSegment(0),),
+            segments=(replace(segment, results=kept),),
+            buffers=buffers,
+            inputs=_renamed(program.inputs, outside),
+            outputs=_renamed(program.outputs, outside),
+            stopped=(None,),
+        )
+
+
+def _is_without_host(program: LoopProgram) -> bool:
+    is_called = all(isinstance(item, CallSegment) for item in program.items)
+    return bool(program.items) and is_called and not any(slot is not None for slot in program.stopped)
 
 
 def _bodies(program: LoopProgram) -> Iterator[Statement]:

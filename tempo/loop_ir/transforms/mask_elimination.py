@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from tempo.loop_ir.ir import (
     Assign,
@@ -26,20 +27,23 @@ from tempo.loop_ir.ir import (
     Write,
     nested,
 )
+from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.sdg.exact import same
 from tempo.symbolic import Condition, Context, Expr, Symbol, const, var
 
 
-def without_idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> LoopProgram:
-    """The program without these masks; the buffers that they look at begin as zeros (`Buffer.zeroed`).
+@dataclass(frozen=True)
+class MaskElimination:
+    """The program without these masks; the buffers that they look at begin as zeros (`Buffer.zeroed`)."""
 
-    `sizes` are those that shapes are made of.
-    """
-    rewriter = _Rewriter(program, sizes)
-    segments = rewriter.segments()
-    buffers = {id: replace(each, zeroed=id in rewriter.zeroed) for id, each in program.buffers.items()}
-    return replace(program, segments=segments, buffers=buffers) if rewriter.zeroed else program
+    name: ClassVar[str] = "mask_elimination"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        rewriter = _Rewriter(program, context.sizes)
+        segments = rewriter.segments()
+        buffers = {id: replace(each, zeroed=id in rewriter.zeroed) for id, each in program.buffers.items()}
+        return replace(program, segments=segments, buffers=buffers) if rewriter.zeroed else program
 
 
 def idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> frozenset[str]:

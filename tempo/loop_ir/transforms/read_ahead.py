@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from tempo import dtypes
 from tempo.loop_ir.analysis.whole_points import marks
@@ -33,21 +34,26 @@ from tempo.loop_ir.ir import (
     Write,
     walk,
 )
+from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.loop_ir.transforms.forwarding import forwarded
 from tempo.reference.streams import is_stream
 from tempo.symbolic import Symbol, const, var
 
-MOST_POINTS = 32
 MOST_BYTES = 1 << 22  # of the arrays of a strip together: a larger array takes longer than a call
 
 
-def taken_ahead(program: LoopProgram, sizes: Mapping[Symbol, int], most: int = MOST_POINTS) -> LoopProgram:
+@dataclass(frozen=True)
+class ReadAhead:
     """The program with loops in strips of at most so many points, where the host does no more than to take arrays."""
-    strips = {number: _strip(program, number, sizes, most) for number in range(len(program.items))}
-    if not any(strip > 1 for strip in strips.values()):
-        return program
-    return _Distribution(program).done(strips)
+
+    name: ClassVar[str] = "read_ahead"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        if not context.fuses_segments:
+            return program
+        strips = {at: _strip(program, at, context.sizes, context.ahead) for at in range(len(program.items))}
+        return _Distribution(program).done(strips) if any(strip > 1 for strip in strips.values()) else program
 
 
 def _strip(program: LoopProgram, number: int, sizes: Mapping[Symbol, int], most: int) -> int:

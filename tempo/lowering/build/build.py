@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from tempo.loop_ir.transforms.forwarding import forwarded
 from tempo.lowering.storage.coalescing import Home
 from tempo.loop_ir.ir import (
     Axis,
@@ -316,7 +315,7 @@ class _Builder:
 
     def segment(self, part: Fragment, top: bool) -> CallSegment:
         """At the top a loop alone is run in chunks; elsewhere nobody gives it a start and a stop."""
-        body = forwarded(tuple(statement for item in part.items for statement in self.lower(item)))
+        body = tuple(statement for item in part.items for statement in self.lower(item))
         loop = body[0] if top and len(body) == 1 and isinstance(body[0], Loop) else None
         segment = Segment.of(len(self.segments), body, loop)
         self.segments.append(segment)

@@ -7,7 +7,7 @@ softmax are those of its gradient), and what is taken is one node to all passes,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ class Decompose:
     """
 
     name: ClassVar[str] = "decompose"
+    needed: ClassVar[str] = "backends have primitives, and the composites that they name"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         found = [node for node in graph.nodes.values() if _comes_apart(graph, node, context.options)]
@@ -37,13 +38,6 @@ class Decompose:
             formula = Formula(node.attributes, node.operands, Tensors(new, node.location))
             new.put(node, OPERATORS[node.op].decompose(formula))  # type: ignore[misc]
         return replace(graph, nodes=new.nodes)
-
-
-def undecomposed(graph: Graph, taken: Iterable[str]) -> Node | None:
-    """A composite that is not one of those that are taken."""
-    known = frozenset(taken)
-    composites = (node for node in graph.nodes.values() if OPERATORS[node.op].kind == "composite")
-    return next((node for node in composites if node.op not in known), None)
 
 
 def _comes_apart(graph: Graph, node: Node, options: Mapping[str, Any]) -> bool:

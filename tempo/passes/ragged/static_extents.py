@@ -34,6 +34,7 @@ class StaticExtents:
     """
 
     name: ClassVar[str] = "static_extents"
+    needed: ClassVar[str] = "code is made for shapes that do not vary"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         graph = without_dead_nodes(graph)

@@ -7,8 +7,10 @@ of the row is what storage has to know: then the row may be computed right where
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.passes.rewrite.driver import Draft
 from tempo.passes.simplify.movement import ONE, Axes, GraphViews, look_through
@@ -16,16 +18,20 @@ from tempo.sdg.graph import GIVEN, Case, Element, Graph, Node, Slice
 from tempo.symbolic import Expr, Symbol, as_expr, const
 
 
-def with_parts(graph: Graph) -> Graph:
+@dataclass(frozen=True)
+class ElementReads:
     """The graph with such cases, in definitions of which stretches are kept to be read, or as an output."""
-    views, kept = GraphViews(graph), _kept(graph)
-    nodes = dict(graph.nodes)
-    for node in graph.nodes.values():
-        if kept.get(node.id):
-            nodes[node.id] = replace(
-                node, cases=tuple(_with_part(case, node, kept[node.id], views) for case in node.cases)
-            )
-    return without_dead_nodes(replace(graph, nodes=nodes))
+
+    name: ClassVar[str] = "element_reads"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph:
+        views, kept = GraphViews(graph), _kept(graph)
+        changed: dict[int, Node] = {}
+        for node in graph.nodes.values():
+            cases = tuple(_with_part(case, node, kept[node.id], views) for case in node.cases if kept.get(node.id))
+            if any(case.part is not None for case in cases):
+                changed[node.id] = replace(node, cases=cases)
+        return without_dead_nodes(replace(graph, nodes={**graph.nodes, **changed}) if changed else graph)
 
 
 def _kept(graph: Graph) -> dict[int, set[Symbol]]:

@@ -10,6 +10,7 @@ import pytest
 
 import tempo as tp
 from tempo.compiler.plan import Plan
+from tempo.passes.manager import needed
 from tempo.passes.pipeline import default_passes
 from tempo.runtime.executable import Executable
 from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Sequence, verify
@@ -31,7 +32,7 @@ class Fixed:
 
 
 def compiled(program: tp.Program, build: Build) -> Executable:
-    passes = {each.name for each in default_passes()} - {"static_extents"}  # the statements are those of the program
+    passes = {each.name for each in default_passes() if needed(each) is None}  # the statements are the program's
     options = tp.Options(poison=True, debug=True, disable=tuple(passes))
     run: Executable = tp.compile(program, scheduler=Fixed(build), options=options)
     return run

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import tempo as tp
-from tempo.compiler.plan import PlanOptions, make_plan
+from tempo.compiler.driver import pass_manager
+from tempo.compiler.options import Options
+from tempo.compiler.plan import PlanOptions, plan
 from tempo.loop_ir.ir import Assign, Branch, Compute, Read, Statement, Write, nested
 from tempo.passes.pipeline import default_passes
 from tempo.plugins.manager import get_scheduler
@@ -41,8 +43,9 @@ def under_cases() -> tp.Program:
 
 @pytest.mark.parametrize("make", [under_tables, under_cases])
 def test_names_are_scoped(make) -> None:  # type: ignore[no-untyped-def]
-    plan = make_plan(make().graph(), default_passes(), get_scheduler("greedy"), PlanOptions())
-    for segment in plan.loops.segments:
+    passes = default_passes()
+    made = plan(make().graph(), pass_manager(passes, Options()), passes, get_scheduler("greedy"), PlanOptions())
+    for segment in made.loops.segments:
         names_left_by(segment.body, set())
 
 

@@ -165,5 +165,14 @@ def test_plugins_add_rules() -> None:
 def test_the_default_pipeline_is_one_list() -> None:
     names = [chosen.name for chosen in default_passes()]
     first = ["decompose", "canonicalize", "decide", "simplify", "cse", "dce", "recurrences", "accumulate", "simplify"]
-    assert names == [*first, "split", "lift", "simplify", "compose", "static_extents"]
+    assert names == [
+        *first,
+        "split",
+        "lift",
+        "simplify",
+        "compose",
+        "static_extents",
+        "materialise_outputs",
+        "element_reads",
+    ]
     assert [chosen.name for chosen in PassRegistry().passes] == names

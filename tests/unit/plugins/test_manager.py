@@ -307,8 +307,8 @@ def tempo_register_passes(registry): seen.append([each.name for each in registry
 def test_compiling_calls_the_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.add("observer", "1.0", "tempo.plugins", "observer", "fake_observer", HOOK)
     manager = PluginManager()
-    for module in ("compile", "engine"):
-        monkeypatch.setattr(importlib.import_module(f"tempo.runtime.{module}"), "default_manager", lambda: manager)
+    for module in ("runtime.compile", "compiler.driver"):
+        monkeypatch.setattr(importlib.import_module(f"tempo.{module}"), "default_manager", lambda: manager)
     with tp.Program() as program:
         tp.output("one", tp.ones((2,)))
     run = tp.compile(program, NumpyBackend(), GreedyScheduler())
@@ -396,8 +396,8 @@ def test_a_hook_that_fails_is_named_and_disturbs_nobody(
     for number, source in enumerate((HOOK, FAILING.format(fails=fails), HOOK)):
         site.add(f"observer{number}", "1.0", "tempo.plugins", f"observer{number}", f"fake_observer{number}", source)
     manager = PluginManager()
-    for module in ("compile", "engine"):
-        monkeypatch.setattr(importlib.import_module(f"tempo.runtime.{module}"), "default_manager", lambda: manager)
+    for module in ("runtime.compile", "compiler.driver"):
+        monkeypatch.setattr(importlib.import_module(f"tempo.{module}"), "default_manager", lambda: manager)
     with tp.Program() as program:
         tp.output("one", tp.ones((2,)))
     with pytest.raises(BrokenPluginError) as caught:

@@ -20,12 +20,12 @@ Nothing else of the program changes; a value that leaves a region has no axis of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from tempo import dtypes
-from tempo.costs.extents import FUSED, Costs, RegionWork, Way, cheapest, doubles, sampled
+from tempo.costs.extents import RegionWork, Way, cheapest, doubles, sampled
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import (
     Axis,
@@ -40,6 +40,7 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     walk,
 )
+from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED
 from tempo.loop_ir.transforms.dynamic_extent.regions import (
@@ -52,42 +53,43 @@ from tempo.loop_ir.transforms.dynamic_extent.regions import (
 from tempo.loop_ir.transforms.dynamic_extent.tile import in_blocks, stages_of
 from tempo.loop_ir.transforms.loop_splitting import changes
 from tempo.loop_ir.transforms.mask_elimination import idle_masks
-from tempo.symbolic import Expr, Symbol, const
+from tempo.symbolic import Expr, const
 
 EXTENTS: tuple[Way, ...] = ("hull", "blocks", "specialise")
 
 
 @dataclass(frozen=True)
-class Tiling:
-    """`extent`: one of `EXTENTS`. `tile`: of a block, or the least of the extents that double. None: by `costs`.
-
-    `stretches`: whether the outermost loops are compiled in stretches between which choices change, with arrays that
-    are as long as a stretch needs.
+class DynamicExtents:
+    """The program with the regions of its segments run as `extent`, one of `EXTENTS`, says; `extents` of the result
+    tells how each is run. `tile`: of a block, or the least of the extents that double. None: by the backend's costs.
     """
 
     extent: Way | None = None
     tile: int | None = None
-    costs: Costs = FUSED
-    stretches: bool = False
+    name: ClassVar[str] = "dynamic_extents"
 
-
-def tiled(program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> LoopProgram:
-    """The program with the regions of its segments run as `tiling` says. `sizes` are those that shapes are made of.
-
-    `extents` of the result tells how each is run.
-    """
-    tiler = _Tiler(program, sizes, tiling)
-    segments = tuple(tiler.segment(segment) for segment in program.segments)
-    buffers = program.buffers if segments == program.segments else tiler.buffers
-    return replace(program, segments=segments, buffers=buffers, extents=tuple(tiler.notes))
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        made = _Tiler(program, context, self).program_tiled()
+        lacking = context.lacking(made)
+        if lacking is None:
+            return made
+        # The hull has no operators but those of the plan.
+        why = f"hull, since the backend has no {lacking.operator} of {lacking.dtype}: {lacking.why}"
+        hull = _Tiler(program, context, replace(self, extent="hull")).program_tiled()
+        return replace(hull, extents=(why,))
 
 
 class _Tiler:
-    def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int], tiling: Tiling) -> None:
-        self.program, self.sizes, self.tiling = program, sizes, tiling
+    def __init__(self, program: LoopProgram, context: LoopContext, tiling: DynamicExtents) -> None:
+        self.program, self.context, self.tiling = program, context, tiling
+        self.sizes = context.sizes
         self.buffers = dict(program.buffers)
         self.loops: tuple[Loop, ...] = ()
         self.notes: list[str] = []
+
+    def program_tiled(self) -> LoopProgram:
+        segments = tuple(map(self.segment, self.program.segments))
+        return replace(self.program, segments=segments, buffers=self.buffers, extents=tuple(self.notes))
 
     @cached_property
     def idle(self) -> frozenset[str]:
@@ -134,7 +136,7 @@ class _Tiler:
     def rewritten(self, block: Block, region: Region, kept: frozenset[str]) -> Block:
         before, places, after = apart(block, region.members)
         work = self.work(places, block, region)
-        way, tile = cheapest(work, self.tiling.costs, self.tiling.extent, self.tiling.tile)
+        way, tile = cheapest(work, self.context.costs, self.tiling.extent, self.tiling.tile)
         self.notes.append(self.note(region, way, tile))
         if way == "hull":
             return block
@@ -159,7 +161,7 @@ class _Tiler:
             lengths,
             points,
             any(self.is_masked(block[place], region) for place in places),
-            self.tiling.stretches,
+            self.context.fuses_segments,
             self.around(region),
         )
 
@@ -170,8 +172,9 @@ class _Tiler:
         return any(read.result == statement.operands[0] for read in region.reads.values())
 
     def around(self, region: Region) -> int:
-        """The operators of the outermost loop, if it is compiled in stretches of one extent of the region each."""
-        if not self.tiling.stretches or not self.loops:
+        """The operators of the outermost loop, if it is compiled in stretches of one extent of the region each, with
+        arrays that are as long as a stretch needs."""
+        if not self.context.fuses_segments or not self.loops:
             return 0
         chosen = region.length.le(region.hull - 1)
         if not any(changes(chosen, self.loops[0].var, self.sizes)):

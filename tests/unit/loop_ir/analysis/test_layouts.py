@@ -9,7 +9,8 @@ import tempo as tp
 from tempo.costs.extents import Way
 from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
 from tempo.loop_ir.ir import LoopProgram
-from tempo.loop_ir.transforms.dynamic_extent.versions import Tiling, tiled
+from tempo.loop_ir.passes import LoopContext
+from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.symbolic import Symbol
 
 SIZE, HEADS, WIDTH = 9, 2, 3
@@ -76,7 +77,7 @@ def test_what_is_read_by_heads_lies_by_heads_masked_or_not(extent: Way) -> None:
         h[t + 1] = tp.tanh(tp.einsum("hs,shd->hd", weights, v[0 : t + 1]))
         tp.output("h", h)
     loops = tp.compile(program)._engine.plan().loops  # type: ignore[attr-defined]
-    made = tiled(loops, {Symbol("t", "size"): 64}, Tiling(extent, 16))
+    made = DynamicExtents(extent, 16).apply(loops, LoopContext({Symbol("t", "size"): 64}))
     found = layouts(made)
     assert {made.buffers[id].name.split("_")[0]: order for id, order in found.items()} == {
         "tanh": (1, 0, 2),

@@ -12,7 +12,8 @@ import tempo as tp
 from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.backends.numpy.backend import NumpyBackend
 from tempo.loop_ir.ir import CallSegment, Loop
-from tempo.loop_ir.transforms.read_ahead import MOST_BYTES, MOST_POINTS
+from tempo.loop_ir.passes import MOST_POINTS
+from tempo.loop_ir.transforms.read_ahead import MOST_BYTES
 
 SIZE = 2 * MOST_POINTS + 7
 

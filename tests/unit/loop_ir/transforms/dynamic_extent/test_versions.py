@@ -11,8 +11,9 @@ import pytest
 import tempo as tp
 from tempo.costs.extents import EAGER, FUSED, Costs, RegionWork, cheapest, sampled
 from tempo.loop_ir.ir import Branch, Compute, Loop, LoopProgram, Read, WindowIndex, Write, walk
+from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked
-from tempo.loop_ir.transforms.dynamic_extent.versions import Tiling, tiled
+from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, const, dim, size
@@ -152,6 +153,12 @@ def block_loops(program: LoopProgram) -> list[Loop]:
     return [each for each in found if isinstance(each, Loop) and each.var.name != "t"]
 
 
+def tiled(
+    program: LoopProgram, sizes: dict[Any, int], extent: Any = None, tile: int | None = None, costs: Costs = FUSED
+) -> LoopProgram:
+    return DynamicExtents(extent, tile).apply(program, LoopContext(sizes, costs))
+
+
 def choices(program: LoopProgram) -> list[Branch]:
     found = (each for segment in program.segments for each in walk(segment.body))
     return [each for each in found if isinstance(each, Branch) and each.is_choice]
@@ -159,7 +166,7 @@ def choices(program: LoopProgram) -> list[Branch]:
 
 def test_extents_double_up_to_the_hull() -> None:
     program, sizes = loops(100)
-    found = choices(tiled(program, sizes, Tiling("specialise", 16)))
+    found = choices(tiled(program, sizes, "specialise", 16))
     assert [str(each.condition) for each in found] == ["t <= 15", "t <= 31", "t <= 63"]
     for branch, extent in zip(found, (16, 32, 64)):
         windows = [entry for read in branch.then if isinstance(read, Read) for entry in read.index]
@@ -169,17 +176,17 @@ def test_extents_double_up_to_the_hull() -> None:
 
 def test_only_what_is_large_is_tiled_by_itself() -> None:
     small, large = loops(100), loops(100_000)
-    assert tiled(*small, Tiling()).segments == small[0].segments
+    assert tiled(*small).segments == small[0].segments
     for costs in EAGER, FUSED:
-        made = tiled(*large, Tiling(costs=costs))
+        made = tiled(*large, costs=costs)
         assert choices(made) or block_loops(made)
-    assert not choices(tiled(*large, Tiling(extent="hull")))
-    assert choices(tiled(*large, Tiling(extent="specialise")))
+    assert not choices(tiled(*large, extent="hull"))
+    assert choices(tiled(*large, extent="specialise"))
 
 
 def test_each_fold_that_waits_for_another_has_loops_of_its_own() -> None:
     program, sizes = loops(100)
-    found = block_loops(tiled(program, sizes, Tiling("blocks", 16)))
+    found = block_loops(tiled(program, sizes, "blocks", 16))
     bounds = [f"{each.lo}..{each.hi}" for each in found]
     assert bounds == ["0..(t + 1)//16", "(t + 1)//16..t//16 + 1"] * 3
     names = [{each.op for each in loop.body if isinstance(each, Compute)} for loop in found]
@@ -189,17 +196,17 @@ def test_each_fold_that_waits_for_another_has_loops_of_its_own() -> None:
 
 def test_what_two_stages_need_is_kept_and_reads_are_read_again() -> None:
     program, sizes = planned(100, lambda past, h: ((past - past.mean(axis=0)) ** 2).sum(axis=0))
-    made = tiled(program, sizes, Tiling("blocks", 16))
+    made = tiled(program, sizes, "blocks", 16)
     assert not [each for loop in block_loops(made) for each in loop.body if isinstance(each, Write) and each.index]
     program, sizes = loops(100)
-    made = tiled(program, sizes, Tiling("blocks", 16))
+    made = tiled(program, sizes, "blocks", 16)
     kept = {each.buffer for loop in block_loops(made) for each in loop.body if isinstance(each, Write) and each.index}
     assert [made.buffers[id].extents(sizes) for id in sorted(kept)] == [(7, 16), (7, 16)]
 
 
 def test_what_cannot_be_added_up_across_blocks_is_a_choice() -> None:
     program, sizes = planned(100, lambda past, h: tp.sort(past, axis=0).max(axis=0))
-    made = tiled(program, sizes, Tiling("blocks", 16))
+    made = tiled(program, sizes, "blocks", 16)
     assert not block_loops(made)
     assert len(choices(made)) == 3
 
@@ -207,7 +214,7 @@ def test_what_cannot_be_added_up_across_blocks_is_a_choice() -> None:
 def test_what_allows_no_other_extent_keeps_the_hull() -> None:
     program, sizes = planned(100, lambda past, h: tp.cumsum(tp.flip(past * h, 0), axis=0).max(axis=0))
     for extent in ("blocks", "specialise"):
-        made = tiled(program, sizes, Tiling(extent, 16))
+        made = tiled(program, sizes, extent, 16)
         assert made.segments == program.segments
 
 
@@ -216,14 +223,14 @@ def test_a_convolution_is_a_choice_among_extents() -> None:
         return tp.conv(past.T.spatial[None], tp.ones((1, 4, 3)), padding=((2, 0),)).max()
 
     program, sizes = planned(100, of_past)
-    found = choices(tiled(program, sizes, Tiling("blocks", 16)))
+    found = choices(tiled(program, sizes, "blocks", 16))
     assert [str(each.condition) for each in found] == ["t <= 15", "t <= 31", "t <= 63"]
 
 
 def test_regions_that_share_no_axis_are_apart() -> None:
     program, sizes = planned(100, lambda past, h: tp.exp(past * h).sum(axis=0) + tp.sin(past + h).max(axis=0))
-    assert len(choices(tiled(program, sizes, Tiling("specialise", 64)))) == 2
-    assert len(block_loops(tiled(program, sizes, Tiling("blocks", 64)))) == 4
+    assert len(choices(tiled(program, sizes, "specialise", 64))) == 2
+    assert len(block_loops(tiled(program, sizes, "blocks", 64))) == 4
 
 
 # -- what it is expected to cost ---------------------------------------------------------------------------------------

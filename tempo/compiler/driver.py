@@ -1,0 +1,164 @@
+"""The driver: `plan` makes of a program what holds for all sizes, `specialise` of a plan what runs at some.
+
+graph -> passes -> demand, clusters -> problem -> schedule -> storage -> LoopIR -> passes -> passes at sizes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tempo.backends.base import Backend
+from tempo.compiler.fallback import Mapped, with_fewer_axes
+from tempo.compiler.options import Options
+from tempo.compiler.plan import Plan, PlanOptions, Scheduler
+from tempo.compiler.plan import plan as planned
+from tempo.compiler.support import check_supported
+from tempo.errors import UnsupportedError
+from tempo.loop_ir.ir import LoopProgram
+from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow
+from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
+from tempo.passes.manager import Pass, PassManager, PassRecord, needed
+from tempo.passes.pipeline import PassRegistry
+from tempo.passes.vectorize.vectorize import Lift
+from tempo.plugins.manager import default_manager
+from tempo.reference.streams import is_stream
+from tempo.sdg.graph import Graph
+from tempo.symbolic import TRUE, Condition, Symbol
+from tempo.waiting import waiting
+
+
+def registered_passes() -> tuple[Pass, ...]:
+    """The default pipeline with what plugins add."""
+    registry = PassRegistry()
+    default_manager().hooks().tempo_register_passes(registry=registry)
+    return tuple(registry.passes)
+
+
+def pass_manager(passes: tuple[Pass, ...], options: Options) -> PassManager:
+    """Of all passes, those on the graph and those on LoopIR."""
+    loop_passes = (*for_all_sizes(), *for_streams(), *at_sizes(options.extent, options.tile))
+    disable = options.disable if options.lift else (*options.disable, Lift.name)
+    return PassManager.configured((*passes, *loop_passes), disable, options.debug)
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """`whole`: nobody runs loops in chunks. `ahead`: how many arrays of a streamed input may be taken at once."""
+
+    whole: bool = True
+    ahead: int = MOST_POINTS
+
+
+@dataclass(frozen=True)
+class Specialised:
+    """A program's loops at the values `sizes` of what shapes are made of, and the passes that made them."""
+
+    loops: LoopProgram
+    sizes: Mapping[Symbol, int]
+    passes: tuple[PassRecord, ...]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """What is compiled, for what, and how.
+
+    `likely`: sizes that the program will be run with, as far as known. `speculates`: indices may be looked up before it
+    is known whether anybody asks for them.
+    """
+
+    graph: Graph
+    backend: Backend
+    scheduler: Scheduler
+    options: Options
+    passes: tuple[Pass, ...] = field(default_factory=registered_passes)
+    likely: Mapping[Symbol, int] = field(default_factory=dict)
+    speculates: bool = True
+
+    # -- for all sizes ---------------------------------------------------------------------------------------------
+
+    def plan(self, outermost: Symbol | None = None, facts: Condition = TRUE) -> Plan:
+        """For every size of which `facts` are true; `outermost` is a dim that the caller steps through."""
+        stepped = self.stepped[0] if outermost is None and self.stepped else outermost
+        composites = self.backend.info.capabilities.composites
+        options = PlanOptions(
+            self.checks,
+            self.speculates,
+            stepped,
+            schedule_seconds=self.options.schedule_seconds,
+            likely=self.likely,
+            composites=composites,
+            facts=facts,
+        )
+        kept = frozenset(self.stepped) if outermost is None else frozenset({*self.stepped, outermost})
+        passes = tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in self.passes)
+
+        def attempt(mapping: Mapped, manager: PassManager = self.manager) -> Plan:
+            with waiting(f"planning for {self.backend.info.name}: passes, order, memory"):
+                made = planned(self.graph, manager, passes, self.scheduler, replace(options, mapping=mapping))
+            check_supported(made.graph, self.backend.info)
+            return made
+
+        def as_written() -> Plan:
+            bare = frozenset(each.name for each in passes if needed(each) is None)
+            return attempt(None, replace(self.manager, disabled=self.manager.disabled | bare))
+
+        dims = [dim.symbol.name for dim in self.graph.dims] if Lift.name not in self.manager.disabled else []
+        return with_fewer_axes(attempt, self.options.mapping, dims, as_written)
+
+    def narrowed(self, plan: Plan, narrow: Narrow) -> Plan:
+        """The plan with outputs kept as `narrow` says."""
+        loops, _ = self.manager.run(plan.loops, LoopContext(narrow=narrow), for_streams())
+        return replace(plan, loops=loops)
+
+    # -- at some sizes ---------------------------------------------------------------------------------------------
+
+    def static(self, plan: Plan, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
+        """The values of the sizes that an executable is made for."""
+        symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
+        return {symbol: sizes[symbol] for symbol in symbols}
+
+    def specialise(self, plan: Plan, sizes: Mapping[Symbol, int], run_as: RunAs) -> Specialised:
+        """The loops of a plan at the sizes that shapes are made of, as they are run."""
+        context = LoopContext(
+            sizes,
+            self.backend.costs,
+            self.backend.fuses_segments,
+            self.backend.allocates_inside,
+            self.backend.info.why_not,
+            run_as.whole,
+            run_as.ahead,
+        )
+        loops, records = self.manager.run(plan.loops, context, self.loop_passes)
+        return Specialised(loops, sizes, records)
+
+    # -- what both follow ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def manager(self) -> PassManager:
+        return pass_manager(self.passes, self.options)
+
+    @cached_property
+    def loop_passes(self) -> tuple[LoopPass, ...]:
+        """At sizes."""
+        return at_sizes(self.options.extent, self.options.tile)
+
+    @cached_property
+    def stepped(self) -> tuple[Symbol, ...]:
+        """The dims along which streamed inputs come: they stay loops."""
+        return self.graph.canonical(node.domain[0] for node in self.graph.nodes.values() if is_stream(node))
+
+    @cached_property
+    def checks(self) -> bool:
+        """Whether gathers raise; a backend that cannot says so as the capability "checks"."""
+        capabilities = self.backend.info.capabilities
+        why_not = capabilities.why_not("checks")
+        if self.options.checks and why_not:
+            raise UnsupportedError(
+                f"the backend {self.backend.info.name!r} has no checked mode: {why_not}",
+                hint="leave Options(checks=...) out, or compile for the numpy backend to find the index",
+                feature="checks",
+            )
+        by_default = why_not is None and not capabilities.clamps
+        return by_default if self.options.checks is None else self.options.checks

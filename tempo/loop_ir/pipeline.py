@@ -1,0 +1,34 @@
+"""Every pass on LoopIR, in order: those for all sizes, and those at the sizes that shapes are made of."""
+
+from __future__ import annotations
+
+from tempo.costs.extents import Way
+from tempo.loop_ir.passes import LoopPass
+from tempo.loop_ir.transforms.chunked_outputs import ChunkedOutputs
+from tempo.loop_ir.transforms.circular_reads import CircularReads
+from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
+from tempo.loop_ir.transforms.forwarding import Forwarding
+from tempo.loop_ir.transforms.fuse_segments import FuseSegments
+from tempo.loop_ir.transforms.mask_elimination import MaskElimination
+from tempo.loop_ir.transforms.pass_through import PassThrough
+from tempo.loop_ir.transforms.read_ahead import ReadAhead
+
+
+def for_all_sizes() -> tuple[LoopPass, ...]:
+    return (Forwarding(),)
+
+
+def for_streams() -> tuple[LoopPass, ...]:
+    """For all sizes, where a caller takes outputs as they come."""
+    return (ChunkedOutputs(),)
+
+
+def at_sizes(extent: Way | None = None, tile: int | None = None) -> tuple[LoopPass, ...]:
+    return (
+        FuseSegments(),
+        CircularReads(),
+        DynamicExtents(extent, tile),
+        MaskElimination(),  # of what is still read at its greatest length
+        ReadAhead(),
+        PassThrough(),
+    )

@@ -1,0 +1,76 @@
+"""One manager runs the passes on the graph and those on LoopIR: printed, timed, left out, stopped after."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.loop_ir.pipeline import at_sizes, for_all_sizes
+from tempo.passes.manager import needed
+
+X = np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3)
+
+
+def program() -> tp.Program:
+    with tp.Program("sums") as made:
+        t = tp.dim("t")
+        x = tp.input("x", shape=(3,), dims=(t,))
+        h = tp.recurrent("h", (3,), (t,))
+        h[0] = x
+        h[t + 1] = tp.tanh((h[0 : t + 1] * x[t + 1]).sum(axis=0)) + x[t + 1]
+        tp.output("h", h)
+    return made
+
+
+EXPECTED = tp.compile(program(), backend="reference")(x=X)["h"]
+
+
+def run(**options: object) -> tp.Executable:
+    made = tp.compile(program(), options=tp.Options(**options))  # type: ignore[arg-type]
+    np.testing.assert_allclose(made(x=X)["h"], EXPECTED, rtol=1e-6)
+    return made
+
+
+def section(text: str, title: str) -> list[str]:
+    return [line.split()[0] for line in text.split(f"# {title}\n")[1].split("\n\n")[0].splitlines()]
+
+
+def test_explain_tells_the_passes_of_both() -> None:
+    text = str(run().explain())
+    assert section(text, "passes")[-2:] == ["element_reads", "forwarding"]
+    assert section(text, "passes at t=4") == [each.name for each in at_sizes()]
+    assert "statements" in text.split("# passes at t=4\n")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize("name", [each.name for each in (*for_all_sizes(), *at_sizes())])
+def test_each_pass_on_loop_ir_may_be_left_out(name: str) -> None:
+    text = str(run(disable=(name,)).explain())
+    assert name not in section(text, "passes") + section(text, "passes at t=4")
+
+
+@pytest.mark.parametrize("name", ["materialise_outputs", "chunked_outputs", "decompose"])
+def test_what_is_needed_cannot_be_left_out(name: str) -> None:
+    with pytest.raises(tp.InputError, match=f"the pass '{name}' cannot be left out: "):
+        tp.compile(program(), options=tp.Options(disable=(name,)))
+
+
+def test_a_pass_on_loop_ir_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TEMPO_PRINT", "dynamic_extents")
+    run(extent="specialise", tile=2)
+    before, after = capsys.readouterr().err.split("# after dynamic_extents\n")
+    assert before.startswith("# before dynamic_extents\n")
+    assert before.count("if t <= 1:") == 0
+    assert "if t <= 1:" in after
+
+
+@pytest.mark.parametrize("stop", ["lift", "forwarding", "circular_reads"])
+def test_after_the_stop_only_what_is_needed_runs(monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
+    monkeypatch.setenv("TEMPO_STOP_AFTER", stop)
+    text = str(run().explain())
+    ran = section(text, "passes") + section(text, "passes at t=4")
+    assert "mask_elimination" not in ran
+    assert ("simplify" in ran, "circular_reads" in ran) == (True, stop == "circular_reads")
+    behind = ran[ran.index(stop) + 1 :]
+    assert behind == (["static_extents", "materialise_outputs"] if stop == "lift" else [])
+    assert needed(at_sizes()[0]) is None
