@@ -12,7 +12,7 @@ BACKENDS = numpy jax torch
 PPO_numpy = --iterations 40
 PPO_torch = --iterations 100
 MODELS = rnn lstm linear_recurrence wave value_iteration edit_distance kalman
-BENCHMARKS = import_time numpy_loop scalar_loops front_end scheduling operators device_loop host_step decode attention compile_time models \
+BENCHMARKS = import_time numpy_loop scalar_loops front_end scheduling operators device_loop host_step decode attention compile_time compile_scaling models \
 	ppo ppo_gymnasium n_step_memory
 SUITE = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -p tempo.conformance.plugin --pyargs tempo.conformance
 

@@ -89,7 +89,7 @@ def _without_markers(graph: Graph) -> Graph:
 
 
 def _reading_cotangents(graph: Graph) -> set[int]:
-    readers = graph.consumers()
+    readers = graph.consumers
     pending = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
     seen = set(pending)
     while pending:

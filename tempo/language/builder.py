@@ -22,7 +22,9 @@ class GraphBuilder(NodeBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outputs: list[Output] = []
+        self.outputs: dict[tuple[str, str], Output] = {}  # by role and name
+        self.inputs: dict[str, int] = {}  # the nodes that are given when a program runs, by name
+        self.seed: int | None = None
         self.sinks: list[int] = []
         self.changes = 0
         self._declaration = SEED_DECLARATION + 1
@@ -93,7 +95,7 @@ class GraphBuilder(NodeBuilder):
         self._put(replace(node, cases=(*node.cases, case)))
 
     def add_output(self, output: Output) -> None:
-        self.outputs.append(output)
+        self.outputs[output.role, output.name] = output
         self.changes += 1
 
     def add_sink(self, id: int) -> None:

@@ -35,7 +35,7 @@ def input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float32") ->
     _check_same_everywhere(f"the input {name!r}", type)
     _check_input_name(program, name)
     attrs = {"name": name, "role": "input", "layout": (*domain, *range(len(type.shape)))}
-    id = program.builder.nominal("input", domain, (type,), attrs=attrs, name=name)
+    id = program.builder.inputs[name] = program.builder.nominal("input", domain, (type,), attrs=attrs, name=name)
     return view(program, program.builder.identity(id))
 
 
@@ -73,7 +73,7 @@ def stream_input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float
     first, rows = domain[:1], domain[1:]
     whole = TensorType((*map(program.builder.size, rows), *type.shape), type.dtype)
     attrs = {"name": name, "stream": name, "ordered_by": first, "batched": rows, "resource": None}
-    id = program.builder.nominal("host_call", first, (whole,), attrs=attrs, name=name)
+    id = program.builder.inputs[name] = program.builder.nominal("host_call", first, (whole,), attrs=attrs, name=name)
     return at_rows(program, id, rows, 1)[0]
 
 
@@ -85,11 +85,7 @@ def _check_input_name(program: Program, name: str) -> None:
             location=user_location(),
             hint=f"choose another name than {', '.join(RESERVED)}",
         )
-    if any(
-        name in (node.attr("stream"), node.name if node.attr("role") == "input" else None)
-        for node in program.builder.nodes.values()
-        if node.op in ("input", "host_call")
-    ):
+    if name in program.builder.inputs:
         raise ProgramError(f"the program {program.name!r} has an input {name!r} already", location=user_location())
 
 
@@ -100,7 +96,7 @@ def output(name: str, x: TensorLike) -> None:
     """
     program = current_program()
     check_name(name, "an output")
-    if any(found.role == "output" and found.name == name for found in program.builder.outputs):
+    if ("output", name) in program.builder.outputs:
         raise ProgramError(f"the program {program.name!r} has an output {name!r} already", location=user_location())
     tensor = as_tensor(x)
     type, domain = tensor.type, tensor.symbols

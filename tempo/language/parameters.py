@@ -167,8 +167,7 @@ def _final_value(program: Program, name: str, node: Node, time_dims: tuple[Symbo
 
     Along a dim that a run may end along early, every point may be the last (see `tempo.sdg.stops`).
     """
-    stopped = {output.domain[0] for output in program.builder.outputs if output.role == STOP}
-    last = frozenset(time_dims) - stopped
+    last = [symbol for symbol in time_dims if (STOP, symbol.name) not in program.builder.outputs]
     map = tuple(Point(program.builder.size(symbol) - 1 if symbol in last else var(symbol)) for symbol in node.domain)
     domain = tuple(symbol for symbol in node.domain if symbol not in last)
     layout = (*(symbol for symbol in domain if symbol not in time_dims), *range(len(node.shape)))

@@ -60,7 +60,7 @@ class Program:
         self.__dict__.update(state, _finishing=threading.RLock())
 
     def __repr__(self) -> str:
-        outputs = ", ".join(output.name for output in self.builder.outputs if output.role == "output")
+        outputs = ", ".join(output.name for output in self.builder.outputs.values() if output.role == "output")
         return f"Program({self.name!r}, dims: {', '.join(self._dims) or 'none'}; outputs: {outputs or 'none'})"
 
     @property
@@ -92,7 +92,7 @@ class Program:
             with self:
                 finished = finish_parameters(self)
             nodes = {**self.builder.nodes, **finished.nodes}
-            outputs = (*self.builder.outputs, *finished.outputs)
+            outputs = (*self.builder.outputs.values(), *finished.outputs)
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
             self._finished = (self.builder.changes, expand_gradients(declared), finished.specs)
         return self._finished[1], MappingProxyType(dict(self._finished[2]))

@@ -168,9 +168,9 @@ def _draw(program: Program, shape: Shape, domain: tuple[Symbol, ...], width: int
 def _seed(program: Program) -> Edge:
     """The program's one seed, declared by its first draw."""
     builder = program.builder
-    for node in builder.nodes.values():
-        if node.op == "input" and node.attr("role") == "seed":
-            return Edge(node.id)
+    if builder.seed is not None:
+        return Edge(builder.seed)
     attrs = {"name": "seed", "role": "seed", "layout": ()}
     seed = TensorType((), "uint32")
-    return Edge(builder.nominal("input", (), (seed,), attrs=attrs, declaration=SEED_DECLARATION, name="seed"))
+    builder.seed = builder.nominal("input", (), (seed,), attrs=attrs, declaration=SEED_DECLARATION, name="seed")
+    return Edge(builder.seed)

@@ -39,7 +39,7 @@ def stop_when(t: Dim, condition: TensorLike) -> None:
     """
     program = current_program()
     (symbol,) = program.check_dims(t, "the dim of a stop")
-    if any(output.role == STOP and output.name == symbol.name for output in program.builder.outputs):
+    if (STOP, symbol.name) in program.builder.outputs:
         raise ProgramError(
             f"there is a stop along {symbol.name} already",
             location=user_location(),

@@ -6,7 +6,7 @@ parameters), so edges name their producer by number instead of holding it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -288,7 +288,8 @@ class Graph:
         domain = self.nodes[edge.node].domain
         return all(isinstance(index, Point) and index.index == var(symbol) for index, symbol in zip(edge.map, domain))
 
-    def consumers(self) -> dict[int, list[tuple[int, Edge]]]:
+    @cached_property
+    def consumers(self) -> Mapping[int, Sequence[tuple[int, Edge]]]:
         """For each node the reads of it, as (consumer's id, edge)."""
         found: dict[int, list[tuple[int, Edge]]] = {id: [] for id in self.nodes}
         for node in self.nodes.values():

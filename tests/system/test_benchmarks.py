@@ -41,6 +41,7 @@ def on_numpy(*arguments: str) -> list[str]:
         (on_numpy("operators", "--sizes", "20"), "whole"),
         (on_numpy("attention", "--quick", "--lengths", "128"), "at the last tokens"),
         (["scheduling", "--quick"], "an order"),
+        (on_numpy("compile_scaling", "--quick", "--counts", "10", "20"), "20, doubled"),
         (on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
         (["ppo", "--quick", "--backend", "torch", "--sweep", "layers", "--threads", "1"], "tempo / by hand, memory"),
         (

@@ -82,8 +82,7 @@ class AllOrNone:
 
     @cached_property
     def _readers(self) -> dict[int, frozenset[int]]:
-        found = self.graph.consumers()
-        return {id: frozenset(reader for reader, _ in reads) for id, reads in found.items()}
+        return {id: frozenset(reader for reader, _ in reads) for id, reads in self.graph.consumers.items()}
 
     @cached_property
     def _outside(self) -> frozenset[int]:

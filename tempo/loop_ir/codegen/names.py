@@ -7,7 +7,7 @@ import itertools
 import keyword
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tempo.loop_ir.ir import Assign, Compute, LoopProgram, Read, walk
 from tempo.sdg.operators import OPERATORS
@@ -29,6 +29,7 @@ class Names:
     def __init__(self, program: LoopProgram, symbols: Iterable[Symbol]) -> None:
         self._taken = {_same(name) for name in (*_FIXED, *_of_program(program))}
         self._symbols: dict[Symbol, str] = {}
+        self._numbers: dict[str, Iterator[int]] = {}  # of each base those not tried yet
         for symbol in sorted(symbols, key=lambda each: (each.kind, each.name)):
             plain = _plain(symbol)
             behind = (plain + "_" * count for count in itertools.count())
@@ -40,7 +41,8 @@ class Names:
 
     def fresh(self, base: str) -> str:
         """A new name: `base`, or `base` with a number."""
-        return self._first(itertools.chain((base,), (f"{base}_{number}" for number in itertools.count())))
+        numbers = self._numbers.setdefault(base, itertools.count())
+        return self._first(itertools.chain((base,), (f"{base}_{number}" for number in numbers)))
 
     def _first(self, candidates: Iterable[str]) -> str:
         name = next(each for each in candidates if _same(each) not in self._taken)

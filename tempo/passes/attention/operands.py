@@ -38,7 +38,7 @@ def inside(graph: Graph, node: Node, found: Attention) -> frozenset[int] | None:
             continue
         seen.add(id)
         pending.extend(edge.node for edge in operands)
-    readers = graph.consumers()
+    readers = graph.consumers
     shown = any(reader not in seen and reader != node.id for id in seen for reader, _ in readers[id])
     shown = shown or not seen.isdisjoint(output.edge.node for output in graph.outputs)
     return None if shown else frozenset(seen)

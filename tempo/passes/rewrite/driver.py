@@ -117,7 +117,7 @@ class Sweep:
     def _effects(self) -> set[int]:
         """Nodes that need a call of the host, or a check of an index: leaving out a read of one could be seen."""
         found = {id for id, node in self.graph.nodes.items() if node.op == "host_call" or node.attr("checked")}
-        readers, pending = self.graph.consumers() if found else {}, list(found)
+        readers, pending = self.graph.consumers if found else {}, list(found)
         while pending:
             new = {reader for reader, _ in readers[pending.pop()]} - found
             found |= new

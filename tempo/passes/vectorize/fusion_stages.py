@@ -84,12 +84,11 @@ class Stages:
             if output.edge.node in self.names and not self._takes_one(output.edge, output.domain):
                 found.add(output.edge.node)
         followed = {(link.source, link.target) for link in self.block.links}
-        for node in self.graph.nodes.values():
-            for _, edge in node.reads():
-                if edge.node not in self.names or ((edge.node, node.id) in followed and node.id in self.names):
-                    continue
-                if not self._takes_one(edge, node.domain):
-                    found.add(edge.node)
+        for id in self.names:
+            for reader, edge in self.graph.consumers[id]:
+                inside = reader in self.names and (id, reader) in followed
+                if not inside and not self._takes_one(edge, self.graph.nodes[reader].domain):
+                    found.add(id)
         return found
 
     def _takes_one(self, edge: Edge, domain: tuple[Symbol, ...]) -> bool:

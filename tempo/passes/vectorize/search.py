@@ -157,10 +157,11 @@ class MappingSearch:
         sizes = candidates.sizes
         held = Held(candidates, frozenset(id for each in self.bands(candidates) for id in each.members))
         spans = self.without_refused(held)
+        among = frozenset(spans)
         decisions: list[Decision] = []
         chosen: set[int] = set()
         for block in self.blocks(candidates.graph, candidates.demands):
-            for decision in self.decide(candidates, block, spans.keys(), chosen):
+            for decision in self.decide(candidates, block, among, chosen):
                 decisions.append(decision)
                 if decision.kind == "full":
                     chosen.update(decision.nodes)
@@ -198,11 +199,11 @@ class MappingSearch:
         return spans
 
     def decide(
-        self, candidates: Candidates, block: LoopBody[int, Need], among: Collection[int], chosen: set[int]
+        self, candidates: Candidates, block: LoopBody[int, Need], among: frozenset[int], chosen: set[int]
     ) -> list[Decision]:
         """One decision for every group of candidates of the block; `chosen` are those lifted in inner blocks."""
         symbol = candidates.dim.symbol
-        stages = Stages(candidates.graph, symbol, block, frozenset(among), candidates.counts)
+        stages = Stages(candidates.graph, symbol, block, among, candidates.counts)
         decisions = []
         for group in stages.bound_groups():
             new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)

@@ -81,7 +81,7 @@ class FiniteCheck:
         """The nodes that an infinity reaches which the program or its caller wrote down."""
         pending = [node.id for node in self.graph.nodes.values() if _writes_infinity(node)]
         pending += [node.id for node, array in self._inputs(arguments) if np.isinf(array).any()]
-        readers, reached = self.graph.consumers(), set(pending)
+        readers, reached = self.graph.consumers, set(pending)
         while pending:
             for reader, _ in readers[pending.pop()]:
                 node = self.graph.nodes[reader]

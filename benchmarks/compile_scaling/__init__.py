@@ -1,0 +1,1 @@
+"""What compiling takes as programs grow."""
