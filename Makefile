@@ -14,13 +14,17 @@ PPO_torch = --iterations 100
 MODELS = rnn lstm linear_recurrence wave value_iteration edit_distance kalman
 BENCHMARKS = import_time numpy_loop scalar_loops front_end scheduling operators device_loop host_step decode attention compile_time compile_scaling models \
 	ppo ppo_gymnasium n_step_memory
-SUITE = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -p tempo.conformance.plugin --pyargs tempo.conformance
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0
+SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
+# Of the suite, what `make test` runs: all passes, few random programs.
+QUICK = -m "not slow" --tempo-passes=all --tempo-random-programs=20 --tempo-edges=0:6
 
-.PHONY: help demo test sweep check format benchmarks clean
+.PHONY: help demo test test-all sweep check format benchmarks clean
 
 help:
 	@echo "make demo        run the examples on every backend against their peers; pictures in out/"
-	@echo "make test        run the tests, and the conformance suite on every backend and scheduler"
+	@echo "make test        run the tests and the conformance suite on every backend, ten minutes"
+	@echo "make test-all    and what takes longer: slow tests, every property, each scheduler, with passes and without"
 	@echo "make sweep       run 5,000 random programs against the reference evaluator, 400 more on every backend"
 	@echo "make check       ruff, mypy, import contracts"
 	@echo "make benchmarks  measure, a few minutes; tables and plots in benchmarks/results/"
@@ -47,8 +51,15 @@ demo-%: $(READY) out/tiny-llama/tokenizer.json
 out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
 	$(BIN)/python examples/make_tiny_llama.py out/tiny-llama
 
+# Compiling by XLA takes a third less; `make test-all` has its whole effort.
+test: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
 test: $(READY)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0 tests tempo $(LOCAL)
+	$(PYTEST) -m "not slow and not sweep" --hypothesis-profile=few tests tempo $(LOCAL)
+	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend $(QUICK) || exit 1; done
+
+test-all: test
+	$(PYTEST) -m "(slow or hypothesis) and not sweep" tests tempo $(filter-out backends/tempo_jax,$(LOCAL))
+	$(PYTEST) -m "not sweep" backends/tempo_jax
 	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend --tempo-passes=few || exit 1; done
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral --tempo-passes=few

@@ -7,6 +7,8 @@ from hypothesis import settings
 # What tests compile is not kept for other processes, and none of what others left is used.
 os.environ.setdefault("TEMPO_CACHE_DIR", "")
 
-# No test asserts on time: a busy machine is no failure.
-settings.register_profile("tempo", deadline=None)
+# No test asserts on time: a busy machine is no failure. `make test` takes few examples of each property, by
+# `--hypothesis-profile=few`, and `make test-all` as many as a property asks for.
+settings.register_profile("tempo", deadline=None, max_examples=100)
+settings.register_profile("few", deadline=None, max_examples=15)
 settings.load_profile("tempo")

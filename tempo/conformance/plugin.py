@@ -91,6 +91,7 @@ def _numbers(text: str) -> range:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "planned: needs a backend that plans (memory, streams, executables)")
+    config.addinivalue_line("markers", "slow: takes long to compile; leave it out with `-m 'not slow'`")
     config.addinivalue_line("markers", "one_configuration: runs with all passes only")
     config.addinivalue_line(
         "markers", "few_configurations: runs with all passes and with none, nowhere with each alone"

@@ -7,6 +7,7 @@ import csv
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,26 +26,32 @@ def on_numpy(*arguments: str) -> list[str]:
     return [*arguments, "--backend", "numpy"]
 
 
+def slow(arguments: list[str], measured: str) -> Any:
+    return pytest.param(arguments, measured, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("arguments", "measured"),
     [
         (["import_time"], "tempo beyond numpy"),
         (on_numpy("numpy_loop", "--steps", "200"), "tempo / plain"),
         (on_numpy("scalar_loops", "--steps", "100"), "tempo / by hand"),
-        (on_numpy("front_end"), "backend, 64 layers"),
+        slow(on_numpy("front_end"), "backend, 64 layers"),
         (on_numpy("models", "--quick", "--only", "batch 1,"), "tempo / by hand"),
         (on_numpy("device_loop", "--steps", "200"), "tempo / by hand"),
         (on_numpy("host_step", "--steps", "200"), "tempo, a step beyond the function"),
         (on_numpy("stream_input", "--steps", "20"), "beyond tp.input, a step"),
         (on_numpy("compile_time", "--quick"), "total"),
         (on_numpy("extents", "--lengths", "48", "--tiles", "16", "--quick"), "tempo, blocks 16"),
-        (on_numpy("operators", "--sizes", "20"), "whole"),
+        slow(on_numpy("operators", "--sizes", "20"), "whole"),
         (on_numpy("attention", "--quick", "--lengths", "128"), "at the last tokens"),
         (["scheduling", "--quick"], "an order"),
         (on_numpy("compile_scaling", "--quick", "--counts", "10", "20"), "20, doubled"),
-        (on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
-        (["ppo", "--quick", "--backend", "torch", "--sweep", "layers", "--threads", "1"], "tempo / by hand, memory"),
-        (
+        slow(on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
+        slow(
+            ["ppo", "--quick", "--backend", "torch", "--sweep", "layers", "--threads", "1"], "tempo / by hand, memory"
+        ),
+        slow(
             [
                 "ppo_gymnasium",
                 "--quick",

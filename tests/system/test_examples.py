@@ -56,11 +56,13 @@ def test_decoding_equals_transformers(checkpoint: Path, tmp_path: Path) -> None:
     assert picture.stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_decoding_on_the_reference_evaluator(checkpoint: Path) -> None:
     arguments = ("--prompt", "You may", "--tokens", 3, "--check", "--backend", "reference")
     assert "equal to transformers" in run_example("decode.py", "--model", checkpoint, *arguments)
 
 
+@pytest.mark.slow
 def test_decoding_a_prompt_of_one_token(checkpoint: Path) -> None:
     assert "equal to transformers" in run_example(
         "decode.py", "--model", checkpoint, "--prompt", "Y", "--tokens", 4, "--check"
@@ -148,7 +150,7 @@ def test_reinforce_in_gymnasiums_environment(tmp_path: Path) -> None:
     assert picture.stat().st_size > 0
 
 
-@pytest.mark.parametrize("gymnasium", [False, True])
+@pytest.mark.parametrize("gymnasium", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_dqn_learns(tmp_path: Path, gymnasium: bool) -> None:
     if gymnasium:
         pytest.importorskip("gymnasium")

@@ -37,6 +37,7 @@ LEFT_OUT = {
 """Tests that sort, or ask for checks, which hold no test of a single operator: that leaves out what is not there."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", LEFT_OUT)
 def test_what_is_declared_is_left_out_and_nothing_else(family: str) -> None:
     """Without sort, halves and checks: the tests that need one of them, beside those that NumPy leaves out."""
@@ -44,6 +45,7 @@ def test_what_is_declared_is_left_out_and_nothing_else(family: str) -> None:
     assert {name.partition("[")[0] for name in beside if "float16" not in name} == LEFT_OUT[family]
 
 
+@pytest.mark.slow
 def test_random_programs_hold_nothing_against_what_is_declared() -> None:
     done = sabotaged(
         "test_random_programs.py", "--tempo-backend=honest", "--tempo-random-programs=40", "--hypothesis-seed=1"

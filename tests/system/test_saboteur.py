@@ -37,6 +37,7 @@ def is_orderly(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode == 1 and ran(done, "error") == 0 and "INTERNALERROR" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "fault", "test"), FAULTS, ids=[fault for _, fault, _ in FAULTS])
 def test_a_planted_fault_fails_in_its_family(family: str, fault: str, test: str) -> None:
     done = sabotaged(family, f"--tempo-{fault}")
@@ -45,6 +46,7 @@ def test_a_planted_fault_fails_in_its_family(family: str, fault: str, test: str)
     assert ran(done, "passed") > 0 or fault in NOTICED_BY_ALL_TESTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["short-loops", "shifted-bits", "unchecked-indices", "own-errors"])
 def test_a_fault_leaves_other_families_alone(fault: str) -> None:
     done = sabotaged("test_definitions.py", f"--tempo-backend={fault}")

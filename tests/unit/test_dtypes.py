@@ -86,12 +86,13 @@ def test_weak_with_weak_stays_weak():
     assert dtypes.promote(("int32", True), ("float32", True)) == ("float32", True)
 
 
-@pytest.mark.parametrize(("left", "right"), list(itertools.product(ALL, ALL)))
-def test_promotion_is_commutative_and_idempotent(left: tuple[str, bool], right: tuple[str, bool]):
-    joined = dtypes.promote(left, right)
-    assert joined == dtypes.promote(right, left)
-    assert dtypes.promote(joined, left) == joined
+@pytest.mark.parametrize("left", ALL)
+def test_promotion_is_commutative_and_idempotent(left: tuple[str, bool]):
     assert dtypes.promote(left, left) == left
+    for right in ALL:
+        joined = dtypes.promote(left, right)
+        assert joined == dtypes.promote(right, left)
+        assert dtypes.promote(joined, left) == joined
 
 
 def test_promotion_is_associative():

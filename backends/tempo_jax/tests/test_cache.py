@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -124,14 +123,15 @@ def test_our_folders_are_ours_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert {oct(each.stat().st_mode & 0o777) for each in found} == {"0o700"}
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: b"x" * 100, lambda data: data[:-20]])
-def test_what_is_damaged_is_compiled_again(tmp_path: Path, damage: Callable[[bytes], bytes]):
+def test_what_is_damaged_is_compiled_again(tmp_path: Path):
     first = process(TEMPO_CACHE_DIR=str(tmp_path))
     (kept,) = tmp_path.rglob("*segment_0*-cache")
-    kept.write_bytes(damage(kept.read_bytes()))
-    again = process(TEMPO_CACHE_DIR=str(tmp_path))
-    assert again[0] == first[0]
-    assert again[2] == "0"
+    whole = kept.read_bytes()
+    for damaged in (b"", b"x" * 100, whole[:-20]):
+        kept.write_bytes(damaged)
+        again = process(TEMPO_CACHE_DIR=str(tmp_path))
+        assert again[0] == first[0]
+        assert again[2] == "0"
 
 
 @pytest.mark.parametrize("what", ["versions", "machine"])

@@ -269,6 +269,7 @@ def test_a_windowed_read(everything: bool):
     assert_in_place(program, {"t": 300}, (300 if everything else 20) * 64)
 
 
+@pytest.mark.slow
 def test_episodes_that_go_on_across_iterations():
     """Of the buffer that acting writes, one value has two readers, one of which XLA would move behind the write."""
     settings = Settings(environments=128, steps=60, iterations=2)
@@ -276,6 +277,7 @@ def test_episodes_that_go_on_across_iterations():
     assert_in_place(ppo(settings), {}, 128 * 60 * 48, innermost=True, **given)
 
 
+@pytest.mark.slow
 def test_an_iteration_lets_go_of_what_it_alone_reads():
     """Of nested loops, what the outer iteration keeps for itself makes room for what comes after the last read."""
     settings = Settings(environments=32, steps=250, iterations=3, layers=6)
@@ -287,6 +289,7 @@ def test_an_iteration_lets_go_of_what_it_alone_reads():
     assert backend.measured_peak(lambda: run(state=state, **given)) < (2 * settings.layers + 4) * activation
 
 
+@pytest.mark.slow
 def test_the_replay_buffer_of_the_dqn_example():
     """A window of 250 points of 8 environments, written at one of them and read at random ones in every step."""
     from examples.dqn import Settings as DqnSettings

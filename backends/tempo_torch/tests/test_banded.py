@@ -62,6 +62,6 @@ def test_what_an_accelerator_is_asked_for(sample: Sample, size: int, monkeypatch
     monkeypatch.setattr(banded, "_MANY", size)
     call = called(sample)
     arrays = sample.arrays(call)
-    attention = banded._Banded(call, band_of(call), on_cpu=False)
+    attention = banded._BandedKernel(call, band_of(call), on_cpu=False)
     found = to_host(attention(*tensors(arrays)))
     np.testing.assert_allclose(found, meaning(call, arrays), rtol=2e-6, atol=2e-6)

@@ -30,6 +30,7 @@ def test_cartpole_equals_the_numpy_loop():
     assert "equal to the NumPy loop" in run_example("cartpole_rollout.py", "--backend", "torch", *sizes, "--check")
 
 
+@pytest.mark.slow
 def test_decoding_equals_transformers(tmp_path: Path):
     pytest.importorskip("transformers")
     made = ("--layers", 3, "--hidden", 32, "--vocabulary", 300, "--steps", 5)

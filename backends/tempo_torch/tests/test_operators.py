@@ -9,6 +9,7 @@ from tempo_torch.arrays import from_host, to_host
 from tempo_torch.operators import TABLE
 
 from tempo import dtypes
+from tempo.conformance.by_operator import each_sample
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.errors import IndexOutOfRangeError
 from tempo.sdg.call import Call
@@ -36,7 +37,7 @@ def test_the_table_has_every_operator_that_a_backend_runs():
     assert set(TABLE) == set(OPERATORS) - NOMINAL
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@each_sample(SAMPLES)
 def test_an_operator_is_the_numpy_meaning_for_every_dtype(sample: Sample):
     for dtype in dtypes.DTYPES:
         call = sample.call(dtype)

@@ -76,8 +76,14 @@ def _compute(op: str, operands: tuple[str, ...], result: str) -> Compute:
     return Compute("v", op, attrs, ("x", "y", "z")[: len(operands)], types, TensorType((), result))
 
 
-@pytest.mark.parametrize("compute", _applications(), ids=lambda each: f"{each.op}-{each.operand_types[-1].dtype}")
-def test_a_form_has_the_bits_of_torch(compute: Compute) -> None:
+@pytest.mark.parametrize("op", list(dict.fromkeys(each.op for each in _applications())))
+def test_a_form_has_the_bits_of_torch(op: str) -> None:
+    for compute in _applications():
+        if compute.op == op:
+            _check_form(compute)
+
+
+def _check_form(compute: Compute) -> None:
     types = tuple(StaticType((), each.dtype) for each in compute.operand_types)
     function = TABLE[compute.op](Call(compute.op, compute.attrs, types, StaticType((), compute.type.dtype)), CPU)
 
@@ -89,8 +95,8 @@ def test_a_form_has_the_bits_of_torch(compute: Compute) -> None:
     with np.errstate(all="ignore"):
         for values in itertools.product(*(_special(type.dtype) for type in types)):
             found, wanted = form(*values), on_scalars(*values)
-            assert type(found) is type(wanted), values
-            assert found.tobytes() == wanted.tobytes() or (found != found and wanted != wanted), values
+            assert type(found) is type(wanted), (types, values)
+            assert found.tobytes() == wanted.tobytes() or (found != found and wanted != wanted), (types, values)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

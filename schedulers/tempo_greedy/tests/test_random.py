@@ -10,7 +10,7 @@ from tempo.schedule import SchedulingProblem, verify
 from tests.unit.schedule.random_problems import SIZES, problems
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2 * settings.default.max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems())
 def test_every_schedule_is_right(problem: SchedulingProblem) -> None:
     note(str(problem))

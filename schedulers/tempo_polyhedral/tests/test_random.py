@@ -13,7 +13,7 @@ from tests.unit.schedule.random_problems import SIZES, problems
 
 
 @pytest.mark.parametrize("separate", [False, True])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problem=problems())
 def test_every_schedule_is_right(separate: bool, problem: SchedulingProblem) -> None:
     note(str(problem))

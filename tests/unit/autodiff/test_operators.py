@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.conformance.by_operator import each_sample
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.language.apply import apply
 from tempo.sdg.operators import OPERATORS
@@ -35,7 +36,7 @@ def test_every_operator_has_a_rule_or_says_why_not():
         assert (operator.gradient is None) == bool(operator.gradient_note), operator.name
 
 
-@pytest.mark.parametrize("sample", FLOATING, ids=str)
+@each_sample(FLOATING)
 def test_a_rule_agrees_with_differences(sample: Sample):
     call = sample.call("float64")
     drawn = sample.arrays(call)

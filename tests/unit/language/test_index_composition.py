@@ -78,7 +78,7 @@ def slice_index(draw, dim):
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_reads_of_reads_mean_what_they_say(data):
     array = np.arange(4 * 3 * 5, dtype=np.int32).reshape(4, 3, 5)
     values = Values(("a", "b", "c"), (), {key: array[key] for key in np.ndindex(4, 3, 5)})

@@ -46,7 +46,9 @@ PIPELINES: tuple[tuple[Pass, ...], ...] = (
     (Lift(), Simplify()),
     default_passes(),
 )
-CHECKED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CHECKED = settings(
+    max_examples=settings.default.max_examples * 3 // 5, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def _values(graph: Graph, inputs: Mapping[int, np.ndarray], sizes: Mapping[Symbol, int]) -> dict[str, np.ndarray]:

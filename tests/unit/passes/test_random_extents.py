@@ -90,7 +90,9 @@ REDUCTIONS = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=settings.default.max_examples * 3 // 5, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(st.data())
 def test_random_chains(data):
     with tp.Program("chain") as program:

@@ -27,7 +27,7 @@ def verdict_or_error(graph: Graph) -> Verdict | tp.TempoError:
         return error
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(graphs())
 def test_no_false_alarm_and_no_miss_on_random_graphs(graph: Graph) -> None:
     wrong = [is_wrong(graph, sizes) for sizes in SIZES]

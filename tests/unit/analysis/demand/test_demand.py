@@ -227,7 +227,7 @@ def inside(box, sizes, shape):
     return mask
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3 // 5, deadline=None)
 @given(graphs())
 def test_demand_contains_every_needed_point_and_no_other_where_it_is_exact(graph):
     found, certain = demand(graph), certain_points(graph)

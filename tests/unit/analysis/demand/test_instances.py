@@ -51,7 +51,7 @@ def test_demand_of_a_recurrence_is_exact(step: str, output: str, size: int) -> N
     assert_exact(recurrence(step, output, first), at(t=size))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=3 * settings.default.max_examples)
 @given(graphs(), st.integers(1, 4), st.integers(1, 6), st.sampled_from([0, 1, 24]), st.sampled_from([2, 32]))
 def test_random_graphs(graph: Graph, i: int, t: int, rounds: int, wide: int) -> None:
     sizes = at(i=i, t=t)

@@ -53,8 +53,14 @@ def _compute(op: str, operands: tuple[str, ...], result: str) -> Compute:
     return Compute("v", op, attrs, ("x", "y", "z")[: len(operands)], types, TensorType((), result))
 
 
-@pytest.mark.parametrize(("op", "operands", "result"), _applications())
-def test_a_form_has_the_bits_of_the_operator(op: str, operands: tuple[str, ...], result: str) -> None:
+@pytest.mark.parametrize("op", list(dict.fromkeys(op for op, _, _ in _applications())))
+def test_a_form_has_the_bits_of_the_operator(op: str) -> None:
+    for name, operands, result in _applications():
+        if name == op:
+            _check_form(op, operands, result)
+
+
+def _check_form(op: str, operands: tuple[str, ...], result: str) -> None:
     types, to = tuple(StaticType((), each) for each in operands), StaticType((), result)
     compute = _compute(op, operands, result)
     function = OPERATORS[op].numpy(Call(op, compute.attrs, types, to))
@@ -62,9 +68,9 @@ def test_a_form_has_the_bits_of_the_operator(op: str, operands: tuple[str, ...],
     with np.errstate(all="ignore"):
         for values in itertools.product(*map(_special, operands)):
             found, wanted = form(*values), np.asarray(function(*values))[()]
-            assert type(found) is type(wanted), values
+            assert type(found) is type(wanted), (operands, values)
             same = found.tobytes() == wanted.tobytes()
-            assert same or (found != found and wanted != wanted), values
+            assert same or (found != found and wanted != wanted), (operands, values)
 
 
 def test_what_has_a_form() -> None:

@@ -253,7 +253,7 @@ def drawn_program(draw: st.DrawFn) -> tp.Program:
     return program
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4, deadline=None)
 @drawn(
     st.composite(drawn_program)(),
     st.integers(1, 7),

@@ -67,7 +67,7 @@ def test_many_pieces_are_none() -> None:
     assert len(split(merge(*(f"x == {3 * k}" for k in range(5))))) == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(ATOMS), min_size=1, max_size=2), min_size=1, max_size=3))
 def test_every_point_keeps_its_case(conditions: list[list[str]]) -> None:
     node = merge(*(" or ".join(atoms) for atoms in conditions))

@@ -1,4 +1,4 @@
-"""Tests that walk the operator table."""
+"""Tests that walk the operator table, one to an operator: it goes through all samples."""
 
 from itertools import product
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tempo import dtypes
+from tempo.conformance.by_operator import each_sample
 from tempo.conformance.operator_samples import SAMPLES, Sample, as_int, values
 from tempo.sdg.call import Call, StaticType, call_for
 from tempo.sdg.graph import TensorType
@@ -51,7 +52,7 @@ def test_every_operator_but_nominal_ones_has_a_sample():
     assert {sample.op for sample in SAMPLES} == set(OPERATORS) - NOMINAL
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@each_sample(SAMPLES)
 def test_numpy_gives_what_infer_says_for_every_dtype(sample: Sample):
     operator, accepted = OPERATORS[sample.op], 0
     for dtype in dtypes.DTYPES:
@@ -65,7 +66,7 @@ def test_numpy_gives_what_infer_says_for_every_dtype(sample: Sample):
     assert accepted
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@each_sample(SAMPLES)
 def test_only_operators_that_are_said_to_give_views_share_memory_with_an_operand(sample: Sample):
     calls = [call for dtype in dtypes.DTYPES if (call := sample.call(dtype)) is not None]
     for call in [] if OPERATORS[sample.op].views else calls:
@@ -74,7 +75,7 @@ def test_only_operators_that_are_said_to_give_views_share_memory_with_an_operand
         assert not any(np.shares_memory(result, array) for array in arrays), call
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@each_sample(SAMPLES)
 def test_roles_name_every_axis_and_a_reducing_one_has_a_neutral_element(sample: Sample):
     operator, ranks = OPERATORS[sample.op], tuple(len(shape) for shape in sample.shapes)
     for roles in (operator.roles(sample.attrs, ranks), operator.roles_for(sample.attrs, sample.types("float32"))):
@@ -83,7 +84,7 @@ def test_roles_name_every_axis_and_a_reducing_one_has_a_neutral_element(sample: 
         assert Role.REDUCING not in found or operator.neutral is not None
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@each_sample(SAMPLES)
 def test_scalars_are_as_many_as_the_function_takes_and_static_ones_become_numbers(sample: Sample):
     operator = OPERATORS[sample.op]
     assert len(operator.scalars(sample.attrs)) == len(sample.scalars)
@@ -140,8 +141,7 @@ def apply_lifted(operator: Operator, sample: Sample, arrays, lifted: tuple[bool,
 LIFTABLE = [sample for sample in SAMPLES if OPERATORS[sample.op].lift is not None]
 
 
-@pytest.mark.parametrize("sample", LIFTABLE, ids=str)
-def test_lifting_equals_stacking_the_elements(sample: Sample):
+def check_lifting(sample: Sample):
     operator = OPERATORS[sample.op]
     dtype = next(dtype for dtype in ("float32", "int32", "bool") if sample.call(dtype) is not None)
     for lifted in product((False, True), repeat=len(sample.shapes)):
@@ -150,6 +150,11 @@ def test_lifting_equals_stacking_the_elements(sample: Sample):
         arrays, expected = stacked(operator, sample.call(dtype), lifted, sample)
         found = apply_lifted(operator, sample, arrays, lifted, dtype)
         np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-6)
+
+
+@each_sample(LIFTABLE)
+def test_lifting_equals_stacking_the_elements(sample: Sample):
+    check_lifting(sample)
 
 
 REDUCING = [sample for sample in SAMPLES if OPERATORS[sample.op].kind in ("reduction", "contraction")]
@@ -161,7 +166,7 @@ def lengthened(array: np.ndarray, roles: tuple[Role, ...], neutral: float) -> np
     return longer
 
 
-@pytest.mark.parametrize("sample", REDUCING, ids=str)
+@each_sample(REDUCING)
 def test_padding_with_the_neutral_element_changes_no_reduction(sample: Sample):
     """Every reducing axis, one longer in all the operands that share it, with the neutral element there."""
     operator = OPERATORS[sample.op]
@@ -199,6 +204,6 @@ LIFTED_ONCE = [
 ]
 
 
-@pytest.mark.parametrize("sample", LIFTED_ONCE, ids=str)
+@each_sample(LIFTED_ONCE)
 def test_what_is_lifted_can_be_lifted_again(sample: Sample):
-    test_lifting_equals_stacking_the_elements(sample)
+    check_lifting(sample)
