@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from tempo.costs.extents import EAGER, Costs
 from tempo.loop_ir.ir import Compute, LoopProgram, walk
+from tempo.loop_ir.verify import verify
 from tempo.passes.manager import IR, PassOn
 from tempo.plugins.descriptors import Exclusion
 from tempo.symbolic import Symbol
@@ -32,13 +34,6 @@ def count(program: LoopProgram) -> Mapping[str, int]:
     return Counter(each.op if isinstance(each, Compute) else type(each).__name__ for each in statements)
 
 
-def check(program: LoopProgram) -> None:
-    """Raises InternalError where the program breaks an invariant."""
-
-
-LOOP_IR: IR[LoopProgram] = IR("program", "statements", count, check)
-
-
 def _has_all(op: str, *dtypes: str) -> Exclusion | None:
     return None
 
@@ -52,7 +47,6 @@ class LoopContext:
     once; `narrow`: outputs that are taken as they come.
     """
 
-    ir: ClassVar[IR[LoopProgram]] = LOOP_IR
     sizes: Mapping[Symbol, int] = field(default_factory=dict)
     costs: Costs = EAGER
     fuses_segments: bool = False
@@ -61,6 +55,10 @@ class LoopContext:
     whole: bool = True
     ahead: int = MOST_POINTS
     narrow: Narrow | None = None
+
+    @property
+    def ir(self) -> IR[LoopProgram]:
+        return IR("program", "statements", count, partial(verify, sizes=self.sizes))
 
     def lacking(self, program: LoopProgram) -> Exclusion | None:
         """The first operator of the program that the backend declares not to have."""

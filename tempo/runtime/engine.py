@@ -18,8 +18,9 @@ from tempo.compiler.plan import Plan, Scheduler, verifies
 from tempo.compiler.support import check_supported
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, TempoError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
-from tempo.loop_ir.ir import LoopProgram
+from tempo.loop_ir.ir import Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
+from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.passes.manager import Pass
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments.binding import input_nodes
@@ -265,7 +266,8 @@ class CompiledEngine:
 
     def _looks_ahead(self, sizes: Mapping[Symbol, int]) -> bool:
         """Whether anything is done that the engine without speculation does not do."""
-        return self._speculates and str(self.plan_for(sizes).loops) != str(self.in_order().plan_for(sizes).loops)
+        plans = (self.plan_for(sizes), self.in_order().plan_for(sizes)) if self._speculates else ()
+        return len({_work(plan.loops) for plan in plans}) > 1
 
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Results:
         run = self.start(arguments, in_parts=progress is not None)
@@ -287,6 +289,18 @@ class CompiledEngine:
 def _may_run_again(graph: Graph) -> bool:
     """Whether a run leaves nothing behind and takes nothing away."""
     return not any(node.op in ("host_call", "backend_call", "sink") for node in graph.nodes.values())
+
+
+def _work(loops: LoopProgram) -> tuple[Block, ...]:
+    """All that a program does, without what says why it may do so."""
+
+    def plain(each: Statement, scope: Scope) -> Block | None:
+        if not isinstance(each, Compute) or "speculated" not in each.attrs:
+            return None
+        attrs = {key: value for key, value in each.attrs.items() if key != "speculated"}
+        return (replace(each, attrs=attrs),)
+
+    return (loops.items, *(rewritten(segment.body, plain) for segment in loops.segments))
 
 
 def _with_progress(run: ProgramRun, progress: Progress) -> None:

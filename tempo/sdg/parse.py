@@ -43,12 +43,12 @@ def parse(text: str, values: Mapping[str, Any] | None = None) -> Graph:
     for line in _lines(text):
         try:
             if line.startswith("dims"):
-                dims = tuple(_dim(item) for item in _split(line[4:]))
+                dims = tuple(_dim(item) for item in split(line[4:]))
             elif line.startswith("%"):
-                node = _node(line, values or {})
+                node = parse_node(line, values or {})
                 nodes[node.id] = node
             elif line.startswith("sinks"):
-                sinks = tuple(int(item.removeprefix("%")) for item in _split(line[5:]))
+                sinks = tuple(int(item.removeprefix("%")) for item in split(line[5:]))
             else:
                 outputs.append(_output(line))
         except (ValueError, SyntaxError, LookupError, TypeError) as error:
@@ -75,7 +75,7 @@ def _masked(text: str) -> str:
     return _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
 
 
-def _split(text: str, separator: str = ",") -> list[str]:
+def split(text: str, separator: str = ",") -> list[str]:
     """The parts between separators that stand outside brackets, strings and backticks; none for blank text."""
     masked, parts, depth, start = _masked(text), [], 0, 0
     for position, char in enumerate(masked):
@@ -88,7 +88,7 @@ def _split(text: str, separator: str = ",") -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _bracketed(text: str) -> tuple[str, str]:
+def bracketed(text: str) -> tuple[str, str]:
     """What stands inside the bracket that `text` starts with, and what follows it; empty where it starts with none."""
     if not text or text[0] not in _OPENING:
         return "", text
@@ -102,24 +102,24 @@ def _bracketed(text: str) -> tuple[str, str]:
 
 def _dim(text: str) -> Dim:
     name, size = text.split(":", 1)
-    return Dim(_symbol(name.strip()), parse_expr(size))
+    return Dim(parse_symbol(name.strip()), parse_expr(size))
 
 
-def _node(text: str, values: Mapping[str, Any]) -> Node:
+def parse_node(text: str, values: Mapping[str, Any]) -> Node:
     head, *cases = text.split("\n")
-    matched = _match(_NODE, head)
+    matched = match(_NODE, head)
     results, domain, call = _typed(matched[2])
-    op, rest = _match(_CALL, call).groups()
-    reads, rest = _bracketed(rest)
-    attrs, rest = _bracketed(rest.strip())
+    op, rest = match(_CALL, call).groups()
+    reads, rest = bracketed(rest)
+    attrs, rest = bracketed(rest.strip())
     declaration, name = _tail(rest.strip())
     return Node(
         int(matched[1]),
         op,
         domain,
         results,
-        tuple(_edge(read) for read in _split(reads)),
-        tuple(_attribute(attribute, values) for attribute in _split(attrs)),
+        tuple(_edge(read) for read in split(reads)),
+        tuple(_attribute(attribute, values) for attribute in split(attrs)),
         tuple(_case(case) for case in cases),
         declaration,
         name,
@@ -128,66 +128,66 @@ def _node(text: str, values: Mapping[str, Any]) -> Node:
 
 def _typed(text: str) -> tuple[tuple[TensorType, ...], tuple[Symbol, ...], str]:
     """`types over (domain) = rest`."""
-    left, right = _split(text, " = ")
-    types, *domain = _split(left, " over ")
-    results = () if types == "nothing" else tuple(_type(type) for type in _split(types))
-    symbols = _split(domain[0][1:-1]) if domain else []
-    return results, tuple(map(_symbol, symbols)), right
+    left, right = split(text, " = ")
+    types, *domain = split(left, " over ")
+    results = () if types == "nothing" else tuple(parse_type(type) for type in split(types))
+    symbols = split(domain[0][1:-1]) if domain else []
+    return results, tuple(map(parse_symbol, symbols)), right
 
 
 def _tail(text: str) -> tuple[int | None, str]:
-    number, name = _match(re.compile(r'(?:@(\d+))?\s*("(?:[^"\\]|\\.)*")?'), text).groups()
+    number, name = match(re.compile(r'(?:@(\d+))?\s*("(?:[^"\\]|\\.)*")?'), text).groups()
     return None if number is None else int(number), json.loads(name) if name else ""
 
 
 def _case(text: str) -> Case:
     condition, value = text.rsplit(" -> ", 1)
-    edge, *part = _split(value, " at ")
+    edge, *part = split(value, " at ")
     return Case(parse_condition(condition), _edge(edge), part=_part(part[0]) if part else None)
 
 
 def _part(text: str) -> Element:
-    at, axes = _split(text, " of axes ")
-    return Element(tuple(int(axis) for axis in _split(axes[1:-1])), parse_expr(at))
+    at, axes = split(text, " of axes ")
+    return Element(tuple(int(axis) for axis in split(axes[1:-1])), parse_expr(at))
 
 
 def _output(text: str) -> Output:
-    role, name, rest = _match(_OUTPUT, text).groups()
+    role, name, rest = match(_OUTPUT, text).groups()
     (type,), domain, right = _typed(rest)
-    edge, layout = _split(right, " as ")
-    axes = tuple(_symbol(axis) if axis.startswith("$") else int(axis) for axis in _split(layout[1:-1]))
+    edge, layout = split(right, " as ")
+    axes = tuple(parse_symbol(axis) if axis.startswith("$") else int(axis) for axis in split(layout[1:-1]))
     return Output(json.loads(name), _edge(edge), domain, type, axes, role)
 
 
-def _type(text: str) -> TensorType:
-    dtype, shape = _match(_TYPE, text).groups()
-    return TensorType(tuple(parse_expr(size) for size in _split(shape)), dtype)
+def parse_type(text: str) -> TensorType:
+    dtype, shape = match(_TYPE, text).groups()
+    return TensorType(tuple(parse_expr(size) for size in split(shape)), dtype)
 
 
 def _edge(text: str) -> Edge:
-    node, result, indices = _match(_READ, text).groups()
-    map: IndexMap = tuple(_index(index) for index in _split(indices or ""))
+    node, result, indices = match(_READ, text).groups()
+    map: IndexMap = tuple(_index(index) for index in split(indices or ""))
     return Edge(int(node), map, int(result or 0))
 
 
 def _index(text: str) -> Point | Slice:
-    start, *length = _split(text, " +: ")
+    start, *length = split(text, " +: ")
     if not length:
         return Point(parse_expr(start))
-    logical, *extent = _split(length[0], " of ")
+    logical, *extent = split(length[0], " of ")
     return Slice(parse_expr(start), parse_expr(logical), parse_expr(extent[0]) if extent else None)
 
 
 def _attribute(text: str, values: Mapping[str, Any]) -> tuple[str, Any]:
     key, value = text.split(":", 1)
-    return key.strip(), _value(value.strip(), values)
+    return key.strip(), parse_value(value.strip(), values)
 
 
-def _value(text: str, values: Mapping[str, Any]) -> Any:
+def parse_value(text: str, values: Mapping[str, Any]) -> Any:
     if text.startswith("("):
-        return tuple(_value(item, values) for item in _split(text[1:-1]))
+        return tuple(parse_value(item, values) for item in split(text[1:-1]))
     if text.startswith("$"):
-        return _symbol(text)
+        return parse_symbol(text)
     if text.startswith("?`"):
         return parse_condition(text[2:-1])
     if text.startswith("`"):
@@ -205,21 +205,21 @@ def _number(text: str) -> Any:
     return float(text) if text.lstrip("-") in ("nan", "inf") else ast.literal_eval(text)
 
 
-def _symbol(text: str) -> Symbol:
+def parse_symbol(text: str) -> Symbol:
     name = text.lstrip("$")
     return Symbol(name.removesuffix(".size"), "size") if name.endswith(".size") else Symbol(name, "dim")
 
 
 def _array(text: str) -> ArrayValue:
-    dtype, shape_text, elements = _split(_bracketed(text.removeprefix("array"))[0])
-    shape, numpy_dtype = _value(shape_text, {}), dtypes.to_numpy(dtype)
+    dtype, shape_text, elements = split(bracketed(text.removeprefix("array"))[0])
+    shape, numpy_dtype = parse_value(shape_text, {}), dtypes.to_numpy(dtype)
     if elements.startswith("x"):
         return ArrayValue(np.frombuffer(bytes.fromhex(elements[1:]), numpy_dtype).reshape(shape))
-    numbers = [_number(item) for item in _split(elements[1:-1])]
+    numbers = [_number(item) for item in split(elements[1:-1])]
     return ArrayValue(np.array(numbers, numpy_dtype).reshape(shape))
 
 
-def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+def match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
     matched = pattern.fullmatch(text)
     if matched is None:
         raise ValueError(f"expected {pattern.pattern}")

@@ -40,7 +40,7 @@ class Placeholder:
 
 
 @dataclass
-class _PlaceholderNames:
+class PlaceholderNames:
     """The names of placeholders, numbered in order of their first appearance. Equal arrays share one."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -62,28 +62,28 @@ class _PlaceholderNames:
 
 def graph_text(graph: Graph) -> str:
     """The whole graph, ending in a newline."""
-    return _write(graph, _PlaceholderNames())
+    return _write(graph, PlaceholderNames())
 
 
 def placeholders(graph: Graph) -> Mapping[str, Any]:
     """What the placeholders in `str(graph)` stand for: `parse(str(graph), placeholders(graph)) == graph`."""
-    names = _PlaceholderNames()
+    names = PlaceholderNames()
     _write(graph, names)
     return names.values
 
 
-def node_text(node: Node) -> str:
-    """One node as it stands in the text of its graph, but for the numbers of placeholders."""
-    return _node(node, _PlaceholderNames())
+def node_text(node: Node, names: PlaceholderNames | None = None) -> str:
+    """One node as it stands in the text of its graph, but for the numbers of placeholders, unless `names` has them."""
+    return _node(node, names or PlaceholderNames())
 
 
 def output_text(output: Output) -> str:
     layout = ", ".join(f"${axis}" if isinstance(axis, Symbol) else str(axis) for axis in output.layout)
-    over = f"{_type(output.type)}{_domain(output.domain)}"
+    over = f"{type_text(output.type)}{_domain(output.domain)}"
     return f"{output.role} {json.dumps(output.name)}: {over} = {_edge(output.edge)} as ({layout})"
 
 
-def _write(graph: Graph, names: _PlaceholderNames) -> str:
+def _write(graph: Graph, names: PlaceholderNames) -> str:
     lines = [f"dims {', '.join(f'{dim.symbol}: {dim.size}' for dim in graph.dims)}".rstrip()]
     lines += [_node(node, names) for node in graph.nodes.values()]
     lines += [output_text(output) for output in graph.outputs]
@@ -92,10 +92,10 @@ def _write(graph: Graph, names: _PlaceholderNames) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _node(node: Node, names: _PlaceholderNames) -> str:
-    types = ", ".join(map(_type, node.results)) or "nothing"
+def _node(node: Node, names: PlaceholderNames) -> str:
+    types = ", ".join(map(type_text, node.results)) or "nothing"
     reads = f"({', '.join(map(_edge, node.operands))})" if node.operands else ""
-    attrs = f" {{{', '.join(f'{key}: {_value(value, names)}' for key, value in node.attrs)}}}" if node.attrs else ""
+    attrs = f" {{{', '.join(f'{key}: {value_text(value, names)}' for key, value in node.attrs)}}}" if node.attrs else ""
     declaration = "" if node.declaration is None else f" @{node.declaration}"
     name = f" {json.dumps(node.name)}" if node.name else ""
     head = f"%{node.id}: {types}{_domain(node.domain)} = {node.op}{reads}{attrs}{declaration}{name}"
@@ -106,7 +106,7 @@ def _part(part: Element | None) -> str:
     return "" if part is None else f" at {part.at} of axes ({', '.join(map(str, part.order))})"
 
 
-def _type(type: TensorType) -> str:
+def type_text(type: TensorType) -> str:
     return f"{type.dtype}[{', '.join(map(str, type.shape))}]"
 
 
@@ -131,9 +131,9 @@ def _index(index: Point | Slice) -> str:
     return f"{index.start} +: {index.length}{extent}"
 
 
-def _value(value: Any, names: _PlaceholderNames) -> str:
+def value_text(value: Any, names: PlaceholderNames) -> str:
     if isinstance(value, tuple):
-        inside = ", ".join(_value(item, names) for item in value)
+        inside = ", ".join(value_text(item, names) for item in value)
         return f"({inside},)" if len(value) == 1 else f"({inside})"
     if isinstance(value, Symbol):
         return f"${value}"
@@ -152,7 +152,7 @@ def _value(value: Any, names: _PlaceholderNames) -> str:
 
 def _array(value: ArrayValue) -> str:
     """`array(dtype, shape, elements)`; the bytes in hexadecimal where decimals would lose them (the bits of a NaN)."""
-    shape = _value(tuple(int(size) for size in value.shape), _PlaceholderNames())
+    shape = value_text(tuple(int(size) for size in value.shape), PlaceholderNames())
     flat = value.array.reshape(-1)
     if any(isinstance(item, float) and math.isnan(item) for item in flat.tolist()):
         return f"array({value.dtype}, {shape}, x{flat.tobytes().hex()})"

@@ -64,6 +64,8 @@ def _expr(node: ast.expr, text: str) -> Expr:
             return dim(_name(name))
         case ast.Attribute(value=ast.Name(id=name), attr="size"):
             return size(_name(name))
+        case ast.Attribute(value=ast.Name(id=name), attr=rest):  # a dim of the compiler's own
+            return dim(f"{_name(name)}.{rest}")
         case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[_, *_] as args, keywords=[]):
             return (minimum if name == "min" else maximum)(*(_expr(arg, text) for arg in args))
         case ast.BinOp(left=left, op=ast.Mult(), right=right):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.errors import InternalError
+from tempo.loop_ir.ir import LoopProgram
+from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes
-from tempo.passes.manager import needed
+from tempo.passes.manager import PassManager, needed
+from tempo.runtime.engine import CompiledEngine
 
 X = np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3)
 
@@ -60,8 +66,30 @@ def test_a_pass_on_loop_ir_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: p
     run(extent="specialise", tile=2)
     before, after = capsys.readouterr().err.split("# after dynamic_extents\n")
     assert before.startswith("# before dynamic_extents\n")
-    assert before.count("if t <= 1:") == 0
-    assert "if t <= 1:" in after
+    assert before.count("choose t <= 1:") == 0
+    assert "choose t <= 1:" in after
+
+
+@dataclass(frozen=True)
+class Forgets:
+    """Lets segments return nothing."""
+
+    name: str = "forgets"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        return replace(program, segments=tuple(replace(each, results=()) for each in program.segments))
+
+
+def test_what_a_pass_on_loop_ir_makes_is_verified() -> None:
+    engine = run()._engine
+    assert isinstance(engine, CompiledEngine)
+    loops = engine.plan().loops
+    manager = PassManager((Forgets(),))
+    assert manager.run(loops, LoopContext())[0] != loops
+    with pytest.raises(InternalError, match="it does not return b1") as caught:
+        replace(manager, debug=True).run(loops, LoopContext())
+    assert caught.value.__notes__[0].startswith("after the pass 'forgets'")
+    assert str(loops) in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("stop", ["lift", "forwarding", "circular_reads"])
