@@ -42,7 +42,7 @@ class Options:
     check_finite  a NaN or an infinity in a recurrent tensor, a parameter, the result of a call or an output raises
              `tp.NotFiniteError` at the end of the run, with the first such tensor, its line and the point. Infinities
              that can come from one that the program or its caller wrote (a mask of `-inf`) are no error
-    schedule_seconds  how long each attempt of the scheduler may take before it tries something simpler, for schedulers
+    schedule_seconds  how long the scheduler may look for an order before it takes something simpler, for schedulers
              that have limits (polyhedral). None: the variable TEMPO_SCHEDULE_SECONDS, else what the scheduler sees fit
     """
 

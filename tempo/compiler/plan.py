@@ -74,7 +74,7 @@ class PlanOptions:
 
     `speculates`: also at points that nobody demands, so that more points are made at once.
 
-    `schedule_seconds`: how long each attempt of the scheduler may take.
+    `schedule_seconds`: how long the scheduler may look for an order.
     `composites`: what the backend takes whole. `facts`: what is known of the sizes.
     `mapping` forces what `tempo.passes.vectorize.search` decides otherwise.
     """

@@ -72,8 +72,8 @@ class SchedulingProblem:
     """Statements in a stable order, their dependences, and what is known of the sizes (`facts`).
 
     `dims` is in canonical order. `outermost` is the dim that results are streamed along: it should be the outermost
-    loop of every statement that has it. `seconds` is how long the caller is willing to wait for each attempt, for
-    schedulers that may take long; None: as long as the scheduler itself thinks fit.
+    loop of every statement that has it. `seconds` is how long the caller is willing to wait, for schedulers
+    that may take long; None: as long as the scheduler itself thinks fit.
     """
 
     dims: tuple[Dim, ...]

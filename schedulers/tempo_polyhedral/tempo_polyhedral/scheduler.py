@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from tempo.errors import InputError, ScheduleError, UnsupportedError
 from tempo.schedule import Scheduled, ScheduleTree, SchedulingProblem
+from tempo_polyhedral.apart import Apart
 from tempo_polyhedral.cache import Cache, Entry, default_cache
 from tempo_polyhedral.client import Worker, WorkerError, default_worker
 from tempo_polyhedral.estimate import estimate
@@ -22,8 +23,7 @@ from tempo_polyhedral.tidy import reached
 from tempo_polyhedral.trial import try_out, verifies
 
 SECONDS_VARIABLE = "TEMPO_SCHEDULE_SECONDS"
-_SECONDS = 10.0
-
+_SECONDS = 20.0
 
 GREEDY = "greedy"
 
@@ -40,12 +40,36 @@ class _Failure:
         return f"{self.rung}: {self.why}"
 
 
+@dataclass(frozen=True)
+class _Found:
+    """The tree of a group of statements, which rung gave it, and those before that gave nothing."""
+
+    tree: ScheduleTree
+    rung: str
+    failures: tuple[_Failure, ...]
+    is_new: bool = True
+
+
+class _Budget:
+    """Seconds that all attempts have together. Each may take half of what is left: something is for the next."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+
+    def share(self) -> float:
+        return self._left / 2
+
+    def spend(self, seconds: float) -> None:
+        """Of its share: what a process takes to start does not count."""
+        self._left -= min(seconds, self.share())
+
+
 class PolyhedralScheduler:
     """`schedule(problem)` returns the tree and which rung found it, with a warning where the first found none.
 
-    The first two rungs are compared by what their trees keep in memory, the others are asked where both fail. Each
-    attempt of isl has `problem.seconds`, else TEMPO_SCHEDULE_SECONDS, else 10 s. Where none of them gives an order, the
-    greedy scheduler's answer counts, or its `UnsupportedError`.
+    The first two rungs are compared by what their trees keep in memory, the others are asked where both fail. All
+    attempts of isl together have `problem.seconds`, else TEMPO_SCHEDULE_SECONDS, else 20 s. Where none of them gives an
+    order, the greedy scheduler's answer counts, or its `UnsupportedError`.
     """
 
     def __init__(self, worker: Worker | None = None, cache: Cache | None = None) -> None:
@@ -53,36 +77,42 @@ class PolyhedralScheduler:
         self._cache = cache or default_cache()
 
     def schedule(self, problem: SchedulingProblem) -> Scheduled:
-        start = time.perf_counter()
+        start, budget, apart = time.perf_counter(), _Budget(_limit(problem)), Apart.of(problem)
+        found = [self._scheduled(group, budget) for group in apart.groups]
+        return Scheduled(apart.tree([each.tree for each in found]), tuple(_told(found, time.perf_counter() - start)))
+
+    def _scheduled(self, problem: SchedulingProblem, budget: _Budget) -> _Found:
         failures: list[_Failure] = []
         for form in General.forms(problem):
             numbered = Numbered.of(form.problem)
             known = self._cache.find(numbered.digest(), partial(_is_sound, numbered.problem))
             if known is not None and not _is_wrong(numbered.problem, known.tree):
-                tree = _as_given(problem, form, numbered.named(known.tree))
-                return Scheduled(tree, (_note(known.rung, start, "found before"),))
-            best = self._climbed(numbered, failures)
+                return _Found(_as_given(problem, form, numbered.named(known.tree)), known.rung, (), is_new=False)
+            best = self._climbed(numbered, budget, failures)
             if best is not None:
-                tree = _as_given(problem, form, numbered.named(best.tree))
-                return Scheduled(tree, tuple(_told(best.rung, start, failures)))
-        tree = _greedy(problem, failures)
-        return Scheduled(tree, tuple(_told(GREEDY, start, failures)))
+                return _Found(_as_given(problem, form, numbered.named(best.tree)), best.rung, tuple(failures))
+        return _Found(_greedy(problem, failures), GREEDY, tuple(failures))
 
-    def _climbed(self, numbered: Numbered, failures: list[_Failure]) -> Entry | None:
+    def _climbed(self, numbered: Numbered, budget: _Budget, failures: list[_Failure]) -> Entry | None:
         """The best that isl finds, which is kept."""
         problem = numbered.problem
-        found = self._attempts(COMPARED, problem, failures) or self._attempts((LAST,), problem, failures)
+        found = self._attempts(COMPARED, problem, budget, failures)
+        found = found or self._attempts((LAST,), problem, budget, failures)
         if not found:
             return None
         best = min(found, key=lambda entry: estimate(problem, entry.tree))
         self._cache.keep(numbered.digest(), best, all(failure.lasting for failure in failures))
         return best
 
-    def _attempts(self, rungs: tuple[Rung, ...], problem: SchedulingProblem, failures: list[_Failure]) -> list[Entry]:
+    def _attempts(
+        self, rungs: tuple[Rung, ...], problem: SchedulingProblem, budget: _Budget, failures: list[_Failure]
+    ) -> list[Entry]:
         """What the rungs find; `failures` grows by those that find nothing."""
-        seconds, found = _limit(problem), []
+        found = []
         for rung in rungs:
-            tree = self._attempt(rung, problem, seconds)
+            start = time.perf_counter()
+            tree = self._attempt(rung, problem, budget.share())
+            budget.spend(time.perf_counter() - start)
             if isinstance(tree, _Failure):
                 failures.append(tree)
             else:
@@ -148,13 +178,13 @@ def _greedy(problem: SchedulingProblem, failures: list[_Failure]) -> ScheduleTre
         raise
 
 
-def _note(rung: str, start: float, remark: str = "") -> str:
-    return f"polyhedral: {rung}, {time.perf_counter() - start:.3f} s" + (f" ({remark})" if remark else "")
-
-
-def _told(rung: str, start: float, failures: list[_Failure]) -> Iterator[str]:
-    yield _note(rung, start)
+def _told(found: Sequence[_Found], seconds: float) -> Iterator[str]:
+    rungs = ", ".join(dict.fromkeys(each.rung for each in found)) or "no loops"
+    failures = [failure for each in found for failure in each.failures]
+    remark = " (found before)" if found and not any(each.is_new for each in found) else ""
+    yield f"polyhedral: {rungs}, {seconds:.3f} s{remark}"
     yield from dict.fromkeys(map(str, failures))
-    if failures and failures[0].rung == COMPARED[0].name:
-        what = "; ".join(dict.fromkeys(map(str, failures)))
-        warnings.warn(f"the scheduler 'polyhedral' took the order of {rung!r}: {what}", RuntimeWarning, stacklevel=2)
+    late = [each for each in found if each.failures and each.failures[0].rung == COMPARED[0].name]
+    if late:
+        what, rungs = "; ".join(dict.fromkeys(map(str, failures))), ", ".join(dict.fromkeys(each.rung for each in late))
+        warnings.warn(f"the scheduler 'polyhedral' took the order of {rungs!r}: {what}", RuntimeWarning, stacklevel=3)

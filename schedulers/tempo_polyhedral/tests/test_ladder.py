@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from tempo_polyhedral.settings import COMPARED, FUSING, LAST
 
 import tempo as tp
 from tempo.errors import InputError, UnsupportedError
-from tempo.schedule import Run, Scheduled, SchedulingProblem, Sequence, verify
+from tempo.schedule import For, Run, Scheduled, SchedulingProblem, Sequence, verify
+from tempo.symbolic import Dim, Symbol, const, size, var
 from tests.unit.schedule.problems import make
 
 RUNGS = (*COMPARED, LAST)
+T = Symbol("t", "dim")
 PREAMBLE = """
 import os, sys, time
 from tempo import schedule
@@ -71,7 +74,7 @@ def test_the_first_rung_is_told_without_a_warning() -> None:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        (SLEEPS, "no answer within 0.2 s"),
+        (SLEEPS, "no answer within 0.1 s"),
         (CRASHES, "its process ended"),
         (CRASHES_AT_ONCE, "its process ended"),
         (BABBLES, "its process ended"),
@@ -123,7 +126,11 @@ class Picky(Worker):
         self.asked += 1
         if request.settings not in [RUNGS[place].settings for place in self.accepted]:
             return Answer(None, "no")
-        return Answer(Run("s0", ()))
+        return Answer(over_t("s0"))
+
+
+def over_t(name: str) -> For:
+    return For(T, const(0), size("t"), "forward", Run(name, (var(T),)))
 
 
 @pytest.mark.parametrize(
@@ -133,9 +140,9 @@ def test_the_rung_that_was_used_is_told(
     accepted: set[int], used: int, attempts: int, recwarn: pytest.WarningsRecorder
 ) -> None:
     asked, cache = Picky(accepted), Cache(None)
-    problem = make("", {"a": ""}, [])
+    problem = make("t", {"a": "t"}, [])
     found = PolyhedralScheduler(asked, cache).schedule(problem)
-    assert found.tree == Run("a", ())
+    assert found.tree == over_t("a")
     assert found.notes[0].startswith(f"polyhedral: {RUNGS[used].name}, ")
     assert len(recwarn) == (used > 0)
     again = PolyhedralScheduler(asked, cache).schedule(problem)
@@ -144,9 +151,32 @@ def test_the_rung_that_was_used_is_told(
     assert asked.asked == attempts
 
 
+class Timed(Worker):
+    """Says how long it is given."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker, self.given = worker, list[float]()
+
+    def ask(self, request: Request, seconds: float) -> Answer:
+        self.given.append(seconds)
+        return self.worker.ask(request, seconds)
+
+
+def test_all_attempts_together_have_one_limit() -> None:
+    """Also where the problem at its numbers is asked for after the general one, and of every group."""
+    problem = make("t", {"a": "t", "b": "t"}, ["a < a(t - 1)", "b < b(t - 1)"])
+    numbered = replace(problem, dims=(Dim(T, const(9)),), seconds=0.3)
+    with worker(SLEEPS) as late:
+        timed = Timed(late)
+        with pytest.warns(RuntimeWarning, match="took the order of 'greedy'"):
+            PolyhedralScheduler(timed, Cache(None)).schedule(numbered)
+    assert len(timed.given) > 2 * len(RUNGS)
+    assert sum(timed.given) <= 0.3
+
+
 def test_the_limit_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPO_SCHEDULE_SECONDS", "0.25")
-    with worker(SLEEPS) as late, pytest.warns(RuntimeWarning, match="no answer within 0.25 s"):
+    with worker(SLEEPS) as late, pytest.warns(RuntimeWarning, match="fusing: no answer within 0.125 s"):
         PolyhedralScheduler(late, Cache(None)).schedule(chain())
     monkeypatch.setenv("TEMPO_SCHEDULE_SECONDS", "soon")
     with pytest.raises(InputError, match="TEMPO_SCHEDULE_SECONDS=soon"):
