@@ -9,9 +9,6 @@ READY = $(VENV)/.ready
 LOCAL = schedulers/tempo_greedy schedulers/tempo_polyhedral backends/tempo_jax backends/tempo_torch
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %) --editable .
 BACKENDS = numpy jax torch
-PPO_numpy = --iterations 40
-PPO_torch = --iterations 100
-MODELS = rnn lstm linear_recurrence wave value_iteration edit_distance kalman
 BENCHMARKS = import_time numpy_loop scalar_loops front_end scheduling operators device_loop host_step decode attention compile_time compile_scaling models \
 	ppo ppo_gymnasium n_step_memory
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0
@@ -19,10 +16,11 @@ SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
 # Of the suite, what `make test` runs: all passes, few random programs.
 QUICK = -m "not slow" --tempo-passes=all --tempo-random-programs=20 --tempo-edges=0:6
 
-.PHONY: help demo test test-all sweep check format benchmarks clean
+.PHONY: help demo demo-long test test-all sweep check format benchmarks clean
 
 help:
-	@echo "make demo        run the examples on every backend against their peers; pictures in out/"
+	@echo "make demo        run the examples against their peers, five minutes; pictures in out/"
+	@echo "make demo-long   run each on every backend, and train for longer"
 	@echo "make test        run the tests and the conformance suite on every backend, ten minutes"
 	@echo "make test-all    and what takes longer: slow tests, every property, each scheduler, with passes and without"
 	@echo "make sweep       run 5,000 random programs against the reference evaluator, 400 more on every backend"
@@ -38,18 +36,11 @@ $(VENV)/.ready-dev: $(READY)
 	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
-demo: $(BACKENDS:%=demo-%)
+demo: $(READY)
+	$(BIN)/python examples/demo.py
 
-demo-%: $(READY) out/tiny-llama/tokenizer.json
-	@echo "== $*"
-	$(BIN)/python examples/cartpole_rollout.py --backend $* --check --plot out/cartpole-$*.png
-	$(BIN)/python examples/decode.py --backend $* --model out/tiny-llama --check --plot out/decode-$*.png
-	$(BIN)/python examples/ppo.py --backend $* --plot out/ppo-$*.png $(PPO_$*)
-	$(BIN)/python examples/reinforce.py --backend $* --iterations 60 --plot out/reinforce-$*.png
-	for name in $(MODELS); do $(BIN)/python examples/$$name.py --backend $* --check --plot out/$$name-$*.png || exit 1; done
-
-out/tiny-llama/tokenizer.json: $(READY) examples/make_tiny_llama.py
-	$(BIN)/python examples/make_tiny_llama.py out/tiny-llama
+demo-long: $(READY)
+	$(BIN)/python examples/demo.py --long
 
 # Compiling by XLA takes a third less; `make test-all` has its whole effort.
 test: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.harness import run
 
 FOLDER = Path(__file__).resolve().parent
-SHARED = {"__init__", "__main__", "bandwidth", "harness", "measure", "plot", "versions"}
+SHARED = {"__init__", "__main__", "bandwidth", "figures", "harness", "measure", "plot", "versions", "weight"}
 
 
 def main() -> None:

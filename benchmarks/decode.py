@@ -91,4 +91,11 @@ def measure(session: Session) -> None:
         session.add(case, name, "tokens/s", *(tokens / seconds for seconds in timing.seconds))
 
 
-BENCHMARK = Benchmark(measure, repeats=7, quick_repeats=3, backends=("numpy", "jax", "torch"), add_options=options)
+BENCHMARK = Benchmark(
+    measure,
+    "Decoding a Llama checkpoint",
+    repeats=7,
+    quick_repeats=3,
+    backends=("numpy", "jax", "torch"),
+    add_options=options,
+)

@@ -104,6 +104,7 @@ def measure(session: Session) -> None:
 
 BENCHMARK = Benchmark(
     measure,
+    "A loop of small steps, JAX and PyTorch",
     repeats=11,
     quick_repeats=5,
     backends=("numpy", "jax", "torch"),

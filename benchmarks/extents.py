@@ -173,7 +173,7 @@ def measure_length(session: Session, data: Data, length: int, window: int | None
     floor = cache_bytes(length, window) / rate
     session.add(case, "floor: the cache, read once", "us/token", floor / length * 1e6)
     for name in ("tempo", by_hand):
-        session.add(case, f"{name} / floor", "x", *(seconds / floor for seconds in timings[name].seconds))
+        session.add(case, f"{name} / floor", "floors", *(seconds / floor for seconds in timings[name].seconds))
     run = compiled(session, length, window, {})
     parts = [tokens(session, run, data, length) for _ in range(2)][1]
     for at, seconds in parts.items():
@@ -231,9 +231,11 @@ def tokens(session: Session, run: tp.Executable, data: Data, length: int) -> dic
 
 BENCHMARK = Benchmark(
     measure,
+    "Attention alone",
     repeats=3,
     quick_repeats=3,
     backends=("numpy", "jax", "torch"),
     devices=("cpu", "cuda"),
     add_options=options,
+    docs=lambda row: row.what.startswith(("chosen", "tempo / padded", "tempo / by hand")),
 )

@@ -92,4 +92,12 @@ def backend_seconds(run: tp.Executable, layers: int) -> float:
     return seconds(run, inputs) - min(seconds(run, inputs) for _ in range(3))
 
 
-BENCHMARK = Benchmark(measure, repeats=7, quick_repeats=3, backends=("numpy", "jax", "torch"), add_options=options)
+BENCHMARK = Benchmark(
+    measure,
+    "From Python to an executable",
+    repeats=7,
+    quick_repeats=3,
+    backends=("numpy", "jax", "torch"),
+    add_options=options,
+    docs=lambda row: row.unit == "s",
+)

@@ -6,10 +6,12 @@ import argparse
 import csv
 import os
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -22,6 +24,7 @@ import tempo as tp
 from benchmarks.measure import Clock, Timing, in_turn, ratios, turns
 
 RESULTS = Path(__file__).resolve().parent / "results"
+DOCS = RESULTS.parents[1] / "docs"
 LIBRARIES = {"numpy": "numpy", "jax": "tempo_jax", "torch": "tempo_torch"}  # what a backend needs to be there
 COLUMNS = ("backend", "case", "what", "unit", "median", "least", "most", "samples", "goal")
 VALUES = "values"
@@ -58,14 +61,19 @@ class Row:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`measure` adds its rows to a session, which is of one backend. A repeat is a round of turns."""
+    """`measure` adds its rows to a session, which is of one backend. A repeat is a round of turns.
+
+    `docs` says which rows `docs/benchmarks.md` shows, under the title.
+    """
 
     measure: Callable[[Session], None]
+    title: str
     repeats: int
     quick_repeats: int
     backends: tuple[str, ...] = ()  # none: it measures what has no backend
     devices: tuple[str, ...] = ("cpu",)
     add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    docs: Callable[[Row], bool] = lambda row: row.unit == "x"
 
 
 @dataclass
@@ -181,7 +189,39 @@ def run(name: str, benchmark: Benchmark, arguments: Sequence[str]) -> None:
         session = Session(options, repeats, backend, rows)
         benchmark.measure(session)
     stem = "-".join([name, options.device, *(options.backend if options.chosen else []), *["quick"] * options.quick])
-    write(options.out / stem, f"python -m benchmarks {name} {' '.join(arguments)}".strip(), rows)
+    command = shlex.join(["python", "-m", "benchmarks", name, *arguments])
+    write(options.out / stem, command, rows)
+    if options.docs:
+        _record(benchmark, _without(("--docs", "--out"), command), rows, options.docs)
+
+
+def _without(options: Sequence[str], command: str) -> str:
+    """The command without where it writes to."""
+    words = shlex.split(command)
+    for option in options:
+        while option in words:
+            at = words.index(option)
+            valued = at + 1 < len(words) and not words[at + 1].startswith("-")
+            del words[at : at + 1 + valued]
+    return shlex.join(words)
+
+
+def _record(benchmark: Benchmark, command: str, rows: Sequence[Row], folder: Path) -> None:
+    """What was found takes the place of what the command gave before, in the documentation."""
+    from benchmarks.figures import Figure, Measurement, record  # draws
+
+    figures = (
+        Figure(
+            row.backend, row.case, row.what, row.unit, *map(_rounded, (row.median, min(row.values), max(row.values)))
+        )
+        for row in rows
+        if benchmark.docs(row)
+    )
+    record(Measurement(benchmark.title, command, date.today().isoformat(), machine(), tuple(figures)), folder)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _options(name: str, benchmark: Benchmark, arguments: Sequence[str]) -> argparse.Namespace:
@@ -195,6 +235,7 @@ def _options(name: str, benchmark: Benchmark, arguments: Sequence[str]) -> argpa
     parser.add_argument("--threads", type=int, help="of PyTorch; more than there are idle cores make it slow")
     parser.add_argument("--no-peers", action="store_true", help="leave out what Tempo is compared with")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--docs", type=Path, nargs="?", const=DOCS, help="put what is found into docs/benchmarks.md")
     if benchmark.backends:
         parser.add_argument("--backend", nargs="+", choices=benchmark.backends, help="default: those installed")
     benchmark.add_options(parser)

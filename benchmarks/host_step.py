@@ -125,4 +125,12 @@ def measure(session: Session) -> None:
         session.add(case, "tempo / by hand", "x", *ratios(timings, "tempo", "by hand"))
 
 
-BENCHMARK = Benchmark(measure, repeats=11, quick_repeats=5, backends=("numpy", "jax", "torch"), add_options=options)
+BENCHMARK = Benchmark(
+    measure,
+    "Steps of a host loop",
+    repeats=11,
+    quick_repeats=5,
+    backends=("numpy", "jax", "torch"),
+    add_options=options,
+    docs=lambda row: row.unit in ("us", "x"),
+)

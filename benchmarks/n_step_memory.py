@@ -94,9 +94,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 BENCHMARK = Benchmark(
     measure,
+    "Memory of REINFORCE",
     repeats=5,
     quick_repeats=2,
     backends=("numpy", "jax", "torch"),
     devices=("cpu", "cuda"),
     add_options=options,
+    docs=lambda row: row.unit in ("points", "MiB"),
 )

@@ -63,4 +63,6 @@ def measure(session: Session) -> None:
     )
 
 
-BENCHMARK = Benchmark(measure, repeats=7, quick_repeats=3, backends=("numpy",), add_options=options)
+BENCHMARK = Benchmark(
+    measure, "A loop of small steps, NumPy", repeats=7, quick_repeats=3, backends=("numpy",), add_options=options
+)

@@ -141,4 +141,12 @@ def compiling(session: Session, operators: int) -> tuple[float, float]:
     return whole, sum(record.seconds for record in passes(program))
 
 
-BENCHMARK = Benchmark(measure, repeats=1, quick_repeats=1, backends=("numpy",), add_options=options)
+BENCHMARK = Benchmark(
+    measure,
+    "What passes take",
+    repeats=1,
+    quick_repeats=1,
+    backends=("numpy",),
+    add_options=options,
+    docs=lambda row: row.unit == "s",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,3 +48,34 @@ def _bars(axes: Any, unit: str, rows: Sequence[Row]) -> None:
     medians = [row.median for row in rows if row.median > 0]
     if medians and max(medians) > 50 * min(medians):
         axes.set_xscale("log")
+
+
+BACKENDS = {"numpy": "C0", "jax": "C1", "torch": "C2", "": "C7"}
+
+
+def ratios_by_workload(path: Path, found: Mapping[str, Sequence[tuple[str, float]]]) -> None:
+    """A line to a workload, a point to a ratio, colored by backend; 1 is the peer. Equal figures give equal files."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with matplotlib.rc_context({"svg.hashsalt": "tempo"}):
+        figure, axes = plt.subplots(figsize=(8, 1.2 + 0.3 * len(found)), layout="constrained")
+        for place, points in enumerate(found.values()):
+            for backend, ratio in points:
+                axes.plot(ratio, place, "o", color=BACKENDS[backend], alpha=0.8, markersize=6)
+        for backend, color in BACKENDS.items():
+            axes.plot([], [], "o", color=color, label=backend or "several")
+        axes.axvline(1, color="black", linewidth=0.8)
+        axes.set_xscale("log")
+        ticks = (0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
+        axes.set_xticks([], minor=True)
+        axes.set_yticks(range(len(found)), list(found))
+        axes.invert_yaxis()
+        axes.grid(axis="x", linewidth=0.3)
+        axes.set_xlabel("Tempo / peer: below 1 it takes less")
+        axes.legend(loc="lower left", frameon=False)
+        figure.savefig(path, metadata={"Date": None})
+        plt.close(figure)

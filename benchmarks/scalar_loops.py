@@ -303,4 +303,6 @@ def measure(session: Session) -> None:
         )
 
 
-BENCHMARK = Benchmark(measure, repeats=11, quick_repeats=5, backends=("numpy", "torch"), add_options=options)
+BENCHMARK = Benchmark(
+    measure, "Loops of scalars", repeats=11, quick_repeats=5, backends=("numpy", "torch"), add_options=options
+)

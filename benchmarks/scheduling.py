@@ -115,7 +115,9 @@ def measure(session: Session) -> None:
 
 BENCHMARK = Benchmark(
     measure,
+    "What schedulers take",
     repeats=5,
     quick_repeats=2,
     add_options=lambda parser: parser.add_argument("--seed", type=int, default=0),
+    docs=lambda row: row.unit == "s",
 )

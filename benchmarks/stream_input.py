@@ -73,4 +73,12 @@ def measure(session: Session) -> None:
     session.add(case, "tp.stream_input / tp.input", "x", *ratios(timings, "tp.stream_input", "tp.input"))
 
 
-BENCHMARK = Benchmark(measure, repeats=7, quick_repeats=3, backends=("numpy", "jax", "torch"), add_options=options)
+BENCHMARK = Benchmark(
+    measure,
+    "Batches from an iterator",
+    repeats=7,
+    quick_repeats=3,
+    backends=("numpy", "jax", "torch"),
+    add_options=options,
+    docs=lambda row: row.unit in ("us", "x"),
+)

@@ -104,7 +104,7 @@ def _measure(session: Session, config: Config, length: int, rate: float) -> None
     floor = config.bytes_read(length) / rate
     session.add(case, "floor: weights and cache, read once", "ms/token", floor / length * 1e3)
     for name, timing in timings.items():
-        session.add(case, f"{name} / floor", "x", *(seconds / floor for seconds in timing.seconds))
+        session.add(case, f"{name} / floor", "floors", *(seconds / floor for seconds in timing.seconds))
     session.add(case, "peak", "MB", run.memory.peak_bytes / 1e6)
     early, late = _at_ends(run, config, weights)
     session.add(case, "at the first tokens", "ms/token", *early)
@@ -128,9 +128,11 @@ def _at_ends(run: tp.Executable, config: Config, weights: dict[str, object]) -> 
 
 BENCHMARK = Benchmark(
     measure,
+    "Decoding over length",
     repeats=3,
     quick_repeats=2,
     backends=("numpy", "jax", "torch"),
     devices=("cpu", "cuda"),
     add_options=options,
+    docs=lambda row: row.unit in ("x", "ms/token", "MB"),
 )

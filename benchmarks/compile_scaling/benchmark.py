@@ -77,4 +77,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--counts", type=int, nargs="+", help=f"recurrences, default {COUNTS}, quick {COUNTS[:2]}")
 
 
-BENCHMARK = Benchmark(measure, repeats=3, quick_repeats=1, backends=("numpy", "jax", "torch"), add_options=options)
+BENCHMARK = Benchmark(
+    measure,
+    "How compiling grows",
+    repeats=3,
+    quick_repeats=1,
+    backends=("numpy", "jax", "torch"),
+    add_options=options,
+    docs=lambda row: row.unit in ("s", "x"),
+)

@@ -51,9 +51,5 @@ def measure(session: Session) -> None:
 
 
 BENCHMARK = Benchmark(
-    measure,
-    repeats=21,
-    quick_repeats=5,
-    backends=("numpy", "jax", "torch"),
-    add_options=options,
+    measure, "Models over time", repeats=21, quick_repeats=5, backends=("numpy", "jax", "torch"), add_options=options
 )

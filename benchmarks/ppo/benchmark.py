@@ -78,5 +78,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 BENCHMARK = Benchmark(
-    measure, repeats=7, quick_repeats=3, backends=("jax", "torch"), devices=("cpu", "cuda"), add_options=options
+    measure,
+    "PPO, its environment traced",
+    repeats=7,
+    quick_repeats=3,
+    backends=("jax", "torch"),
+    devices=("cpu", "cuda"),
+    add_options=options,
 )

@@ -152,4 +152,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=Path, default=python, help="the interpreter of its environment")
 
 
-BENCHMARK = Benchmark(measure, repeats=7, quick_repeats=2, backends=("jax", "torch"), add_options=options)
+BENCHMARK = Benchmark(
+    measure, "PPO on Gymnasium", repeats=7, quick_repeats=2, backends=("jax", "torch"), add_options=options
+)

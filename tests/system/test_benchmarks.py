@@ -6,6 +6,7 @@ import argparse
 import csv
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,58 @@ def test_a_rate_that_falls_is_told_as_a_time_that_grows() -> None:
     seconds = "jax", "CartPole", "tempo", "s"
     found = compared({case: [200.0, 100.0], seconds: [1.0]}, {case: [100.0, 50.0], seconds: [3.0]})
     assert {each.case: each.ratio for each in found} == {case: 2.0, seconds: 3.0}
+
+
+# -- the page and the picture of the documentation ---------------------------------------------------------------------
+
+
+def test_the_page_is_what_the_figures_give() -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks import figures
+
+    assert (figures.DOCS / figures.PAGE).read_text() == figures.page(figures.read())
+
+
+def test_the_picture_is_what_the_figures_give(tmp_path: Path) -> None:
+    """Byte for byte, by the version of matplotlib that drew it."""
+    matplotlib = pytest.importorskip("matplotlib")
+    from benchmarks import figures
+
+    kept = (figures.DOCS / figures.PICTURE).read_text()
+    if f"Matplotlib v{matplotlib.__version__}," not in kept:
+        pytest.skip(f"drawn by another version of matplotlib than {matplotlib.__version__}")
+    figures.draw(figures.read(), tmp_path / "drawn.svg")
+    assert (tmp_path / "drawn.svg").read_text() == kept
+
+
+def test_a_run_for_the_documentation_replaces_its_own_figures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks import figures
+    from benchmarks.harness import run
+    from benchmarks.numpy_loop import BENCHMARK
+
+    docs = tmp_path / "docs"
+    (docs / "images").mkdir(parents=True)
+    before = figures.read()
+    figures.write(before, docs)
+    arguments = ["--steps", "200", "--repeats", "1", "--out", str(tmp_path / "out")]
+    for title in (before[0].title, "Another title"):
+        run("numpy_loop", replace(BENCHMARK, title=title), [*arguments, "--docs", str(docs)])
+    (new,) = (each for each in figures.read(docs) if each not in before)
+    assert new.command == "python -m benchmarks numpy_loop --steps 200 --repeats 1"
+    assert {figure.what for figure in new.figures} == {"tempo / plain", "tempo / buffered"}
+    assert [each for each in figures.read(docs) if each != new] == list(before)
+    assert f"`{new.command}`" in (docs / figures.PAGE).read_text()
+    assert (docs / figures.PICTURE).read_text() != (figures.DOCS / figures.PICTURE).read_text()
+
+
+def test_ratios_above_one_are_told_as_losses() -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks.figures import Figure, Measurement, page
+
+    made = [("won", 0.5), ("even", 1.04), ("lost", 1.2), ("lost more", 3.0)]
+    told = tuple(Figure("numpy", case, "tempo / by hand", "x", median) for case, median in made)
+    other = Figure("numpy", "no peer", "a / b", "x", 9.0)
+    losses = page([Measurement("A title", "a command", "a day", "a machine", (*told, other))])
+    losses = losses.split("## Where it loses")[1].split("Beside these")[0]
+    assert [line.split(" | ")[1] for line in losses.splitlines() if "numpy" in line] == ["lost more", "lost"]

@@ -30,6 +30,33 @@ def run_example(name: str, *arguments: object) -> str:
     return done.stdout
 
 
+def test_the_demo_tells_what_it_made_and_where(tmp_path: Path) -> None:
+    pytest.importorskip("tempo_torch")
+    printed = run_example("demo.py", "--only", "wave", "kalman", "--out", tmp_path)
+    made = printed.split(f"2 pictures in {tmp_path}/")[1].splitlines()[1:]
+    for line, name in zip(made, ["wave-torch.png", "kalman-torch.png"], strict=True):
+        assert line.split()[0] == name
+        assert line.endswith("equal to the NumPy loop to 1e-3")
+        assert (tmp_path / name).stat().st_size > 0
+
+
+def test_the_demo_fails_where_an_example_does(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, ROOT / "examples" / "demo.py", "--only", "wave", "--out", tmp_path / "file"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "it failed with 1" in done.stderr
+    assert "pictures in" not in done.stdout
+
+
+def test_both_demos_have_every_example() -> None:
+    from examples.demo import long, short
+
+    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo", "make_tiny_llama"}
+    for demo in (short, long):
+        assert {each.script for each in demo(Path())} == scripts
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("transformers")
