@@ -160,17 +160,18 @@ def _varying(
     for type in results:
         for size in type.shape:
             found |= size.dims()
-    for expr in _exprs(op, attrs):
+    for expr in expressions(op, attrs):
         found |= expr.dims()
     return frozenset(found)
 
 
 def attribute_exprs(node: Node) -> tuple[Expr | Condition, ...]:
     """Every expression and condition in the attributes."""
-    return _exprs(node.op, node.attributes)
+    return expressions(node.op, node.attributes)
 
 
-def _exprs(op: str, attrs: Mapping[str, Any]) -> tuple[Expr | Condition, ...]:
+def expressions(op: str, attrs: Mapping[str, Any]) -> tuple[Expr | Condition, ...]:
+    """Every expression and condition in attributes of an operator."""
     found: list[Expr | Condition] = []
 
     def note(expr: Expr | Condition) -> Expr | Condition:

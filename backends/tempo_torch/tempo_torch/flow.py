@@ -21,13 +21,10 @@ from tempo.loop_ir.ir import (
     nested,
     walk,
 )
-from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import Symbol
+from tempo.sdg.operators import OPERATORS, Role
+from tempo.symbolic import Symbol, const
 
 Statements = tuple[Statement, ...]
-
-_KEEPS_MEMORY = frozenset({"reshape", "transpose", "mask"})
-"""Views of all that their operand holds, each element once: who may write to the operand may write to them."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +72,18 @@ def _free(block: Statements, uses: Mapping[str, int]) -> Iterator[tuple[tuple[st
             yield (statement.result, statement.operands), fitting
         operator = OPERATORS[statement.op]
         made_anew = not operator.views and operator.kind not in ("creation", "nominal")
-        if made_anew or (statement.op in _KEEPS_MEMORY and 0 in mine):
+        if made_anew or (0 in mine and _is_view(statement)):
             owned.add(statement.result)
+
+
+def _is_view(compute: Compute) -> bool:
+    """Of what the operand holds, each element at most once: who may write to the operand may write to it."""
+    operator, shape = OPERATORS[compute.op], compute.type.shape
+    if not operator.views or operator.kind == "nominal":
+        return False
+    factors = operator.axes(compute.attrs, [type.shape for type in compute.operand_types], shape)
+    repeated = (each.result for each in factors if not each.places and each.role is Role.PARALLEL)
+    return all(axis is None or shape[axis] == const(1) for axis in repeated)
 
 
 def _enclosed(body: Iterable[Statement], loops: tuple[Symbol, ...]) -> Iterator[tuple[Read, tuple[Symbol, ...]]]:

@@ -15,14 +15,11 @@ from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import Assign, Buffer, Compute, LoopProgram, Read, Statement, WindowIndex
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import Block, Scope, rewritten_program
-from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked
-from tempo.sdg.operators import OPERATORS
+from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, factor_along
+from tempo.sdg.operators import Role
 from tempo.symbolic import Context, Expr, const
 
 Resolve = Callable[[Expr], int]
-
-_ANY_ORDER = frozenset({"mask", "transpose", "reshape", "broadcast", "dot"})
-_REDUCTIONS = frozenset({f"reduce_{name}" for name in ("sum", "max", "min", "prod", "any", "all")})
 
 
 @dataclass(frozen=True)
@@ -97,23 +94,15 @@ def _in_any_order(
 
 def _along(compute: Compute, axes: list[int | None], window: WindowIndex, resolve: Resolve) -> int | None:
     """The axis of the result, or `FOLDED`; None where the order matters, or that is not known."""
-    if compute.op in ("mask", "attention") and compute.scalars[0] != (window.length or window.extent):
+    factor = factor_along(compute, axes, resolve)
+    if factor is None or list(factor.operands) != axes:
         return None
-    if compute.op == "attention":
-        return _of_attention(compute, axes)
-    kind = OPERATORS[compute.op].kind
-    if kind != "elementwise" and compute.op not in _ANY_ORDER | _REDUCTIONS:
+    is_told = "length" in compute.attrs
+    if (is_told and compute.scalars[0] != (window.length or window.extent)) or (factor.ordered and not is_told):
         return None
-    found = tracked(compute, axes, resolve)
-    return None if found is None or found.cut else found.axis
-
-
-def _of_attention(compute: Compute, axes: list[int | None]) -> int | None:
-    attrs, last = compute.attrs, len(compute.type.shape) - 1
-    extras = zip(axes[3:], compute.operand_types[3:], strict=True)
-    alike = all(axis == last or (axis is None and type.shape[last] == const(1)) for axis, type in extras)
-    wanted = [None, attrs["key_axes"][-2], attrs["value_axes"][-2]]
-    return FOLDED if axes[:3] == wanted and alike else None
+    if factor.role is Role.REDUCING:
+        return FOLDED
+    return factor.result if factor.role is Role.PARALLEL else None
 
 
 def _with_window(statement: Statement, reads: Mapping[str, int], old: WindowIndex, new: WindowIndex) -> Statement:

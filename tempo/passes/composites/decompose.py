@@ -2,7 +2,7 @@
 along axes whose length varies.
 
 This comes first, not late: what is not taken whole is then optimized like everything else (the exponentials of a
-softmax are those of its gradient), and what is taken is one node to all passes, which know it by its roles.
+softmax are those of its gradient), and what is taken is one node to all passes, which know it by its axis rule.
 """
 
 from __future__ import annotations
@@ -46,9 +46,6 @@ def _comes_apart(graph: Graph, node: Node, options: Mapping[str, Any]) -> bool:
         return False
     if operator.kind == "composite" and node.op not in options.get("composites", ()):
         return True
-    types = tuple(graph.seen_type(edge) for edge in node.operands)
-    return any(
-        role is Role.OPAQUE and size.dims()
-        for roles, type in zip(operator.roles_for(node.attributes, types), types, strict=True)
-        for role, size in zip(roles, type.shape, strict=True)
-    )
+    shapes = [graph.seen_type(edge).shape for edge in node.operands]
+    opaque = (each for each in operator.axes(node.attributes, shapes, node.shape) if each.role is Role.OPAQUE)
+    return any(shapes[number][axis].dims() for factor in opaque for number, axis in factor.places)

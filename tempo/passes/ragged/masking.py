@@ -18,7 +18,7 @@ from tempo.passes.ragged.alignment_rules import Axes, AxisClass, Frame
 from tempo.passes.ragged.nonfinite import WholeOperand, where, with_infinities
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Slice
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.rewriter import Rewriter, Tensors, without_idle_dims
 from tempo.symbolic import TRUE, Dim, Expr, Symbol, const, var
 
@@ -56,8 +56,7 @@ class _Hulling:
     def rewrite(self, node: Node) -> None:
         tensors = Tensors(self.new, node.location)
         operands = [self.read(tensors, node, edge) for edge in node.operands]
-        rule = _RULES.get(node.op, _reduced if node.op.startswith("reduce_") else _same)
-        self.new.put(node, rule(self, tensors, node, operands))
+        self.new.put(node, _RULES.get(node.op, _aligned)(self, tensors, node, operands))
 
     def reader(self, node: Node) -> Node:
         """A node that is not rewritten, with what it reads as it was."""
@@ -153,6 +152,16 @@ class _Hulling:
             return edge
         return where(tensors, tensors.with_ones(valid, 1, tensors.rank(edge) - place - 1), edge, fill)
 
+    def neutralized(self, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> list[Edge]:
+        """The operands with what changes nothing wherever an axis that is folded or scanned means nothing."""
+        found, views = list(operands), [self.frames.reads[node.id, edge] for edge in node.operands]
+        for factor in self.frames.rules.factors(node):
+            for number, place in factor.places if factor.role in (Role.REDUCING, Role.SCANNING) else ():
+                fill = OPERATORS[node.op].padding(self.new.seen_type(found[number]).dtype)
+                if fill is not None:
+                    found[number] = self.masked(tensors, found[number], place, views[number][place], fill)
+        return found
+
     def contracted(self, tensors: Tensors, node: Node, sides: Sequence[Edge], axes: Sequence[Axes]) -> Edge:
         """`dot` with the attributes of `node`, over valid positions only."""
         attrs = node.attributes
@@ -212,47 +221,32 @@ def _as_in_result(
     return tensors.reshape(moved, (*shape[: len(batch)], *((*own, *ones) if side == 0 else (*ones, *own))))
 
 
-def _same(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
-    return tensors.apply(node.op, *operands, **node.attributes)
-
-
-def _shaped(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
-    shape = _resized(node.shape, hulling.frames.axes[node.id])
-    return tensors.apply(node.op, *operands, **{**node.attributes, "shape": shape})
-
-
-def _sliced(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
-    lengths = _resized(node.attr("lengths"), hulling.frames.axes[node.id])
-    return tensors.apply(node.op, *operands, **{**node.attributes, "lengths": lengths})
-
-
 def _counting(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
     """An iota counts elements, not positions."""
-    axis, shape = node.attr("axis"), _resized(node.shape, hulling.frames.axes[node.id])
-    counted = tensors.apply("iota", **{**node.attributes, "shape": shape})
-    framed = hulling.frames.axes[node.id][axis]
+    counted = _aligned(hulling, tensors, node, operands)
+    framed = hulling.frames.axes[node.id][node.attr("axis")]
     if framed is None or _frame(framed).shift == const(0):
         return counted
     shift = tensors.apply("cast", tensors.number(_frame(framed).shift), dtype=node.dtype)
     return tensors.apply("sub", counted, shift)
 
 
-def _reduced(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
+def _aligned(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
+    shape = _resized(node.shape, hulling.frames.axes[node.id])
+    attrs = OPERATORS[node.op].resized(node.attributes, shape)
+    return tensors.apply(node.op, *hulling.neutralized(tensors, node, operands), **attrs)
+
+
+def _summed(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
     """What is the same at all points along the dim is summed by a contraction with the predicate."""
     (edge,), (view,) = operands, (hulling.frames.reads[node.id, read] for read in node.operands)
-    axes = node.attr("axes")
-    framed = [place for place in axes if view[place] is not None]
-    if node.op == "reduce_sum" and len(framed) == 1 and not hulling.varies(edge):
-        return _summed(hulling, tensors, node, edge, view, framed[0])
-    neutral = OPERATORS[node.op].neutral
-    for place in framed:
-        if neutral is None:
-            raise InternalError(f"{node.op} has no neutral element", location=node.location)
-        edge = hulling.masked(tensors, edge, place, view[place], neutral(hulling.new.seen_type(edge).dtype))
-    return tensors.apply(node.op, edge, **node.attributes)
+    framed = [place for place in node.attr("axes") if view[place] is not None]
+    if len(framed) != 1 or hulling.varies(edge):
+        return _aligned(hulling, tensors, node, operands)
+    return _with_predicate(hulling, tensors, node, edge, view, framed[0])
 
 
-def _summed(hulling: _Hulling, tensors: Tensors, node: Node, edge: Edge, view: Axes, place: int) -> Edge:
+def _with_predicate(hulling: _Hulling, tensors: Tensors, node: Node, edge: Edge, view: Axes, place: int) -> Edge:
     rest = tuple(axis for axis in node.attr("axes") if axis != place)
     axis = view[place]
     assert axis is not None
@@ -275,11 +269,10 @@ def _contracted(hulling: _Hulling, tensors: Tensors, node: Node, operands: Seque
 
 def _convolved(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
     """Both operands are masked along the channels; padding is made where what means something ends."""
-    (data, kernel), views = operands, [hulling.frames.reads[node.id, edge] for edge in node.operands]
-    batch, padding, spatial = node.attr("batch", 0), list(node.attr("padding")), len(node.attr("strides"))
-    channel = tensors.rank(data) - spatial - 1
-    data = hulling.masked(tensors, data, channel, views[0][channel], 0)
-    kernel = hulling.masked(tensors, kernel, batch + 1, views[1][batch + 1], 0)
+    (data, kernel) = hulling.neutralized(tensors, node, operands)
+    views = [hulling.frames.reads[node.id, edge] for edge in node.operands]
+    batch, padding = node.attr("batch", 0), list(node.attr("padding"))
+    channel = tensors.rank(data) - len(padding) - 1
     for number, out in enumerate(hulling.frames.axes[node.id][channel + 1 :]):
         axis = channel + 1 + number
         if out is None:
@@ -313,11 +306,9 @@ def _padded(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[
 
 _Rule = Callable[[_Hulling, Tensors, Node, Sequence[Edge]], Edge]
 _RULES: dict[str, _Rule] = {
-    "broadcast": _shaped,
     "conv": _convolved,
     "dot": _contracted,
     "iota": _counting,
     "pad": _padded,
-    "reshape": _shaped,
-    "slice": _sliced,
+    "reduce_sum": _summed,
 }

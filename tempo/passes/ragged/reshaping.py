@@ -1,54 +1,14 @@
-"""Which axes of a reshape belong together, and what a group of them is where extents vary."""
+"""What a group of axes of a reshape is where extents vary."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import reduce
-from math import gcd
 
-from tempo.passes.ragged.values import Shape, Situation, Value
+from tempo.passes.ragged.values import Situation, Value
 from tempo.sdg.graph import Edge
+from tempo.sdg.operators.movement import Group, groups
 from tempo.symbolic import Expr, NonAffineError, const, maximum
-
-
-@dataclass(frozen=True)
-class Group:
-    """Adjacent axes of the operand, and those of the result that hold the same elements in the same order."""
-
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-
-
-def groups(left: Shape, right: Shape) -> Iterator[Group]:
-    """The smallest groups from the front; what cannot be told apart is one group."""
-    i = j = 0
-    while i < len(left) or j < len(right):
-        start_i, start_j = i, j
-        i, j = min(i + 1, len(left)), min(j + 1, len(right))
-        while _factors(left[start_i:i]) != _factors(right[start_j:j]):
-            if i == len(left) and j == len(right):
-                break
-            grow_left = j == len(right) or (i < len(left) and _divides(left[start_i:i], right[start_j:j]))
-            i, j = (i + 1, j) if grow_left else (i, j + 1)
-        yield Group(tuple(range(start_i, i)), tuple(range(start_j, j)))
-
-
-def _factors(sizes: Sequence[Expr]) -> tuple[int, Counter[Expr]]:
-    """The product of the sizes: a number, and expressions without a common factor."""
-    number, rest = 1, Counter[Expr]()
-    for size in sizes:
-        content = gcd(size.const, *(factor for _, factor in size.terms))
-        number *= content
-        if not size.is_const:
-            rest[Expr(tuple((atom, factor // content) for atom, factor in size.terms), size.const // content)] += 1
-    return number, rest
-
-
-def _divides(part: Sequence[Expr], whole: Sequence[Expr]) -> bool:
-    (number, rest), (all_numbers, all_rest) = _factors(part), _factors(whole)
-    return number != 0 and all_numbers % number == 0 and rest <= all_rest
 
 
 def product(sizes: Sequence[Expr]) -> Expr:

@@ -15,7 +15,6 @@ from tempo.analysis.demand.demand import Demand
 from tempo.analysis.demand.images import extremes
 from tempo.errors import UnsupportedError
 from tempo.sdg.graph import Edge, Graph, Node
-from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum
 
@@ -78,6 +77,10 @@ class Situation:
         self.hulls = hulls
         self.tensors = Tensors(rewriter, node.location)
 
+    def given(self, values: Sequence[Value]) -> Situation:
+        """The same with other operands."""
+        return Situation(self.node, values, self.hulls, self.tensors.rewriter)
+
     @cached_property
     def attrs(self) -> dict[str, Any]:
         return self.node.attributes
@@ -130,12 +133,6 @@ class Situation:
         for number, axis in places:
             changed[number] = self.sized(changed[number], axis, target)
         return tuple(changed)
-
-    def neutral(self, dtype: str) -> bool | int | float:
-        neutral = OPERATORS[self.node.op].neutral
-        if neutral is None:
-            raise self.unsupported("has no neutral element to pad an extent with that varies")
-        return neutral(dtype)
 
     def dtype(self, value: Value) -> str:
         return self.tensors.rewriter.seen_type(value.edge).dtype

@@ -307,7 +307,7 @@ def supported(node: Node, symbol: Symbol) -> bool:
         return True
     if node.op in _REWRITTEN and (node.op != "slice" or _mentions(node, symbol)):
         return _rewritable(node, symbol)
-    return OPERATORS[node.op].lift is not None and not _mentions(node, symbol)
+    return not OPERATORS[node.op].lift_note and not _mentions(node, symbol)
 
 
 def guards(node: Node, symbol: Symbol) -> bool:

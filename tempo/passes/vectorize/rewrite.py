@@ -157,7 +157,7 @@ class _Lifting:
         operator = OPERATORS[node.op]
         reads = [self.read(tensors, edge, span) for edge in node.operands]
         ranks = tuple(len(self.old.seen_type(edge).shape) for edge in node.operands)
-        if operator.lift is None:
+        if operator.lift_note:
             raise InternalError(f"{node.op} has no rule for lifting", location=node.location)
         if not any(flag for _, flag in reads):
             same = tensors.apply(node.op, *(edge for edge, _ in reads), **node.attributes)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.composites.normalization import softmax, stepwise
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, matching, only
 from tempo.sdg.operators.gradients import Formula
-from tempo.sdg.operators.operator import Attrs, Lifted, Operator, Role, Roles
-from tempo.sdg.operators.shapes import Shape, broadcast_shapes, check_axes, check_kind, check_same_dtype
+from tempo.sdg.operators.operator import Lifted, Operator
+from tempo.sdg.operators.shapes import broadcast_shapes, check_axes, check_kind, check_same_dtype
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
 
@@ -54,18 +54,33 @@ def inferred(name: str, attrs: Attrs, operands: tuple[TensorType, ...], more: in
     return TensorType((*queries[:-1], values[-1]), dtype)
 
 
-def opaque(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    return tuple((Role.OPAQUE,) * rank for rank in ranks)
+def axes(attrs: Attrs, operands: Sequence[Shape], result: Shape, more: int = 0) -> Factors:
+    """Which keys count it is told, or it knows by their positions: along those `more` axes, which are a band, too."""
+    count, last = len(operands), len(result) - 1
+    keys, values, extras = attrs["key_axes"], attrs["value_axes"], operands[3:]
+    scores = (*operands[0][:-1], operands[1][keys[-2]])
+    shown = [tuple(matching(extra, scores)) for extra in extras]
+
+    def along(place: int) -> list[int | None]:
+        return [of[place] for of in shown]
+
+    batch, band = range(last - 1 - more), range(last - 1 - more, last - 1)
+    none: list[int | None] = [None] * len(extras)
+    of_keys = Role.OPAQUE if more else Role.REDUCING
+    return (
+        *(Factor(Role.PARALLEL, (at, keys[at], values[at], *along(at)), at) for at in batch),
+        *(Factor(Role.OPAQUE, (at, None, None, *along(at)), at) for at in band),
+        Factor(Role.PARALLEL, (last - 1, None, None, *along(last - 1)), last - 1),
+        Factor(Role.OPAQUE, (last, keys[-1], None, *none)),
+        Factor(of_keys, (None, keys[-2], values[-2], *along(last)), ordered=True),
+        Factor(Role.PARALLEL, only(2, values[-1], count), last),
+    )
 
 
-def with_batch_axis(attrs: Attrs) -> dict[str, Any]:
-    """For keys and values with one more axis in front."""
-    return {**attrs, **{name: (0, *(axis + 1 for axis in attrs[name])) for name in ("key_axes", "value_axes")}}
-
-
-def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    """One more axis of the batch."""
-    return Lifted(with_batch_axis(attrs), broadcast=True)
+def lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    """One more axis of the batch, along which bias and mask may repeat."""
+    changed = {**attrs, **{name: (0, *(axis + 1 for axis in attrs[name])) for name in ("key_axes", "value_axes")}}
+    return Lifted(changed, broadcast=True, repeats=tuple(range(3, len(lifted))))
 
 
 def _cost(call: Call) -> float:
@@ -106,10 +121,11 @@ ATTENTION = Operator(
     name="attention",
     kind="composite",
     infer=partial(inferred, "attention"),
-    roles=opaque,
+    axes=axes,
+    fold=Fold(None),
     cost=_cost,
     numpy=stepwise(_wide),
-    lift=_lift,
+    inserts=lift,
     scalar_attrs=("length",),
     gradient_note="the pass `compose` makes it, long after gradients are taken",
     decompose=_wide,

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from tempo.sdg.call import Call
-from tempo.sdg.composites.attention import inferred, opaque, with_batch_axis
+from tempo.sdg.composites.attention import axes, inferred, lift
 from tempo.sdg.composites.normalization import softmax
 from tempo.sdg.graph import Edge
+from tempo.sdg.operators.axes import Attrs
 from tempo.sdg.operators.gradients import Formula
-from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator
+from tempo.sdg.operators.operator import Function, Operator
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
 
@@ -87,11 +88,6 @@ class Band:
 def band_of(call: Call) -> Band:
     keys = call.operands[1].shape[call.attrs["key_axes"][-2]]
     return Band(call.operands[0].shape[-3], keys, call.attrs["low"], call.attrs["high"])
-
-
-def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    """One more axis of the batch, along which bias and mask may repeat."""
-    return Lifted(with_batch_axis(attrs), broadcast=True, repeats=tuple(range(3, len(lifted))))
 
 
 def _cost(call: Call) -> float:
@@ -210,10 +206,10 @@ BANDED_ATTENTION = Operator(
     name="banded_attention",
     kind="composite",
     infer=partial(inferred, "banded_attention", more=1),
-    roles=opaque,
+    axes=partial(axes, more=1),
     cost=_cost,
     numpy=_numpy,
-    lift=_lift,
+    inserts=lift,
     static_attrs=("low", "high"),
     gradient_note="lifting makes it, long after gradients are taken",
     decompose=_wide,

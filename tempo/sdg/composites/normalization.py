@@ -12,9 +12,10 @@ from typing import Any
 
 from tempo.sdg.call import Call, call_for, static_type
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import Attrs, Role, along
 from tempo.sdg.operators.gradients import Formula, Gradient, Reverse
-from tempo.sdg.operators.operator import Attrs, Builder, Function, Lifted, Operator, Role, Roles
-from tempo.sdg.operators.shapes import check_axes, check_count, check_kind, roles_at, shape_of, shifted, without
+from tempo.sdg.operators.operator import Builder, Function, Operator
+from tempo.sdg.operators.shapes import check_axes, check_count, check_kind, shape_of, without
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
 
@@ -30,15 +31,6 @@ def _infer(op: str, keeps: bool) -> Callable[[Attrs, tuple[TensorType, ...]], Te
         return operands[0] if keeps else TensorType(without(shape, axes), operands[0].dtype)
 
     return infer
-
-
-def _roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    """Every element along the axes depends on every other: padding would have to be told from what it pads."""
-    return (roles_at(ranks[0], attrs["axes"], Role.OPAQUE),)
-
-
-def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "axes": shifted(attrs["axes"])})
 
 
 class _Steps:
@@ -121,10 +113,10 @@ def _composite(
         name=name,
         kind="composite",
         infer=_infer(name, keeps),
-        roles=_roles,
+        axes=along("axes", Role.OPAQUE, removed=not keeps),
         cost=_cost(per_element),
         numpy=stepwise(whole),
-        lift=_lift,
+        axis_attrs=("axes",),
         gradient=gradient,
         decompose=whole,
     )

@@ -1,6 +1,7 @@
 """The primitive operators, and everything about one operator beside each other."""
 
-from tempo.sdg.operators.operator import Builder, Lifted, Operator, Role
+from tempo.sdg.operators.axes import Role
+from tempo.sdg.operators.operator import Builder, Lifted, Operator
 from tempo.sdg.operators.table import OPERATORS
 
 __all__ = ["OPERATORS", "Builder", "Lifted", "Operator", "Role"]

@@ -10,16 +10,15 @@ import numpy as np
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, after_a_new_one
 from tempo.sdg.operators.gradients import Reverse
 from tempo.sdg.operators.matmul import contraction
-from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.operator import Function, Lifted, Operator
 from tempo.sdg.operators.shapes import (
     check_axes,
     check_count,
     check_kind,
     check_same_dtype,
-    roles_at,
-    shifted,
     show,
     without,
 )
@@ -69,18 +68,22 @@ def _check_pairs(
         )
 
 
-def _dot_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    return (
-        roles_at(ranks[0], attrs["lhs_contract"], Role.REDUCING),
-        roles_at(ranks[1], attrs["rhs_contract"], Role.REDUCING),
+def _dot_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    batch, contract = (list(zip(attrs[f"lhs_{kind}"], attrs[f"rhs_{kind}"])) for kind in ("batch", "contract"))
+    lhs, rhs = (
+        without(range(len(shape)), (*attrs[f"{side}_batch"], *attrs[f"{side}_contract"]))
+        for side, shape in zip(("lhs", "rhs"), operands)
     )
+    kept = [*batch, *((axis, None) for axis in lhs), *((None, axis) for axis in rhs)]
+    folded = (Factor(Role.REDUCING, pair) for pair in contract)
+    return (*folded, *(Factor(Role.PARALLEL, pair, axis) for axis, pair in enumerate(kept)))
 
 
 def _lift_dot(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
     changed = dict(attrs)
     for side, moved in zip(("lhs", "rhs"), lifted):
         for axes in (f"{side}_contract", f"{side}_batch"):
-            changed[axes] = shifted(attrs[axes]) if moved else attrs[axes]
+            changed[axes] = after_a_new_one(attrs[axes]) if moved else attrs[axes]
     batch = len(attrs["lhs_batch"])
     if all(lifted):
         changed["lhs_batch"] = (0, *changed["lhs_batch"])
@@ -141,11 +144,11 @@ DOT = Operator(
     name="dot",
     kind="contraction",
     infer=_infer_dot,
-    roles=_dot_roles,
+    axes=_dot_axes,
     cost=_dot_cost,
     numpy=_numpy_dot,
-    lift=_lift_dot,
-    neutral=lambda dtype: 0,
+    fold=Fold(lambda dtype: 0, "add"),
+    inserts=_lift_dot,
     gradient=_dot_gradient,
 )
 

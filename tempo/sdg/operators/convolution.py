@@ -13,10 +13,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape
 from tempo.sdg.operators.contractions import NUMBER, accumulating
 from tempo.sdg.operators.gradients import Formula, Reverse
 from tempo.sdg.operators.matmul import contraction
-from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.operator import Function, Lifted, Operator
 from tempo.sdg.operators.shapes import check_count, check_kind, check_same_dtype, show
 from tempo.symbolic import Expr, as_expr, const, maximum
 
@@ -57,13 +58,16 @@ def _conv_size(size: Expr, kernel: Expr, stride: int, padding: tuple[int, int], 
     return as_expr(positions)
 
 
-def _conv_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    channel, spatial = _conv_split(attrs, *ranks)
-    parallel = (Role.PARALLEL,)
-    return (
-        (*parallel * channel, Role.REDUCING, *(Role.MOVING,) * spatial),
-        (*parallel * (attrs.get("batch", 0) + 1), Role.REDUCING, *(Role.OPAQUE,) * spatial),
-    )
+def _conv_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    batch, channel = attrs.get("batch", 0), _conv_split(attrs, *map(len, operands))[0]
+    kept = [*((axis, axis) for axis in range(batch)), *((axis, None) for axis in range(batch, channel)), (None, batch)]
+    found = [Factor(Role.PARALLEL, pair, axis) for axis, pair in enumerate(kept)]
+    found.append(Factor(Role.REDUCING, (channel, batch + 1)))
+    for number, stride in enumerate(attrs["strides"]):
+        place = channel + 1 + number
+        found.append(Factor(Role.WINDOW, (place, None), place, stride=stride))
+        found.append(Factor(Role.OPAQUE, (None, batch + 2 + number)))
+    return tuple(found)
 
 
 def _lift_conv(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
@@ -247,11 +251,11 @@ CONV = Operator(
     name="conv",
     kind="contraction",
     infer=_infer_conv,
-    roles=_conv_roles,
+    axes=_conv_axes,
     cost=_conv_cost,
     numpy=_numpy_conv,
-    lift=_lift_conv,
-    neutral=lambda dtype: 0,
+    fold=Fold(lambda dtype: 0, "add"),
+    inserts=_lift_conv,
     gradient=_conv_gradient,
     decompose=_windowed,
 )

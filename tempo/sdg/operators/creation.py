@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from tempo import dtypes
 from tempo.sdg.call import ArrayValue, Call
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators.operator import Attrs, Function, Operator
-from tempo.sdg.operators.shapes import all_parallel, check_axes, check_count, no_cost, shape_of
+from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, broadcast_axes
+from tempo.sdg.operators.operator import Function, Operator
+from tempo.sdg.operators.shapes import check_axes, check_count, no_cost, shape_of
 
 _NO_OPERAND = "it has no operand; the pass makes a lifted dim an axis of an iota where its expression varies"
 
@@ -42,6 +44,11 @@ def _infer_iota(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     check_axes("iota", (attrs["axis"],), len(attrs["shape"]))
     dtypes.to_numpy(attrs["dtype"])
     return TensorType(shape_of(attrs["shape"]), attrs["dtype"])
+
+
+def _counted(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    """Positions count along its axis."""
+    return tuple(Factor(Role.PARALLEL, (), place, ordered=place == attrs["axis"]) for place in range(len(result)))
 
 
 def _numpy_iota(call: Call) -> Function:
@@ -76,7 +83,7 @@ CONSTANT = Operator(
     name="constant",
     kind="creation",
     infer=_infer_constant,
-    roles=all_parallel,
+    axes=broadcast_axes,
     cost=no_cost,
     numpy=_numpy_constant,
     lift_note=_NO_OPERAND,
@@ -86,18 +93,19 @@ IOTA = Operator(
     name="iota",
     kind="creation",
     infer=_infer_iota,
-    roles=all_parallel,
+    axes=_counted,
     cost=no_cost,
     numpy=_numpy_iota,
     lift_note=_NO_OPERAND,
     static_attrs=("shape",),
+    entries={"shape": SIZE},
 )
 
 INDEX_VALUE = Operator(
     name="index_value",
     kind="creation",
     infer=_infer_index_value,
-    roles=all_parallel,
+    axes=broadcast_axes,
     cost=no_cost,
     numpy=lambda call: _wrapped,
     lift_note=_NO_OPERAND,
@@ -108,7 +116,7 @@ CONDITION_VALUE = Operator(
     name="condition_value",
     kind="creation",
     infer=_infer_condition_value,
-    roles=all_parallel,
+    axes=broadcast_axes,
     cost=no_cost,
     numpy=lambda call: np.bool_,
     lift_note=_NO_OPERAND,

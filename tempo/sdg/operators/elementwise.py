@@ -12,17 +12,16 @@ from tempo import dtypes
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators import special
+from tempo.sdg.operators.axes import Attrs, broadcast_axes
 from tempo.sdg.operators.gradients import Partial, Reverse, constant, elementwise, none
-from tempo.sdg.operators.operator import Attrs, Builder, Function, Lifted, Operator
+from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.sdg.operators.shapes import (
-    all_parallel,
     broadcast_shapes,
     check_count,
     check_kind,
     check_same_dtype,
     per_element,
 )
-from tempo.symbolic import Expr
 
 Infer = Callable[[Attrs, tuple[TensorType, ...]], TensorType]
 
@@ -42,10 +41,6 @@ def _infer(op: str, count: int, kinds: tuple[str, ...], result: str | None) -> I
         return TensorType(broadcast_shapes([operand.shape for operand in operands], op), result or dtype)
 
     return infer
-
-
-def _lift(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted(attrs)
 
 
 def _always(function: Function) -> Builder:
@@ -84,10 +79,9 @@ def _elementwise(
         name=name,
         kind="elementwise",
         infer=_infer(name, count, kinds, result),
-        roles=all_parallel,
+        axes=broadcast_axes,
         cost=per_element(weight),
         numpy=numpy,
-        lift=_lift,
         gradient=elementwise(*partials) if partials else constant,
     )
 
@@ -256,10 +250,9 @@ CAST = Operator(
     name="cast",
     kind="elementwise",
     infer=_infer_cast,
-    roles=all_parallel,
+    axes=broadcast_axes,
     cost=per_element(),
     numpy=_numpy_cast,
-    lift=_lift,
     gradient=_cast_back,
 )
 
@@ -267,10 +260,9 @@ WHERE = Operator(
     name="where",
     kind="elementwise",
     infer=_infer_where,
-    roles=all_parallel,
+    axes=broadcast_axes,
     cost=per_element(),
     numpy=_always(cast(Function, np.where)),
-    lift=_lift,
     gradient=elementwise(none, lambda r: r.where(r.x, r.g, 0), lambda r: r.where(r.x, 0, r.g)),
 )
 

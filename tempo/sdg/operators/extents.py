@@ -10,16 +10,15 @@ import numpy as np
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, along
 from tempo.sdg.operators.gradients import Reverse
-from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.operator import Function, Operator
 from tempo.sdg.operators.shapes import (
-    all_parallel,
     check_axes,
     check_count,
     is_number,
     no_cost,
     per_element,
-    roles_at,
     shape_of,
     show,
 )
@@ -39,14 +38,10 @@ def _infer_pad(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     return TensorType(tuple(a + size + b for a, size, b in zip(low, shape, high)), operands[0].dtype)
 
 
-def _pad_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    both = zip(shape_of(attrs["low"]), shape_of(attrs["high"]))
-    padded = [axis for axis, sizes in enumerate(both) if not all(is_number(size, 0) for size in sizes)]
-    return (roles_at(ranks[0], padded, Role.MOVING),)
-
-
-def _lift_pad(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "low": (0, *attrs["low"]), "high": (0, *attrs["high"])})
+def _pad_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    sides = zip(shape_of(attrs["low"]), shape_of(attrs["high"]))
+    roles = (Role.PARALLEL if low == high == const(0) else Role.WINDOW for low, high in sides)
+    return tuple(Factor(role, (axis,), axis) for axis, role in enumerate(roles))
 
 
 def _numpy_pad(call: Call) -> Function:
@@ -90,21 +85,11 @@ def _check_slice(start: Expr, size: Expr, length: Expr, step: int) -> None:
         raise ShapeError(f"slice: positions {ends[0]} to {ends[1]} are not within an axis of size {size}")
 
 
-def _slice_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    starts = shape_of(attrs["starts"])
-    moved = [axis for axis, step in enumerate(attrs["steps"]) if step != 1 or not is_number(starts[axis], 0)]
-    return (roles_at(ranks[0], moved, Role.MOVING),)
-
-
-def _lift_slice(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted(
-        {
-            **attrs,
-            "starts": (as_expr(0), *attrs["starts"]),
-            "lengths": (size, *attrs["lengths"]),
-            "steps": (1, *attrs["steps"]),
-        }
-    )
+def _slice_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    """What is taken whole is kept."""
+    parts = zip(shape_of(attrs["starts"]), operands[0], result, attrs["steps"])
+    roles = (Role.PARALLEL if _whole(*part) else Role.MOVING for part in parts)
+    return tuple(Factor(role, (axis,), axis) for axis, role in enumerate(roles))
 
 
 def _numpy_slice(call: Call) -> Function:
@@ -124,7 +109,7 @@ def _numpy_slice(call: Call) -> Function:
     return general
 
 
-def _whole(start: Expr, size: int, length: int, step: int) -> bool:
+def _whole(start: Expr, size: Expr | int, length: Expr | int, step: int) -> bool:
     return is_number(start, 0) and length == size and step == 1
 
 
@@ -218,10 +203,6 @@ def _infer_mask(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     return operands[0]
 
 
-def _lift_mask(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "axis": attrs["axis"] + 1})
-
-
 def _numpy_mask(call: Call) -> Function:
     before, fill = (slice(None),) * call.attrs["axis"], call.attrs["fill"]
     size = call.result.shape[call.attrs["axis"]]
@@ -244,10 +225,10 @@ PAD = Operator(
     name="pad",
     kind="movement",
     infer=_infer_pad,
-    roles=_pad_roles,
+    axes=_pad_axes,
     cost=no_cost,
     numpy=_numpy_pad,
-    lift=_lift_pad,
+    entries={"low": 0, "high": 0},
     static_attrs=("low", "high"),
     gradient=_pad_gradient,
 )
@@ -256,10 +237,10 @@ SLICE = Operator(
     name="slice",
     kind="movement",
     infer=_infer_slice,
-    roles=_slice_roles,
+    axes=_slice_axes,
     cost=no_cost,
     numpy=_numpy_slice,
-    lift=_lift_slice,
+    entries={"starts": const(0), "lengths": SIZE, "steps": 1},
     scalar_attrs=("starts",),
     static_attrs=("lengths",),
     views=True,
@@ -270,10 +251,10 @@ MASK = Operator(
     name="mask",
     kind="movement",
     infer=_infer_mask,
-    roles=all_parallel,
+    axes=along("axis", Role.PARALLEL, ordered=True),
     cost=per_element(),
     numpy=_numpy_mask,
-    lift=_lift_mask,
+    axis_attrs=("axis",),
     scalar_attrs=("length",),
     views=True,
     gradient=_mask_gradient,

@@ -16,8 +16,8 @@ import numpy as np
 from tempo import dtypes
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import Attrs
 from tempo.sdg.operators.making import Maker, Moves
-from tempo.sdg.operators.operator import Attrs
 from tempo.symbolic import Expr, const
 
 

@@ -12,6 +12,7 @@ user counts them, and `data`, what they index.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -20,9 +21,10 @@ import numpy as np
 from tempo.errors import IndexOutOfRangeError, ShapeError, UnsupportedError
 from tempo.sdg.call import ArrayValue, Call, StaticType
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, only
 from tempo.sdg.operators.gradients import Gradient, Reverse
-from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
-from tempo.sdg.operators.shapes import Shape, check_axes, check_count, check_kind, check_same_dtype, roles_at, show
+from tempo.sdg.operators.operator import Function, Lifted, Operator
+from tempo.sdg.operators.shapes import check_axes, check_count, check_kind, check_same_dtype, show
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr, const
 
@@ -59,14 +61,21 @@ def _infer_gather(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     return TensorType(_gathered("gather", attrs, data.shape, indices), data.dtype)
 
 
-def _index_role(attrs: Attrs) -> Role:
+def _gather_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
     """Padding in an index array is harmless where indices are clamped; a check would fail on it."""
-    return Role.OPAQUE if attrs.get("checked", False) else Role.PARALLEL
-
-
-def _gather_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    data = roles_at(ranks[0], _axes(attrs), Role.OPAQUE)
-    return (data, *((_index_role(attrs),) * rank for rank in ranks[1:]))
+    axes, batch, count = _axes(attrs), _batch(attrs), len(operands)
+    at_indices = Role.OPAQUE if attrs.get("checked", False) else Role.PARALLEL
+    data = (*range(batch, axes.start), *range(axes.stop, len(operands[0])))
+    more = len(operands[1]) - batch - len(axes)  # by how much the axes behind those that are indexed have moved
+    return (
+        *(Factor(at_indices, (axis,) * count, axis) for axis in range(batch)),
+        *(Factor(Role.OPAQUE, only(0, axis, count)) for axis in axes),
+        *(Factor(Role.PARALLEL, only(0, axis, count), axis + more * (axis >= axes.stop)) for axis in data),
+        *(
+            Factor(at_indices, (None, *(axis,) * (count - 1)), axes.start + axis - batch)
+            for axis in range(batch, len(operands[1]))
+        ),
+    )
 
 
 def _lift_gather(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
@@ -227,14 +236,16 @@ def _infer_scatter(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType
     return base
 
 
-def _scatter_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
+def _scatter_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
     """Padding of indices and updates with 0 adds 0 to the first position, which changes nothing."""
     batch, axis = _batch(attrs), attrs["axis"]
-    added = range(axis, axis + ranks[1] - batch)
+    added = len(operands[1]) - batch
+    others = (place for place in range(batch, len(result)) if place != axis)
     return (
-        roles_at(ranks[0], (axis,), Role.OPAQUE),
-        roles_at(ranks[1], range(batch, ranks[1]), Role.REDUCING),
-        roles_at(ranks[2], added, Role.REDUCING),
+        *(Factor(Role.PARALLEL, (place,) * 3, place) for place in range(batch)),
+        Factor(Role.OPAQUE, (axis, None, None), axis),
+        *(Factor(Role.PARALLEL, (at, None, at + (added - 1) * (at > axis)), at) for at in others),
+        *(Factor(Role.REDUCING, (None, batch + number, axis + number)) for number in range(added)),
     )
 
 
@@ -269,10 +280,10 @@ def _gather(name: str, gradient: Gradient) -> Operator:
         name=name,
         kind="indexing",
         infer=_infer_gather,
-        roles=_gather_roles,
+        axes=_gather_axes,
         cost=_cost,
         numpy=_numpy_gather,
-        lift=_lift_gather,
+        inserts=_lift_gather,
         gradient=gradient,
     )
 
@@ -284,12 +295,12 @@ SCATTER_ADD = Operator(
     name="scatter_add",
     kind="indexing",
     infer=_infer_scatter,
-    roles=_scatter_roles,
+    axes=_scatter_axes,
     cost=_cost,
     numpy=_numpy_scatter,
-    lift=_lift_scatter,
+    fold=Fold(lambda dtype: 0),
+    inserts=_lift_scatter,
     gradient=_scatter_gradient,
-    neutral=lambda dtype: 0,
 )
 
 INDEXING = (GATHER, GATHER_PAIRS, SCATTER_ADD)

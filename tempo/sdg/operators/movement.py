@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -12,22 +14,10 @@ import numpy as np
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, along, broadcast_axes
 from tempo.sdg.operators.gradients import Reverse
-from tempo.sdg.operators.operator import Attrs, Function, Lifted, Operator, Role, Roles
-from tempo.sdg.operators.shapes import (
-    Shape,
-    all_opaque,
-    all_parallel,
-    check_axes,
-    check_count,
-    check_same_dtype,
-    is_number,
-    no_cost,
-    roles_at,
-    shape_of,
-    shifted,
-    show,
-)
+from tempo.sdg.operators.operator import Function, Lifted, Operator
+from tempo.sdg.operators.shapes import check_axes, check_count, check_same_dtype, is_number, no_cost, shape_of, show
 from tempo.symbolic import Expr, as_expr, const
 
 _FILLED = 4096  # elements below which a filled array is cheaper to make than a broadcast view
@@ -60,27 +50,58 @@ def _infer_reshape(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType
     return TensorType(shape, operands[0].dtype)
 
 
-def _reshape_roles(attrs: Attrs, operands: tuple[TensorType, ...]) -> Roles:
-    """An axis is kept where the result has one of the same size with as many elements before it."""
-    kept = {(_frozen(before), size) for before, size in _with_prefix(shape_of(attrs["shape"]))}
-    return (
-        tuple(
-            Role.PARALLEL if (_frozen(before), size) in kept else Role.OPAQUE
-            for before, size in _with_prefix(operands[0].shape)
-        ),
-    )
+@dataclass(frozen=True)
+class Group:
+    """Adjacent axes of the operand, and those of the result that hold the same elements in the same order."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
 
 
-def _with_prefix(shape: Shape) -> Iterable[tuple[Mapping[tuple[Any, ...], int], Expr]]:
-    return ((elements(shape[:axis]), size) for axis, size in enumerate(shape))
+def groups(left: Shape, right: Shape) -> Iterator[Group]:
+    """The smallest groups from the front; what cannot be told apart is one group."""
+    i = j = 0
+    while i < len(left) or j < len(right):
+        start_i, start_j = i, j
+        i, j = min(i + 1, len(left)), min(j + 1, len(right))
+        while _factorized(left[start_i:i]) != _factorized(right[start_j:j]):
+            if i == len(left) and j == len(right):
+                break
+            grow_left = j == len(right) or (i < len(left) and _divides(left[start_i:i], right[start_j:j]))
+            i, j = (i + 1, j) if grow_left else (i, j + 1)
+        yield Group(tuple(range(start_i, i)), tuple(range(start_j, j)))
 
 
-def _frozen(polynomial: Mapping[tuple[Any, ...], int]) -> frozenset[tuple[tuple[Any, ...], int]]:
-    return frozenset(polynomial.items())
+def _factorized(sizes: Sequence[Expr]) -> tuple[int, Counter[Expr]]:
+    """The product of the sizes: a number, and expressions without a common factor."""
+    number, rest = 1, Counter[Expr]()
+    for size in sizes:
+        content = gcd(size.const, *(factor for _, factor in size.terms))
+        number *= content
+        if not size.is_const:
+            rest[Expr(tuple((atom, factor // content) for atom, factor in size.terms), size.const // content)] += 1
+    return number, rest
 
 
-def _lift_reshape(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "shape": (size, *attrs["shape"])})
+def _divides(part: Sequence[Expr], whole: Sequence[Expr]) -> bool:
+    (number, rest), (all_numbers, all_rest) = _factorized(part), _factorized(whole)
+    return number != 0 and all_numbers % number == 0 and rest <= all_rest
+
+
+def _reshape_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    """An axis is kept where, of what is longer than 1, it alone holds the elements of one of the result."""
+    (given,), found = operands, []
+    for group in groups(given, result):
+        left = [axis for axis in group.left if not is_number(given[axis], 1)]
+        right = [axis for axis in group.right if not is_number(result[axis], 1)]
+        ones = set(group.right).difference(right)
+        found += [Factor(Role.PARALLEL, (None,), axis) for axis in ones]
+        if len(left) == len(right) == 1 and given[left[0]] == result[right[0]]:
+            found.append(Factor(Role.PARALLEL, (left[0],), right[0]))
+            continue
+        found += [Factor(Role.OPAQUE, (axis,)) for axis in left]
+        found += [Factor(Role.OPAQUE, (None,), axis) for axis in right]
+    return tuple(found)
 
 
 def _numpy_reshape(call: Call) -> Function:
@@ -104,8 +125,8 @@ def _infer_transpose(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorTy
     return TensorType(tuple(shape[axis] for axis in axes), operands[0].dtype)
 
 
-def _lift_transpose(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "axes": (0, *shifted(attrs["axes"]))})
+def _transpose_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    return tuple(Factor(Role.PARALLEL, (axis,), place) for place, axis in enumerate(attrs["axes"]))
 
 
 def _numpy_transpose(call: Call) -> Function:
@@ -188,14 +209,6 @@ def _infer_concat(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     return TensorType((*first[:axis], length, *first[axis + 1 :]), check_same_dtype("concat", operands))
 
 
-def _concat_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    return tuple(roles_at(rank, (attrs["axis"],), Role.MOVING) for rank in ranks)
-
-
-def _lift_concat(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "axis": attrs["axis"] + 1}, broadcast=True)
-
-
 def _numpy_concat(call: Call) -> Function:
     axis, concatenate = call.attrs["axis"], np.concatenate
     return lambda *parts: concatenate(parts, axis)
@@ -220,14 +233,6 @@ def _infer_flip(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     return operands[0]
 
 
-def _flip_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    return (roles_at(ranks[0], attrs["axes"], Role.MOVING),)
-
-
-def _lift_flip(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "axes": shifted(attrs["axes"])})
-
-
 def _numpy_flip(call: Call) -> Function:
     index = tuple(slice(None, None, -1 if i in call.attrs["axes"] else 1) for i in range(call.result.rank))
     return lambda x: x[index]
@@ -241,19 +246,14 @@ def _infer_copy(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     return operands[0]
 
 
-def _lift_copy(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted(attrs)
-
-
 RESHAPE = Operator(
     name="reshape",
     kind="movement",
     infer=_infer_reshape,
-    roles=all_opaque,
-    typed_roles=_reshape_roles,
+    axes=_reshape_axes,
     cost=no_cost,
     numpy=_numpy_reshape,
-    lift=_lift_reshape,
+    entries={"shape": SIZE},
     static_attrs=("shape",),
     views=True,
     gradient=_reshape_gradient,
@@ -263,10 +263,11 @@ TRANSPOSE = Operator(
     name="transpose",
     kind="movement",
     infer=_infer_transpose,
-    roles=all_parallel,
+    axes=_transpose_axes,
     cost=no_cost,
     numpy=_numpy_transpose,
-    lift=_lift_transpose,
+    axis_attrs=("axes",),
+    entries={"axes": 0},
     views=True,
     gradient=_transpose_gradient,
 )
@@ -275,10 +276,11 @@ BROADCAST = Operator(
     name="broadcast",
     kind="movement",
     infer=_infer_broadcast,
-    roles=all_parallel,
+    axes=broadcast_axes,
     cost=no_cost,
     numpy=_numpy_broadcast,
-    lift=_lift_broadcast,
+    entries={"shape": SIZE},
+    inserts=_lift_broadcast,
     static_attrs=("shape",),
     views=True,
     gradient=_broadcast_gradient,
@@ -288,10 +290,10 @@ CONCAT = Operator(
     name="concat",
     kind="movement",
     infer=_infer_concat,
-    roles=_concat_roles,
+    axes=along("axis", Role.MOVING),
     cost=no_cost,
     numpy=_numpy_concat,
-    lift=_lift_concat,
+    axis_attrs=("axis",),
     gradient=_concat_gradient,
 )
 
@@ -299,10 +301,10 @@ FLIP = Operator(
     name="flip",
     kind="movement",
     infer=_infer_flip,
-    roles=_flip_roles,
+    axes=along("axes", Role.MOVING),
     cost=no_cost,
     numpy=_numpy_flip,
-    lift=_lift_flip,
+    axis_attrs=("axes",),
     views=True,
     gradient=lambda r: (r.apply("flip", r.g, axes=r.attrs["axes"]),),
 )
@@ -311,10 +313,9 @@ COPY = Operator(
     name="copy",
     kind="movement",
     infer=_infer_copy,
-    roles=all_parallel,
+    axes=broadcast_axes,
     cost=no_cost,
     numpy=identity,
-    lift=_lift_copy,
     views=True,
     gradient=lambda r: (r.g,),
 )

@@ -9,9 +9,10 @@ import numpy as np
 from tempo.errors import InternalError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.axes import Attrs, no_axes_known
 from tempo.sdg.operators.backend_function import function_of, result_of
-from tempo.sdg.operators.operator import Attrs, Function, Operator
-from tempo.sdg.operators.shapes import all_opaque, no_cost
+from tempo.sdg.operators.operator import Function, Operator
+from tempo.sdg.operators.shapes import no_cost
 
 
 def _declared(name: str) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]:
@@ -29,7 +30,7 @@ def _nominal(name: str, made_by: str) -> Operator:
         name=name,
         kind="nominal",
         infer=_declared(name),
-        roles=all_opaque,
+        axes=no_axes_known,
         cost=no_cost,
         numpy=numpy,
         lift_note=f"{made_by}; what lifting does to it is a matter of its layout or its cases",
@@ -52,7 +53,7 @@ def _placeholder(name: str, stands_for: str) -> Operator:
         name=name,
         kind="nominal",
         infer=infer,
-        roles=all_opaque,
+        axes=no_axes_known,
         cost=no_cost,
         numpy=numpy,
         lift_note=stands_for,
@@ -79,7 +80,7 @@ _BACKEND = tuple(
         name=name,
         kind="nominal",
         infer=_declared(name),
-        roles=all_opaque,
+        axes=no_axes_known,
         cost=no_cost,
         numpy=numpy,
         lift_note=_IN_LOOPS,

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
+from tempo.sdg.operators.axes import SIZE, Attrs, AxisRule, Fold, Shape, after_a_new_one
 from tempo.symbolic import Condition, Expr, as_expr
 
-Attrs = Mapping[str, Any]
 Function = Callable[..., Any]
 Builder = Callable[[Call], Function]
 Kind = Literal[
     "elementwise", "movement", "reduction", "scan", "contraction", "composite", "creation", "random", "indexing",
     "nominal",
 ]  # fmt: skip
-
-
-class Role(enum.Enum):
-    """What an operator does along one axis of one operand.
-
-    PARALLEL   position i of the axis reaches only position i of an axis of the result
-    REDUCING   the axis is folded; padding with the neutral element changes nothing
-    SCANNING   position i reaches the positions from i on; padding at the end changes nothing before it
-    MOVING     positions are moved, dropped, inserted or added to their neighbours, by an amount that attributes and
-               the sizes of other operands say
-    OPAQUE     none of these
-    """
-
-    PARALLEL = "parallel"
-    REDUCING = "reducing"
-    SCANNING = "scanning"
-    MOVING = "moving"
-    OPAQUE = "opaque"
-
-
-Roles = tuple[tuple[Role, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -64,14 +42,16 @@ class Operator:
     """Everything about one operator.
 
     infer         result type from attributes and operand types; raises `ShapeError`, `DTypeError`
-    roles         per operand, per axis, from attributes and operand ranks
+    axes          how axes of operands reach the result, see `tempo.sdg.operators.axes`
+    fold          of what REDUCING factors (and SCANNING ones) are made
+    axis_attrs    the attributes that name axes, of operands or, those with an entry for each, of the result
+    entries       the attributes with an entry for each axis, and that of an axis that is kept as it is: `SIZE`, or a
+                  value
     decompose     what it is made of: of a composite for backends that do not take it whole, of others for OPAQUE axes
                   whose length varies
-    typed_roles   the same from attributes and operand types, where the sizes tell more than the ranks; see `roles_for`
     cost          arithmetic operations of a call
     numpy         the meaning: a function of the arrays, then the run-time scalars
-    lift          see `Lifted`; None where `lift_note` says why
-    neutral       what a REDUCING axis is padded with, from the dtype
+    inserts       `lift` where it is more than a new axis in the attributes; none has it where `lift_note` says why
     scalar_attrs  the attributes whose expressions are passed at run time, in this order
     static_attrs  the attributes whose expressions must be numbers in a `Call`
     views         whether the result of the NumPy function may share memory with an operand
@@ -81,25 +61,44 @@ class Operator:
     name: str
     kind: Kind
     infer: Callable[[Attrs, tuple[TensorType, ...]], TensorType]
-    roles: Callable[[Attrs, tuple[int, ...]], Roles]
+    axes: AxisRule
     cost: Callable[[Call], float]
     numpy: Builder
-    lift: LiftRule | None = None
+    fold: Fold | None = None
+    axis_attrs: tuple[str, ...] = ()
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    inserts: LiftRule | None = None
     lift_note: str = ""
-    neutral: Callable[[str], bool | int | float] | None = None
     scalar_attrs: tuple[str, ...] = ()
     static_attrs: tuple[str, ...] = ()
     views: bool = False
     gradient: Callable[..., Any] | None = None
     gradient_note: str = ""
     decompose: Callable[..., Any] | None = None
-    typed_roles: Callable[[Attrs, tuple[TensorType, ...]], Roles] | None = None
 
-    def roles_for(self, attrs: Attrs, operands: tuple[TensorType, ...]) -> Roles:
-        """The most that is known of the roles: `typed_roles` where there is such a rule, else `roles`."""
-        if self.typed_roles is not None:
-            return self.typed_roles(attrs, operands)
-        return self.roles(attrs, tuple(len(operand.shape) for operand in operands))
+    def lift(self, attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+        """One more leading axis of `size`, kept, in the operands that are `lifted`; `ranks` are without it."""
+        if self.inserts is not None:
+            return self.inserts(attrs, lifted, ranks, size)
+        changed = dict(attrs)
+        for key in self.axis_attrs:
+            changed[key] = after_a_new_one(changed[key])
+        for key, entry in self.entries.items():
+            changed[key] = (size if entry is SIZE else entry, *changed[key])
+        return Lifted(changed, broadcast=self.kind != "elementwise")
+
+    def resized(self, attrs: Attrs, shape: Shape) -> dict[str, Any]:
+        """The attributes for a result of this shape."""
+        return {**attrs, **{key: shape for key, entry in self.entries.items() if entry is SIZE}}
+
+    @property
+    def combine(self) -> str | None:
+        """What makes the whole of what two parts of a folded axis gave; None where nothing does."""
+        return None if self.fold is None else self.fold.combine
+
+    def padding(self, dtype: str) -> bool | int | float | None:
+        """What a folded or scanned axis is padded with, so that nothing changes; None where anything will do."""
+        return None if self.fold is None or self.fold.neutral is None else self.fold.neutral(dtype)
 
     def scalars(self, attrs: Attrs) -> tuple[Expr | Condition, ...]:
         """What is passed at run time, after the arrays, in order."""

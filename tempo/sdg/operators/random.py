@@ -14,8 +14,9 @@ from tempo.errors import DTypeError, ShapeError
 from tempo.sdg import threefry
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators.operator import Attrs, Function, Operator
-from tempo.sdg.operators.shapes import all_opaque, check_axes, check_count, shape_of, show
+from tempo.sdg.operators.axes import SIZE, Attrs, no_axes_known
+from tempo.sdg.operators.operator import Function, Operator
+from tempo.sdg.operators.shapes import check_axes, check_count, shape_of, show
 
 _WORD = 0xFFFFFFFF
 _WIDTHS = (8, 16, 32, 64)
@@ -75,12 +76,13 @@ RANDOM_BITS = Operator(
     name="random_bits",
     kind="random",
     infer=_infer,
-    roles=all_opaque,
+    axes=no_axes_known,
     cost=_cost,
     numpy=_numpy,
     lift_note="the pass makes the coordinate of the lifted dim an axis of the result",
     scalar_attrs=("coordinates",),
     static_attrs=("shape",),
+    entries={"shape": SIZE},
 )
 
 RANDOM = (RANDOM_BITS,)

