@@ -55,7 +55,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class BackendPlugin:
-    """A backend: the name that users type, and the factory of an object as `tempo.backends.base` describes it."""
+    """A backend: the name that users type, and the factory of an object as `tempo.backends` describes it."""
 
     name: str
     factory: Factory

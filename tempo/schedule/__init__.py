@@ -1,4 +1,7 @@
-"""The interface between the compiler and schedulers: the problem, the tree, the verifier."""
+"""The interface between the compiler and schedulers: the problem, the tree, the verifier; in `levels` the loops that
+dependences need. A scheduler imports nothing else of the core but `tempo.symbolic`, `tempo.errors`, `tempo.plugins`
+and, to keep files, `tempo.caches`.
+"""
 
 from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Statement
 from tempo.schedule.tree import Direction, For, If, Run, Scheduled, ScheduleTree, Sequence, render, runs, sequence, walk

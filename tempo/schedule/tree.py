@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
+from tempo.analysis.dependence.levels import Direction
 from tempo.symbolic import Condition, Expr, Symbol
 
-Direction = Literal["forward", "backward"]
 _INDENT = "  "
 _NOTE_COLUMN = 39  # loops' notes stand in one column
 _LINE = 100

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-BYTES = 1 << 17
+BLOCK_BYTES = 1 << 17
 """Of one array of a block: several of them are in use at once, and a level-2 cache has at least 512 KiB. Measured."""
 
 Index = tuple[int | slice, ...]
@@ -19,11 +19,11 @@ Array = np.ndarray[Any, Any]
 
 
 def cache_blocks(shape: tuple[int, ...], itemsize: int) -> tuple[Index, ...]:
-    """Indices that cut an array of `shape` into blocks of at most `BYTES`, each one stretch of memory in C order.
+    """Indices that cut an array of `shape` into blocks of at most `BLOCK_BYTES`, each one stretch of memory in C order.
 
     Positions of leading axes, then a stretch of one axis; axes behind it are whole. `()` is all of a small array.
     """
-    most = max(1, BYTES // itemsize)
+    most = max(1, BLOCK_BYTES // itemsize)
     if prod(shape) <= most:
         return ((),)
     axis = next(axis for axis in range(len(shape)) if prod(shape[axis + 1 :]) <= most)

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from tempo.loop_ir.ir import Axis, Buffer, PointIndex, Read, WindowIndex
+from tempo.backends.loop_ir import Axis, Buffer, PointIndex, Read, WindowIndex
 from tempo.symbolic import Expr
 from tempo_jax.evaluate import Values, expression, fits
 from tempo_jax.operators.indexing import take

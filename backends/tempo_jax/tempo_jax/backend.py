@@ -12,13 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempo import dtypes
-from tempo.backends.base import CompiledSegment, InChunks, SegmentRequest
-from tempo.backends.room import host_room
-from tempo.costs.extents import FUSED, FUSED_CUDA, Costs
+from tempo.backends import FUSED, FUSED_CUDA, CompiledSegment, Costs, InChunks, SegmentRequest, host_room
+from tempo.backends.loops import peak_bytes
+from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
-from tempo.loop_ir.analysis.live_ranges import peak_bytes
-from tempo.plugins.descriptors import BackendPlugin
-from tempo.sdg.call import Call
+from tempo.plugins import BackendPlugin
 from tempo_jax import access
 from tempo_jax.jitted import Calls, JittedSegment, Scope
 from tempo_jax.memory import Meter

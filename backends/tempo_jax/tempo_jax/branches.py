@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tempo.loop_ir.ir import Assign, Branch, Compute, Loop, Read, Statement, Write, walk
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.loop_ir import Assign, Branch, Compute, Loop, Read, Statement, Write, walk
+from tempo.backends.operators import OPERATORS
 from tempo.symbolic import Expr
 
 _MOVES = Read | Assign | Write | Branch

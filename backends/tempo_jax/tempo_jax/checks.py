@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempo import dtypes
-from tempo.loop_ir.ir import Compute, Statement, walk
-from tempo.sdg.call import StaticType
-from tempo.sdg.operators.located import out_of_range, point_of, put_together, within_at
+from tempo.backends.loop_ir import Compute, Statement, walk
+from tempo.backends.operators import StaticType, out_of_range, point_of, put_together, within_at
 from tempo.symbolic import Symbol
 from tempo_jax.evaluate import Values, expression
 from tempo_jax.operators.values import const

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from tempo.loop_ir.analysis.carried_values import Place, earlier, recent
-from tempo.loop_ir.ir import Loop, stop_in
+from tempo.backends.loop_ir import Loop, stop_in
+from tempo.backends.loops import Place, earlier, recent
 from tempo.symbolic import Symbol
 from tempo_jax import access
 

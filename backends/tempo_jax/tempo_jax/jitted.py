@@ -12,9 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from tempo.backends.base import SegmentRequest
-from tempo.costs.extents import Costs
-from tempo.loop_ir.analysis.whole_points import replaced
+from tempo.backends import Costs, SegmentRequest
+from tempo.backends.loops import replaced
 from tempo.waiting import waiting
 from tempo_jax import cache
 from tempo_jax.checks import ErrorWord

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tempo.plugins.descriptors import BackendPlugin, Capabilities
-from tempo.plugins.hookspecs import hookimpl
+from tempo.plugins import BackendPlugin, Capabilities, hookimpl
 
 PLUGIN = BackendPlugin(
     name="jax",

@@ -9,9 +9,8 @@ from typing import Any
 import jax
 from jax import experimental, lax
 
-from tempo.backends.base import SegmentRequest
-from tempo.loop_ir.analysis.index_bits import NARROW
-from tempo.loop_ir.ir import Compute, walk
+from tempo.backends import NARROW, SegmentRequest
+from tempo.backends.loop_ir import Compute, walk
 
 WIDE = frozenset({"float64", "int64", "uint64"})
 HIGHEST = lax.Precision.HIGHEST

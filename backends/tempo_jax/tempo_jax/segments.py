@@ -17,14 +17,8 @@ import jax.numpy as jnp
 from jax import lax, tree
 
 from tempo import dtypes
-from tempo.backends.base import SegmentRequest
-from tempo.costs.extents import Costs
-from tempo.errors import InternalError, ShapeError
-from tempo.loop_ir.analysis.carried_values import Place, read_place
-from tempo.loop_ir.analysis.index_bits import NARROW
-from tempo.loop_ir.analysis.layouts import layouts_in_segments
-from tempo.loop_ir.analysis.liveness import Liveness
-from tempo.loop_ir.ir import (
+from tempo.backends import NARROW, Costs, SegmentRequest
+from tempo.backends.loop_ir import (
     Assign,
     Branch,
     Compute,
@@ -38,8 +32,18 @@ from tempo.loop_ir.ir import (
     stop_in,
     walk,
 )
-from tempo.loop_ir.transforms.loop_splitting import fixed_condition, is_empty, iterations, split
-from tempo.sdg.call import Call, call_for, static_type
+from tempo.backends.loops import (
+    Liveness,
+    Place,
+    fixed_condition,
+    is_empty,
+    iterations,
+    layouts_in_segments,
+    read_place,
+    split,
+)
+from tempo.backends.operators import Call, call_for, static_type
+from tempo.errors import InternalError, ShapeError
 from tempo.symbolic import Expr, Symbol, const, maximum, minimum
 from tempo_jax import access
 from tempo_jax.branches import BranchPlan

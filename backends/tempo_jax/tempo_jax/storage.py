@@ -14,10 +14,9 @@ from math import prod
 from typing import Any
 
 from tempo import dtypes
-from tempo.costs.extents import POINTS, RUNS, Costs
-from tempo.loop_ir.analysis.footprint import Reaches, reaches
-from tempo.loop_ir.ir import Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
-from tempo.loop_ir.transforms.loop_splitting import iterations
+from tempo.backends import POINTS, RUNS, Costs
+from tempo.backends.loop_ir import Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
+from tempo.backends.loops import Reaches, iterations, reaches
 from tempo.symbolic import Expr, Symbol, const
 from tempo_jax.pieces import Order, apart, grown, positions, together
 from tempo_jax.work import operators, work

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tempo.loop_ir.ir import Buffer, Compute, Loop, Read, Statement, WindowIndex, Write, nested, walk
-from tempo.loop_ir.transforms.loop_splitting import iterations
-from tempo.sdg.call import call_for, static_type
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.loop_ir import Buffer, Compute, Loop, Read, Statement, WindowIndex, Write, nested, walk
+from tempo.backends.loops import iterations
+from tempo.backends.operators import OPERATORS, call_for, static_type
 from tempo.symbolic import Expr, Symbol
 
 Sizes = Mapping[Symbol, int]

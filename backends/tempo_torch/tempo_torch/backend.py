@@ -10,12 +10,11 @@ import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.backends.base import CompiledSegment, GenericBackend, SegmentRequest
-from tempo.costs.extents import EAGER, EAGER_CUDA
+from tempo.backends import EAGER, EAGER_CUDA, CompiledSegment, GenericBackend, SegmentRequest
+from tempo.backends.loop_ir import Loop, walk
+from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
-from tempo.loop_ir.ir import Loop, walk
-from tempo.plugins.descriptors import BackendPlugin
-from tempo.sdg.call import Call
+from tempo.plugins import BackendPlugin
 from tempo_torch.arrays import NAMES, TORCH_DTYPES, clamped, from_host, host_writer, to_host, wrapped
 from tempo_torch.emitter import CudaEmitter, TorchEmitter
 from tempo_torch.memory import measured_peak

@@ -14,13 +14,10 @@ from typing import Any
 
 import torch
 
-from tempo.loop_ir.codegen.scalar_emitter import ScalarEmitter, along
-from tempo.loop_ir.codegen.scalar_forms import has_scalars
-from tempo.loop_ir.codegen.syntax import assign, call, subscript
-from tempo.loop_ir.codegen.syntax import name as _name
-from tempo.loop_ir.codegen.unit_slices import Pick, picks
-from tempo.loop_ir.ir import Assign, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.emission import Pick, ScalarEmitter, along, assign, call, has_scalars, picks, subscript
+from tempo.backends.emission import name as _name
+from tempo.backends.loop_ir import Assign, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
+from tempo.backends.operators import OPERATORS
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
 from tempo_torch.picks import element, picked, picker

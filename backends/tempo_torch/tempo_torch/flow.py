@@ -9,19 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.loop_ir.analysis.last_uses import blocks, used
-from tempo.loop_ir.ir import (
-    Compute,
-    Loop,
-    PointIndex,
-    Read,
-    Segment,
-    Statement,
-    Write,
-    nested,
-    walk,
-)
-from tempo.sdg.operators import OPERATORS, Role
+from tempo.backends.emission import blocks, used
+from tempo.backends.loop_ir import Compute, Loop, PointIndex, Read, Segment, Statement, Write, nested, walk
+from tempo.backends.operators import OPERATORS, Role
 from tempo.symbolic import Symbol, const
 
 Statements = tuple[Statement, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pluggy
 
-from tempo.plugins.descriptors import BackendPlugin, Capabilities
+from tempo.plugins import BackendPlugin, Capabilities
 
 hookimpl = pluggy.HookimplMarker("tempo")
 

@@ -15,12 +15,10 @@ import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.loop_ir.codegen import scalar_emitter
-from tempo.loop_ir.codegen.scalar_emitter import is_scalar_slot
-from tempo.loop_ir.codegen.scalar_forms import form_of, has_scalars
-from tempo.loop_ir.codegen.unit_slices import Pick
-from tempo.loop_ir.ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, Write, walk
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.emission import Pick, form_of, has_scalars, is_scalar_slot
+from tempo.backends.emission import is_element as is_scalar_element
+from tempo.backends.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, Write, walk
+from tempo.backends.operators import OPERATORS
 from tempo_torch.arrays import Array, from_host, to_host
 
 _CPU = torch.device("cpu")
@@ -108,7 +106,7 @@ def is_slot(buffer: Buffer) -> bool:
 
 def is_element(read: Read, buffer: Buffer) -> bool:
     """Whether it is one element of a buffer that is read, and NumPy has scalars for it."""
-    return scalar_emitter.is_element(read, buffer) and has_scalars(buffer.dtype)
+    return is_scalar_element(read, buffer) and has_scalars(buffer.dtype)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The backend: an operator table and arrays. `GenericBackend` makes loops of them, as generated Python source.
 
 A backend that compiles whole loops overrides `compile_segment` too; Tempo's JAX backend is the example of that. The
-contract is `tempo.backends.base.Backend`.
+contract is `tempo.backends.Backend`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.backends.base import GenericBackend
+from tempo.backends import GenericBackend
+from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
-from tempo.sdg.call import Call
 from tempo_plain.operators import TABLE
 from tempo_plain.plugin import PLUGIN
 

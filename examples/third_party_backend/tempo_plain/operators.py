@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tempo.sdg.call import Call
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.operators import OPERATORS, Call
 from tempo_plain.plugin import PLUGIN
 
 Array = np.ndarray[Any, Any]

@@ -1,4 +1,4 @@
-"""Dependences as `analysis.dependence.levels` wants them: with distances, narrowed by the loops around them."""
+"""Dependences as `tempo.schedule.levels` wants them: with distances, narrowed by the loops around them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tempo.analysis.dependence.levels import Direction, Distance
 from tempo.schedule import Dependence, SchedulingProblem, Statement
+from tempo.schedule.levels import Direction, Distance
 from tempo.symbolic import Condition, Context, Symbol, var
 
 

@@ -1,6 +1,6 @@
 """From a `SchedulingProblem` to a tree: the levels of Allen and Kennedy, each written down as it is found.
 
-`analysis.dependence.levels` finds the strongly connected components of the dependences, sources first, in each a loop
+`tempo.schedule.levels` finds the strongly connected components of the dependences, sources first, in each a loop
 that carries some of its dependences, then the components of what is left inside. What is left to do here is to write
 loops around them. Nothing is fused, so every value that leaves a component is kept for all of its points.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tempo.analysis.dependence.levels import Level, levels
 from tempo.errors import UnsupportedError
 from tempo.schedule import For, If, Run, ScheduleTree, SchedulingProblem, Statement, sequence
+from tempo.schedule.levels import Level, levels
 from tempo.symbolic import TRUE, Context, Expr, Symbol, maximum, minimum, var
 from tempo_unfused.links import Link, links_of
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tempo.analysis.dependence.levels import Direction, LegalLoop, topological
 from tempo.schedule import SchedulingProblem
+from tempo.schedule.levels import Direction, LegalLoop, topological
 from tempo.symbolic import Symbol
 from tempo_greedy.items import Item
 from tempo_greedy.links import ActiveLink

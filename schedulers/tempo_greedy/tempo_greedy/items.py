@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tempo.analysis.dependence.levels import DIRECTIONS, Direction, LegalLoop, components, loops
 from tempo.errors import UnsupportedError
 from tempo.schedule import SchedulingProblem, Statement
+from tempo.schedule.levels import DIRECTIONS, Direction, LegalLoop, components, loops
 from tempo.symbolic import Symbol
 from tempo_greedy.links import ActiveLink
 

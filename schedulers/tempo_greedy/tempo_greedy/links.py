@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from tempo.analysis.dependence.levels import Direction, Distance
 from tempo.schedule import Dependence, Interval, SchedulingProblem, Statement
+from tempo.schedule.levels import Direction, Distance
 from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, var
 
 
@@ -43,7 +43,7 @@ class ActiveLink:
         return self.dependence.kind == "data"
 
     def distance(self, dim: Symbol) -> Distance | None:
-        """See `tempo.analysis.dependence.levels.Link`."""
+        """See `tempo.schedule.levels.Link`."""
         if dim not in self.ends.relation or dim not in self.ends.target.dims:
             return None
         if dim not in self._distances:
@@ -72,7 +72,7 @@ class ActiveLink:
         return Distance(lo, max(lo, hi) if lo is not None and hi is not None else hi)
 
     def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> Self | None:
-        """See `tempo.analysis.dependence.levels.Link`."""
+        """See `tempo.schedule.levels.Link`."""
         plain = self.distance(dim)
         assert plain is not None
         distance = plain.along(direction).delayed(delay)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pluggy
 
-from tempo.plugins.descriptors import SchedulerPlugin
+from tempo.plugins import SchedulerPlugin
 
 hookimpl = pluggy.HookimplMarker("tempo")
 

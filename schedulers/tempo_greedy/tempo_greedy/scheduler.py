@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tempo.analysis.dependence.levels import LegalLoop, within
 from tempo.schedule import For, Run, ScheduleTree, SchedulingProblem
+from tempo.schedule.levels import LegalLoop, within
 from tempo.symbolic import Context, Symbol, var
 from tempo_greedy.delays import shortened
 from tempo_greedy.emit import Guards, Placed, guarded, hoist, hull

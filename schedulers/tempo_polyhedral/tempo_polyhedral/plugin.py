@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pluggy
 
-from tempo.plugins.descriptors import SchedulerPlugin
+from tempo.plugins import SchedulerPlugin
 
 hookimpl = pluggy.HookimplMarker("tempo")
 

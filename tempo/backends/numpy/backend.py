@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.backends.base import GenericBackend
+from tempo.backends import GenericBackend
 from tempo.backends.numpy.emitter import NumpyEmitter
-from tempo.plugins.descriptors import EMBEDDED_BACKENDS, BackendPlugin
-from tempo.sdg.call import Call
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.operators import OPERATORS, Call
+from tempo.plugins import BackendPlugin
+from tempo.plugins.descriptors import EMBEDDED_BACKENDS
 
 Array = np.ndarray[Any, Any]
 

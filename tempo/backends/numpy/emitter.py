@@ -25,17 +25,26 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.loop_ir.analysis.last_uses import used
-from tempo.loop_ir.codegen.scalar_emitter import ScalarEmitter, along, is_element, is_scalar_slot
-from tempo.loop_ir.codegen.scalar_forms import form_of
-from tempo.loop_ir.codegen.syntax import assign, call, subscript
-from tempo.loop_ir.codegen.syntax import name as _name
-from tempo.loop_ir.codegen.unit_slices import Pick, picks
-from tempo.loop_ir.ir import Buffer, Compute, LoopProgram, Read, Segment, Statement, Write, walk
-from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks, empty
-from tempo.sdg.call import Call
-from tempo.sdg.graph import TensorType
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.emission import (
+    BLOCK_BYTES,
+    Pick,
+    ScalarEmitter,
+    along,
+    assign,
+    block_of,
+    cache_blocks,
+    call,
+    empty,
+    form_of,
+    is_element,
+    is_scalar_slot,
+    picks,
+    subscript,
+    used,
+)
+from tempo.backends.emission import name as _name
+from tempo.backends.loop_ir import Buffer, Compute, LoopProgram, Read, Segment, Statement, Write, walk
+from tempo.backends.operators import OPERATORS, Call, TensorType
 from tempo.symbolic import Symbol
 
 Shape = tuple[int, ...]
@@ -44,7 +53,7 @@ _NO_ARRAY = frozenset({"dot", "gather", "index_value", "condition_value", "reduc
                       "reduce_min", "reduce_any", "reduce_all", "argmax", "argmin", "backend_call"})  # fmt: skip
 """Operators beside NumPy's own functions whose result, where it has no axes, is a scalar already, or a tuple."""
 
-_LARGE = 2 * BYTES
+_LARGE = 2 * BLOCK_BYTES
 """Bytes of a result from which on it is made in blocks."""
 
 

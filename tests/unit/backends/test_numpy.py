@@ -7,7 +7,7 @@ import pytest
 
 import tempo as tp
 from tempo.backends.numpy.backend import NumpyBackend, clamped, host_write, wrapped
-from tempo.sdg.cache_blocks import BYTES
+from tempo.sdg.cache_blocks import BLOCK_BYTES
 
 ROWS = np.arange(12).reshape(3, 4)
 
@@ -35,7 +35,7 @@ def test_a_slot_is_replaced_and_an_array_written_in_place() -> None:
     assert rows.tolist() == [[0, 0], [1, 1]]
 
 
-MANY = BYTES  # elements; of several blocks in each dtype
+MANY = BLOCK_BYTES  # elements; of several blocks in each dtype
 
 
 def _mixed(given: np.ndarray, scale: np.ndarray) -> tp.Program:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tempo.sdg.cache_blocks import BYTES, block_of, cache_blocks, empty
+from tempo.sdg.cache_blocks import BLOCK_BYTES, block_of, cache_blocks, empty
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ def test_every_element_is_in_one_block(shape: tuple[int, ...]):
     seen = np.zeros(shape, np.int64)
     for index in cache_blocks(shape, 8):
         seen[index] += 1
-        assert seen[index].nbytes <= BYTES
+        assert seen[index].nbytes <= BLOCK_BYTES
     assert (seen == 1).all()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tempo.sdg.operators import Builder
+from tempo.backends.operators import Builder
 from tempo_jax.operators.attention import ATTENTION
 from tempo_jax.operators.calls import CALLS
 from tempo_jax.operators.contractions import CONTRACTIONS

@@ -10,9 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tempo.sdg.call import Call
-from tempo.sdg.composites.banded_attention import Band, PointBlock, band_of, points_at_once
-from tempo.sdg.operators import Builder
+from tempo.backends.operators import Band, Builder, Call, PointBlock, band_of, points_at_once
 from tempo_jax.operators.values import Function, Scalar, Value, const, full, in_float32, index
 from tempo_jax.precision import HIGHEST
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from tempo.sdg.call import Call
-from tempo.sdg.operators import Builder
-from tempo.sdg.operators.backend_function import function_of, result_of
+from tempo.backends.operators import Builder, Call, function_of, result_of
 from tempo_jax.precision import x64_for
 
 

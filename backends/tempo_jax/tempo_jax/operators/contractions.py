@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tempo import dtypes
-from tempo.sdg.call import Call
-from tempo.sdg.operators import Builder
+from tempo.backends.operators import Builder, Call
 from tempo_jax.operators.values import HALF, Function, Value, converted, full, in_float32
 from tempo_jax.precision import HIGHEST
 

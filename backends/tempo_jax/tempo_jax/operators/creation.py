@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tempo.sdg.call import Call
-from tempo.sdg.operators import Builder
+from tempo.backends.operators import Builder, Call
 from tempo_jax.operators.elementwise import caster
 from tempo_jax.operators.values import Function, Scalar, Value, index
 

@@ -9,8 +9,7 @@ import numpy as np
 from jax import lax
 
 from tempo import dtypes
-from tempo.sdg.call import Call
-from tempo.sdg.operators import Builder
+from tempo.backends.operators import Builder, Call
 from tempo_jax.operators.division import floordiv, mod
 from tempo_jax.operators.powers import power
 from tempo_jax.operators.values import Function, Value, const, converted, in_float32

@@ -13,9 +13,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from tempo import dtypes
+from tempo.backends.operators import Builder, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
-from tempo.sdg.call import Call, StaticType
-from tempo.sdg.operators import Builder
 from tempo_jax.operators.values import HALF, Function, Value, const, converted, full
 
 _IN_BOUNDS = lax.GatherScatterMode.PROMISE_IN_BOUNDS  # indices are clamped before, so XLA need not do it again

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import lax
 
-from tempo.sdg.call import Call
-from tempo.sdg.operators import Builder
+from tempo.backends.operators import Builder, Call
 from tempo_jax.operators.values import Function, Value
 
 

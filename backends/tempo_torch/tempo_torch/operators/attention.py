@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from tempo.sdg.call import Call
+from tempo.backends.operators import Call
 from tempo_torch.operators.builder import HALF, Builder, Function
 
 _KERNEL_RANK = 4  # of batch, heads, rows, width: with any other the kernel takes a way that is no faster than steps

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from tempo.sdg.call import Call
-from tempo.sdg.composites.banded_attention import Band, PointBlock, band_of, points_at_once
+from tempo.backends.operators import Band, Call, PointBlock, band_of, points_at_once
 from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype
 
 _BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps

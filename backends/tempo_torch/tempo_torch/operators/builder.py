@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tempo.sdg.call import Call
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.operators import OPERATORS, Call
 from tempo_torch.arrays import TORCH_DTYPES, from_host, to_host
 
 Function = Callable[..., torch.Tensor]

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from tempo import dtypes
-from tempo.sdg.call import Call
-from tempo.sdg.operators.backend_function import function_of, result_of
+from tempo.backends.operators import Call, function_of, result_of
 from tempo_torch.arrays import TORCH_DTYPES
 from tempo_torch.operators.builder import Builder, Function
 

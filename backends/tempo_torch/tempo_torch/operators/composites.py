@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from tempo.sdg.call import Call
+from tempo.backends.operators import Call
 from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype
 
 Along = Callable[[torch.Tensor], torch.Tensor]

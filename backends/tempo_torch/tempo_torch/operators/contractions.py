@@ -8,7 +8,7 @@ from math import prod
 import torch
 
 from tempo import dtypes
-from tempo.sdg.call import Call
+from tempo.backends.operators import Call
 from tempo_torch.operators.builder import Builder, Function, Operation, by_numpy, in_float32, is_unsigned
 
 # Elements of a matrix of lhs from which a batched product with a narrower rhs is made as its transpose, measured:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tempo.sdg.call import Call
-from tempo.sdg.operators import OPERATORS
+from tempo.backends.operators import OPERATORS, Call
 from tempo_torch.arrays import from_host
 from tempo_torch.operators.builder import Builder, Function
 

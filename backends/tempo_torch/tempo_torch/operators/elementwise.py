@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.sdg.call import Call
+from tempo.backends.operators import Call
 from tempo_torch.operators.builder import (
     Builder,
     Function,

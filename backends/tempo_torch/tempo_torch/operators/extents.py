@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from tempo.sdg.call import Call
+from tempo.backends.operators import Call
 from tempo.symbolic import as_expr
 from tempo_torch.operators.builder import Builder, Function, Operation, result_dtype
 from tempo_torch.operators.movement import flipped

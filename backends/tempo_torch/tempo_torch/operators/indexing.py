@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
+from tempo.backends.operators import Attrs, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
-from tempo.sdg.call import Call, StaticType
-from tempo.sdg.operators.operator import Attrs
 from tempo_torch.arrays import TORCH_DTYPES
 from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, is_unsigned, result_dtype
 

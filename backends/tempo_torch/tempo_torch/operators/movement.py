@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from tempo.sdg.call import Call
+from tempo.backends.operators import Call
 from tempo_torch.operators.builder import UNSIGNED, Builder, Function
 
 SIGNED = {"uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}

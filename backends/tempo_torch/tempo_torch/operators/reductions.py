@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from tempo.sdg.call import Call
+from tempo.backends.operators import Call
 from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, converter, is_unsigned, result_dtype
 
 

@@ -1,0 +1,43 @@
+"""LoopIR for backends: statements, loops, branches, buffers and how they are indexed."""
+
+from tempo.loop_ir.ir import (
+    Assign,
+    Axis,
+    Branch,
+    Buffer,
+    Compute,
+    Guard,
+    Loop,
+    LoopProgram,
+    PointIndex,
+    Read,
+    Segment,
+    Statement,
+    Stop,
+    WindowIndex,
+    Write,
+    nested,
+    stop_in,
+    walk,
+)
+
+__all__ = [
+    "Assign",
+    "Axis",
+    "Branch",
+    "Buffer",
+    "Compute",
+    "Guard",
+    "Loop",
+    "LoopProgram",
+    "PointIndex",
+    "Read",
+    "Segment",
+    "Statement",
+    "Stop",
+    "WindowIndex",
+    "Write",
+    "nested",
+    "stop_in",
+    "walk",
+]

@@ -1,0 +1,26 @@
+"""Facts about loops for backends that compile them whole: where to split, what iterations hand on, how arrays lie."""
+
+from tempo.loop_ir.analysis.carried_values import Place, earlier, read_place, recent
+from tempo.loop_ir.analysis.footprint import Reaches, reaches
+from tempo.loop_ir.analysis.layouts import layouts_in_segments
+from tempo.loop_ir.analysis.live_ranges import peak_bytes
+from tempo.loop_ir.analysis.liveness import Liveness
+from tempo.loop_ir.analysis.whole_points import replaced
+from tempo.loop_ir.transforms.loop_splitting import fixed_condition, is_empty, iterations, split
+
+__all__ = [
+    "Liveness",
+    "Place",
+    "Reaches",
+    "earlier",
+    "fixed_condition",
+    "is_empty",
+    "iterations",
+    "layouts_in_segments",
+    "peak_bytes",
+    "read_place",
+    "reaches",
+    "recent",
+    "replaced",
+    "split",
+]
