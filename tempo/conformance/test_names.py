@@ -67,3 +67,20 @@ def test_any_two_identifiers_name_two_dims(target: Target, expected: list[Array]
         found = target.arrays(target.compile(program, mapping=mapping)(**given))
         for name, want in zip((first, "prefix", "window", second), expected, strict=True):
             np.testing.assert_allclose(found[name], want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_name_may_look_like_a_role(target: Target) -> None:
+    """Outputs, parameters and dims that are called alike, or as others are with a colon, stay apart."""
+    with tp.Program() as program:
+        w = tp.dim("w")
+        x = tp.input("x", shape=(), dims=(w,))
+        kept = tp.parameter("w", (), 1.0, (w,))
+        kept[w + 1] = kept + x[w + 1]
+        tp.output("w", x * 2)
+        tp.output("state:w", x * 3)
+        tp.output("stop:w", x * 4)
+        tp.stop_when(w, x > 2)
+    out = target.compile(program)(x=np.arange(6, dtype=np.float32))
+    for name, factor in {"w": 2, "state:w": 3, "stop:w": 4}.items():
+        np.testing.assert_allclose(target.to_numpy(out[name]), np.arange(4) * factor)
+    np.testing.assert_allclose(target.to_numpy(out.state["w"]), 1 + 1 + 2 + 3)

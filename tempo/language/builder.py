@@ -10,7 +10,7 @@ from typing import Any
 from tempo.errors import user_location
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.exact import exact
-from tempo.sdg.graph import Case, Edge, Node, Output, TensorType
+from tempo.sdg.graph import Case, Edge, Node, Output, Port, TensorType
 from tempo.symbolic import Context, Dim, Expr, Symbol
 
 SEED_DECLARATION = 0
@@ -22,7 +22,7 @@ class GraphBuilder(NodeBuilder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outputs: dict[tuple[str, str], Output] = {}  # by role and name
+        self.outputs: dict[Port, Output] = {}
         self.inputs: dict[str, int] = {}  # the nodes that are given when a program runs, by name
         self.seed: int | None = None
         self.sinks: list[int] = []
@@ -95,7 +95,7 @@ class GraphBuilder(NodeBuilder):
         self._put(replace(node, cases=(*node.cases, case)))
 
     def add_output(self, output: Output) -> None:
-        self.outputs[output.role, output.name] = output
+        self.outputs[output.port] = output
         self.changes += 1
 
     def add_sink(self, id: int) -> None:

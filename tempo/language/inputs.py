@@ -12,7 +12,7 @@ from tempo.language.host import at_rows
 from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import show, to_shape
 from tempo.language.tensor import RecurrentTensor
-from tempo.sdg.graph import Output, TensorType
+from tempo.sdg.graph import Output, Port, TensorType
 
 
 def input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float32") -> RecurrentTensor:
@@ -96,7 +96,7 @@ def output(name: str, x: TensorLike) -> None:
     """
     program = current_program()
     check_name(name, "an output")
-    if ("output", name) in program.builder.outputs:
+    if Port("output", name) in program.builder.outputs:
         raise ProgramError(f"the program {program.name!r} has an output {name!r} already", location=user_location())
     tensor = as_tensor(x)
     type, domain = tensor.type, tensor.symbols

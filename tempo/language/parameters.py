@@ -16,8 +16,7 @@ from tempo.language.indexing.expression import Dim, IndexExpression
 from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import fit, show, to_shape
 from tempo.language.tensor import RecurrentTensor
-from tempo.sdg.graph import Case, Edge, Node, Output, Point, TensorType
-from tempo.sdg.stops import STOP
+from tempo.sdg.graph import Case, Edge, Node, Output, Point, Port, TensorType
 from tempo.symbolic import FALSE, TRUE, Condition, Expr, Symbol, var
 
 Initializer: TypeAlias = Callable[..., Any]
@@ -167,7 +166,7 @@ def _final_value(program: Program, name: str, node: Node, time_dims: tuple[Symbo
 
     Along a dim that a run may end along early, every point may be the last (see `tempo.sdg.stops`).
     """
-    last = [symbol for symbol in time_dims if (STOP, symbol.name) not in program.builder.outputs]
+    last = [symbol for symbol in time_dims if Port("stop", symbol.name) not in program.builder.outputs]
     map = tuple(Point(program.builder.size(symbol) - 1 if symbol in last else var(symbol)) for symbol in node.domain)
     domain = tuple(symbol for symbol in node.domain if symbol not in last)
     layout = (*(symbol for symbol in domain if symbol not in time_dims), *range(len(node.shape)))

@@ -18,7 +18,6 @@ from tempo.symbolic import Dim as SymbolicDim
 if TYPE_CHECKING:
     from tempo.language.parameters import Parameter, ParameterSpec
 
-_RESERVED = ("state:", "stop:", "watch:")
 _OPEN: ContextVar[tuple[Program, ...]] = ContextVar("tempo_programs", default=())
 
 
@@ -136,11 +135,9 @@ class Program:
 
 
 def check_name(name: Any, what: str) -> None:
-    """Raises `ProgramError` where `name` is no string, an empty one, or one that a run has for itself."""
-    if isinstance(name, str) and name and not name.startswith(_RESERVED):
-        return
-    hint = f"a name is a string that does not begin with {', '.join(map(repr, _RESERVED))}"
-    raise ProgramError(f"{name!r} cannot name {what}", location=user_location(), hint=hint)
+    """Raises `ProgramError` where `name` is no string, or an empty one."""
+    if not isinstance(name, str) or not name:
+        raise ProgramError(f"{name!r} cannot name {what}", location=user_location(), hint="a name is a string")
 
 
 def current_program() -> Program:

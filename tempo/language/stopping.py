@@ -8,8 +8,7 @@ from tempo.language.functions.arithmetic import where
 from tempo.language.indexing.expression import Dim
 from tempo.language.program import current_program
 from tempo.language.tensor import RecurrentTensor
-from tempo.sdg.graph import Output
-from tempo.sdg.stops import STOP
+from tempo.sdg.graph import Output, Port
 
 
 def stop_when(t: Dim, condition: TensorLike) -> None:
@@ -39,7 +38,7 @@ def stop_when(t: Dim, condition: TensorLike) -> None:
     """
     program = current_program()
     (symbol,) = program.check_dims(t, "the dim of a stop")
-    if (STOP, symbol.name) in program.builder.outputs:
+    if Port("stop", symbol.name) in program.builder.outputs:
         raise ProgramError(
             f"there is a stop along {symbol.name} already",
             location=user_location(),
@@ -48,7 +47,7 @@ def stop_when(t: Dim, condition: TensorLike) -> None:
     kept = where(_everywhere(as_tensor(condition), symbol.name), as_tensor(t + 1), 0)
     layout: tuple[int, ...] = ()
     program.builder.add_output(
-        Output(symbol.name, kept.edge, (symbol,), kept.type, layout, STOP, location=user_location())
+        Output(symbol.name, kept.edge, (symbol,), kept.type, layout, "stop", location=user_location())
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from tempo.errors import Location
 from tempo.sdg.exact import same
-from tempo.sdg.graph import Node, TensorType
+from tempo.sdg.graph import Node, Port, TensorType
 from tempo.symbolic import Condition, Dim, Expr, Symbol
 
 Direction = Literal["forward", "backward"]
@@ -313,12 +313,12 @@ class LoopProgram:
     buffers: Mapping[int, Buffer]
     hosts: tuple[Node, ...]  # what `CallHost.call` numbers
     constants: Mapping[int, Any]  # buffer -> array
-    inputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states, "seed" for the seed
-    outputs: Mapping[str, int]  # name -> buffer; "state:NAME" for states, "stop:DIM" for the points kept along a dim
+    inputs: Mapping[Port, int]  # -> buffer
+    outputs: Mapping[Port, int]
     tables: Mapping[int, int]  # table -> node of the graph whose demanded points it marks
     registers: tuple[Buffer, ...] = ()  # values that never leave the block that makes them; for `run.memory`
     stopped: tuple[int | None, ...] = ()  # for each item, the buffer of the stop after which it is left out
-    states: Mapping[str, LastValue] = field(default_factory=dict)  # by name in `outputs`, where it is no copy
+    states: Mapping[Port, LastValue] = field(default_factory=dict)  # where what is in `outputs` is no copy
     offsets: Mapping[int, Offsets] = field(default_factory=dict)  # by item that is one loop
     extents: tuple[str, ...] = ()  # how reads of varying length are run, for people
 

@@ -24,14 +24,12 @@ from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter
 from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
-from tempo.passes.instrument.finite_checks import WATCH
 from tempo.passes.manager import PassRecord
 from tempo.reference.host_calls import call_host
 from tempo.runtime.memory import allocation_error, check_room
 from tempo.runtime.strips import in_strips
 from tempo.sdg.call import static_type
-from tempo.sdg.graph import Node
-from tempo.sdg.stops import STOP
+from tempo.sdg.graph import Node, Port
 from tempo.symbolic import Symbol
 
 Array = Any
@@ -66,7 +64,7 @@ class Compiled:
     parameters: tuple[Symbol, ...]
     segments: tuple[CompiledSegment, ...]
     driver_source: str
-    last_values: Mapping[str, Callable[..., Array]]
+    last_values: Mapping[Port, Callable[..., Array]]
     """Of the program's `states`, given sizes, the point and buffers."""
     passes: tuple[PassRecord, ...]
     """Those at the sizes that shapes are made of."""
@@ -116,15 +114,12 @@ class Compiled:
     @cached_property
     def stops(self) -> Mapping[str, int]:
         """By the name of a dim along which the run may end early, the slot that says how many points were kept."""
-        prefix = f"{STOP}:"
-        outputs = self.program.outputs.items()
-        return {key.removeprefix(prefix): id for key, id in outputs if key.startswith(prefix)}
+        return {port.name: id for port, id in self.program.outputs.items() if port.role == "stop"}
 
     @cached_property
     def read_early(self) -> frozenset[int]:
         """Buffers that are looked at before they are full: stops, and what a check of values has found so far."""
-        watches = (id for key, id in self.program.outputs.items() if key.startswith(f"{WATCH}:"))
-        return frozenset((*self.stops.values(), *watches))
+        return frozenset(id for port, id in self.program.outputs.items() if port.role in ("stop", "watch"))
 
     @cached_property
     def constants(self) -> Mapping[int, Array]:

@@ -23,7 +23,6 @@ from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.loop_ir.rewriter import Block, Scope, rewritten
 from tempo.passes.manager import Pass
 from tempo.reference.evaluator import Evaluator
-from tempo.runtime.arguments.binding import input_nodes
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Compiled, ProgramRun, compile_program
 from tempo.runtime.results.outputs import Outputs
@@ -62,12 +61,8 @@ class ReferenceEngine:
         return 'backend="reference"'
 
     def evaluator(self, arguments: Arguments) -> Evaluator:
-        arrays = {
-            node.id: arguments.arrays[key]
-            for role, prefix in (("input", ""), ("state", "state:"))
-            for name, node in input_nodes(self.graph, role).items()
-            if (key := prefix + name) in arguments.arrays
-        }
+        nodes = (node for node in self.graph.nodes.values() if node.op == "input" and node.port.role != "seed")
+        arrays = {node.id: arguments.arrays[node.port] for node in nodes if node.port in arguments.arrays}
         checks = self.options.checks is not False
         return Evaluator(self.graph, arrays, arguments.sizes, arguments.seed, checks)
 

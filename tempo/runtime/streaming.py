@@ -230,12 +230,12 @@ def _step(run: ProgramRun, streamed: list[Output], way: Way, start: int, stop: i
     single = way.chunk == 1 and stop - start == 1
     for output in streamed:
         found = _points(run, output, way.dim, start, stop, single)
-        arrays[output.name] = run.handed(run.compiled.program.outputs[output.name], found)
+        arrays[output.name] = run.handed(run.compiled.program.outputs[output.port], found)
     return Step(arrays, start, stop)
 
 
 def _points(run: ProgramRun, output: Output, dim: Symbol, start: int, stop: int, single: bool) -> Any:
-    id = run.compiled.program.outputs[output.name]
+    id = run.compiled.program.outputs[output.port]
     array, axis = run.view(id), output.layout.index(dim)
     first, count = start, stop - start
     if is_chunked(run.compiled.program.buffers[id], dim):

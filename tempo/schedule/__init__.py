@@ -3,8 +3,9 @@ dependences need. A scheduler imports nothing else of the core but `tempo.symbol
 and, to keep files, `tempo.caches`.
 """
 
+from tempo.analysis.dependence.levels import Direction
 from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Statement
-from tempo.schedule.tree import Direction, For, If, Run, Scheduled, ScheduleTree, Sequence, render, runs, sequence, walk
+from tempo.schedule.tree import For, If, Run, Scheduled, ScheduleTree, Sequence, render, runs, sequence, walk
 from tempo.schedule.verify import verify
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from tempo.errors import Location
 from tempo.sdg.exact import same
@@ -19,6 +19,22 @@ from tempo.symbolic.structural import Structural, cached
 # What lives in buffers that are there before anything runs.
 GIVEN = frozenset({"input", "constant"})
 NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "backend_call", "sink"})
+Role = Literal["input", "seed", "state", "output", "stop", "watch"]
+
+
+class Port(NamedTuple):
+    """What a program is given or gives, by its role and its name: an input and a state may have one name.
+
+    It is given each "input", the "seed", and the "state" of each parameter at the start. It gives each "output", each
+    "state" at the end, a "stop" per dim along which it may end early (see `tempo.sdg.stops`), and what each "watch" saw
+    (see `tempo.passes.instrument.finite_checks`).
+    """
+
+    role: Role
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.role in ("input", "output") else f"{self.role} {self.name}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +220,11 @@ class Node:
         return next((value for key, value in self.attrs if key == name), default)
 
     @property
+    def port(self) -> Port:
+        """Of an input."""
+        return Port(self.attr("role", "input"), self.attr("name", "") or self.name)
+
+    @property
     def attributes(self) -> dict[str, Any]:
         return dict(self.attrs)
 
@@ -237,8 +258,7 @@ class Output:
 
     `layout` says what the axes of the user's array are: a Symbol is a dim of the domain, an int an axis of the shape
     that the edge shows. Before lifting it is `(*domain, 0, 1, ...)`; lifting turns a dim into axis 0.
-    `role` is "output", "state" (the value of a parameter at the end), "stop" (see `tempo.sdg.stops`) or "watch" (see
-    `tempo.passes.instrument.finite_checks`).
+    `role` is that of its `Port`.
     """
 
     name: str
@@ -246,8 +266,12 @@ class Output:
     domain: tuple[Symbol, ...]
     type: TensorType
     layout: tuple[Symbol | int, ...]
-    role: str = "output"
+    role: Role = "output"
     location: Location | None = field(default=None, compare=False)
+
+    @property
+    def port(self) -> Port:
+        return Port(self.role, self.name)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import ast
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from tempo import dtypes
 from tempo.errors import TempoError
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import Case, Edge, Element, Graph, IndexMap, Node, Output, Point, Slice, TensorType
+from tempo.sdg.graph import Case, Edge, Element, Graph, IndexMap, Node, Output, Point, Role, Slice, TensorType
 from tempo.sdg.text import Placeholder
 from tempo.symbolic import Dim, Symbol, parse_condition, parse_expr
 
@@ -152,7 +152,8 @@ def _part(text: str) -> Element:
 
 
 def _output(text: str) -> Output:
-    role, name, rest = match(_OUTPUT, text).groups()
+    written, name, rest = match(_OUTPUT, text).groups()
+    role: Role = {each: each for each in get_args(Role)}[written]
     (type,), domain, right = _typed(rest)
     edge, layout = split(right, " as ")
     axes = tuple(parse_symbol(axis) if axis.startswith("$") else int(axis) for axis in split(layout[1:-1]))

@@ -13,12 +13,10 @@ from collections.abc import Mapping
 from tempo.sdg.graph import Graph, Output
 from tempo.symbolic import Symbol
 
-STOP = "stop"
-
 
 def stops_of(graph: Graph) -> Mapping[Symbol, Output]:
     """The outputs that end runs, by dim."""
-    return {output.domain[0]: output for output in graph.outputs if output.role == STOP}
+    return {output.domain[0]: output for output in graph.outputs if output.role == "stop"}
 
 
 def last_along(output: Output) -> Symbol | None:

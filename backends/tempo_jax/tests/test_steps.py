@@ -10,6 +10,7 @@ import pytest
 
 import tempo as tp
 from tempo.loop_ir.ir import CallSegment, LoopProgram, Segment, walk
+from tempo.sdg.graph import Port
 
 STEPS = 6
 
@@ -64,7 +65,7 @@ def test_what_a_call_answers_is_an_output_without_a_segment():
     """It is written to an array of NumPy's, in place; who runs the program gets JAX's."""
     run = tp.compile(acting(8), backend="jax", sizes={"i": STEPS})
     program = compiled(run)
-    reward = program.outputs["reward"]
+    reward = program.outputs[Port("output", "reward")]
     assert not [segment.name for segment in program.segments if reward in segment.buffers]
     out = run()
     assert all(isinstance(array, jax.Array) for array in out.values())

@@ -18,7 +18,7 @@ from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, TensorType, index_exprs
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.stops import STOP, stops_of
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import Condition, Expr, Symbol, var
 
 
@@ -46,7 +46,7 @@ def _with_stop(graph: Graph, symbol: Symbol) -> Graph:
     type = TensorType((), "int32")
     new = NodeBuilder(graph.dims, graph.nodes)
     never = new.pure("constant", (), {"value": ArrayValue(np.zeros((), np.int32))})
-    stop = Output(symbol.name, never, (symbol,), type, (), STOP)
+    stop = Output(symbol.name, never, (symbol,), type, (), "stop")
     return replace(graph, nodes=new.nodes, outputs=(*graph.outputs, stop))
 
 

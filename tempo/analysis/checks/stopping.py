@@ -18,7 +18,7 @@ from tempo.analysis.reports import output_reader, slice_text, tensor_name
 from tempo.errors import UnsupportedError
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice
-from tempo.sdg.stops import STOP, stops_of
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import Box, Condition, Context, Expr, Symbol, const, var
 
 
@@ -64,7 +64,7 @@ class _Check:
             for id in component:
                 self.known[id] = self._farthest(self.graph.nodes[id])
         readers = [node for node in nodes if not self._passes_on(node)]
-        readers += [output_reader(output) for output in self.graph.outputs if output.role != STOP]
+        readers += [output_reader(output) for output in self.graph.outputs if output.role != "stop"]
         for reader in readers:
             step = self._farthest(reader)
             if step is not None and (step.ahead is None or step.ahead > 0):

@@ -17,7 +17,7 @@ def host_arrays(program: LoopProgram) -> frozenset[int]:
     written = {write.buffer for call in calls for write in call.writes}
     elsewhere = {read.buffer for call in calls for read in call.reads}
     elsewhere.update(id for segment in program.segments for id in segment.buffers)
-    elsewhere.update(source_of(program, key) for key in program.outputs if key.startswith("state:"))
+    elsewhere.update(source_of(program, port) for port in program.outputs if port.role == "state")
     buffers = (program.buffers[id] for id in written - elsewhere)
     outputs = (each.id for each in buffers if each.role == "output" and each.axes and not each.is_circular)
     return frozenset((*taken, *outputs))

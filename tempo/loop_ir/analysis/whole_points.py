@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Offsets, Statement, walk
+from tempo.sdg.graph import Port
 from tempo.symbolic import Symbol, var
 
 
@@ -29,8 +30,8 @@ class Marks:
 def marks(program: LoopProgram, number: int, dim: Symbol) -> Marks:
     """Of the item `number`, a loop of the host over `dim`."""
     offsets = program.offsets.get(number, {})
-    sources = {source_of(program, key) for key in program.outputs if key.startswith("state:")}
-    counted = [id for key, id in program.outputs.items() if ":" not in key or id in sources]
+    sources = {source_of(program, port) for port in program.outputs if port.role == "state"}
+    counted = [id for port, id in program.outputs.items() if port.role == "output" or id in sources]
     late = max((-offsets[id][0] for id in (*counted, *sources) if id in offsets), default=0)
     late = max(late, 0, *(-behind for behind in _calls(program, program.items[number], dim)))
     held = tuple(sorted(id for id in sources if id in offsets and not _stays(program.buffers[id], dim, offsets, late)))
@@ -48,10 +49,10 @@ def _calls(program: LoopProgram, item: Statement, dim: Symbol) -> Iterator[int]:
                 yield point.as_int()
 
 
-def source_of(program: LoopProgram, key: str) -> int:
-    """The buffer from which the state of that name is read."""
-    found = program.states.get(key)
-    return program.outputs[key] if found is None else found.read.buffer
+def source_of(program: LoopProgram, state: Port) -> int:
+    """The buffer from which the state is read."""
+    found = program.states.get(state)
+    return program.outputs[state] if found is None else found.read.buffer
 
 
 def replaced(program: LoopProgram) -> frozenset[int]:

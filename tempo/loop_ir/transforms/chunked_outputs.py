@@ -12,6 +12,7 @@ from typing import ClassVar
 from tempo.loop_ir.ir import Axis, Buffer, CallHost, LoopProgram, Read, Statement, Write, walk
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import Block, Scope, rewritten_program
+from tempo.sdg.graph import Port
 from tempo.symbolic import Symbol, const
 
 
@@ -26,7 +27,7 @@ class ChunkedOutputs:
         if context.narrow is None:
             return program
         outputs, dim, width = context.narrow
-        narrow = {program.outputs[name] for name in outputs} - _needed_whole(program, dim)
+        narrow = {program.outputs[Port("output", name)] for name in outputs} - _needed_whole(program, dim)
         axes = {id: _position(program.buffers[id], dim) for id in narrow}
         narrowed = {id: _narrowed(program.buffers[id], axis, width) for id, axis in axes.items()}
 

@@ -23,7 +23,7 @@ from tempo.loop_ir.ir import (
     Write,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Port, TensorType
 from tempo.symbolic import Expr, const
 
 
@@ -107,5 +107,5 @@ def _permuted(shape: tuple[Expr, ...], axes: tuple[int, ...]) -> tuple[Expr, ...
     return tuple(shape[axis] for axis in axes)
 
 
-def _renamed(ids: Mapping[str, int], outside: Mapping[int, Buffer]) -> dict[str, int]:
-    return {name: outside[id].id if id in outside else id for name, id in ids.items()}
+def _renamed(ids: Mapping[Port, int], outside: Mapping[int, Buffer]) -> dict[Port, int]:
+    return {port: outside[id].id if id in outside else id for port, id in ids.items()}

@@ -32,7 +32,7 @@ from tempo.lowering.build.stopping import Stops
 from tempo.lowering.storage.assignment import Storage
 from tempo.lowering.scheduling.clusters import Cluster
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
-from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Slice
+from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
 from tempo.sdg.stops import last_along
 from tempo.symbolic import FALSE, TRUE, Condition, Dim, Expr, Symbol, conjunction, const, var
 
@@ -54,8 +54,8 @@ class Buffers:
     of_value: dict[Value, Buffer] = field(default_factory=dict)
     registers: list[Buffer] = field(default_factory=list)
     constants: dict[int, Any] = field(default_factory=dict)
-    inputs: dict[str, int] = field(default_factory=dict)
-    outputs: dict[str, int] = field(default_factory=dict)
+    inputs: dict[Port, int] = field(default_factory=dict)
+    outputs: dict[Port, int] = field(default_factory=dict)
     written_outputs: dict[Value, list[Buffer]] = field(default_factory=dict)
     homes: dict[Value, Home] = field(default_factory=dict)
     moved: set[Value] = field(default_factory=set)
@@ -69,11 +69,6 @@ class Buffers:
 def build(program: Clustered, tree: ScheduleTree, decisions: Decisions) -> LoopProgram:
     buffers = _make_buffers(program, decisions.storage)
     return _Builder(program, decisions, buffers).build(tree)
-
-
-def key_of(role: str, name: str) -> str:
-    """The name of an input or output of the program among all of its roles."""
-    return {"input": name, "output": name, "seed": "seed"}.get(role, f"{role}:{name}")
 
 
 def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
@@ -111,7 +106,7 @@ def _add_given(program: Clustered, node: Node, buffers: Buffers) -> None:
     if role == "constant":
         buffers.constants[buffer.id] = node.attr("value")
     else:
-        buffers.inputs[key_of(node.attr("role", "input"), name)] = buffer.id
+        buffers.inputs[node.port] = buffer.id
 
 
 def _add_output(program: Clustered, output: Output, buffers: Buffers) -> Buffer:
@@ -126,7 +121,7 @@ def _add_output(program: Clustered, output: Output, buffers: Buffers) -> Buffer:
         layout=output.layout,
         location=output.location,
     )
-    buffers.outputs[key_of(output.role, output.name)] = buffer.id
+    buffers.outputs[output.port] = buffer.id
     return buffer
 
 
@@ -182,7 +177,7 @@ class _Builder:
     def build(self, tree: ScheduleTree) -> LoopProgram:
         items = self.top(top_items(tree))
         buffers = self.buffers
-        states = {key_of("state", output.name): found for output in self.states() if (found := self.last_value(output))}
+        states = {output.port: found for output in self.states() if (found := self.last_value(output))}
         return LoopProgram(
             tuple(item for item, _ in items),
             tuple(self.segments),
@@ -212,7 +207,7 @@ class _Builder:
         return found
 
     def stop_buffer(self, stop: Output) -> int:
-        return self.buffers.outputs[key_of(stop.role, stop.name)]
+        return self.buffers.outputs[stop.port]
 
     def host_block(self, items: tuple[ScheduleTree, ...]) -> tuple[Statement, ...]:
         found: list[Statement] = []

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tempo.schedule.tree import Direction, For, If, ScheduleTree, Sequence, runs, walk
+from tempo.schedule import Direction
+from tempo.schedule.tree import For, If, ScheduleTree, Sequence, runs, walk
 from tempo.symbolic import Context, Expr, Symbol, var
 
 Kind = tuple[Symbol, Direction]

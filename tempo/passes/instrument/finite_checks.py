@@ -19,7 +19,6 @@ from tempo.sdg.graph import Case, Edge, Graph, Node, Output, TensorType
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import FALSE, TRUE, Box, Condition, disjunction
 
-WATCH = "watch"
 UNKNOWN, FINITE, INFINITE, NOT_A_NUMBER = 0, 1, 2, 3
 """What a watch holds at each point, int8; a tensor with both is not a number. Buffers begin with zeros."""
 
@@ -53,7 +52,7 @@ def watched(graph: Graph) -> tuple[Graph, tuple[Watch, ...]]:
             value = _only(rewriter, reader, where, value)
         watch = Watch(str(len(watches)), edge, reader)
         watches.append(watch)
-        outputs.append(Output(watch.name, value, reader.domain, _VALUES, reader.domain, WATCH, reader.location))
+        outputs.append(Output(watch.name, value, reader.domain, _VALUES, reader.domain, "watch", reader.location))
     return replace(graph, nodes=rewriter.nodes, outputs=(*graph.outputs, *outputs)), tuple(watches)
 
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 from tempo.passes.manager import PassContext
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.graph import Graph, Node, Output
-from tempo.sdg.stops import STOP
 
 _WITHOUT_STATEMENT = frozenset({"input", "constant"})
 
@@ -36,7 +35,7 @@ class MaterialiseOutputs:
 
 def _is_direct(graph: Graph, output: Output) -> bool:
     producer = graph.nodes[output.edge.node]
-    if producer.op in _WITHOUT_STATEMENT or output.role == STOP:
+    if producer.op in _WITHOUT_STATEMENT or output.role == "stop":
         return False
     return producer.domain == output.domain and graph.is_identity(output.edge)
 

@@ -14,7 +14,7 @@ from tempo import dtypes
 from tempo.errors import NO_POINTS, DTypeError, InputError, Location, SizeError, TempoError, nearest
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.plugins.manager import get_backend, list_backends
-from tempo.sdg.graph import Graph, Node
+from tempo.sdg.graph import Graph, Node, Role
 from tempo.symbolic import LARGEST_SIZE, Expr, Symbol, var
 
 Array = np.ndarray[Any, Any]
@@ -126,10 +126,10 @@ def _as_size(name: str, value: Any) -> int:
 # -- arrays ------------------------------------------------------------------------------------------------------------
 
 
-def input_nodes(graph: Graph, role: str) -> dict[str, Node]:
+def input_nodes(graph: Graph, role: Role) -> dict[str, Node]:
     """The `input` nodes of one role ("input", "state", "seed"), by name."""
-    nodes = (node for node in graph.nodes.values() if node.op == "input" and node.attr("role", "input") == role)
-    return {node.attr("name", "") or node.name: node for node in nodes}
+    nodes = (node for node in graph.nodes.values() if node.op == "input" and node.port.role == role)
+    return {node.port.name: node for node in nodes}
 
 
 def as_declared(given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:

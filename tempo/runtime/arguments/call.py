@@ -15,7 +15,7 @@ from tempo.runtime.arguments import binding
 from tempo.runtime.arguments.feeds import IteratorFeed, claim_length, stream_nodes
 from tempo.runtime.arguments.initial import InitialValues
 from tempo.runtime.results.outputs import Outputs, State
-from tempo.sdg.graph import Graph, Node
+from tempo.sdg.graph import Graph, Node, Port
 from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Arguments:
-    """One call: the value of every size, and an array for every `input` node, by role and name ("state:w", "seed")."""
+    """One call: the value of every size, and an array for every `input` node."""
 
     sizes: Mapping[Symbol, int]
-    arrays: Mapping[str, Array]
+    arrays: Mapping[Port, Array]
     seed: int
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     """What streamed inputs are read from, by name."""
@@ -88,9 +88,9 @@ class CallChecker:
             self._check_endless(endless[0])
             sizes = {**(sizes or {}), endless[0].name: endless[1]}
         known = self._known(given, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
-        arrays = {**given, "seed": seeded}
-        for name, array in self._states(stated, known, given, int(seed)).items():
-            arrays[f"state:{name}"] = array
+        states = self._states(stated, known, given, int(seed))
+        arrays = {Port("input", name): array for name, array in given.items()}
+        arrays |= {Port("state", name): array for name, array in states.items()} | {Port("seed", "seed"): seeded}
         feeds = {name: IteratorFeed.of(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
         return Arguments(known, arrays, int(seed), feeds)
 

@@ -73,9 +73,8 @@ class FiniteCheck:
     def _inputs(self, arguments: Arguments) -> Iterator[tuple[Node, Array]]:
         """The floating inputs and states, and their arrays as the caller gave them."""
         for node in self.graph.nodes.values():
-            key = f"state:{node.attr('name')}" if node.attr("role") == "state" else str(node.attr("name"))
-            if node.op == "input" and dtypes.is_float(node.dtype) and key in arguments.arrays:
-                yield node, np.asarray(arguments.arrays[key], dtypes.to_numpy(node.dtype))
+            if node.op == "input" and dtypes.is_float(node.dtype) and node.port in arguments.arrays:
+                yield node, np.asarray(arguments.arrays[node.port], dtypes.to_numpy(node.dtype))
 
     def _may_be_infinite(self, arguments: Arguments) -> set[int]:
         """The nodes that an infinity reaches which the program or its caller wrote down."""

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tempo.errors import BackendCallError, HostCallError, TempoError
-from tempo.passes.instrument.finite_checks import WATCH
 from tempo.runtime.compiled import ProgramRun
 
 Arrays = dict[str, Any]
@@ -45,20 +44,15 @@ def looking_after(so_far: Callable[[], Arrays], look: Look | None) -> Iterator[N
 def collect(run: ProgramRun, without: Collection[str] = ()) -> Results:
     """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""
     run.compiled.backend.synchronize()
-    found: dict[str, Arrays] = {"": {}, "state": {}}
-    for key, id in run.compiled.program.outputs.items():
-        role, colon, name = key.partition(":")
-        if not colon or role not in ("state", "stop", WATCH):  # an output of the user's, whose name may hold a colon
-            role, name = "", key
-        if role in found and not (role == "" and name in without):
-            found[role][name] = run.output(id)
+    outputs = run.compiled.program.outputs.items()
+    taken = {port.name: run.output(id) for port, id in outputs if port.role == "output" and port.name not in without}
+    states = {port.name: run.output(id) for port, id in outputs if port.role == "state"}
     kept = {dim: run.kept(slot) for dim, slot in run.compiled.stops.items()}
-    return Results(found[""], found["state"], {dim: count for dim, count in kept.items() if count}, watched(run))
+    return Results(taken, states, {dim: count for dim, count in kept.items() if count}, watched(run))
 
 
 def watched(run: ProgramRun) -> Arrays:
     """What the outputs of role "watch" hold so far, as far as there is anything of them."""
-    prefix, backend = f"{WATCH}:", run.compiled.backend
     outputs = run.compiled.program.outputs.items()
-    held = {key: id for key, id in outputs if key.startswith(prefix) and run.buffers[id] is not None}
-    return {key.removeprefix(prefix): backend.to_host(run.output(id)) for key, id in held.items()}
+    held = ((port.name, id) for port, id in outputs if port.role == "watch" and run.buffers[id] is not None)
+    return {name: run.compiled.backend.to_host(run.output(id)) for name, id in held}

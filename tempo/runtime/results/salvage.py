@@ -13,7 +13,7 @@ from tempo.loop_ir.ir import CallSegment, LastValue, Loop, LoopProgram, Read, ex
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
 from tempo.runtime.compiled import ProgramRun
 from tempo.runtime.results.outputs import Outputs
-from tempo.sdg.graph import Graph
+from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import Symbol
 
 Array = Any
@@ -21,7 +21,7 @@ Layout = tuple[Symbol | int, ...]
 
 
 @contextmanager
-def salvaging(run: ProgramRun, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph) -> Iterator[None]:
+def salvaging(run: ProgramRun, given: Mapping[Port, Array], names: Mapping[str, int], graph: Graph) -> Iterator[None]:
     """An error inside gets what the run has made.
 
     `given` are the arrays of the call, `names` the sizes of dims; `graph` is what the user wrote.
@@ -44,7 +44,7 @@ def no_state(unknown: Collection[str]) -> str:
 
 
 def made_so_far(
-    run: ProgramRun, given: Mapping[str, Array], names: Mapping[str, int], graph: Graph
+    run: ProgramRun, given: Mapping[Port, Array], names: Mapping[str, int], graph: Graph
 ) -> tuple[Outputs, tuple[str, ...]]:
     """Outputs and parameters up to the last whole point; the names of parameters that are not known there."""
     found = _Stand.of(run, names)
@@ -86,12 +86,12 @@ class _Stand:
         """Those that are complete, up to the last whole point. `layouts`: what the axes are to the user."""
         program, made = self.run.compiled.program, writers(self.run.compiled.program)
         found: dict[str, Array] = {}
-        for key, id in program.outputs.items():
-            if key.startswith(("state:", "stop:", "watch:")) or self._is_gone(self.run.buffers[id]):
+        for port, id in program.outputs.items():
+            if port.role != "output" or self._is_gone(self.run.buffers[id]):
                 continue
             last = max(made.get(id, {-1}))
             if last < self.run.item or last in self.behind or (last == self.run.item and self._has_points(id)):
-                found[key] = self._cut(id, layouts[key])
+                found[port.name] = self._cut(id, layouts[port.name])
         return found
 
     def _is_gone(self, array: Array | None) -> bool:
@@ -113,11 +113,11 @@ class _Stand:
         is_known = id in program.offsets.get(self.run.item, {}) and dim in program.buffers[id].layout
         return is_known and not is_chunked(program.buffers[id], dim)
 
-    def state(self, given: Mapping[str, Array], domains: Mapping[str, tuple[Symbol, ...]]) -> dict[str, Array | None]:
+    def state(self, given: Mapping[Port, Array], domains: Mapping[str, tuple[Symbol, ...]]) -> dict[str, Array | None]:
         """The value of each parameter at the last whole point, None where it is not known. `domains` are theirs."""
-        return {name: self._value(f"state:{name}", given, self.dim in domain) for name, domain in domains.items()}
+        return {name: self._value(Port("state", name), given, self.dim in domain) for name, domain in domains.items()}
 
-    def _value(self, key: str, given: Mapping[str, Array], varies: bool) -> Array | None:
+    def _value(self, key: Port, given: Mapping[Port, Array], varies: bool) -> Array | None:
         """`varies`: whether the parameter does along the dim."""
         run, program = self.run, self.run.compiled.program
         made, found = writers(program), program.states.get(key)
@@ -143,7 +143,7 @@ class _Stand:
         array = run.compiled.backend.transpose(buffers[source], program.buffers[source].to_user)
         return run.compiled.backend.owned(array)
 
-    def _again(self, source: int, item: int, given: Mapping[str, Array]) -> list[Array] | None:
+    def _again(self, source: int, item: int, given: Mapping[Port, Array]) -> list[Array] | None:
         """The buffers after another run of what has gone ahead, as far as the points that are whole. None where that
         would call the host again."""
         run, program = self.run, self.run.compiled.program
@@ -167,7 +167,7 @@ class _Stand:
             buffers[source] = None if mark is None else mark[1 + self.marks.held.index(source)]
         return buffers
 
-    def _read(self, key: str, buffers: list[Array]) -> Array:
+    def _read(self, key: Port, buffers: list[Array]) -> Array:
         compiled, found = self.run.compiled, self.run.compiled.program.states[key]
         array = compiled.last_values[key](*self.run.arguments, *self._last_point(found).values(), buffers)
         shape = tuple(int(extent.evaluate(self.run.sizes)) for extent in found.shape)

@@ -13,7 +13,7 @@ from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments.binding import expected_shape, input_nodes
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.engine import CompiledEngine
-from tempo.sdg.graph import Graph
+from tempo.sdg.graph import Graph, Port
 from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol
 
@@ -45,10 +45,10 @@ def symbols(**sizes: int) -> dict[Symbol, int]:
 
 def random_arguments(graph: Graph, sizes: dict[Symbol, int]) -> Arguments:
     generator = np.random.default_rng(0)
-    arrays = {"seed": np.asarray(0, np.uint32)}
-    for name, node in input_nodes(graph, "input").items():
+    arrays = {Port("seed", "seed"): np.asarray(0, np.uint32)}
+    for node in input_nodes(graph, "input").values():
         shape = tuple(int(extent.evaluate(sizes)) for extent in expected_shape(graph, node))
-        arrays[name] = generator.standard_normal(shape).astype(np.float32)
+        arrays[node.port] = generator.standard_normal(shape).astype(np.float32)
     return Arguments(sizes, arrays, 0)
 
 
@@ -57,7 +57,7 @@ def check(text: str, **sizes: int) -> None:
     engine = engine_of(text)
     arguments = random_arguments(engine.graph, symbols(**sizes))
     outputs, states, *_ = engine.run(arguments, None)
-    inputs = {node.id: arguments.arrays[name] for name, node in input_nodes(engine.graph, "input").items()}
+    inputs = {node.id: arguments.arrays[node.port] for node in input_nodes(engine.graph, "input").values()}
     expected = Evaluator(engine.graph, inputs, arguments.sizes).run()
     for name, array in {**expected.outputs, **expected.state}.items():
         found = {**outputs, **states}[name]

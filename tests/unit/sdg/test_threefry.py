@@ -51,13 +51,13 @@ def test_arguments_are_not_changed():
     assert counter.tolist() == list(range(40))
 
 
-@pytest.mark.parametrize("shape", [(BLOCK_BYTES,), (3, BYTES // 4 + 1), (BYTES, 2)])
+@pytest.mark.parametrize("shape", [(BLOCK_BYTES,), (3, BLOCK_BYTES // 4 + 1), (BLOCK_BYTES, 2)])
 def test_blocks_of_the_cache_give_what_elements_give(shape: tuple[int, ...]):
     """Of several blocks each: the numbers at their edges."""
     counters = np.arange(int(np.prod(shape)), dtype=np.uint32).reshape(shape)
     keys = np.arange(shape[0], dtype=np.uint32).reshape(-1, *(1,) * (len(shape) - 1))
     found = threefry((keys, 7), (counters, 1))
-    for at in [0, 1, BLOCK_BYTES // 4 - 1, BYTES // 4, BYTES // 4 + 1, counters.size - 1]:
+    for at in [0, 1, BLOCK_BYTES // 4 - 1, BLOCK_BYTES // 4, BLOCK_BYTES // 4 + 1, counters.size - 1]:
         place = np.unravel_index(at, shape)
         expected = threefry((int(place[0]), 7), (at, 1))
         assert (int(found[0][place]), int(found[1][place])) == expected

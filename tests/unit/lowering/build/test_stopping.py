@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempo as tp
 from tempo.loop_ir.ir import Loop, stop_in
+from tempo.sdg.graph import Port
 
 
 def test_the_loop_is_left_by_its_last_statement() -> None:
@@ -19,10 +20,10 @@ def test_the_loop_is_left_by_its_last_statement() -> None:
     run = tp.compile(program)
     loops = run._engine.plan().loops  # type: ignore[attr-defined]
     (segment,) = [each for each in loops.segments if isinstance(each.loop, Loop) and stop_in(each.loop) is not None]
-    slot = loops.buffers[loops.outputs["stop:t"]]
+    slot = loops.buffers[loops.outputs[Port("stop", "t")]]
     assert segment.loop is not None
     assert stop_in(segment.loop) == slot.id
     assert slot.is_slot
     assert f"stop if {slot.label} != 0" in str(loops)
-    assert loops.buffers[loops.outputs["state:w"]].is_slot  # of the parameter only the newest value is kept
+    assert loops.buffers[loops.outputs[Port("state", "w")]].is_slot  # of the parameter only the newest value is kept
     assert f"if {slot.label}:\n            break" in run.explain()
