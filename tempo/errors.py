@@ -180,14 +180,20 @@ class UnsupportedError(TempoError, NotImplementedError):
     """The backend or scheduler cannot run this; says what could.
 
     `feature` is what the backend's descriptor excludes ("sort", "sort:int8", "bfloat16", "checks"), where that is the
-    reason.
+    reason; `statements` are those of a `SchedulingProblem` that a scheduler finds no order of.
     """
 
     def __init__(
-        self, message: str, *, location: Location | None = None, hint: str | None = None, feature: str | None = None
+        self,
+        message: str,
+        *,
+        location: Location | None = None,
+        hint: str | None = None,
+        feature: str | None = None,
+        statements: Iterable[str] = (),
     ) -> None:
         super().__init__(message, location=location, hint=hint)
-        self.feature = feature
+        self.feature, self.statements = feature, frozenset(statements)
 
 
 class MemoryLimitError(TempoError, MemoryError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tempo.backends.base import Backend
-from tempo.compiler.fallback import Mapped, with_fewer_axes
+from tempo.compiler.fallback import with_fewer_axes
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, PlanOptions, Scheduler
 from tempo.compiler.plan import plan as planned
@@ -19,7 +19,7 @@ from tempo.errors import UnsupportedError
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
-from tempo.passes.manager import Pass, PassManager, PassRecord, needed
+from tempo.passes.manager import Forced, Pass, PassManager, PassRecord, needed
 from tempo.passes.pipeline import PassRegistry
 from tempo.passes.vectorize.vectorize import Lift
 from tempo.plugins.manager import default_manager
@@ -86,22 +86,21 @@ class Compiler:
             self.checks,
             self.speculates,
             stepped,
+            frozenset(self.stepped if outermost is None else (*self.stepped, outermost)),
             schedule_seconds=self.options.schedule_seconds,
             likely=self.likely,
             composites=composites,
             facts=facts,
         )
-        kept = frozenset(self.stepped) if outermost is None else frozenset({*self.stepped, outermost})
-        passes = tuple(Lift(exclude=kept) if isinstance(each, Lift) else each for each in self.passes)
 
-        def attempt(mapping: Mapped, manager: PassManager = self.manager) -> Plan:
+        def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:
             with waiting(f"planning for {self.backend.info.name}: passes, order, memory"):
-                made = planned(self.graph, manager, passes, self.scheduler, replace(options, mapping=mapping))
+                made = planned(self.graph, manager, self.passes, self.scheduler, replace(options, mapping=mapping))
             check_supported(made.graph, self.backend.info)
             return made
 
         def as_written() -> Plan:
-            bare = frozenset(each.name for each in passes if needed(each) is None)
+            bare = frozenset(each.name for each in self.passes if needed(each) is None)
             return attempt(None, replace(self.manager, disabled=self.manager.disabled | bare))
 
         dims = [dim.symbol.name for dim in self.graph.dims] if Lift.name not in self.manager.disabled else []

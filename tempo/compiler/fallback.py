@@ -10,12 +10,11 @@ from dataclasses import replace
 
 from tempo.compiler.plan import Plan
 from tempo.errors import UnsupportedError
-
-Mapped = str | int | Mapping[str, str | int] | None
+from tempo.passes.manager import Forced, forced
 
 
 def with_fewer_axes(
-    planned: Callable[[Mapped], Plan], mapping: Mapped, dims: Sequence[str], as_written: Callable[[], Plan]
+    planned: Callable[[Forced], Plan], mapping: Forced, dims: Sequence[str], as_written: Callable[[], Plan]
 ) -> Plan:
     """What `planned` makes of `mapping`; where it refuses that, with a loop over one of `dims`, or over all of them, or
     what `as_written` makes, without passes.
@@ -26,7 +25,7 @@ def with_fewer_axes(
         return planned(mapping)
     except UnsupportedError as error:
         refused = error
-    ways = {dim: mapping.get(dim) if isinstance(mapping, Mapping) else mapping for dim in dims}
+    ways = {dim: forced(mapping, dim) for dim in dims}
     open_dims = [dim for dim in dims if ways[dim] != "sequential"]
     found = _tried(planned, ways, open_dims) if open_dims else None
     if found is None:
@@ -48,7 +47,7 @@ def _explained(plan: Plan, what: str, refused: UnsupportedError) -> Plan:
 
 
 def _tried(
-    planned: Callable[[Mapped], Plan], ways: Mapping[str, str | int | None], looped: Sequence[str]
+    planned: Callable[[Forced], Plan], ways: Mapping[str, str | int | None], looped: Sequence[str]
 ) -> Plan | None:
     """The plan with loops over some dims, if there is one."""
     mapping = {dim: "sequential" if dim in looped else way for dim, way in ways.items()}

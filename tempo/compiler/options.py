@@ -11,6 +11,7 @@ import numpy as np
 from tempo.costs.extents import Way
 from tempo.errors import InputError, nearest, user_location
 from tempo.loop_ir.transforms.dynamic_extent.versions import EXTENTS
+from tempo.passes.manager import Forced
 from tempo.passes.vectorize.search import KINDS
 
 
@@ -48,7 +49,7 @@ class Options:
 
     checks: bool | None = None
     lift: bool = True
-    mapping: str | int | Mapping[str, str | int] | None = None
+    mapping: Forced = None
     extent: Way | None = None
     tile: int | None = None
     disable: tuple[str, ...] = ()

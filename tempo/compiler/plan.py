@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from tempo.lowering.scheduling.problem import Clustered, build_problem
 from tempo.lowering.scheduling.scoping import scoped
 from tempo.lowering.storage.assignment import decide_storage
 from tempo.passes.instrument.unchecked_past_stops import unchecked_past_stops
-from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord
+from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
@@ -70,7 +69,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """`outermost`: the dim that the caller steps through. `checks`: data-dependent indices raise when out of range.
+    """`outermost`: the dim that is to be so in the order; `stepped`: those that stay loops, since the caller steps
+    through them. `checks`: data-dependent indices raise when out of range.
 
     `speculates`: also at points that nobody demands, so that more points are made at once.
 
@@ -82,8 +82,9 @@ class PlanOptions:
     checks: bool = True
     speculates: bool = False
     outermost: Symbol | None = None
+    stepped: frozenset[Symbol] = frozenset()
     schedule_seconds: float | None = None
-    mapping: str | int | Mapping[str, str | int] | None = None
+    mapping: Forced = None
     likely: Mapping[Symbol, int] = field(default_factory=dict)  # sizes that costs are counted with
     composites: tuple[str, ...] = ()
     facts: Condition = TRUE
@@ -94,8 +95,8 @@ def plan(
 ) -> Plan:
     """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
-    forced = {"mapping": options.mapping, "composites": options.composites}
-    context = PassContext(forced, options.likely, options.facts)
+    passes = configured(passes, mapping=options.mapping, composites=options.composites, exclude=options.stepped)
+    context = PassContext(options.likely, options.facts)
     optimized, records = manager.run(_with_checks(graph, options), context, passes)
     clock.stage("passes")
     demands = context.demand(optimized)
@@ -118,7 +119,7 @@ def plan(
         found,
         loops,
         (*records, *more),
-        tuple(context.decisions),
+        tuple(each for record in records for each in record.decisions),
         tuple(clock.stages),
         scheduled.notes,
         options.facts,
@@ -146,17 +147,16 @@ def _sizes(graph: Graph) -> Context:
 
 
 def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Clustered) -> Scheduled:
-    """A scheduler knows no source: where it finds no order, the first statement that it names says the line."""
+    """A scheduler knows no source: where it finds no order, the first of the statements in the way says the line."""
     who = f"the scheduler {type(scheduler).__name__!r}"
     try:
         found = scheduler.schedule(problem)
     except UnsupportedError as error:
-        words = set(re.findall(r"\w+", error.message))
-        named = (each for each in program.clusters if each.name in words)
+        named = (each for each in program.clusters if each.name in error.statements)
         nodes = (program.graph.nodes[id] for each in named for id in each.nodes)
         error.location = error.location or next((node.location for node in nodes if node.location), None)
-        stops = stops_of(program.graph).values()
-        ending = ", ".join(output.name for output in stops if program.cluster_of()[output.edge.node].name in words)
+        stops, clusters = stops_of(program.graph).values(), program.cluster_of()
+        ending = ", ".join(each.name for each in stops if clusters[each.edge.node].name in error.statements)
         if ending:
             error.add_note(f"The run may end early along {ending}: that dim must be the outermost ordered one.")
         raise

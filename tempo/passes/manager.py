@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TextIO, TypeVar
 
 from tempo.analysis.demand.demand import Demand, demand
@@ -19,6 +19,7 @@ from tempo.symbolic import TRUE, Condition, Context, Symbol
 
 P = TypeVar("P")
 P_co = TypeVar("P_co", covariant=True)
+C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
 
 
@@ -43,18 +44,15 @@ SDG: IR[Graph] = IR("graph", "nodes", count, validate)
 
 @dataclass(frozen=True)
 class PassContext:
-    """What passes may rely on beyond the graph: options of the compile, relations between sizes.
+    """What passes may rely on beyond the graph: sizes, relations between them, and what was found out about graphs.
 
     `sizes` are those to count costs with; what is compiled is right at all others, too. `fixed` holds what rewriting
-    ended with last: a pass that follows may change nothing. `decisions` is where a pass that chooses between ways to
-    run a program says what it chose, for `explain()`.
+    ended with last: a pass that follows may change nothing.
     """
 
     ir: ClassVar[IR[Graph]] = SDG
-    options: Mapping[str, Any] = field(default_factory=dict)
     sizes: Mapping[Symbol, int] = field(default_factory=dict)
     facts: Condition = TRUE
-    decisions: list[object] = field(default_factory=list, compare=False, repr=False)
     fixed: list[tuple[Graph, object, object]] = field(default_factory=list, compare=False, repr=False)
     _contexts: dict[object, Context] = field(default_factory=dict, compare=False, repr=False)
     _demands: list[tuple[Graph, Mapping[int, Demand]]] = field(default_factory=list, compare=False, repr=False)
@@ -69,12 +67,6 @@ class PassContext:
             self._demands[:] = [(graph, demand(graph, self.facts))]
         return self._demands[-1][1]
 
-    def forced(self, dim: Symbol) -> str | int | None:
-        """How the user has the dim run, whatever it costs; None where it is ours to decide (`tp.Options`)."""
-        mapping = self.options.get("mapping")
-        forced: str | int | None = mapping.get(dim.name) if isinstance(mapping, Mapping) else mapping
-        return forced
-
     def over(self, graph: Graph, domain: tuple[Symbol, ...]) -> Context:
         """The facts that hold at every point of `domain`. One object per domain, because contexts memoise."""
         key = tuple(graph.dim(symbol) for symbol in domain)
@@ -82,6 +74,14 @@ class PassContext:
             facts = () if self.facts == TRUE else (self.facts,)
             self._contexts[key] = Context.of(key, *facts)
         return self._contexts[key]
+
+
+@dataclass(frozen=True)
+class Decided(Generic[P]):
+    """A program, and what a pass that chooses between ways to run it chose, for `explain()`."""
+
+    program: P
+    decisions: tuple[object, ...]
 
 
 class PassOn(Protocol[P, C_contra]):
@@ -93,7 +93,7 @@ class PassOn(Protocol[P, C_contra]):
     @property
     def name(self) -> str: ...
 
-    def apply(self, program: P, context: C_contra, /) -> P: ...
+    def apply(self, program: P, context: C_contra, /) -> P | Decided[P]: ...
 
 
 Pass = PassOn[Graph, PassContext]
@@ -102,6 +102,25 @@ Pass = PassOn[Graph, PassContext]
 def needed(chosen: PassOn[Any, Any]) -> str | None:
     """What relies on the pass; None for one that may be left out."""
     return getattr(chosen, "needed", None)
+
+
+Forced = str | int | Mapping[str, str | int] | None
+"""How the user has dims run, whatever it costs (`tp.Options(mapping=...)`); None where it is ours to decide."""
+
+
+def forced(mapping: Forced, dim: str) -> str | int | None:
+    """How the user has one dim run."""
+    return mapping.get(dim) if isinstance(mapping, Mapping) else mapping
+
+
+def configured(passes: Iterable[PassOn[P, C]], **options: Any) -> tuple[PassOn[P, C], ...]:
+    """The passes, each with those of the options that it has fields for."""
+    return tuple(_with_options(each, options) for each in passes)
+
+
+def _with_options(chosen: Any, options: Mapping[str, Any]) -> Any:
+    known = [each.name for each in fields(chosen)] if is_dataclass(chosen) else []
+    return replace(chosen, **{name: options[name] for name in known if name in options}) if known else chosen
 
 
 class ContextOf(Protocol[P]):
@@ -120,6 +139,7 @@ class PassRecord:
     before: Mapping[str, int]
     after: Mapping[str, int]
     items: str = "nodes"
+    decisions: tuple[object, ...] = ()
 
     @property
     def nodes_before(self) -> int:
@@ -193,13 +213,14 @@ class PassManager:
     def _run_one(self, chosen: PassOn[P, Any], program: P, context: ContextOf[P]) -> tuple[P, PassRecord]:
         self._print(chosen.name, "before", program)
         start = time.perf_counter()
-        result = _apply(chosen, program, context)
+        made = _apply(chosen, program, context)
+        result, decisions = (made.program, made.decisions) if isinstance(made, Decided) else (made, ())
         seconds = time.perf_counter() - start
         self._print(chosen.name, "after", result)
         if self.debug:
             _check_result(chosen, program, result, context.ir)
         count = context.ir.count
-        return result, PassRecord(chosen.name, seconds, count(program), count(result), context.ir.items)
+        return result, PassRecord(chosen.name, seconds, count(program), count(result), context.ir.items, decisions)
 
     def _print(self, name: str, when: str, program: object) -> None:
         if name in self.printed:
@@ -237,7 +258,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
-def _apply(chosen: PassOn[P, Any], program: P, context: ContextOf[P]) -> P:
+def _apply(chosen: PassOn[P, Any], program: P, context: ContextOf[P]) -> P | Decided[P]:
     noun = context.ir.name
     try:
         return chosen.apply(program, context)

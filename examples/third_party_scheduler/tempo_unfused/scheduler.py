@@ -93,4 +93,5 @@ def _unsupported(problem: SchedulingProblem, level: Level[str]) -> UnsupportedEr
         "the scheduler 'unfused' finds no dim along which all of these dependences point one way:\n"
         + "\n".join(f"    {line}" for line in lines),
         hint='try scheduler="greedy"',
+        statements=level.names,
     )

@@ -71,4 +71,5 @@ def _unsupported(problem: SchedulingProblem, links: Sequence[ActiveLink]) -> Uns
         f"the scheduler 'greedy' finds no dim along which all dependences among {names} point one way:\n{shown}",
         hint="Such an order needs skewed or split loops, which is beyond 'greedy'; the scheduler 'polyhedral' can"
         ' find it (pip install tempo-sdg-polyhedral), and backend="reference" needs none.',
+        statements=(statement.name for statement in statements),
     )

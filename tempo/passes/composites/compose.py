@@ -20,12 +20,13 @@ from tempo.sdg.rewriter import Rewriter, Tensors
 
 @dataclass(frozen=True)
 class Compose:
-    """`PassContext.options["composites"]` names what the backend takes. What others read, too, is left as it is."""
+    """`composites` names what the backend takes. What others read, too, is left as it is."""
 
+    composites: tuple[str, ...] = ()
     name: ClassVar[str] = "compose"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
-        if "attention" not in context.options.get("composites", ()):
+        if "attention" not in self.composites:
             return graph
         views, new = GraphViews(graph), Rewriter(graph)
         found = [(node, found) for node in graph.nodes.values() if (found := attention_at(graph, node, views))]

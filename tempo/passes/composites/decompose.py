@@ -7,9 +7,9 @@ softmax are those of its gradient), and what is taken is one node to all passes,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tempo.passes.manager import PassContext
 from tempo.sdg.graph import Graph, Node
@@ -20,17 +20,18 @@ from tempo.sdg.rewriter import Rewriter, Tensors
 
 @dataclass(frozen=True)
 class Decompose:
-    """`PassContext.options["composites"]` names what the backend takes.
+    """`composites` names what the backend takes.
 
     What is opaque along an axis whose length varies is taken apart as well: what it is made of tells padding from
     values. (`attention`, made later, is told a length instead.)
     """
 
+    composites: tuple[str, ...] = ()
     name: ClassVar[str] = "decompose"
     needed: ClassVar[str] = "backends have primitives, and the composites that they name"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
-        found = [node for node in graph.nodes.values() if _comes_apart(graph, node, context.options)]
+        found = [node for node in graph.nodes.values() if _comes_apart(graph, node, self.composites)]
         if not found:
             return graph
         new = Rewriter(graph)
@@ -40,11 +41,11 @@ class Decompose:
         return replace(graph, nodes=new.nodes)
 
 
-def _comes_apart(graph: Graph, node: Node, options: Mapping[str, Any]) -> bool:
+def _comes_apart(graph: Graph, node: Node, taken: Collection[str]) -> bool:
     operator = OPERATORS[node.op]
     if operator.decompose is None:
         return False
-    if operator.kind == "composite" and node.op not in options.get("composites", ()):
+    if operator.kind == "composite" and node.op not in taken:
         return True
     shapes = [graph.seen_type(edge).shape for edge in node.operands]
     opaque = (each for each in operator.axes(node.attributes, shapes, node.shape) if each.role is Role.OPAQUE)

@@ -18,7 +18,7 @@ from tempo import dtypes
 from tempo.analysis.dependence.acyclic import Need, needs_of
 from tempo.analysis.dependence.blocks import LoopBody, blocks
 from tempo.analysis.dependence.levels import Direction
-from tempo.passes.manager import PassContext
+from tempo.passes.manager import Forced, PassContext, forced
 from tempo.passes.recurrence.sliding import COMBINE, element, leaves
 from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType
@@ -33,12 +33,13 @@ _GIVEN = frozenset({"input", "constant"})
 class Accumulate:
     """Changes nothing along a dim that is not forced to be sequential."""
 
+    mapping: Forced = None
     name: ClassVar[str] = "accumulate"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         stopped = stops_of(graph)  # how far these go is known when they have ended
         for dim in graph.dims:
-            if context.forced(dim.symbol) == "sequential" and dim.symbol not in stopped:
+            if forced(self.mapping, dim.symbol.name) == "sequential" and dim.symbol not in stopped:
                 graph = _accumulated(graph, dim.symbol, context)
         return graph
 

@@ -4,21 +4,21 @@ For each block (what stands side by side inside the same loops) and each dim, th
 group, and a group has one decision. What it costs is memory: a lifted node reads everything along the dim at once, and
 is kept for all of it. So a group is lifted where that needs no buffer over the whole dim, or where such buffers are
 there anyway: where what it reads is made by an earlier loop, or what it makes is wanted by a later one. Where all
-points at once would hold too much in between, the model of the costs (`mapping_costs.py`) says how many do not.
+points at once would hold too much in between, the model of the costs (`tempo.costs`) says how many do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.dependence.acyclic import Need, needs_of
 from tempo.analysis.dependence.blocks import LoopBody, blocks
 from tempo.costs.vectorization import Cost, LikelySizes
 from tempo.passes.attention.banded import OPERATOR, BandedAttention, bands, with_bands
-from tempo.passes.manager import PassContext
+from tempo.passes.manager import Forced, PassContext, forced
 from tempo.passes.ragged.masking import hulled
 from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.passes.vectorize.fusion_stages import Stages
@@ -37,6 +37,13 @@ MOST_NEW_BYTES = 4
 
 Way = int | None
 """How many points a block has, or None: all points at once."""
+
+
+class Ways(NamedTuple):
+    """The nodes that are lifted, and how many points at once; what was decided, where that was by cost."""
+
+    of: Mapping[int, Way]
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,8 +73,9 @@ class Decision:
 class MappingSearch:
     """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around."""
 
-    def __init__(self, context: PassContext) -> None:
-        self.context = context
+    def __init__(self, context: PassContext, mapping: Forced, composites: Collection[str]) -> None:
+        self.context, self.mapping, self.composites = context, mapping, composites
+        self.decisions: list[Decision] = []
         self.hoisted: set[int] = set()
         self._known: tuple[Graph, list[LoopBody[int, Need]]] | None = None
 
@@ -81,18 +89,17 @@ class MappingSearch:
             selecting, changed = Selects(candidates).apply()
         if not changed:
             return self.carried_out(candidates, self.ways(candidates))
-        decided, hoisted = len(self.context.decisions), set(self.hoisted)
+        hoisted = set(self.hoisted)
         selects = self.candidates(selecting, dim)
         ways = self.ways(selects)
-        if changed <= ways.keys():
+        if changed <= ways.of.keys():
             return self.carried_out(selects, ways)
-        del self.context.decisions[decided:]
         self.hoisted = hoisted
         return self.carried_out(candidates, self.ways(candidates))
 
     def bands(self, candidates: Candidates) -> tuple[BandedAttention, ...]:
         """Attention among the candidates, where the backend has the operator for all points at once."""
-        return bands(candidates) if OPERATOR in self.context.options.get("composites", ()) else ()
+        return bands(candidates) if OPERATOR in self.composites else ()
 
     def candidates(self, graph: Graph, dim: Dim) -> Candidates:
         demands = self.context.demand(graph)
@@ -108,9 +115,10 @@ class MappingSearch:
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
-    def carried_out(self, candidates: Candidates, ways: Mapping[int, Way]) -> Graph:
+    def carried_out(self, candidates: Candidates, chosen: Ways) -> Graph:
         """Blocks first, whose points are a dim of their own, then everything else."""
-        graph, dim = candidates.graph, candidates.dim
+        self.decisions += chosen.decisions
+        graph, dim, ways = candidates.graph, candidates.dim, chosen.of
         sizes = {id: size for id, size in ways.items() if size is not None}
         if not sizes:
             return self.at_once(candidates, ways) if ways else graph
@@ -140,23 +148,23 @@ class MappingSearch:
 
     # -- what is decided ---------------------------------------------------------------------------------------------
 
-    def ways(self, candidates: Candidates) -> dict[int, Way]:
-        """The nodes that are lifted, of those that could be, and how many points at once."""
-        spans, forced = candidates.spans, self.context.forced(candidates.dim.symbol)
-        if forced == "sequential":
-            return {}
-        if isinstance(forced, int):
-            in_blocks = self.longer(candidates, spans, forced)
-            return {id: forced if id in in_blocks else None for id in spans}
-        if forced == "full":
-            return dict.fromkeys(spans)
+    def ways(self, candidates: Candidates) -> Ways:
+        """Of the nodes that could be lifted."""
+        spans, way = candidates.spans, forced(self.mapping, candidates.dim.symbol.name)
+        if way == "sequential":
+            return Ways({})
+        if isinstance(way, int):
+            in_blocks = self.longer(candidates, spans, way)
+            return Ways({id: way if id in in_blocks else None for id in spans})
+        if way == "full":
+            return Ways(dict.fromkeys(spans))
         return self.by_cost(candidates)
 
-    def by_cost(self, candidates: Candidates) -> dict[int, Way]:
+    def by_cost(self, candidates: Candidates) -> Ways:
         """By the bytes that are kept; where all points at once hold too much, in blocks."""
         sizes = candidates.sizes
         held = Held(candidates, frozenset(id for each in self.bands(candidates) for id in each.members))
-        spans = self.without_refused(held)
+        spans, refused = self.without_refused(held)
         among = frozenset(spans)
         decisions: list[Decision] = []
         chosen: set[int] = set()
@@ -170,6 +178,7 @@ class MappingSearch:
         points = held.block(members)
         in_blocks = self.longer(candidates, between(candidates, members, chosen), points)
         ways: dict[int, Way] = {}
+        explained = refused
         for decision in decisions:
             why = large.get(decision.nodes, "")
             if why:
@@ -178,8 +187,8 @@ class MappingSearch:
                 ways.update(dict.fromkeys(whole))
             elif decision.kind == "full":
                 ways.update(dict.fromkeys(decision.nodes))
-            self.context.decisions.append(replace(decision, costs=held.costs(decision.nodes, points if why else None)))
-        return ways | dict.fromkeys(in_blocks, points)
+            explained.append(replace(decision, costs=held.costs(decision.nodes, points if why else None)))
+        return Ways(ways | dict.fromkeys(in_blocks, points), tuple(explained))
 
     @staticmethod
     def longer(candidates: Candidates, nodes: Iterable[int], points: int) -> set[int]:
@@ -188,15 +197,15 @@ class MappingSearch:
         found = {id for id in nodes if not sizes.implies(spans[id].size.le(points))}
         return strippable(candidates, found)
 
-    def without_refused(self, held: Held) -> dict[int, Span]:
+    def without_refused(self, held: Held) -> tuple[dict[int, Span], list[Decision]]:
         """The candidates without those of which all points at once hold too much, and that blocks do not suit."""
-        candidates = held.candidates
+        candidates, refused = held.candidates, list[Decision]()
         spans = dict(candidates.spans)
         for group, why in held.groups.items():
             if not spans.keys().isdisjoint(group) and not strippable(candidates, spans) >= set(group):
                 spans = {id: span for id, span in spans.items() if id not in group}
-                self.context.decisions.append(Decision(candidates.dim.symbol, "sequential", group, 0, 0, why))
-        return spans
+                refused.append(Decision(candidates.dim.symbol, "sequential", group, 0, 0, why))
+        return spans, refused
 
     def decide(
         self, candidates: Candidates, block: LoopBody[int, Need], among: frozenset[int], chosen: set[int]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tempo.dtypes import to_numpy
-from tempo.passes.manager import PassContext
+from tempo.passes.manager import Decided, PassContext
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.sdg.graph import Graph
 from tempo.sdg.validate import validate
@@ -41,12 +41,16 @@ def assert_equal(before: Evaluated, after: Evaluated) -> None:
         assert found.dtype == wanted.dtype
 
 
+def graph_of(made: Graph | Decided[Graph]) -> Graph:
+    return made.program if isinstance(made, Decided) else made
+
+
 def check(
     chosen, graph: Graph, *all_sizes: Mapping[str, int], checks: bool = True, context: PassContext | None = None
 ) -> Graph:
     """The graph after the pass: valid, and of the same meaning at all of the sizes."""
     validate(graph)
-    changed = chosen.apply(graph, context or PassContext())
+    changed = graph_of(chosen.apply(graph, context or PassContext()))
     validate(changed)
     for named in all_sizes:
         sizes = {Symbol(name, "size"): value for name, value in named.items()}

@@ -18,7 +18,7 @@ class Both:
     """The two passes one after the other, as the pipeline runs them."""
 
     def apply(self, graph, context):
-        return StaticExtents().apply(Lift().apply(Decompose().apply(graph, context), context), context)
+        return StaticExtents().apply(Lift().apply(Decompose().apply(graph, context), context).program, context)
 
 
 def running_statistics(b, l, t, p):

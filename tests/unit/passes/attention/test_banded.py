@@ -25,13 +25,13 @@ from tests.unit.passes.attention_forms import (
 from tests.unit.passes.equivalence import check
 
 SIZES = tuple({"t": size} for size in (1, 2, 9))
-TAKES = {"composites": ("banded_attention",)}
+TAKES = ("banded_attention",)
 
 
 def lifted(form: Form, shapes: tuple[tuple[int, ...], ...] = ((4,),) * 3, **options: object) -> list[Node]:
     """The operators of a program, lifted, which means the same."""
-    context = PassContext({**TAKES, **options}, {Symbol("t", "size"): 9})
-    return banded(check(Lift(), graph_of(form, shapes), *SIZES, context=context))
+    context = PassContext({Symbol("t", "size"): 9})
+    return banded(check(Lift(composites=TAKES, **options), graph_of(form, shapes), *SIZES, context=context))
 
 
 def banded(graph: Graph) -> list[Node]:
@@ -182,13 +182,13 @@ def test_a_loop_that_the_user_asks_for_stays_one() -> None:
 @pytest.mark.parametrize("sizes", [{}, {Symbol("t", "size"): 1 << 14}], ids=["unknown", "large"])
 def test_the_scores_of_all_pairs_are_not_held_against_lifting(sizes: dict[Symbol, int]) -> None:
     graph = graph_of(causal, ((4,),) * 3)
-    assert banded(Lift().apply(graph, PassContext(TAKES, sizes)))
+    assert banded(Lift(composites=TAKES).apply(graph, PassContext(sizes)).program)
 
 
 def test_a_bias_of_all_pairs_is() -> None:
     """It is an operand, so that all of it would be there."""
-    context = PassContext(TAKES, {Symbol("t", "size"): 1 << 14})
-    assert not banded(Lift().apply(graph_of(biased, ((4,),) * 3), context))
+    context = PassContext({Symbol("t", "size"): 1 << 14})
+    assert not banded(Lift(composites=TAKES).apply(graph_of(biased, ((4,),) * 3), context).program)
 
 
 def test_more_dims_are_more_batch() -> None:
@@ -199,7 +199,8 @@ def test_more_dims_are_more_batch() -> None:
     graph = without_dead_nodes(program.graph())
     for each in (Decompose(), Canonicalize(), Simplify()):
         graph = each.apply(graph, PassContext())
-    (node,) = banded(check(Lift(), graph, {"b": 2, "t": 5}, context=PassContext(TAKES, {Symbol("t", "size"): 5})))
+    context = PassContext({Symbol("t", "size"): 5})
+    (node,) = banded(check(Lift(composites=TAKES), graph, {"b": 2, "t": 5}, context=context))
     assert not node.domain
 
 

@@ -21,12 +21,12 @@ from tests.unit.passes.attention_forms import (
 from tests.unit.passes.equivalence import check
 
 SIZES = tuple({"t": size} for size in (1, 2, 5))
-TAKES = PassContext({"composites": ("attention",)})
+COMPOSE = Compose(("attention",))
 
 
 def composed(form: Form, shapes: tuple[tuple[int, ...], ...] = ((4,),) * 3) -> list[Node]:
     """The operators `attention` of a program, which must mean the same with them, and with static extents."""
-    after = check(Compose(), graph_of(form, shapes), *SIZES, context=TAKES)
+    after = check(COMPOSE, graph_of(form, shapes), *SIZES)
     check(StaticExtents(), after, *SIZES)
     return attentions(after)
 
@@ -153,7 +153,7 @@ def test_a_softmax_that_the_backend_takes_whole_is_part_of_it() -> None:
         q, k, v = (tp.input(name, (4,), (t,)) for name in "qkv")
         tp.output("out", tp.softmax(k[0 : t.size] @ q, axis=0) @ v[0 : t.size])
     graph = without_dead_nodes(program.graph())
-    (node,) = attentions(check(Compose(), graph, *SIZES, context=TAKES))
+    (node,) = attentions(check(COMPOSE, graph, *SIZES))
     assert str(node.attr("length")) == "t.size"
 
 
@@ -164,4 +164,4 @@ def test_what_an_output_shows_is_not_taken() -> None:
         weights = tp.softmax(k[0 : t.size] @ q, axis=0)
         tp.output("weights", weights)
         tp.output("out", weights @ v[0 : t.size])
-    assert attentions(Compose().apply(program.graph(), TAKES)) == []
+    assert attentions(COMPOSE.apply(program.graph(), PassContext())) == []

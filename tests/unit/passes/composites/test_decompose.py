@@ -46,7 +46,7 @@ def test_what_is_not_taken_comes_apart_and_means_the_same(op: str) -> None:
 @pytest.mark.parametrize("op", COMPOSITES)
 def test_what_is_taken_stays_but_along_an_axis_that_varies(op: str) -> None:
     graph = program(op).graph()
-    after = Decompose().apply(graph, PassContext({"composites": (op,)}))
+    after = Decompose((op,)).apply(graph, PassContext())
     validate(after)
     assert ops(graph) == [op] * 3
     assert ops(after) == [op] * 2

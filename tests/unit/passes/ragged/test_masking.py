@@ -13,7 +13,6 @@ from tempo.sdg.parse import parse
 from tempo.sdg.validate import validate
 from tempo.symbolic import Symbol
 
-FULL = PassContext({"mapping": "full"})
 K = '%0: float32[3] over (t) = input {layout: ($t, 0), name: "k", role: "input"} @0'
 Q = '%1: float32[3] over (t) = input {layout: ($t, 0), name: "q", role: "input"} @1'
 V = '%2: float32[3] over (t) = input {layout: ($t, 0), name: "v", role: "input"} @2'
@@ -129,7 +128,8 @@ PROGRAMS = {
 def lifted(text):
     graph = parse(f"dims t: t.size\n{text}")
     validate(graph)
-    after = Simplify().apply(Lift().apply(graph, FULL), FULL)
+    context = PassContext()
+    after = Simplify().apply(Lift(mapping="full").apply(graph, context).program, context)
     validate(after)
     return graph, after
 

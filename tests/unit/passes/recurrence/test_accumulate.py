@@ -56,7 +56,7 @@ def merges(graph: Graph) -> int:
 
 def accumulated(graph: Graph, mapping: object = SEQUENTIAL) -> Graph:
     """The graph after the pass, which means the same."""
-    return check(Accumulate(), graph, {"t": 5}, {"t": 2}, context=PassContext({"mapping": mapping}))
+    return check(Accumulate(mapping), graph, {"t": 5}, {"t": 2})
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -105,5 +105,5 @@ def test_a_dim_that_may_end_early_stays() -> None:
         return states[0 : t.size].sum(axis=0)
 
     graph = program(stopping).graph()
-    made = Accumulate().apply(graph, PassContext({"mapping": SEQUENTIAL}))
+    made = Accumulate(SEQUENTIAL).apply(graph, PassContext())
     assert merges(made) == merges(graph)

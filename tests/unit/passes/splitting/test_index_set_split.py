@@ -166,7 +166,7 @@ def test_the_known_side_is_lifted(make: Callable[[], tp.Program]) -> None:
     split = Split().apply(_graph(make), context)
     known = {dim.symbol for dim in split.dims if dim.symbol.name.startswith("t_known")}
     made = [node for node in split.nodes.values() if node.op == "dot" and not known.isdisjoint(node.domain)]
-    looped = [node for node in Lift().apply(split, context).nodes.values() if node.op == "dot"]
+    looped = [node for node in Lift().apply(split, context).program.nodes.values() if node.op == "dot"]
     assert sum(not known.isdisjoint(node.domain) for node in looped) < len(made)
 
 

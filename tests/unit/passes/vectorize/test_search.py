@@ -33,8 +33,8 @@ def lift(body: str, *sizes: dict[str, int], **options: object) -> tuple[Graph, l
     """The graph after the pass, of the same meaning at all sizes, and what was decided."""
     graph = parse(f"dims t: t.size\n{body}")
     check(Lift(), graph, *(sizes or SIZES))
-    context = PassContext({"mapping": None, **options})
-    return Lift().apply(graph, context), list(context.decisions)
+    made = Lift(**options).apply(graph, PassContext())
+    return made.program, list(made.decisions)
 
 
 def domains(graph: Graph, *ids: int) -> list[int]:

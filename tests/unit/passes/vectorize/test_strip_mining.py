@@ -29,8 +29,8 @@ output "y": float32[3] over (t) = %4[t] as ($t, 0)
 def lift(body: str, *, mapping: object = 2, known: int | None = None) -> tuple[Graph, list[Decision]]:
     graph = parse(f"dims t: t.size\n{body}")
     sizes = {} if known is None else {Symbol("t", "size"): known}
-    context = PassContext({"mapping": mapping}, sizes)
-    return check(Lift(), graph, *SIZES, context=context), list(context.decisions)
+    context, chosen = PassContext(sizes), Lift(mapping=mapping)
+    return check(chosen, graph, *SIZES, context=context), list(chosen.apply(graph, context).decisions)
 
 
 def loops(graph: Graph) -> set[str]:
@@ -96,7 +96,7 @@ def test_a_recurrence_in_another_dim_is_a_definition_of_every_block() -> None:
 output "y": float32[3] over (t) = %1[i.size - 1, t] as ($t, 0)
 """)
     sizes = [{"i": 1, "t": 1}, {"i": 3, "t": 5}]
-    after = check(Lift(), graph, *sizes, context=PassContext({"mapping": {"t": 2}}))
+    after = check(Lift(mapping={"t": 2}), graph, *sizes)
     assert loops(after) == {"i", "t_block"}
 
 
