@@ -9,7 +9,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import DefinitionError, DTypeError, Location, ProgramError, ShapeError, TempoError, user_location
+from tempo.errors import (
+    AtUserLine,
+    DefinitionError,
+    DTypeError,
+    Location,
+    ProgramError,
+    ShapeError,
+    TempoError,
+    user_location,
+)
 from tempo.language.conversion import as_dtype, assignable
 from tempo.language.definitions import declare_merge
 from tempo.language.indexing.expression import Dim, IndexExpression
@@ -105,14 +114,14 @@ def _given(init: Any, dtype: str, name: str, location: Location | None) -> Any:
     try:
         given = np.asarray(init)
         array = np.array(dtypes.convert(given if given.dtype != object else init, dtype))
-        source = dtypes.from_numpy(given.dtype)
-        if not dtypes.same_kind(source, dtype):
-            dtypes.check_cast(source, dtype, what)
     except TempoError as error:
-        message = error.message if error.message.startswith(what) else f"{what}: {error.message}"
-        raise type(error)(message, location=location, hint=error.hint) from None
+        raise type(error)(f"{what}: {error.message}", location=location, hint=error.hint) from None
     except (TypeError, ValueError) as error:
         raise DTypeError(f"{what} is no array of numbers: {error}", location=location) from error
+    source = dtypes.from_numpy(given.dtype)
+    if not dtypes.same_kind(source, dtype):
+        with AtUserLine():
+            dtypes.check_cast(source, dtype, what)
     return array.item() if array.ndim == 0 else array
 
 

@@ -54,7 +54,7 @@ def agrees(run: Executable, program: tp.Program, *sizes: dict[str, int]) -> None
         plan = plan_of(run)
         verify(plan.problem, plan.tree, symbols(**each))
         arrays = random_arguments(program.graph(), symbols(**each)).arrays
-        inputs = {name: array for name, array in arrays.items() if name != "seed"}
+        inputs = {port.name: array for port, array in arrays.items() if port.role == "input"}
         wanted = tp.compile(program, "reference")(sizes=each, **inputs)
         found = run(sizes=each, **inputs)
         for name, array in wanted.items():
