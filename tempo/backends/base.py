@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from tempo.backends.room import host_room
-from tempo.costs.extents import EAGER, Costs
+from tempo.costs.model import EAGER, Costs
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.ir import LoopProgram, Segment
@@ -96,7 +96,7 @@ class Backend(Protocol):
     """Whether segments compute indices in integers of a fixed size, rather than in Python's."""
 
     costs: Costs
-    """By which the executions of reads of varying length are compared."""
+    """By which ways to run a program are compared: dims as axes or loops, and extents that vary."""
 
     shares_memory: bool
     """Whether an array may be a view of another one. Where it may, what a run returns is copied if need be."""

@@ -90,6 +90,7 @@ class Compiler:
             schedule_seconds=self.options.schedule_seconds,
             likely=self.likely,
             composites=composites,
+            costs=self.backend.costs,
             facts=facts,
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
+from tempo.costs.model import EAGER, Costs
 from tempo.errors import InternalError, TempoError, UnsupportedError
 from tempo.loop_ir.codegen.python import static_sizes
 from tempo.loop_ir.ir import LoopProgram
@@ -75,7 +76,7 @@ class PlanOptions:
     `speculates`: also at points that nobody demands, so that more points are made at once.
 
     `schedule_seconds`: how long the scheduler may look for an order.
-    `composites`: what the backend takes whole. `facts`: what is known of the sizes.
+    `composites`: what the backend takes whole, `costs`: what things cost there. `facts`: what is known of the sizes.
     `mapping` forces what `tempo.passes.vectorize.search` decides otherwise.
     """
 
@@ -87,6 +88,7 @@ class PlanOptions:
     mapping: Forced = None
     likely: Mapping[Symbol, int] = field(default_factory=dict)  # sizes that costs are counted with
     composites: tuple[str, ...] = ()
+    costs: Costs = EAGER
     facts: Condition = TRUE
 
 
@@ -95,7 +97,8 @@ def plan(
 ) -> Plan:
     """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
-    passes = configured(passes, mapping=options.mapping, composites=options.composites, exclude=options.stepped)
+    given = {"mapping": options.mapping, "exclude": options.stepped}
+    passes = configured(passes, **given, composites=options.composites, costs=options.costs)
     context = PassContext(options.likely, options.facts)
     optimized, records = manager.run(_with_checks(graph, options), context, passes)
     clock.stage("passes")

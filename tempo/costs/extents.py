@@ -1,8 +1,5 @@
-"""What the executions of an extent that varies are expected to cost, and which of them is the least.
-
-A model of three things: the bytes that the reads of a region move, the operators that are launched, and what compiling
-copies of the region takes. It decides between factors, not between percents.
-"""
+"""What the executions of an extent that varies are expected to cost, and which of them is the least: by the bytes that
+the reads of a region move, the operators that are launched, and what compiling copies of the region takes."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from tempo.costs.model import POINTS, RUNS, Cost, Costs
 from tempo.symbolic import Expr, Symbol
 
 Way = Literal["hull", "blocks", "specialise"]
@@ -19,31 +17,6 @@ _LEAST_TILE = 16
 _SAMPLES = 64
 _CLEAR = 0.9
 """What another execution than the hull may cost at most, of what the hull does."""
-RUNS = 10
-"""Of an executable, for which it is compiled."""
-POINTS = 1000
-"""How often a region or a loop runs where that is not known."""
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Of a backend, in seconds: a byte that is read from memory, an operator or a turn of a loop beside its
-    arithmetic, a choice, and compiling an operator. `copies`: whether a mask on what is read costs as much as reading
-    it twice more, as it does where operators are not fused. `part`: what reading a part of an array costs, to reading
-    all of one; XLA copies the part before a contraction on a CPU."""
-
-    byte: float
-    operator: float
-    choice: float
-    compiling: float
-    copies: bool
-    part: float = 1
-
-
-EAGER = Costs(byte=1 / 8e9, operator=3e-6, choice=3e-7, compiling=1e-4, copies=True)
-FUSED = Costs(byte=1 / 8e9, operator=1e-6, choice=5e-6, compiling=5e-3, copies=False, part=2)
-EAGER_CUDA = Costs(byte=1 / 1.5e12, operator=8e-6, choice=3e-7, compiling=1e-4, copies=True)
-FUSED_CUDA = Costs(byte=1 / 1.5e12, operator=4e-6, choice=3e-5, compiling=1e-2, copies=False)
 
 
 @dataclass(frozen=True)
@@ -67,32 +40,30 @@ class RegionWork:
     whole: bool = False
     around: int = 0
 
-    def hull_cost(self, costs: Costs) -> float:
-        part = 1 if self.whole else costs.part
-        return self.operators * costs.operator + part * self._reading(costs) * self.hull
+    def hull_cost(self, rates: Costs) -> Cost:
+        part = 1 if self.whole else rates.part
+        return Cost(rates, bytes=part * self._read(rates) * self.hull, launches=self.operators)
 
-    def blocks_cost(self, costs: Costs, tile: int) -> float:
+    def blocks_cost(self, rates: Costs, tile: int) -> Cost:
         """Whole blocks have no masks; there is one block beside them that does."""
         operators = self.operators + 2 * self.folds
-        blocks = -(-self.lengths // tile)
-        launched = operators * blocks.mean() + 2 * self.stages * blocks.mean() + 3 * self.folds
-        byte = self.bytes * costs.byte
-        moved = costs.part * (byte * blocks.mean() * tile + (self._reading(costs) - byte) * tile)
-        compiled = (2 * (operators + self.stages) + 3 * self.folds - self.operators) * costs.compiling
-        return float(launched * costs.operator + moved + compiled / (self.points * RUNS))
+        blocks = float((-(-self.lengths // tile)).mean())
+        launched = operators * blocks + 2 * self.stages * blocks + 3 * self.folds
+        moved = rates.part * (self.bytes * blocks * tile + (self._read(rates) - self.bytes) * tile)
+        compiled = 2 * (operators + self.stages) + 3 * self.folds - self.operators
+        return Cost(rates, bytes=moved, launches=launched, compiled=compiled / (self.points * RUNS))
 
-    def choices_cost(self, costs: Costs, extents: Sequence[int]) -> float:
+    def choices_cost(self, rates: Costs, extents: Sequence[int]) -> Cost:
         every = np.asarray([*extents, self.hull])
-        extent = every[np.minimum(np.searchsorted(every, self.lengths), len(extents))]
-        launched, part = self.operators * costs.operator, 1.0
-        if not self.around:
-            launched, part = launched + costs.choice * min(len(extents), 2), costs.part
-        compiled = len(extents) * (self.around or self.operators + 1) * costs.compiling
-        return float(launched + part * self._reading(costs) * extent.mean() + compiled / (self.points * RUNS))
+        extent = float(every[np.minimum(np.searchsorted(every, self.lengths), len(extents))].mean())
+        part, choices = (1.0, 0) if self.around else (rates.part, min(len(extents), 2))
+        compiled = len(extents) * (self.around or self.operators + 1) / (self.points * RUNS)
+        moved = part * self._read(rates) * extent
+        return Cost(rates, bytes=moved, launches=self.operators, choices=choices, compiled=compiled)
 
-    def _reading(self, costs: Costs) -> float:
-        """Seconds per position, masked."""
-        return self.bytes * costs.byte * (3 if costs.copies and self.masked else 1)
+    def _read(self, rates: Costs) -> float:
+        """Bytes per position, those of masks with them."""
+        return self.bytes * (3 if rates.copies and self.masked else 1)
 
 
 def doubles(least: int, hull: int) -> list[int]:
@@ -100,17 +71,17 @@ def doubles(least: int, hull: int) -> list[int]:
     return [extent for extent in (least << power for power in range(hull.bit_length())) if extent < hull]
 
 
-def cheapest(work: RegionWork, costs: Costs, extent: Way | None, tile: int | None) -> tuple[Way, int]:
+def cheapest(work: RegionWork, rates: Costs, extent: Way | None, tile: int | None) -> tuple[Way, int]:
     """The execution, and its tile. `extent` and `tile`: what is forced."""
     found: list[tuple[float, Way, int]] = []
     if extent in (None, "hull") and not (extent is None and tile):
-        found.append((_CLEAR * work.hull_cost(costs), "hull", work.hull))
+        found.append((_CLEAR * work.hull_cost(rates).seconds, "hull", work.hull))
     tiles = [tile] if tile else list(_tiles(work))
     if extent in (None, "blocks") and work.stages:
-        found += [(work.blocks_cost(costs, each), "blocks", each) for each in tiles if each < work.hull]
+        found += [(work.blocks_cost(rates, each).seconds, "blocks", each) for each in tiles if each < work.hull]
     if extent in (None, "specialise") or (extent == "blocks" and not work.stages):
         found += [
-            (work.choices_cost(costs, doubles(each, work.hull)), "specialise", each)
+            (work.choices_cost(rates, doubles(each, work.hull)).seconds, "specialise", each)
             for each in tiles
             if each < work.hull
         ]

@@ -1,8 +1,7 @@
 """What the search for a mapping counts with: operations, bytes and calls, at the sizes known or at a middling guess.
 
-The rates are those of no machine in particular. They weigh what lifting changes against each other: one point at a
-time costs a call of every operator per point, and a change between host and device where the loop does host work; all
-at once leaves the caches. They are the same everywhere, so that a program is compiled in one way.
+One point at a time costs a call of every operator per point, and a change between host and device where the loop does
+host work; all at once leaves the caches.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tempo import dtypes
+from tempo.costs.model import Cost, Costs
 from tempo.sdg.call import call_for, static_type
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators import OPERATORS
@@ -25,11 +25,6 @@ MOST_BETWEEN = 256 << 20
 """No other tensor of all points may be larger that nothing but the same points of others reads."""
 BLOCK = 64
 """How many points a block has where sizes are not known."""
-
-_OPERATIONS = 2e10  # a second
-_CACHED, _UNCACHED = 4e10, 8e9  # bytes a second, by whether the largest tensor fits in
-_CACHE = 1 << 20  # bytes
-_LAUNCH, _TRANSITION = 2e-6, 4e-5  # seconds, of a call of an operator, and from host to device and back
 
 
 @dataclass(frozen=True)
@@ -58,29 +53,6 @@ class LikelySizes:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a group costs in one way to run it, in each round of the loops around."""
-
-    operations: float
-    bytes: float
-    launches: int
-    transitions: int
-    cached: bool
-
-    @property
-    def seconds(self) -> float:
-        moved = self.bytes / (_CACHED if self.cached else _UNCACHED)
-        return self.operations / _OPERATIONS + moved + self.launches * _LAUNCH + self.transitions * _TRANSITION
-
-    def __str__(self) -> str:
-        parts = [f"{self.operations:.3g} operations", f"{self.bytes:.3g} bytes{'' if self.cached else ' uncached'}"]
-        parts.append(f"{self.launches} launches")
-        if self.transitions:
-            parts.append(f"{self.transitions} host transitions")
-        return f"{self.seconds * 1e3:.3g} ms ({', '.join(parts)})"
-
-
-@dataclass(frozen=True)
 class GroupWork:
     """What a group of nodes does along a dim of `points` points: at one point, but for `launches` and `hosted`.
 
@@ -95,19 +67,19 @@ class GroupWork:
     launches: int
     hosted: bool
 
-    def cost(self, at_once: int) -> Cost:
+    def cost(self, at_once: int, rates: Costs) -> Cost:
         """Of so many points at once."""
         rounds = -(-self.points // max(at_once, 1))
         transitions = 0 if not self.hosted else self.points if at_once == 1 else 1
-        cached = self.held * at_once <= _CACHE
+        cached = self.held * at_once <= rates.cache
         operations, moved = self.operations * self.points, self.bytes * self.points
-        return Cost(operations, moved, self.launches * rounds, transitions, cached)
+        return Cost(rates, operations, moved, self.launches * rounds, transitions, cached=cached)
 
-    def best_block(self, most: int) -> int:
+    def best_block(self, most: int, rates: Costs) -> int:
         """How many points a block has, a power of two, so that its largest tensor has at most so many bytes."""
         sizes = [1 << power for power in range(1, max(self.points - 1, 2).bit_length())]
         fitting = [size for size in sizes if size * self.held <= most] or sizes[:1]
-        return min(fitting, key=lambda size: (self.cost(size).seconds, -size))
+        return min(fitting, key=lambda size: (self.cost(size, rates).seconds, -size))
 
 
 def work(graph: Graph, group: Iterable[int], held: int, points: int, hosted: bool, sizes: LikelySizes) -> GroupWork:

@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.dependence.acyclic import Need, needs_of
 from tempo.analysis.dependence.blocks import LoopBody, blocks
-from tempo.costs.vectorization import Cost, LikelySizes
+from tempo.costs.model import Cost, Costs
+from tempo.costs.vectorization import LikelySizes
 from tempo.passes.attention.banded import OPERATOR, BandedAttention, bands, with_bands
 from tempo.passes.manager import Forced, PassContext, forced
 from tempo.passes.ragged.masking import hulled
@@ -73,8 +74,8 @@ class Decision:
 class MappingSearch:
     """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around."""
 
-    def __init__(self, context: PassContext, mapping: Forced, composites: Collection[str]) -> None:
-        self.context, self.mapping, self.composites = context, mapping, composites
+    def __init__(self, context: PassContext, mapping: Forced, composites: Collection[str], rates: Costs) -> None:
+        self.context, self.mapping, self.composites, self.rates = context, mapping, composites, rates
         self.decisions: list[Decision] = []
         self.hoisted: set[int] = set()
         self._known: tuple[Graph, list[LoopBody[int, Need]]] | None = None
@@ -163,7 +164,7 @@ class MappingSearch:
     def by_cost(self, candidates: Candidates) -> Ways:
         """By the bytes that are kept; where all points at once hold too much, in blocks."""
         sizes = candidates.sizes
-        held = Held(candidates, frozenset(id for each in self.bands(candidates) for id in each.members))
+        held = Held(candidates, self.rates, frozenset(id for each in self.bands(candidates) for id in each.members))
         spans, refused = self.without_refused(held)
         among = frozenset(spans)
         decisions: list[Decision] = []

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tempo import dtypes
-from tempo.costs.vectorization import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, GroupWork, work
+from tempo.costs.model import Cost, Costs
+from tempo.costs.vectorization import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, GroupWork, work
 from tempo.passes.vectorize.legality import Candidates
 from tempo.passes.vectorize.strip_mining import shown, strippable
 from tempo.sdg.graph import Graph
@@ -22,6 +23,7 @@ class Held:
     """
 
     candidates: Candidates
+    rates: Costs
     never: frozenset[int] = frozenset()
 
     @cached_property
@@ -57,13 +59,16 @@ class Held:
         """Why not all points of the nodes at once; empty where nothing is against it."""
         return next((self.why[id] for id in nodes if id in self.why), "")
 
-    def _too_much(self, group: Iterable[int], most: int, *, may_be_unknown: bool) -> str:
-        shapes = {id: self._shapes(id) for id in group if id not in self.never}
-        sizes = [size for each in shapes.values() for shape in each for size in shape]
-        if not self.candidates.counts.are_known(sizes):
+    def _too_much(self, group: Collection[int], most: int, *, may_be_unknown: bool) -> str:
+        if not self._is_known(group):
             return "" if may_be_unknown else "how much all points at once hold depends on sizes that are not known"
-        largest = max((self._bytes(id) for id in shapes), default=0)
+        largest = max((self._bytes(id) for id in group if id not in self.never), default=0)
         return f"all points at once would hold {largest >> 20} MiB in one tensor" if largest > most else ""
+
+    def _is_known(self, group: Iterable[int]) -> bool:
+        """Whether the sizes that what they hold depends on are."""
+        shapes = (shape for id in group if id not in self.never for shape in self._shapes(id))
+        return self.candidates.counts.are_known(size for shape in shapes for size in shape)
 
     def _shapes(self, id: int) -> list[tuple[Expr, ...]]:
         """Of what all points of a node hold at once: its result, and what is copied for every point."""
@@ -82,9 +87,9 @@ class Held:
 
     def block(self, nodes: Collection[int]) -> int:
         """How many points of the nodes make a block."""
-        if any("not known" in self.why.get(id, "") for id in nodes):
+        if not all(self._is_known(group) for group in self.groups if not set(group).isdisjoint(nodes)):
             return BLOCK
-        return self.work(nodes).best_block(MOST_AT_ONCE)
+        return self.work(nodes).best_block(MOST_AT_ONCE, self.rates)
 
     def costs(self, nodes: Collection[int], block: int | None) -> tuple[tuple[str, Cost], ...]:
         """What the ways to run the nodes cost by the model."""
@@ -92,7 +97,7 @@ class Held:
         ways = {"sequential": 1, "full": found.points}
         if block is not None:
             ways[f"blocks of {block}"] = block
-        return tuple((name, found.cost(at_once)) for name, at_once in ways.items())
+        return tuple((name, found.cost(at_once, self.rates)) for name, at_once in ways.items())
 
     def work(self, nodes: Collection[int]) -> GroupWork:
         points = max((self._points(id) for id in nodes), default=1)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.costs.extents import EAGER, FUSED, Costs, RegionWork, cheapest, sampled
+from tempo.costs.extents import RegionWork, cheapest, sampled
+from tempo.costs.model import EAGER, FUSED, Costs
 from tempo.loop_ir.ir import Branch, Compute, Loop, LoopProgram, Read, WindowIndex, Write, walk
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked
@@ -266,7 +267,7 @@ def test_what_is_forced_is_taken() -> None:
 
 
 def test_blocks_divide_the_hull_where_they_can() -> None:
-    costs = Costs(byte=1e-9, operator=1e-6, choice=1.0, compiling=0.0, copies=False)
+    costs = Costs(byte=1e-9, launch=1e-6, choice=1.0, compiling=0.0, copies=False)
     way, tile = cheapest(work(3000, 4096, [1, 1500, 3000]), costs, None, None)
     assert way == "blocks" and 3000 % tile == 0
 
