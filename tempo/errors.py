@@ -88,7 +88,10 @@ class TempoError(Exception):
 
 
 class AtUserLine:
-    """`with AtUserLine():` an error that points nowhere yet points at the user's line that led here."""
+    """`with AtUserLine():` an error that points nowhere yet points at a line, else the user's that led here."""
+
+    def __init__(self, location: Location | None = None) -> None:
+        self.location = location
 
     def __enter__(self) -> None:
         return None
@@ -97,7 +100,7 @@ class AtUserLine:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, TempoError) and error.location is None:
-            error.location = user_location()
+            error.location = self.location or user_location()
 
 
 class DomainError(TempoError, IndexError):

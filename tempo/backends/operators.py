@@ -1,9 +1,9 @@
 """Primitives for backends: what they mean, what is known of a call when its function is made, and errors of indices."""
 
-from tempo.sdg.call import Call, StaticType, call_for, static_type
+from tempo.sdg.call import Call, StaticType, static_type
 from tempo.sdg.composites.banded_attention import Band, PointBlock, band_of, points_at_once
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators import OPERATORS, Builder, Role
+from tempo.sdg.operators import OPERATORS, Builder, Role, call_for
 from tempo.sdg.operators.backend_function import function_of, result_of
 from tempo.sdg.operators.located import out_of_range, point_of, put_together, within_at
 from tempo.sdg.operators.operator import Attrs

@@ -15,9 +15,9 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.errors import DTypeError
-from tempo.sdg.call import Array, ArrayValue, Call, StaticType, call_for, static_type
+from tempo.sdg.call import Array, ArrayValue, Call, StaticType, static_type
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, call_for
 from tempo.sdg.operators.elementwise import BINARY, UNARY
 from tempo.symbolic import Ge, as_expr, dim
 

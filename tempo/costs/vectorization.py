@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from tempo import dtypes
 from tempo.costs.model import Cost, Costs
-from tempo.sdg.call import call_for, static_type
+from tempo.sdg.call import static_type
 from tempo.sdg.graph import Graph, Node
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, call_for
 from tempo.symbolic import Expr, Symbol
 
 UNKNOWN = 32

@@ -1,14 +1,16 @@
 """What users touch: programs, dims, recurrent tensors, definitions by cases, host calls, random draws."""
 
-from tempo.language import tensor as _tensor  # noqa: F401 - first: the other modules need its class
-
-# isort: split
+from tempo.language import definitions as _definitions
 from tempo.language import functions, random
+from tempo.language import tensor as _tensor
 from tempo.language.conversion import as_tensor, constant
 from tempo.language.definitions import cases, recurrent
 from tempo.language.functions import *  # noqa: F403 - the list of names is that module's
 from tempo.language.gradients import custom_gradient, grad, stop_gradient
 from tempo.language.host import backend_call, host_call, sink
+from tempo.language.indexing import by_data as _by_data
+from tempo.language.indexing import spatial as _spatial
+from tempo.language.indexing import temporal as _temporal
 from tempo.language.indexing.expression import Dim, IndexCondition, IndexExpression
 from tempo.language.inputs import input, output, stream_input
 from tempo.language.parameters import ParameterSpec, parameter
@@ -23,3 +25,8 @@ __all__ = [
     "grad", "stop_gradient", "custom_gradient",
     *functions.__all__,
 ]  # fmt: skip
+
+# What the methods of tensors call: it is made of tensors, so their class is there first.
+vars(_tensor).update(
+    functions=functions, definitions=_definitions, by_data=_by_data, spatial=_spatial, temporal=_temporal
+)

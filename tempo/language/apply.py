@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tempo.errors import user_location
-from tempo.language.program import Program, current_program, require_program
+from tempo.language.program import Program, current_program
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Edge
 
@@ -24,7 +24,7 @@ def open_program(*operands: RecurrentTensor) -> Program:
     """The program that is open, which the operands must belong to. Raises `ProgramError`."""
     program = current_program()
     for operand in operands:
-        require_program(program, operand.program, operand.label)
+        program.require(operand.program, operand.label)
     return program
 
 

@@ -10,7 +10,7 @@ from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError, TempoError, user_location
 from tempo.language.apply import apply, open_program
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, show
-from tempo.language.program import current_program, require_program
+from tempo.language.program import current_program
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.call import ArrayValue
 from tempo.symbolic import Expr
@@ -137,7 +137,7 @@ def _constant(value: np.ndarray[Any, Any], weak: bool = False) -> RecurrentTenso
 
 def _index_tensor(value: IndexExpression | IndexCondition) -> RecurrentTensor:
     program = current_program()
-    require_program(program, value.program, f"the index expression {value}")
+    program.require(value.program, f"the index expression {value}")
     if isinstance(value, IndexCondition):
         return apply("condition_value", attrs={"condition": value.condition})
     return index_value(value.expr)

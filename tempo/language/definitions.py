@@ -11,7 +11,7 @@ from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, assignable, operand, promoted
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, to_condition, to_expr
 from tempo.language.indexing.temporal import from_end, positions
-from tempo.language.program import Program, check_name, current_program, require_program
+from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import broadcast, common_shape, fit, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, TensorType
@@ -67,7 +67,7 @@ def declare_merge(name: str, shape: Any, dims: Any, dtype: Any, role: str) -> Re
 def define(x: RecurrentTensor, key: Any, value: TensorLike) -> None:
     """`x[key] = value`: one more case. Raises `DefinitionError` where the left or right side is none."""
     program = current_program()
-    require_program(program, x.program, x.label)
+    program.require(x.program, x.label)
     node = x.node
     if node.op != "merge" or node.attr("role") == "cases" or not x.is_identity:
         raise DefinitionError(
@@ -97,7 +97,7 @@ def _left_side(x: RecurrentTensor, key: Any) -> LeftSide:
 
 def _condition_side(x: RecurrentTensor, key: bool | IndexCondition) -> LeftSide:
     if isinstance(key, IndexCondition):
-        require_program(x.program, key.program, f"the condition {key}")
+        x.program.require(key.program, f"the condition {key}")
     condition = to_condition(key)
     outside = _dims(condition) - set(x.symbols)
     if outside:
@@ -195,7 +195,7 @@ def _branch(program: Program, branch: Any, last: bool) -> tuple[Condition, Any]:
             hint="conditions compare dims and sizes (t == 0); to select by data use tp.where(mask, a, b)",
         )
     if isinstance(condition, IndexCondition):
-        require_program(program, condition.program, f"the condition {condition}")
+        program.require(condition.program, f"the condition {condition}")
     return to_condition(condition), value
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -65,14 +65,23 @@ class Parameter:
     time_dims: set[Symbol] = field(default_factory=set)
     made: tuple[frozenset[Symbol], np.ndarray[Any, Any] | Edge] | None = None
 
+    def finished(self, program: Program) -> Finished:
+        """Its cases closed with the read of its state, its value at the end an output."""
+        node = program.builder.nodes[self.node]
+        others = tuple(symbol for symbol in node.domain if symbol not in self.time_dims)
+        time_dims = tuple(symbol for symbol in node.domain if symbol in self.time_dims)
+        state = _state_node(self, node, others)
+        init = _initial_value(program, self, node, others)
+        spec = ParameterSpec(self.name, node.shape, node.dtype, node.id, state.id, time_dims, init)
+        return Finished((state, _closed(program, node, state)), _final_value(program, self.name, node, time_dims), spec)
 
-@dataclass(frozen=True)
-class Finished:
-    """Parameters complete: the nodes that change or come new, the outputs of role "state", the specs."""
 
-    nodes: Mapping[int, Node]
-    outputs: tuple[Output, ...]
-    specs: Mapping[str, ParameterSpec]
+class Finished(NamedTuple):
+    """A parameter complete: the nodes that change or come new, the output of role "state", the spec."""
+
+    nodes: tuple[Node, ...]
+    output: Output
+    spec: ParameterSpec
 
 
 def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "float32") -> RecurrentTensor:
@@ -120,29 +129,9 @@ def _given(init: Any, dtype: str, name: str, location: Location | None) -> Any:
         raise DTypeError(f"{what} is no array of numbers: {error}", location=location) from error
     source = dtypes.from_numpy(given.dtype)
     if not dtypes.same_kind(source, dtype):
-        with AtUserLine():
+        with AtUserLine(location):
             dtypes.check_cast(source, dtype, what)
     return array.item() if array.ndim == 0 else array
-
-
-def finish_parameters(program: Program) -> Finished:
-    """Close the cases of every parameter with the read of its state, and make its value at the end an output."""
-    nodes: dict[int, Node] = {}
-    outputs: list[Output] = []
-    specs: dict[str, ParameterSpec] = {}
-    for parameter in program.declared_parameters.values():
-        node = program.builder.nodes[parameter.node]
-        others = tuple(symbol for symbol in node.domain if symbol not in parameter.time_dims)
-        time_dims = tuple(symbol for symbol in node.domain if symbol in parameter.time_dims)
-        state = _state_node(parameter, node, others)
-        nodes[state.id] = state
-        nodes[node.id] = _closed(program, node, state)
-        outputs.append(_final_value(program, parameter.name, node, time_dims))
-        init = _initial_value(program, parameter, node, others)
-        specs[parameter.name] = ParameterSpec(
-            parameter.name, node.shape, node.dtype, node.id, state.id, time_dims, init
-        )
-    return Finished(nodes, tuple(outputs), specs)
 
 
 def _state_node(parameter: Parameter, node: Node, others: tuple[Symbol, ...]) -> Node:

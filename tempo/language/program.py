@@ -86,14 +86,14 @@ class Program:
     def _finish_alone(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
         if self._finished is None or self._finished[0] != self.builder.changes:
             from tempo.autodiff import expand_gradients  # needed only where a program is compiled
-            from tempo.language.parameters import finish_parameters  # it makes tensors, so it imports this module
 
             with self:
-                finished = finish_parameters(self)
-            nodes = {**self.builder.nodes, **finished.nodes}
-            outputs = (*self.builder.outputs.values(), *finished.outputs)
+                finished = [each.finished(self) for each in self.declared_parameters.values()]
+            nodes = {**self.builder.nodes, **{node.id: node for each in finished for node in each.nodes}}
+            outputs = (*self.builder.outputs.values(), *(each.output for each in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
-            self._finished = (self.builder.changes, expand_gradients(declared), finished.specs)
+            specs = {each.spec.name: each.spec for each in finished}
+            self._finished = (self.builder.changes, expand_gradients(declared), specs)
         return self._finished[1], MappingProxyType(dict(self._finished[2]))
 
     def dim_of(self, symbol: Symbol) -> Dim:
@@ -121,7 +121,7 @@ class Program:
                 raise IndexExpressionError(
                     f"{what} must be dims, and {show(dim)} is none", location=user_location(), hint="write dims=(t,)"
                 )
-            require_program(self, dim.program, f"the dim {dim.name}")
+            self.require(dim.program, f"the dim {dim.name}")
         symbols = tuple(dim.symbol for dim in given)
         canonical = self.builder.canonical(symbols)
         if canonical != symbols:
@@ -132,6 +132,16 @@ class Program:
                 hint=f"write ({wanted}{',' * (len(canonical) == 1)})",
             )
         return symbols
+
+    def require(self, owner: Program | None, what: str) -> None:
+        """Raises `ProgramError` where `what` belongs to another program than this one."""
+        if owner is None or owner is self:
+            return
+        raise ProgramError(
+            f"{what} belongs to the program {owner.name!r}, not to {self.name!r}",
+            location=user_location(),
+            hint=f"declare it inside the program {self.name!r}, or enter {owner.name!r} again",
+        )
 
 
 def check_name(name: Any, what: str) -> None:
@@ -150,17 +160,6 @@ def current_program() -> Program:
             hint='declare dims and tensors inside `with tp.Program("name") as program:`',
         )
     return opened[-1]
-
-
-def require_program(program: Program, owner: Program | None, what: str) -> None:
-    """Raises `ProgramError` where `what` belongs to another program than the given one."""
-    if owner is None or owner is program:
-        return
-    raise ProgramError(
-        f"{what} belongs to the program {owner.name!r}, not to {program.name!r}",
-        location=user_location(),
-        hint=f"declare it inside the program {program.name!r}, or enter {owner.name!r} again",
-    )
 
 
 def dim(name: str, size: int | IndexExpression | None = None) -> Dim:

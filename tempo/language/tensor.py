@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tempo.errors import IndexExpressionError, user_location
+from tempo.language.indexing.expression import IndexExpression
 from tempo.language.unknown_names import UnknownName
 from tempo.sdg.graph import Edge, IndexMap, Node, Point, TensorType, identity_map
 from tempo.symbolic import Expr, Symbol
 
-if TYPE_CHECKING:
-    from tempo.language.indexing.expression import Dim, IndexExpression
+if TYPE_CHECKING:  # what methods call is made of tensors: `tempo.language` binds these names when all are there
+    from tempo.language import definitions, functions
+    from tempo.language.indexing import by_data, spatial, temporal
+    from tempo.language.indexing.expression import Dim
     from tempo.language.indexing.spatial import SpatialIndexer
     from tempo.language.program import Program
 
@@ -55,8 +58,6 @@ class RecurrentTensor:
     @property
     def shape(self) -> tuple[int | IndexExpression, ...]:
         """The spatial shape: numbers, and index expressions where a size is not known or varies."""
-        from tempo.language.indexing.expression import IndexExpression  # only for this conversion
-
         sizes = self.type.shape
         return tuple(s.as_int() if s.is_const else IndexExpression(self.program, s) for s in sizes)
 
@@ -391,8 +392,3 @@ def _map_text(map: IndexMap) -> str:
 
 def _stop(start: Expr, length: Expr) -> Expr:
     return start + length
-
-
-# The class and what its methods call know each other; these modules need the class to be there when they are imported.
-from tempo.language import definitions, functions  # noqa: E402
-from tempo.language.indexing import by_data, spatial, temporal  # noqa: E402

@@ -35,9 +35,9 @@ from tempo.analysis.reports import (
 from tempo.errors import InputError, InternalError, TempoError
 from tempo.reference.backend_calls import call_backend
 from tempo.reference.host_calls import call_host
-from tempo.sdg.call import Call, StaticType, call_for
+from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Case, Edge, Element, Graph, Node, Output, Point, Slice
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, call_for
 from tempo.sdg.operators.located import located, name_of_data
 from tempo.sdg.stops import stops_of
 from tempo.symbolic import Symbol, const

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,19 +107,6 @@ class ArrayValue:
 
     def __repr__(self) -> str:
         return f"ArrayValue({self.dtype}{list(self.shape)}, {self.digest.hex()[:8]})"
-
-
-def call_for(
-    op: str,
-    attrs: Mapping[str, Any] | Iterable[tuple[str, Any]],
-    operands: Iterable[StaticType],
-    result: StaticType,
-    resolve: Callable[[Expr], int],
-) -> Call:
-    """The call of `op` with a node's attributes, where `resolve` gives the value of every static expression."""
-    from tempo.sdg.operators import OPERATORS  # the table's rules take calls, so it imports this module
-
-    return Call(op, OPERATORS[op].resolve_static(dict(attrs), resolve), tuple(operands), result)
 
 
 def static_type(type: TensorType, resolve: Callable[[Expr], int]) -> StaticType:

@@ -340,11 +340,13 @@ class Expr(Structural):
     def is_long(self) -> bool:
         """Whether 64 bits may not hold all that is computed on the way to the value."""
         if self._is_long is None:
-            from tempo.symbolic.widths import magnitude
-
-            object.__setattr__(self, "_is_long", magnitude(self, _LARGEST_VALUE) >= 1 << 63)
+            object.__setattr__(self, "_is_long", self.magnitude(_LARGEST_VALUE) >= 1 << 63)
         assert self._is_long is not None
         return self._is_long
+
+    def magnitude(self, largest: int) -> int:
+        """An upper bound of the absolute value, and of all on the way; `largest` is that of the symbols."""
+        return abs(self.const) + sum(abs(factor) * _atom_magnitude(atom, largest) for atom, factor in self.terms)
 
     def ge(self, other: Expr | int) -> Condition:
         from tempo.symbolic.condition import nonnegative
@@ -496,3 +498,13 @@ def _divisor(expr: Expr, other: Expr | int, operator: str) -> int:
 
 def common_divisor(terms: Terms) -> int:
     return math.gcd(*(c for _, c in terms))
+
+
+def _atom_magnitude(atom: Atom, largest: int) -> int:
+    match atom:
+        case Symbol():
+            return largest
+        case FloorDiv(expr, divisor) | Mod(expr, divisor):
+            return max(expr.magnitude(largest), divisor)
+        case Min(args) | Max(args):
+            return max(arg.magnitude(largest) for arg in args)

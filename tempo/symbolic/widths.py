@@ -152,19 +152,4 @@ def _atom_fits(atom: Atom) -> bool:
 
 def fits_in_64(value: Expr | Condition) -> bool:
     """Whether 64 bits hold all that is computed on the way, at all points and sizes, in whatever order."""
-    return all(magnitude(expr, 2 * LARGEST_SIZE) < 1 << 62 for expr in expressions_of(value))
-
-
-def magnitude(expr: Expr, largest: int) -> int:
-    """An upper bound of the absolute value, and of all on the way; `largest` is that of the symbols."""
-    return abs(expr.const) + sum(abs(factor) * _atom_magnitude(atom, largest) for atom, factor in expr.terms)
-
-
-def _atom_magnitude(atom: Atom, largest: int) -> int:
-    match atom:
-        case Symbol():
-            return largest
-        case FloorDiv(expr, divisor) | Mod(expr, divisor):
-            return max(magnitude(expr, largest), divisor)
-        case Min(args) | Max(args):
-            return max(magnitude(arg, largest) for arg in args)
+    return all(expr.magnitude(2 * LARGEST_SIZE) < 1 << 62 for expr in expressions_of(value))

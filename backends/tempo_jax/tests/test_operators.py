@@ -16,9 +16,10 @@ from tempo_jax.precision import x64
 from tempo import dtypes
 from tempo.conformance.operator_samples import SAMPLES, Sample, as_int
 from tempo.errors import IndexOutOfRangeError
-from tempo.sdg.call import ArrayValue, Call, StaticType, call_for, static_type
+from tempo.sdg.call import ArrayValue, Call, StaticType, static_type
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS as MEANING
+from tempo.sdg.operators import call_for
 from tempo.sdg.operators.elementwise import BINARY, UNARY
 from tempo.symbolic import as_expr, dim
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tempo import dtypes
 from tempo.errors import DomainError, IndexExpressionError, user_location
+from tempo.language.conversion import as_tensor, cast, index_value, integers
+from tempo.language.functions import lookup
 from tempo.language.indexing import temporal as indexing
 from tempo.language.indexing.expression import show
 from tempo.symbolic import Symbol, const
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
 
 def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> RecurrentTensor:
     """See `RecurrentTensor.gather`: a slice read over `within`, gathered along its axis at `index - lo`."""
-    from tempo.language.conversion import (  # these make tensors, which gather through here
-        as_tensor,
-        cast,
-        index_value,
-        integers,
-    )
-    from tempo.language.functions import lookup
-
     symbol = _symbol(x, dim)
     given = slice(None) if within is None else within
     if not isinstance(given, slice):

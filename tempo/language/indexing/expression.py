@@ -228,10 +228,8 @@ def show(value: Any) -> str:
 
 def to_expr(value: Any, program: Program, what: str) -> Expr:
     """The expression that `value` is. Raises `IndexExpressionError`, or `ProgramError` for one of another program."""
-    from tempo.language.program import require_program  # it makes dims, so it imports this module
-
     if isinstance(value, IndexExpression):
-        require_program(program, value.program, f"the index expression {value}")
+        program.require(value.program, f"the index expression {value}")
     return _operand(value, what)
 
 

@@ -7,6 +7,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_location
+from tempo.language.apply import copy, open_program, view
 from tempo.language.indexing.expression import IndexCondition, is_integer, to_expr
 from tempo.sdg.graph import Edge, IndexMap, Point, Slice, index_exprs, substitute_index
 from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, const, maximum, minimum, var
@@ -114,8 +115,6 @@ def slice_of(context: Context, start: Expr, stop: Expr) -> Slice:
 
 def read_at(x: RecurrentTensor, index: Index) -> RecurrentTensor:
     """`x` with the dims in `index` replaced. The axes of slices come in front, in the order of the dims."""
-    from tempo.language.apply import copy, open_program, view  # they make tensors, which read through this module
-
     program = open_program(x)
     changed = {symbol: item for symbol, item in index.items() if item != Point(var(symbol))}
     if not changed:

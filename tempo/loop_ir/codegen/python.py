@@ -47,9 +47,9 @@ from tempo.loop_ir.ir import (
     stop_in,
     walk,
 )
-from tempo.sdg.call import Call, call_for, static_type
+from tempo.sdg.call import Call, static_type
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, call_for
 from tempo.sdg.operators.located import located
 from tempo.symbolic import Condition, Expr, Symbol, to_python
 

@@ -10,9 +10,9 @@ from tempo import dtypes
 from tempo.analysis.demand.demand import Demand
 from tempo.lowering.scheduling.clusters import Cluster
 from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Statement
-from tempo.sdg.call import call_for, static_type
+from tempo.sdg.call import static_type
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, call_for
 from tempo.sdg.stops import stops_of
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, const, var
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.passes.rewrite.driver import Draft, Sweep, Term
-from tempo.sdg.call import Array, ArrayValue, StaticType, call_for
+from tempo.sdg.call import Array, ArrayValue, StaticType
 from tempo.sdg.graph import Edge
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, call_for
 from tempo.symbolic import Expr
 
 # Indexing may have to raise an error, at the point where it happens; constants are folded already.

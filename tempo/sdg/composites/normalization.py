@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tempo.sdg.call import Call, call_for, static_type
+from tempo.sdg.call import Call, static_type
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import Attrs, Role, along
 from tempo.sdg.operators.gradients import Formula, Gradient, Reverse
@@ -44,7 +44,10 @@ class _Steps:
         return self.types[edge.node]
 
     def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
-        from tempo.sdg.operators.table import OPERATORS  # the table holds composites, which are made of the others
+        from tempo.sdg.operators.table import (  # the table holds composites, which are made of the others
+            OPERATORS,
+            call_for,
+        )
 
         given = tuple(map(self.seen, operands))
         result = OPERATORS[op].infer(attrs, given)

@@ -2,6 +2,6 @@
 
 from tempo.sdg.operators.axes import Role
 from tempo.sdg.operators.operator import Builder, Lifted, Operator
-from tempo.sdg.operators.table import OPERATORS
+from tempo.sdg.operators.table import OPERATORS, call_for
 
-__all__ = ["OPERATORS", "Builder", "Lifted", "Operator", "Role"]
+__all__ = ["OPERATORS", "Builder", "Lifted", "Operator", "Role", "call_for"]

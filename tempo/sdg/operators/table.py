@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
+from tempo.sdg.call import Call, StaticType
 from tempo.sdg.composites.attention import ATTENTION
 from tempo.sdg.composites.banded_attention import BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
@@ -17,9 +19,10 @@ from tempo.sdg.operators.extents import EXTENTS
 from tempo.sdg.operators.indexing import INDEXING
 from tempo.sdg.operators.movement import MOVEMENT
 from tempo.sdg.operators.nominal import NOMINAL, PLACEHOLDERS
-from tempo.sdg.operators.operator import Builder, Lifted, Operator
+from tempo.sdg.operators.operator import Operator
 from tempo.sdg.operators.random import RANDOM
 from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
+from tempo.symbolic import Expr
 
 _ALL = (
     *ELEMENTWISE,
@@ -42,4 +45,13 @@ _ALL = (
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType({operator.name: operator for operator in _ALL})
 
-__all__ = ["OPERATORS", "Builder", "Lifted", "Operator", "Role"]
+
+def call_for(
+    op: str,
+    attrs: Mapping[str, Any] | Iterable[tuple[str, Any]],
+    operands: Iterable[StaticType],
+    result: StaticType,
+    resolve: Callable[[Expr], int],
+) -> Call:
+    """The call of `op` with a node's attributes, where `resolve` gives the value of every static expression."""
+    return Call(op, OPERATORS[op].resolve_static(dict(attrs), resolve), tuple(operands), result)

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 import tempo as tp
-from tempo.compiler.fallback import Mapped, with_fewer_axes
+from tempo.compiler.fallback import with_fewer_axes
 from tempo.compiler.plan import Plan
 from tempo.errors import UnsupportedError
+from tempo.passes.manager import Forced
 
 
 def _plan() -> Plan:
@@ -26,7 +27,7 @@ class _Planner:
     def __init__(self, *needed: str) -> None:
         self.needed, self.asked, self.plan = needed, [], _plan()
 
-    def __call__(self, mapping: Mapped) -> Plan:
+    def __call__(self, mapping: Forced) -> Plan:
         self.asked.append(mapping)
         ways = mapping if isinstance(mapping, dict) else dict.fromkeys("bt", mapping)
         if any(ways.get(dim) != "sequential" for dim in self.needed):

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from tempo.sdg.call import ArrayValue, Call, StaticType, call_for, static_type
+from tempo.sdg.call import ArrayValue, Call, StaticType, static_type
 from tempo.sdg.graph import TensorType
+from tempo.sdg.operators import call_for
 from tempo.symbolic import as_expr, const, dim, size
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.sdg.call import StaticType, call_for, static_type
+from tempo.sdg.call import StaticType, static_type
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, call_for
 from tempo.symbolic import Expr, as_expr
 
 

@@ -8,9 +8,9 @@ import pytest
 from tempo import dtypes
 from tempo.conformance.by_operator import each_sample
 from tempo.conformance.operator_samples import SAMPLES, Sample, as_int, values
-from tempo.sdg.call import Call, StaticType, call_for
+from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators import OPERATORS, Operator
+from tempo.sdg.operators import OPERATORS, Operator, call_for
 from tempo.symbolic import as_expr
 
 NOMINAL = {
