@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 
 from tempo.analysis.demand.hulls import covers, hull
 from tempo.analysis.demand.images import Image, Images
+from tempo.analysis.dependence.host_order import own_order
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph, Node, Output
 from tempo.symbolic import TRUE, Box, Condition, Context, Dim, const
@@ -232,7 +233,7 @@ def closed(node: Node, box: Box, dims: tuple[Dim, ...], sizes: Context) -> Box:
 
     An inner ordered dim runs over its whole range as soon as an outer one may pass its first point.
     """
-    ordered = node.attr("ordered_by", ())
+    ordered = own_order(node).ordered
     bounds = []
     first_only = True
     for dim, (symbol, lo, hi) in zip(dims, box.bounds, strict=True):
@@ -250,7 +251,7 @@ def closes_exactly(node: Node, needed: Box, prefix: Box, sizes: Context) -> bool
         return True
     if not all(sizes.implies(hi.gt(lo)) for _, lo, hi in needed.bounds):
         return False
-    ordered = [symbol for symbol, _, _ in needed.bounds if symbol in node.attr("ordered_by", ())]
+    ordered = [symbol for symbol, _, _ in needed.bounds if symbol in own_order(node).ordered]
     return all(needed.hi(symbol) == prefix.hi(symbol) for symbol in ordered[1:]) or all(
         sizes.implies(needed.hi(symbol).le(1)) for symbol in ordered[:-1]
     )

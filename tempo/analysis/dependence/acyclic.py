@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tempo.analysis.demand.demand import Demand
-from tempo.analysis.dependence.host_order import effect_nodes
+from tempo.analysis.dependence.host_order import calls_before, effect_nodes
 from tempo.analysis.dependence.levels import Direction, Distance, Level, levels
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
 from tempo.symbolic import FALSE, TRUE, Condition, Context, Expr, Symbol, as_expr, var
@@ -79,8 +79,10 @@ def needs_of(graph: Graph, demands: Mapping[int, Demand], facts: Condition) -> I
             if edge.node in demands:
                 yield Need(graph, edge.node, id, _intervals(graph, edge), guard, demand, facts, edge)
     for node in effect_nodes(graph):
-        for source, intervals in _calls_before(graph, node):
-            yield Need(graph, source, node.id, intervals, TRUE, demands[node.id], facts)
+        for before in calls_before(graph, node):
+            for equal, less in before.cones():
+                cone = _cone(graph, graph.nodes[before.source], equal, less)
+                yield Need(graph, before.source, node.id, cone, TRUE, demands[node.id], facts)
 
 
 def _intervals(graph: Graph, edge: Edge) -> dict[Symbol, Interval]:
@@ -91,22 +93,6 @@ def _interval(index: Point | Slice) -> Interval:
     if isinstance(index, Slice):
         return index.start, index.start + index.length
     return index.index, index.index + 1
-
-
-def _calls_before(graph: Graph, node: Node) -> Iterator[tuple[int, dict[Symbol, Interval]]]:
-    """The calls that come before a call of `node`, as boxes: equal along some dims, less along one, any else."""
-    ordered = node.attr("ordered_by", ())
-    fixed = tuple(symbol for symbol in node.domain if symbol not in ordered)
-    for depth, symbol in enumerate(ordered):
-        yield node.id, _cone(graph, node, fixed + ordered[:depth], symbol)
-    for other in effect_nodes(graph):
-        if other.id == node.id or node.attr("resource") is None or other.attr("resource") != node.attr("resource"):
-            continue
-        shared = tuple(symbol for symbol in ordered if symbol in other.attr("ordered_by", ()))
-        for depth, symbol in enumerate(shared):
-            yield other.id, _cone(graph, other, shared[:depth], symbol)
-        if (other.declaration or 0) < (node.declaration or 0):
-            yield other.id, _cone(graph, other, shared, None)
 
 
 def _cone(graph: Graph, other: Node, equal: tuple[Symbol, ...], less: Symbol | None) -> dict[Symbol, Interval]:

@@ -1,13 +1,14 @@
 """Which host calls come before which: the order among calls that the language prescribes, beyond data.
 
 A call comes after the call before it along its `ordered_by` dims (the others fixed). Calls of two nodes with the same
-resource are compared by the ordered dims that both have, and then by declaration.
+resource are compared by the ordered dims that both have, and then by declaration. Both are a `Precedence`, and whoever
+needs the order reads that: the evaluator, the checks for cycles, symbolic or at known sizes, demand, and schedulers.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,6 +22,44 @@ from tempo.symbolic import Symbol
 
 Array = np.ndarray[Any, Any]
 EFFECTS = frozenset({"host_call", "sink"})
+
+
+@dataclass(frozen=True)
+class Precedence:
+    """Calls of `source` come before those of `target` that are equal along `equal` and later along `ordered`, in
+    lexicographic order; before those at the same place, too, where it is `inclusive`."""
+
+    source: int
+    target: int
+    equal: tuple[Symbol, ...]
+    ordered: tuple[Symbol, ...]
+    inclusive: bool = False
+
+    def cones(self) -> Iterator[tuple[tuple[Symbol, ...], Symbol | None]]:
+        """The same as boxes: points equal along some dims and less along one, if any; whatever along the others."""
+        for depth, symbol in enumerate(self.ordered):
+            yield (*self.equal, *self.ordered[:depth]), symbol
+        if self.inclusive:
+            yield (*self.equal, *self.ordered), None
+
+
+def own_order(node: Node) -> Precedence:
+    """Among the calls of one node."""
+    ordered = node.attr("ordered_by", ())
+    return Precedence(node.id, node.id, tuple(symbol for symbol in node.domain if symbol not in ordered), ordered)
+
+
+def calls_before(graph: Graph, node: Node) -> list[Precedence]:
+    """What precedes the calls of a node: its own, and those of others with its resource."""
+    own, resource = own_order(node), node.attr("resource")
+    found = [own]
+    for other in effect_nodes(graph) if resource is not None else ():
+        if other.id == node.id or other.attr("resource") != resource:
+            continue
+        theirs, first = own_order(other).ordered, (other.declaration or 0) < (node.declaration or 0)
+        shared = tuple(symbol for symbol in own.ordered if symbol in theirs)
+        found.append(Precedence(other.id, node.id, (), shared, inclusive=first))
+    return found
 
 
 class Barrier(NamedTuple):
@@ -67,18 +106,17 @@ class HostOrder:
     _groups: dict[tuple[int, tuple[Symbol, ...]], _Groups] = field(default_factory=dict)
 
     @cached_property
-    def _nodes(self) -> list[Node]:
-        return effect_nodes(self.graph)
+    def _before(self) -> Mapping[int, list[Precedence]]:
+        nodes = (node for node in self.graph.nodes.values() if node.op in EFFECTS)
+        return {node.id: calls_before(self.graph, node) for node in nodes}
 
     def before(self, instance: Instance) -> list[Instance | Barrier]:
         """What directly precedes a call; a `Barrier` stands for many calls (see `members`)."""
         node = self.graph.nodes[instance.node]
         previous = previous_call(node, instance.point, self.shapes[node.id])
         found: list[Instance | Barrier] = [] if previous is None else [Instance(node.id, previous)]
-        for other in self._rivals(node):
-            barrier = self._barrier(node, instance.point, other)
-            found.extend([barrier] if barrier else [])
-        return found
+        others = (each for each in self._before[node.id] if each.source != node.id)
+        return found + [barrier for each in others if (barrier := self._barrier(node, instance.point, each))]
 
     def members(self, barrier: Barrier) -> list[Instance | Barrier]:
         """The calls of the barrier's last group, and the barrier of those before."""
@@ -86,20 +124,11 @@ class HostOrder:
         calls: list[Instance | Barrier] = [Instance(barrier.node, point) for point in groups.points[barrier.rank]]
         return calls + ([barrier._replace(rank=barrier.rank - 1)] if barrier.rank else [])
 
-    def _rivals(self, node: Node) -> list[Node]:
-        resource = node.attr("resource")
-        if resource is None:
-            return []
-        return [other for other in self._nodes if other.id != node.id and other.attr("resource") == resource]
-
-    def _barrier(self, node: Node, point: tuple[int, ...], other: Node) -> Barrier | None:
-        theirs = other.attr("ordered_by", ())
-        shared = tuple(symbol for symbol in node.attr("ordered_by", ()) if symbol in theirs)
-        groups = self._grouped(other, shared)
-        key = tuple(point[node.domain.index(symbol)] for symbol in shared)
-        first = (other.declaration or 0) < (node.declaration or 0)
-        rank = (bisect_right if first else bisect_left)(groups.keys, key) - 1
-        return Barrier(other.id, shared, rank) if rank >= 0 else None
+    def _barrier(self, node: Node, point: tuple[int, ...], before: Precedence) -> Barrier | None:
+        groups = self._grouped(self.graph.nodes[before.source], before.ordered)
+        key = tuple(point[node.domain.index(symbol)] for symbol in before.ordered)
+        rank = (bisect_right if before.inclusive else bisect_left)(groups.keys, key) - 1
+        return Barrier(before.source, before.ordered, rank) if rank >= 0 else None
 
     def _grouped(self, node: Node, shared: tuple[Symbol, ...]) -> _Groups:
         if (node.id, shared) not in self._groups:
@@ -111,7 +140,7 @@ class HostOrder:
 def previous_call(node: Node, point: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The point before `point` in lexicographic order of the ordered dims, the others fixed."""
     previous = list(point)
-    for symbol in reversed(node.attr("ordered_by", ())):
+    for symbol in reversed(own_order(node).ordered):
         axis = node.domain.index(symbol)
         if previous[axis] > 0:
             previous[axis] -= 1
@@ -122,7 +151,7 @@ def previous_call(node: Node, point: tuple[int, ...], shape: tuple[int, ...]) ->
 
 def close_to_prefixes(node: Node, mask: Array) -> Array:
     """A host call needed at a point is called at all points before it along its ordered dims, the others fixed."""
-    axes = [node.domain.index(symbol) for symbol in node.attr("ordered_by", ())]
+    axes = [node.domain.index(symbol) for symbol in own_order(node).ordered]
     if node.op != "host_call" or not axes or not mask.any():
         return mask
     rest = [axis for axis in range(mask.ndim) if axis not in axes]
@@ -135,27 +164,11 @@ def close_to_prefixes(node: Node, mask: Array) -> Array:
 
 def order_reads(graph: Graph, sizes: RunSizes, node: Node, points: tuple[Array, ...], count: int) -> list[ReadBoxes]:
     """The calls that come before those at `points`, as needs among instances (those not called included)."""
-    found = [
-        read
-        for other in effect_nodes(graph)
-        if other.id != node.id and node.attr("resource") is not None
-        if other.attr("resource") == node.attr("resource")
-        for read in _before_in(sizes, node, other, points, count)
+    return [
+        _cone(sizes, node, graph.nodes[each.source], points, count, equal, less)
+        for each in calls_before(graph, node)
+        for equal, less in each.cones()
     ]
-    ordered = node.attr("ordered_by", ())
-    fixed = tuple(symbol for symbol in node.domain if symbol not in ordered)
-    return found + [
-        _cone(sizes, node, node, points, count, fixed + ordered[:depth], symbol) for depth, symbol in enumerate(ordered)
-    ]
-
-
-def _before_in(sizes: RunSizes, node: Node, other: Node, points: tuple[Array, ...], count: int) -> list[ReadBoxes]:
-    theirs = other.attr("ordered_by", ())
-    shared = tuple(symbol for symbol in node.attr("ordered_by", ()) if symbol in theirs)
-    cones = [_cone(sizes, node, other, points, count, shared[:depth], shared[depth]) for depth in range(len(shared))]
-    if (other.declaration or 0) < (node.declaration or 0):
-        cones.append(_cone(sizes, node, other, points, count, shared, None))
-    return cones
 
 
 def _cone(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import Demand
+from tempo.analysis.dependence.host_order import calls_before, effect_nodes
 from tempo.lowering.scheduling.clusters import Cluster
 from tempo.schedule.problem import Dependence, Interval, SchedulingProblem, Statement
 from tempo.sdg.call import static_type
@@ -103,42 +104,19 @@ def _reads_of(program: Clustered, cluster_of: Mapping[int, Cluster], id: int) ->
 
 
 def _order(program: Clustered) -> Iterator[Dependence]:
-    """The order among host calls: of one call's own points, and among calls that share a resource."""
+    """The order among host calls: each is held behind those one step before it, which are behind those before them."""
     graph, cluster_of = program.graph, program.cluster_of()
-    calls = sorted(
-        (node for node in graph.nodes.values() if node.op in ("host_call", "sink") and node.id in cluster_of),
-        key=lambda node: node.declaration or 0,
-    )
-    for later, node in enumerate(calls):
-        yield from _own_order(graph, node, cluster_of[node.id].name)
-        for first in calls[:later]:
-            if first.attr("resource") is not None and first.attr("resource") == node.attr("resource"):
-                yield from _shared_order(graph, first, node, cluster_of)
-
-
-def _own_order(graph: Graph, node: Node, name: str) -> Iterator[Dependence]:
-    """Lexicographic in the ordered dims; points that differ in another dim are unrelated."""
-    ordered = graph.canonical(node.attr("ordered_by", ()))
-    for level, dim in enumerate(ordered):
-        relation = tuple(
-            _previous(dim) if symbol == dim else _whole(graph, symbol) if symbol in ordered[level:] else _same(symbol)
-            for symbol in node.domain
-        )
-        yield Dependence(name, name, relation, var(dim).ge(1), "order")
-
-
-def _shared_order(graph: Graph, first: Node, second: Node, cluster_of: Mapping[int, Cluster]) -> Iterator[Dependence]:
-    """`first` before `second` at equal shared ordered dims, and `second` before the next point of `first`."""
-    names = cluster_of[first.id].name, cluster_of[second.id].name
-    shared = [dim for dim in graph.canonical(first.attr("ordered_by", ())) if dim in second.attr("ordered_by", ())]
-    same = tuple(_same(symbol) if symbol in shared else _whole(graph, symbol) for symbol in first.domain)
-    yield Dependence(names[0], names[1], same, TRUE, "order")
-    for level, dim in enumerate(shared):
-        relation = tuple(
-            _previous(dim) if symbol == dim else _same(symbol) if symbol in shared[:level] else _whole(graph, symbol)
-            for symbol in second.domain
-        )
-        yield Dependence(names[1], names[0], relation, var(dim).ge(1), "order")
+    calls = [node for node in effect_nodes(graph) if node.id in cluster_of]
+    for before in itertools.chain.from_iterable(calls_before(graph, node) for node in calls):
+        if before.source not in cluster_of:
+            continue
+        names = cluster_of[before.source].name, cluster_of[before.target].name
+        for equal, less in before.cones():
+            relation = tuple(
+                _same(symbol) if symbol in equal else _previous(symbol) if symbol == less else _whole(graph, symbol)
+                for symbol in graph.nodes[before.source].domain
+            )
+            yield Dependence(*names, relation, TRUE if less is None else var(less).ge(1), "order")
 
 
 def _before_and_after_stops(program: Clustered) -> Iterator[Dependence]:
