@@ -15,8 +15,8 @@ from tempo.loop_ir.codegen.python import static_sizes
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.pipeline import for_all_sizes
-from tempo.lowering.build.build import Decisions, build
-from tempo.lowering.build.guard_tables import clusters_with_tables
+from tempo.lowering.construct.build import Decisions, build
+from tempo.lowering.construct.guard_tables import clusters_with_tables
 from tempo.lowering.scheduling.clusters import cluster
 from tempo.lowering.scheduling.places import Place, places
 from tempo.lowering.scheduling.problem import Clustered, build_problem

@@ -1,0 +1,1 @@
+"""From a graph that passes have left to LoopIR: scheduling, storage, construction."""

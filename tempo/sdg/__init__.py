@@ -1,0 +1,1 @@
+"""The symbolic dependence graph: its nodes and edges, builder, text, specification and operators."""

@@ -59,6 +59,15 @@ def _modules(*folders: str) -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
 
 
+def test_every_folder_of_modules_is_a_package_that_says_what_it_owns() -> None:
+    """One that is none is missing in wheels."""
+    folders = {path.parent for path in (ROOT / "tempo").rglob("*.py")}
+    found = {folder: folder / "__init__.py" for folder in folders}
+    assert [folder for folder, path in found.items() if not path.exists()] == []
+    said = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in found.values()}
+    assert [path for path, docstring in said.items() if not docstring] == []
+
+
 def test_no_module_needs_itself_to_be_imported() -> None:
     assert _circles(_modules("tempo"), inside=False) == []
 

@@ -1,0 +1,1 @@
+"""The embedded backend: generated loops over preallocated NumPy arrays, and the model for third parties."""

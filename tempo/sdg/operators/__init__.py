@@ -1,4 +1,7 @@
-"""The primitive operators, and everything about one operator beside each other."""
+"""The primitive operators, and everything about one operator beside each other.
+
+More than fifteen modules, since each kind of operator has its own, beside what the rules of all are written in.
+"""
 
 from tempo.sdg.operators.axes import Role
 from tempo.sdg.operators.operator import Builder, Lifted, Operator

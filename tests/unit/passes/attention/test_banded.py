@@ -31,7 +31,7 @@ TAKES = ("banded_attention",)
 def lifted(form: Form, shapes: tuple[tuple[int, ...], ...] = ((4,),) * 3, **options: object) -> list[Node]:
     """The operators of a program, lifted, which means the same."""
     context = PassContext({Symbol("t", "size"): 9})
-    return banded(check(Lift(composites=TAKES, **options), graph_of(form, shapes), *SIZES, context=context))
+    return banded(check(Lift(**{"composites": TAKES, **options}), graph_of(form, shapes), *SIZES, context=context))
 
 
 def banded(graph: Graph) -> list[Node]:

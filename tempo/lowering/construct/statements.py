@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from tempo.lowering.storage.coalescing import Home
+from tempo.loop_ir.analysis.movement import Moving
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -20,10 +20,10 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     Write,
 )
-from tempo.loop_ir.analysis.movement import Moving
+from tempo.lowering.scheduling.clusters import Cluster
 from tempo.lowering.scheduling.problem import Clustered
 from tempo.lowering.scheduling.reads import Value
-from tempo.lowering.scheduling.clusters import Cluster
+from tempo.lowering.storage.coalescing import Home
 from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import name_of_data

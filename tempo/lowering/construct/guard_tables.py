@@ -8,8 +8,8 @@ guarded too, so that what runs reads only what ran.
 
 from __future__ import annotations
 
-from tempo.lowering.scheduling.problem import Clustered
 from tempo.lowering.scheduling.clusters import Cluster
+from tempo.lowering.scheduling.problem import Clustered
 from tempo.sdg.graph import Edge, Node, Point
 from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import FALSE, TRUE, Condition, Context

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from tempo.lowering.storage.coalescing import Home
 from tempo.loop_ir.ir import (
     Axis,
     Branch,
@@ -23,16 +22,16 @@ from tempo.loop_ir.ir import (
     Statement,
     Stop,
 )
+from tempo.lowering.construct.statements import RunLowering
+from tempo.lowering.construct.stopping import Stops
+from tempo.lowering.scheduling.clusters import Cluster
 from tempo.lowering.scheduling.places import Fragment, parts, top_items
-from tempo.sdg.graph import GIVEN
 from tempo.lowering.scheduling.problem import Clustered, intervals
 from tempo.lowering.scheduling.reads import Value
-from tempo.lowering.build.statements import RunLowering
-from tempo.lowering.build.stopping import Stops
 from tempo.lowering.storage.assignment import Storage
-from tempo.lowering.scheduling.clusters import Cluster
+from tempo.lowering.storage.coalescing import Home
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
-from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
+from tempo.sdg.graph import GIVEN, Edge, IndexMap, Node, Output, Point, Port, Slice
 from tempo.sdg.stops import last_along
 from tempo.symbolic import FALSE, TRUE, Condition, Dim, Expr, Symbol, conjunction, const, var
 
