@@ -33,9 +33,6 @@ class Port(NamedTuple):
     role: Role
     name: str
 
-    def __str__(self) -> str:
-        return self.name if self.role in ("input", "output") else f"{self.role} {self.name}"
-
 
 @dataclass(frozen=True, eq=False)
 class Point(Structural):
