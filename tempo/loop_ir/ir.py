@@ -320,7 +320,6 @@ class LoopProgram:
     stopped: tuple[int | None, ...] = ()  # for each item, the buffer of the stop after which it is left out
     states: Mapping[Port, LastValue] = field(default_factory=dict)  # where what is in `outputs` is no copy
     offsets: Mapping[int, Offsets] = field(default_factory=dict)  # by item that is one loop
-    extents: tuple[str, ...] = ()  # how reads of varying length are run, for people
 
     def __str__(self) -> str:
         from tempo.loop_ir.text import render

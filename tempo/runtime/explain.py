@@ -35,7 +35,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         _section("buffers", "\n".join(_buffers(plan.loops))),
     ]
     if sizes is not None and compiled is not None:
-        rows = "\n".join(compiled.program.extents) or "no length varies"
+        rows = "\n".join(str(each) for made in compiled.passes for each in made.decisions) or "no length varies"
         parts.append(_section(f"passes at {_sizes(sizes)}", "\n".join(map(str, compiled.passes))))
         parts.append(_section(f"extents at {_sizes(sizes)}", rows))
         parts.append(_section(f"memory at {_sizes(sizes)}", str(memory_of(plan.loops, sizes))))

@@ -53,6 +53,7 @@ from tempo.loop_ir.transforms.dynamic_extent.regions import (
 from tempo.loop_ir.transforms.dynamic_extent.tile import in_blocks, stages_of
 from tempo.loop_ir.transforms.loop_splitting import changes
 from tempo.loop_ir.transforms.mask_elimination import idle_masks
+from tempo.passes.manager import Decided
 from tempo.symbolic import Expr, const
 
 EXTENTS: tuple[Way, ...] = ("hull", "blocks", "specialise")
@@ -60,23 +61,23 @@ EXTENTS: tuple[Way, ...] = ("hull", "blocks", "specialise")
 
 @dataclass(frozen=True)
 class DynamicExtents:
-    """The program with the regions of its segments run as `extent`, one of `EXTENTS`, says; `extents` of the result
-    tells how each is run. `tile`: of a block, or the least of the extents that double. None: by the backend's costs.
+    """The program with the regions of its segments run as `extent`, one of `EXTENTS`, says, and how each is run.
+    `tile`: of a block, or the least of the extents that double. None: by the backend's costs.
     """
 
     extent: Way | None = None
     tile: int | None = None
     name: ClassVar[str] = "dynamic_extents"
 
-    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+    def apply(self, program: LoopProgram, context: LoopContext) -> Decided[LoopProgram]:
         made = _Tiler(program, context, self).program_tiled()
-        lacking = context.lacking(made)
+        lacking = context.lacking(made.program)
         if lacking is None:
             return made
         # The hull has no operators but those of the plan.
         why = f"hull, since the backend has no {lacking.operator} of {lacking.dtype}: {lacking.why}"
         hull = _Tiler(program, context, replace(self, extent="hull")).program_tiled()
-        return replace(hull, extents=(why,))
+        return Decided(hull.program, (why,))
 
 
 class _Tiler:
@@ -87,9 +88,9 @@ class _Tiler:
         self.loops: tuple[Loop, ...] = ()
         self.notes: list[str] = []
 
-    def program_tiled(self) -> LoopProgram:
+    def program_tiled(self) -> Decided[LoopProgram]:
         segments = tuple(map(self.segment, self.program.segments))
-        return replace(self.program, segments=segments, buffers=self.buffers, extents=tuple(self.notes))
+        return Decided(replace(self.program, segments=segments, buffers=self.buffers), tuple(self.notes))
 
     @cached_property
     def idle(self) -> frozenset[str]:

@@ -77,7 +77,7 @@ def test_what_is_read_by_heads_lies_by_heads_masked_or_not(extent: Way) -> None:
         h[t + 1] = tp.tanh(tp.einsum("hs,shd->hd", weights, v[0 : t + 1]))
         tp.output("h", h)
     loops = tp.compile(program)._engine.plan().loops  # type: ignore[attr-defined]
-    made = DynamicExtents(extent, 16).apply(loops, LoopContext({Symbol("t", "size"): 64}))
+    made = DynamicExtents(extent, 16).apply(loops, LoopContext({Symbol("t", "size"): 64})).program
     found = layouts(made)
     assert {made.buffers[id].name.split("_")[0]: order for id, order in found.items()} == {
         "tanh": (1, 0, 2),

@@ -157,7 +157,7 @@ def block_loops(program: LoopProgram) -> list[Loop]:
 def tiled(
     program: LoopProgram, sizes: dict[Any, int], extent: Any = None, tile: int | None = None, costs: Costs = FUSED
 ) -> LoopProgram:
-    return DynamicExtents(extent, tile).apply(program, LoopContext(sizes, costs))
+    return DynamicExtents(extent, tile).apply(program, LoopContext(sizes, costs)).program
 
 
 def choices(program: LoopProgram) -> list[Branch]:
