@@ -29,8 +29,18 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     Write,
 )
-from tempo.sdg.graph import Node
-from tempo.sdg.parse import ParseError, bracketed, match, parse_node, parse_symbol, parse_type, parse_value, split
+from tempo.sdg.graph import Node, Port
+from tempo.sdg.parse import (
+    ParseError,
+    bracketed,
+    match,
+    parse_node,
+    parse_role,
+    parse_symbol,
+    parse_type,
+    parse_value,
+    split,
+)
 from tempo.symbolic import Dim, Expr, parse_condition, parse_expr
 
 Block = tuple[Statement, ...]
@@ -38,6 +48,7 @@ Lines = list[tuple[int, str]]
 """Texts with how deep each stands."""
 
 _NAME = r'"(?:[^"\\]|\\.)*"'
+_PORT = re.compile(rf"(?:(\w+) )?({_NAME})")
 _BUFFER = re.compile(rf"({_NAME}): (\w+\[.*?\]) (internal|input|constant|output)\b(.*)")
 _READ = re.compile(r"read b(\d+)(.*)", re.DOTALL)
 _SEGMENT = re.compile(r"segment segment_(\d+)\((.*?); (.*?)\) -> \((.*?)\)(.*):")
@@ -70,14 +81,13 @@ class _Reader:
     buffers: dict[int, Buffer] = field(default_factory=dict)
     registers: list[Buffer] = field(default_factory=list)
     constants: dict[int, Any] = field(default_factory=dict)
-    inputs: dict[str, int] = field(default_factory=dict)
-    outputs: dict[str, int] = field(default_factory=dict)
-    states: dict[str, LastValue] = field(default_factory=dict)
+    inputs: dict[Port, int] = field(default_factory=dict)
+    outputs: dict[Port, int] = field(default_factory=dict)
+    states: dict[Port, LastValue] = field(default_factory=dict)
     hosts: list[Node] = field(default_factory=list)
     tables: dict[int, int] = field(default_factory=dict)
     offsets: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     stopped: tuple[int | None, ...] = ()
-    extents: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     items: Block = ()
 
@@ -95,7 +105,6 @@ class _Reader:
             self.stopped or (None,) * len(self.items),
             self.states,
             self.offsets,
-            tuple(self.extents),
         )
 
     # -- the top ---------------------------------------------------------------------------------------------------
@@ -112,11 +121,11 @@ class _Reader:
                 label, value = split(rest, " = ")
                 self.constants[_id(label)] = parse_value(value, self.values)
             case "input" | "output":
-                name, label = split(rest, " = ")
-                (self.inputs if word == "input" else self.outputs)[json.loads(name)] = _id(label)
+                port, label = split(rest, " = ")
+                (self.inputs if word == "input" else self.outputs)[_port(word, port)] = _id(label)
             case "state":
                 name, result, value = split(rest, " = ")
-                self.states[json.loads(name)] = _state(result, value)
+                self.states[_port(word, name)] = _state(result, value)
             case "host":
                 self.hosts.append(parse_node(rest.partition(" = ")[2], self.values))
             case "segment":
@@ -138,8 +147,6 @@ class _Reader:
                 self.offsets[int(item)] = {int(each[1]): (int(each[2]), int(each[3])) for each in found if each}
             case "stopped":
                 self.stopped = tuple(None if slot == "-" else _id(slot) for slot in split(rest[1:-1]))
-            case "extent":
-                self.extents.append(json.loads(rest))
             case _:
                 raise ValueError(f"{word!r} begins nothing")
 
@@ -286,6 +293,11 @@ def _flags(text: str) -> dict[str, str]:
         found[word], rest = bracketed(rest)
         rest = rest.strip()
     return found
+
+
+def _port(given: str, text: str) -> Port:
+    role, name = match(_PORT, text).groups()
+    return Port(parse_role(role or given), json.loads(name))
 
 
 def _state(result: str, text: str) -> LastValue:

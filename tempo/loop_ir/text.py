@@ -43,7 +43,7 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     Write,
 )
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Port, TensorType
 from tempo.sdg.text import PlaceholderNames, node_text, type_text, value_text
 
 
@@ -75,16 +75,15 @@ class _Writer:
         yield from (f"buffer {buffer.label} {_buffer(buffer)}" for buffer in program.buffers.values())
         yield from (f"register {_buffer(buffer)}" for buffer in program.registers)
         yield from (f"constant b{id} = {value_text(value, self.names)}" for id, value in program.constants.items())
-        yield from (f"input {json.dumps(name)} = b{id}" for name, id in program.inputs.items())
-        yield from (f"output {json.dumps(name)} = b{id}" for name, id in program.outputs.items())
-        yield from (f"state {json.dumps(name)} = {_state(state)}" for name, state in program.states.items())
+        yield from (f"{_port('input', port)} = b{id}" for port, id in program.inputs.items())
+        yield from (f"{_port('output', port)} = b{id}" for port, id in program.outputs.items())
+        yield from (f"{_port('state', port)} = {_state(state)}" for port, state in program.states.items())
         yield from (f"host {number} = {node_text(node, self.names)}" for number, node in enumerate(program.hosts))
         yield from (f"table {table} = %{node}" for table, node in program.tables.items())
         for item, offsets in program.offsets.items():
             yield f"offsets {item} ({_listed(f'b{id} {lo}..{hi}' for id, (lo, hi) in offsets.items())})"
         if any(slot is not None for slot in program.stopped):
             yield f"stopped ({_listed('-' if slot is None else f'b{slot}' for slot in program.stopped)})"
-        yield from (f"extent {json.dumps(note)}" for note in program.extents)
 
     def bodies(self, program: LoopProgram) -> Iterator[str]:
         for segment in program.segments:
@@ -161,6 +160,11 @@ def _entry(entry: PointIndex | WindowIndex) -> str:
         return str(entry.index)
     length = "" if entry.length is None else f" of {entry.length}"
     return f"{entry.start} +: {entry.extent}{length}{'' if entry.exact else ' clamped'}"
+
+
+def _port(given: str, port: Port) -> str:
+    """`given` is whether it is taken or handed out; its role follows where that is not the same."""
+    return f"{given} {'' if port.role == given else f'{port.role} '}{json.dumps(port.name)}"
 
 
 def _state(state: LastValue) -> str:

@@ -151,9 +151,14 @@ def _part(text: str) -> Element:
     return Element(tuple(int(axis) for axis in split(axes[1:-1])), parse_expr(at))
 
 
+def parse_role(text: str) -> Role:
+    roles: dict[str, Role] = {each: each for each in get_args(Role)}
+    return roles[text]
+
+
 def _output(text: str) -> Output:
     written, name, rest = match(_OUTPUT, text).groups()
-    role: Role = {each: each for each in get_args(Role)}[written]
+    role = parse_role(written)
     (type,), domain, right = _typed(rest)
     edge, layout = split(right, " as ")
     axes = tuple(parse_symbol(axis) if axis.startswith("$") else int(axis) for axis in split(layout[1:-1]))

@@ -10,7 +10,6 @@ from tempo.sdg.call import Call, StaticType
 from tempo.sdg.composites.attention import ATTENTION
 from tempo.sdg.composites.banded_attention import BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
-from tempo.sdg.operators.axes import Role
 from tempo.sdg.operators.contractions import CONTRACTIONS
 from tempo.sdg.operators.convolution import CONV
 from tempo.sdg.operators.creation import CREATION
