@@ -46,7 +46,7 @@ def test_all_points_at_once_see_their_own_windows(target: Target, name: str) -> 
         target.agrees(attention(WINDOWS[name], 3), x=numbers((size, 3)), options={"mapping": "full"}, tolerance=10)
 
 
-@pytest.mark.parametrize("block", [2, 3])
+@pytest.mark.parametrize("block", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WINDOWS)
 def test_blocks_of_points_see_their_own_windows(target: Target, name: str, block: int) -> None:
     """The last block overlaps the one before; of fewer points than a block there is one block."""

@@ -20,7 +20,7 @@ from tempo.conformance.random_programs.strategies import programs, situations
 from tempo.plugins.manager import get_scheduler
 from tempo.symbolic import Symbol
 
-_COUNT = int(os.environ.get("TEMPO_RANDOM_ORDERS", settings.default.max_examples))
+_COUNT = int(os.environ.get("TEMPO_RANDOM_ORDERS", settings.default.max_examples * 4 // 5))
 
 
 @pytest.mark.hypothesis
