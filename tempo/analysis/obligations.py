@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tempo.analysis.reports import (
+    elements_needed,
     empty_error,
-    needs_elements,
     negative_error,
     output_reader,
     outside_error,
+    reduced_axes,
     slice_text,
     uncovered_error,
 )
@@ -50,7 +51,7 @@ def obligations_of(graph: Graph, node: Node) -> Iterator[Obligation]:
     yield from _not_negative(graph, node)
     if node.op == "merge":
         yield from _covered(node)
-    elif needs_elements(node):
+    elif elements_needed(node):
         yield from _not_empty(graph, node)
 
 
@@ -124,11 +125,10 @@ def _negative(node: Node, shape: tuple[Expr, ...]) -> Callable[[Where], TempoErr
 
 
 def _not_empty(graph: Graph, node: Node) -> Iterator[Obligation]:
-    """Each reduced axis has an element, or the result has none."""
+    """Each reduced axis has as many elements as the reduction needs, or the result has none."""
     shape = graph.seen_type(node.operands[0]).shape
-    axis = node.attr("axis")
-    axes = node.attr("axes") if axis is None else (axis,)
-    reduced = conjunction(shape[axis].ge(1) for axis in axes)
+    axes = reduced_axes(node)
+    reduced = conjunction(shape[axis].ge(elements_needed(node)) for axis in axes)
     goal = disjunction((reduced, *(size.le(0) for axis, size in enumerate(shape) if axis not in axes)))
     if goal != TRUE:
         yield Obligation(node, TRUE, goal, lambda where: empty_error(node, _point(node, where)))

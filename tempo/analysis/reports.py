@@ -31,14 +31,21 @@ def output_reader(output: Output) -> Node:
     return Node(-1, "copy", output.domain, (output.type,), (output.edge,), name=name, location=output.location)
 
 
-def needs_elements(node: Node) -> bool:
-    """Whether the reduction has no value over an empty axis. A mean is a sum that says `nonempty`."""
+def elements_needed(node: Node) -> int:
+    """How many elements along its axes the reduction has no value without. A mean is a sum that says `nonempty`."""
     composite = node.op in OPERATORS and OPERATORS[node.op].kind == "composite"
-    return (
+    some = (
         (composite and node.attr("axes") is not None)
         or node.op in {"reduce_max", "reduce_min", "argmax", "argmin"}
         or bool(node.attr("nonempty"))
     )
+    return int(some) if node.attr("k") is None else int(node.attr("k"))
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes of its operand that a reduction goes along."""
+    axis = node.attr("axis")
+    return tuple(node.attr("axes")) if axis is None else (axis,)
 
 
 def slice_text(start: int | Expr, length: int | Expr) -> str:
@@ -129,9 +136,11 @@ def negative_error(node: Node, point: Iterable[int | Expr], shape: Iterable[int 
 
 
 def empty_error(node: Node, point: Iterable[int | Expr]) -> ShapeError:
-    operation = "mean" if node.attr("nonempty") else node.op.removeprefix("reduce_")
+    operation = "mean" if node.attr("nonempty") else node.op.removeprefix("reduce_").removesuffix("_indices")
+    needed = elements_needed(node)
+    short = "an empty slice" if needed == 1 else f"a slice of fewer than {needed} elements"
     return ShapeError(
-        f"{operation} over an empty slice at {point_text(node.domain, point)}",
+        f"{operation} over {short} at {point_text(node.domain, point)}",
         location=node.location,
         hint=f"{operation} has no value there: guard the point with a case, or make the slice longer.",
     )

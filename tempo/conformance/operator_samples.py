@@ -24,7 +24,10 @@ from tempo.symbolic import Ge, as_expr, dim
 
 @dataclass(frozen=True)
 class Sample:
-    """Attributes, operand shapes, operand dtypes ("*" is the dtype under test) and run-time scalars."""
+    """Attributes, operand shapes, operand dtypes ("*" is the dtype under test) and run-time scalars.
+
+    `definite`: square operands under test are positive definite matrices.
+    """
 
     op: str
     shapes: tuple[tuple[int, ...], ...]
@@ -32,6 +35,7 @@ class Sample:
     dtypes: tuple[str, ...]
     scalars: tuple[int, ...] = ()
     indices: int = 2  # integer operands that are not "*" hold indices below this
+    definite: bool = False
 
     def types(self, dtype: str) -> tuple[TensorType, ...]:
         return tuple(
@@ -52,9 +56,16 @@ class Sample:
     def arrays(self, call: Call, seed: int = 0) -> list[Array]:
         random = np.random.default_rng(seed)
         return [
-            values(random, type, None if given == "*" else self.indices)
+            self.fit(values(random, type, None if given == "*" else self.indices))
             for type, given in zip(call.operands, self.dtypes)
         ]
+
+    def fit(self, array: Array) -> Array:
+        """What the operator is defined on, made of any values."""
+        if not self.definite or array.shape[-1] != array.shape[-2]:
+            return array
+        product = array @ np.swapaxes(array, -1, -2)
+        return (product + np.eye(array.shape[-1])).astype(array.dtype)
 
     def __str__(self) -> str:
         return f"{self.op}-{'-'.join('x'.join(map(str, shape)) or '1' for shape in self.shapes)}"
@@ -72,8 +83,8 @@ def values(random: np.random.Generator, type: StaticType, below: int | None) -> 
 
 
 def sample(op: str, *shapes: tuple[int, ...], dtypes: tuple[str, ...] | None = None, **other: Any) -> Sample:
-    scalars, indices = other.pop("scalars", ()), other.pop("indices", 2)
-    return Sample(op, shapes, other, dtypes or ("*",) * len(shapes), scalars, indices)
+    scalars, indices, definite = other.pop("scalars", ()), other.pop("indices", 2), other.pop("definite", False)
+    return Sample(op, shapes, other, dtypes or ("*",) * len(shapes), scalars, indices, definite)
 
 
 def elementwise() -> Iterator[Sample]:
@@ -127,9 +138,13 @@ def reductions() -> Iterator[Sample]:
         yield sample(op, (0, 3), axes=(1,))
     for op in ("reduce_sum", "reduce_prod", "reduce_any", "reduce_all"):
         yield sample(op, (0, 3), axes=(0,))
-    for op in ("argmax", "argmin", "cumsum", "sort", "argsort"):
+    for op in ("argmax", "argmin", "cumsum", "cumprod", "sort", "argsort"):
         yield sample(op, (2, 4), axis=1)
         yield sample(op, (3,), axis=0)
+
+    yield sample("top_k_indices", (2, 4), axis=1, k=2)
+    yield sample("top_k_indices", (4, 2), axis=0, k=3)
+    yield sample("top_k_indices", (2, 0), axis=1, k=0)
 
 
 def dot(*shapes: tuple[int, ...], contract: Any, batch: Any = ((), ())) -> Sample:
@@ -169,6 +184,15 @@ def contractions() -> Iterator[Sample]:
     yield sample("conv", (0, 3, 7), (4, 3, 2), **line)
     yield sample("conv", (2, 0, 7), (4, 0, 2), **line)
     yield sample("conv", (2, 3), (4, 3), strides=(), padding=(), dilation=())
+
+
+def linalg() -> Iterator[Sample]:
+    for op in ("cholesky", "det"):
+        yield sample(op, (3, 3), definite=True)
+        yield sample(op, (2, 2, 3, 3), definite=True)
+        yield sample(op, (1, 1), definite=True)
+    yield sample("solve", (3, 3), (3, 2), definite=True)
+    yield sample("solve", (2, 3, 3), (2, 3, 1), definite=True)
 
 
 def indexing() -> Iterator[Sample]:
@@ -265,6 +289,7 @@ SAMPLES = (
     *movement(),
     *reductions(),
     *contractions(),
+    *linalg(),
     *composites(),
     *attention(),
     *banded_attention(),

@@ -133,7 +133,10 @@ def test_reductions(target: Target) -> None:
             "any": (tp.any(x > 1.5, axis=2), (X > 1.5).any(2)),
             "all": (tp.all(x > -1.5, axis=2), (X > -1.5).all(2)),
             "cumsum": (tp.cumsum(x, axis=1), X.cumsum(1)),
+            "cumprod": (tp.cumprod(x, axis=1), X.cumprod(1)),
             "sort": (tp.sort(x, axis=1), np.sort(X, axis=1)),
+            "top": (tp.top_k(x, 2).values, -np.sort(-X, axis=-1)[..., :2]),
+            "top_at": (tp.top_k(x, 2, axis=1).indices, np.argsort(-X, axis=1, kind="stable")[:, :2]),
             "argsort": (tp.argsort(x, axis=2), np.argsort(X, axis=2, kind="stable")),
             "softmax": (tp.softmax(x, axis=1), softmax),
             "log_softmax": (tp.log_softmax(x, axis=1), np.log(softmax)),
@@ -141,6 +144,37 @@ def test_reductions(target: Target) -> None:
             "huge": (tp.logsumexp(x * 0 + 300.0, axis=1), 300 + np.log(np.full((2, 4), 3.0))),
         }
     agrees(target, outputs, program)
+
+
+@pytest.mark.few_configurations
+def test_linear_algebra(target: Target) -> None:
+    """Each at its points; what has no answer is not finite, and the other matrices of its batch have theirs."""
+    random = np.random.default_rng(0)
+    a = (random.standard_normal((4, 2, 3, 3)) + 3 * np.eye(3)).astype(np.float32)
+    a[1, 0] = 1.0
+    b = random.standard_normal((4, 3, 2)).astype(np.float32)
+    with tp.Program() as program:
+        t = tp.dim("t", 4)
+        x, y = tp.input("a", a.shape[1:], (t,)), tp.input("b", b.shape[1:], (t,))
+        tp.output("solved", tp.linalg.solve(x, y))
+        tp.output("vector", tp.linalg.solve(x, y.spatial[:, 0]))
+        tp.output("inverse", tp.linalg.inv(x[0]))
+        tp.output("factor", tp.linalg.cholesky(x @ tp.swapaxes(x, -1, -2)))
+        tp.output("indefinite", tp.linalg.cholesky(x - 9 * tp.eye(3)))
+        tp.output("volume", tp.linalg.det(x))
+    out = {name: np.asarray(value) for name, value in target.compile(program)(a=a, b=b).items()}
+    singular = np.zeros((4, 2), bool)
+    singular[1, 0] = True
+    expected = np.linalg.solve(a[~singular], np.broadcast_to(b[:, None], (4, 2, 3, 2))[~singular])
+    np.testing.assert_allclose(out["solved"][~singular], expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(out["vector"][~singular], expected[..., 0], rtol=1e-4, atol=1e-4)
+    assert not np.isfinite(out["solved"][singular]).all()
+    np.testing.assert_allclose(out["inverse"], np.linalg.inv(a[0]), rtol=1e-4, atol=1e-4)
+    product = out["factor"] @ np.swapaxes(out["factor"], -1, -2)
+    np.testing.assert_allclose(product[~singular], (a @ np.swapaxes(a, -1, -2))[~singular], rtol=1e-4, atol=1e-3)
+    assert np.array_equal(out["factor"][~singular], np.tril(out["factor"])[~singular])
+    assert np.isnan(out["indefinite"]).any(axis=(-1, -2)).all()
+    np.testing.assert_allclose(out["volume"], np.linalg.det(a), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.few_configurations

@@ -1,7 +1,7 @@
 """What users touch: programs, dims, recurrent tensors, definitions by cases, host calls, random draws."""
 
 from tempo.language import definitions as _definitions
-from tempo.language import functions, random
+from tempo.language import functions, linalg, random
 from tempo.language import tensor as _tensor
 from tempo.language.conversion import as_tensor, constant
 from tempo.language.definitions import cases, recurrent
@@ -22,7 +22,7 @@ __all__ = [
     "Program", "dim", "dims", "Dim", "IndexExpression", "IndexCondition",
     "RecurrentTensor", "as_tensor", "constant", "input", "stream_input", "output",
     "recurrent", "parameter", "ParameterSpec", "cases", "host_call", "backend_call", "sink", "stop_when", "random",
-    "grad", "stop_gradient", "custom_gradient",
+    "linalg", "grad", "stop_gradient", "custom_gradient",
     *functions.__all__,
 ]  # fmt: skip
 

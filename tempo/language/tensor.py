@@ -348,6 +348,9 @@ class RecurrentTensor:
     def cumsum(self, axis: int | None = None) -> RecurrentTensor:
         return functions.cumsum(self, axis)
 
+    def cumprod(self, axis: int | None = None) -> RecurrentTensor:
+        return functions.cumprod(self, axis)
+
     def sort(self, axis: int | None = -1, descending: bool = False, stable: bool = True) -> RecurrentTensor:
         """Sorted; the tensor itself stays as it is."""
         return functions.sort(self, axis, descending, stable)

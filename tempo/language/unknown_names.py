@@ -15,10 +15,9 @@ _RENAMED = {
     "index_select": "tp.take", "chunk": "tp.split", "swish": "tp.silu", "expit": "tp.sigmoid", "fabs": "tp.abs",
     "eq": "tp.equal", "ne": "tp.not_equal", "lt": "tp.less", "le": "tp.less_equal", "gt": "tp.greater",
     "ge": "tp.greater_equal", "acos": "tp.arccos", "asin": "tp.arcsin", "atan": "tp.arctan", "atan2": "tp.arctan2",
-    "swapdims": "tp.swapaxes", "detach": "tp.stop_gradient", "jit": "tp.compile",
+    "swapdims": "tp.swapaxes", "detach": "tp.stop_gradient", "jit": "tp.compile", "topk": "tp.top_k",
 }  # fmt: skip
 _OTHERWISE = {
-    "topk": "sort: x.sort(descending=True).spatial[..., :k], positions by x.argsort(descending=True)",
     "masked_fill": "write tp.where(mask, value, x)",
     "hstack": "write tp.concatenate(xs, axis=1)",
     "vstack": "write tp.concatenate(xs, axis=0)",
@@ -35,7 +34,6 @@ _OTHERWISE = {
     "diag": "write tp.eye(n) * x, or tp.diagonal(x)",
     "nonzero": "its shape depends on data: select with tp.where(mask, a, b)",
     "unique": "its shape depends on data: select with tp.where(mask, a, b)",
-    "cumprod": "define it: p[0] = x; p[t + 1] = p * x[t + 1]",
     "median": "take the middle of tp.sort(x)",
     "norm": "write tp.sqrt((x * x).sum(axis))",
     "half": "write x.astype(tp.float16)",

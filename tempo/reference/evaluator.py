@@ -22,12 +22,13 @@ from tempo.analysis.dependence.host_order import EFFECTS, Barrier, HostOrder, ef
 from tempo.analysis.reports import (
     Instance,
     cycle_error,
+    elements_needed,
     empty_error,
-    needs_elements,
     negative_error,
     output_reader,
     outside_error,
     point_text,
+    reduced_axes,
     slice_text,
     tensor_name,
     uncovered_error,
@@ -292,7 +293,8 @@ class Evaluator:
         result = StaticType(_ints(node.shape, env), node.dtype)
         if any(size < 0 for size in result.shape):
             raise negative_error(node, point, result.shape)
-        if needs_elements(node) and 0 in arrays[0].shape and 0 not in result.shape:
+        needed = elements_needed(node)
+        if needed and 0 not in result.shape and any(arrays[0].shape[axis] < needed for axis in reduced_axes(node)):
             raise empty_error(node, point)
         lengths = _ints(operator.static(attrs), env)
         key = (node.id, lengths, tuple(array.shape for array in arrays), result.shape)

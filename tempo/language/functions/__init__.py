@@ -98,7 +98,7 @@ from tempo.language.functions.elementwise import (
     tanh,
     trunc,
 )
-from tempo.language.functions.lookup import diagonal, take, take_along_axis
+from tempo.language.functions.lookup import diagonal, take, take_along_axis, top_k
 from tempo.language.functions.losses import cross_entropy
 from tempo.language.functions.movement import (
     broadcast_arrays,
@@ -129,6 +129,7 @@ from tempo.language.functions.reductions import (
     argmin,
     argsort,
     count_nonzero,
+    cumprod,
     cumsum,
     layer_norm,
     log_softmax,
@@ -155,12 +156,12 @@ __all__ = [
     "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "nan_to_num",
     "negative", "not_equal", "positive", "power", "reciprocal", "right_shift", "round", "rsqrt", "sign", "sin",
     "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc", "where", "all", "amax", "amin", "any", "argmax",
-    "argmin", "argsort", "count_nonzero", "cumsum", "layer_norm", "log_softmax", "logsumexp", "mean", "prod", "ptp",
-    "rms_norm", "softmax",
+    "argmin", "argsort", "count_nonzero", "cumprod", "cumsum", "layer_norm", "log_softmax", "logsumexp", "mean", "prod",
+    "ptp", "rms_norm", "softmax",
     "sort", "std", "sum", "var", "broadcast_arrays", "broadcast_to", "concatenate", "expand_dims", "flip",
     "moveaxis", "pad", "ravel", "repeat", "reshape", "roll", "split", "squeeze", "stack", "swapaxes", "tile",
     "transpose", "unstack", "arange", "eye", "full", "full_like", "linspace", "one_hot", "ones", "ones_like", "tri",
     "tril", "triu", "zeros", "zeros_like", "conv", "dot", "einsum", "inner", "matmul", "outer", "tensordot", "vdot",
     "elu", "gelu", "leaky_relu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus", "diagonal", "take",
-    "take_along_axis", "cross_entropy", "max", "min", "abs",
+    "take_along_axis", "top_k", "cross_entropy", "max", "min", "abs",
 ]  # fmt: skip

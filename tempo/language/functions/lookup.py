@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tempo.errors import ShapeError, user_location
 from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, integers
 from tempo.language.functions.creation import iota
 from tempo.language.functions.reductions import flattened
-from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, transposed
+from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, transposed
 from tempo.language.tensor import RecurrentTensor
 from tempo.symbolic import Expr, const
 
@@ -53,6 +53,27 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int) -> RecurrentT
     index = broadcast(index, (*batch, index.type.shape[-1]))
     result = gather(tensor, index, len(batch), batch=len(batch))
     return transposed(result, [order.index(place) for place in range(len(order))])
+
+
+class TopK(NamedTuple):
+    """What `top_k` found: `values` in descending order, and `indices`, int32, where they were."""
+
+    values: RecurrentTensor
+    indices: RecurrentTensor
+
+
+def top_k(x: TensorLike, k: int, axis: int = -1) -> TopK:
+    """The `k` greatest elements along an axis, greatest first, and their positions: (..., k) of (..., n), n >= k.
+
+    Equal elements come in the order of their positions, and NaN is greater than all. Raises `ShapeError` where there
+    are fewer than `k`.
+    """
+    tensor, count = as_tensor(x), to_int(k, "k")
+    if count < 0:
+        raise ShapeError(f"top_k of {count} elements", location=user_location())
+    along = normalize_axis(axis, tensor.ndim)
+    indices = apply("top_k_indices", tensor, attrs={"axis": along, "k": count})
+    return TopK(take_along_axis(tensor, indices, along), indices)
 
 
 def diagonal(x: TensorLike) -> RecurrentTensor:

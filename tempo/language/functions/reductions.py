@@ -180,6 +180,12 @@ def cumsum(x: TensorLike, axis: int | None = None) -> RecurrentTensor:
     return apply("cumsum", tensor, attrs={"axis": along}, weak=tensor.weak)
 
 
+def cumprod(x: TensorLike, axis: int | None = None) -> RecurrentTensor:
+    """The product of the elements up to each; of the flattened tensor for None."""
+    tensor, along = _flat_along(_summable(x), axis)
+    return apply("cumprod", tensor, attrs={"axis": along}, weak=tensor.weak)
+
+
 def sort(x: TensorLike, axis: int | None = -1, descending: bool = False, stable: bool = True) -> RecurrentTensor:
     """In ascending order, or in descending; NaN is greater than all. Equal elements (0.0, -0.0) keep their order.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tempo import dtypes
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators.axes import Attrs, Fold, Role, along
+from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, along
 from tempo.sdg.operators.gradients import Gradient, Reverse, constant
 from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.sdg.operators.shapes import (
@@ -23,6 +23,7 @@ from tempo.sdg.operators.shapes import (
     without,
 )
 from tempo.sdg.operators.special import HALF
+from tempo.symbolic import const
 
 NUMBER = ("float", "int", "uint")
 ANY = ("float", "int", "uint", "bool")
@@ -203,7 +204,7 @@ ARGS = (
     _arg("argmin", lambda x, axis: x.argmin(axis), dtypes.highest),
 )
 
-# cumsum, sort, argsort {axis}
+# cumsum, cumprod, sort, argsort {axis}
 
 
 def _infer_along(op: str, kinds: tuple[str, ...], result: str | None = None) -> Any:
@@ -216,11 +217,16 @@ def _infer_along(op: str, kinds: tuple[str, ...], result: str | None = None) -> 
     return infer
 
 
-def _numpy_cumsum(call: Call) -> Function:
-    axis, dtype, accumulate = call.attrs["axis"], call.result.numpy_dtype, np.add.accumulate
-    if call.result.dtype in HALF:
-        return lambda x: accumulate(x, axis, np.float32).astype(dtype)
-    return lambda x: accumulate(x, axis, dtype)
+def _running(function: np.ufunc) -> Builder:
+    """Sums and products up to each element, in the dtype of the operand; halves in float32."""
+
+    def builder(call: Call) -> Function:
+        axis, dtype, accumulate = call.attrs["axis"], call.result.numpy_dtype, function.accumulate
+        if call.result.dtype in HALF:
+            return lambda x: accumulate(x, axis, np.float32).astype(dtype)
+        return lambda x: accumulate(x, axis, dtype)
+
+    return builder
 
 
 _PACKED = 512
@@ -265,11 +271,25 @@ def _sort_cost(call: Call) -> float:
     return operand.elements * float(np.log2(max(2, operand.shape[call.attrs["axis"]])))
 
 
-def _cumsum_gradient(r: Reverse) -> tuple[Edge]:
+def _to_the_end(r: Reverse, edge: Edge) -> Edge:
     """The sum from each position to the end."""
     axis = r.attrs["axis"]
-    reversed_sum = r.apply("cumsum", r.apply("flip", r.g, axes=(axis,)), axis=axis)
-    return (r.apply("flip", reversed_sum, axes=(axis,)),)
+    return r.apply("flip", r.apply("cumsum", r.apply("flip", edge, axes=(axis,)), axis=axis), axes=(axis,))
+
+
+def _cumsum_gradient(r: Reverse) -> tuple[Edge]:
+    return (_to_the_end(r, r.g),)
+
+
+def _cumprod_gradient(r: Reverse) -> tuple[Edge]:
+    """sum_{i >= j} g_i y_i / x_j before the first 0; at it the same of the products without it; 0 behind it."""
+    axis, is_zero = r.attrs["axis"], r.compare("eq", r.x, 0)
+    zeros = r.apply("cumsum", r.apply("cast", is_zero, dtype="int32"), axis=axis)
+    is_first = r.apply("logical_and", is_zero, r.compare("eq", zeros, 1))
+    without = r.apply("cumprod", r.where(is_first, 1, r.x), axis=axis)
+    at_first = r.where(is_first, _to_the_end(r, r.mul(r.g, without)), 0)
+    before = r.div(_to_the_end(r, r.mul(r.g, r.result)), r.where(is_zero, 1, r.x))
+    return (r.where(is_zero, at_first, before),)
 
 
 def _sort_gradient(r: Reverse) -> tuple[Edge]:
@@ -288,9 +308,20 @@ CUMSUM = Operator(
     infer=_infer_along("cumsum", NUMBER),
     axes=along("axis", Role.SCANNING),
     cost=per_operand_element,
-    numpy=_numpy_cumsum,
+    numpy=_running(np.add),
     axis_attrs=("axis",),
     gradient=_cumsum_gradient,
+)
+
+CUMPROD = Operator(
+    name="cumprod",
+    kind="scan",
+    infer=_infer_along("cumprod", NUMBER),
+    axes=along("axis", Role.SCANNING),
+    cost=per_operand_element,
+    numpy=_running(np.multiply),
+    axis_attrs=("axis",),
+    gradient=_cumprod_gradient,
 )
 
 SORT = Operator(
@@ -317,4 +348,47 @@ ARGSORT = Operator(
     gradient=constant,
 )
 
-SCANS = (CUMSUM, SORT, ARGSORT)
+# top_k_indices {axis, k}: the positions of the k greatest elements, greatest first, equal ones as they lie; int32
+
+
+def _infer_top_k(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("top_k", operands, 1)
+    shape, axis, k = operands[0].shape, attrs["axis"], attrs["k"]
+    check_axes("top_k", (axis,), len(shape))
+    check_kind("top_k", operands[0].dtype, ANY)
+    if shape[axis].is_const and shape[axis].as_int() < k:
+        raise ShapeError(f"top_k of {k} elements along an axis of {shape[axis]}")
+    return TensorType((*shape[:axis], const(k), *shape[axis + 1 :]), "int32")
+
+
+def _top_k_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    axis = attrs["axis"]
+    others = [Factor(Role.PARALLEL, (each,), each) for each in range(len(result)) if each != axis]
+    return (*others, Factor(Role.REDUCING, (axis,), ordered=True), Factor(Role.OPAQUE, (None,), axis))
+
+
+def _numpy_top_k(call: Call) -> Function:
+    """The last of a stable sort of what is seen from behind."""
+    axis, k, sortable = call.attrs["axis"], call.attrs["k"], _sortable(call)
+    last = np.int32(call.operands[0].shape[axis] - 1)
+
+    def positions_of_greatest(x: Any) -> Any:
+        order = np.argsort(np.flip(sortable(x), axis), axis=axis, kind="stable")
+        return last - np.flip(order, axis).take(range(k), axis).astype(np.int32)
+
+    return positions_of_greatest
+
+
+TOP_K = Operator(
+    name="top_k_indices",
+    kind="reduction",
+    infer=_infer_top_k,
+    axes=_top_k_axes,
+    fold=Fold(dtypes.lowest),
+    cost=_sort_cost,
+    numpy=_numpy_top_k,
+    axis_attrs=("axis",),
+    gradient=constant,
+)
+
+SCANS = (CUMSUM, CUMPROD, SORT, ARGSORT, TOP_K)

@@ -16,6 +16,7 @@ from tempo.sdg.operators.creation import CREATION
 from tempo.sdg.operators.elementwise import ELEMENTWISE
 from tempo.sdg.operators.extents import EXTENTS
 from tempo.sdg.operators.indexing import INDEXING
+from tempo.sdg.operators.linalg import LINALG
 from tempo.sdg.operators.movement import MOVEMENT
 from tempo.sdg.operators.nominal import NOMINAL, PLACEHOLDERS
 from tempo.sdg.operators.operator import Operator
@@ -32,6 +33,7 @@ _ALL = (
     *SCANS,
     *CONTRACTIONS,
     CONV,
+    *LINALG,
     *COMPOSITES,
     ATTENTION,
     BANDED_ATTENTION,

@@ -42,7 +42,7 @@ def test_a_rule_agrees_with_differences(sample: Sample):
     drawn = sample.arrays(call)
     low, high = RANGES.get(sample.op, (-1.5, 1.5))
     arrays = {
-        f"x{place}": numbers(*array.shape, seed=place, low=low, high=high) if given == "*" else array
+        f"x{place}": sample.fit(numbers(*array.shape, seed=place, low=low, high=high)) if given == "*" else array
         for place, (array, given) in enumerate(zip(drawn, sample.dtypes))
     }
     moving = max(sample.scalars, default=0)
@@ -58,6 +58,19 @@ def test_a_rule_agrees_with_differences(sample: Sample):
         return loss, {f"x{place}": tensors[place] for place, given in enumerate(sample.dtypes) if given == "*"}
 
     check(declare, arrays)
+
+
+def test_running_products_of_zeros():
+    """None, one, two and three of them in a row of numbers, and one at either end."""
+    rows = numbers(5, 6)
+    for row, zeros in enumerate(([], [2], [1, 4], [0, 3, 4], [5])):
+        rows[row, zeros] = 0
+
+    def declare():
+        x = tp.input("x", shape=rows.shape, dims=(), dtype="float64")
+        return (tp.cumprod(x, axis=1) * tp.constant(numbers(5, 6, seed=9), dtype=tp.float64)).sum(), {"x": x}
+
+    check(declare, {"x": rows})
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

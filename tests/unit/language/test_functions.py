@@ -104,13 +104,39 @@ def test_deviation_of_a_sample(evaluate):
     np.testing.assert_allclose(evaluate(lambda x: x.std(ddof=1), X), X.std(ddof=1), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["argmax", "argmin", "cumsum", "sort", "argsort"])
+@pytest.mark.parametrize("name", ["argmax", "argmin", "cumsum", "cumprod", "sort", "argsort"])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 def test_along_an_axis(evaluate, name, axis):
     for x in (X, N):
         found = evaluate(lambda t: getattr(tp, name)(t, axis=axis), x)
         expected = getattr(np, name)(x, axis=axis, **({"kind": "stable"} if name == "argsort" else {}))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_the_greatest_elements_in_order(evaluate, axis):
+    """Equal elements, -0.0 and 0.0 among them, come as they lie; NaN comes first."""
+    x = np.array([[1, np.nan, -0.0, 3, 3], [0.0, 3, 0.0, -np.inf, np.nan], [np.inf, 1, 1, 2, 2]], np.float32)
+    order = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    expected = x.shape[axis] - 1 - np.flip(order, axis)
+    found = evaluate(lambda x: tp.top_k(x, 3, axis=axis).indices, x)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, expected.take(range(3), axis))
+    values = evaluate(lambda x: tp.top_k(x, 3, axis).values, x)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis).take(range(3), axis))
+
+
+def test_fewer_elements_than_asked_for():
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (4,), (t,))
+        with pytest.raises(tp.ShapeError, match="top_k"):
+            tp.top_k(x, 5)
+        with pytest.raises(tp.ShapeError, match="top_k of -1"):
+            tp.top_k(x, -1)
+        tp.output("y", tp.top_k(x[0 : t + 1], 2, axis=0).values)
+    with pytest.raises(tp.ShapeError, match="top_k over a slice of fewer than 2 elements at t = 0"):
+        tp.compile(program, "numpy")(x=np.zeros((3, 4), np.float32))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

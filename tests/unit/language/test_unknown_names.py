@@ -12,7 +12,7 @@ import tempo as tp
 from tempo.language.unknown_names import _OTHERWISE, _RENAMED
 
 HINTS = {
-    "topk": "x.sort(descending=True)",
+    "topk": "write tp.top_k",
     "cat": "write tp.concatenate",
     "unsqueeze": "write tp.expand_dims",
     "softmx": "did you mean tp.softmax?",
@@ -20,7 +20,7 @@ HINTS = {
     "complex64": "two tensors",
 }
 ON_TENSORS = {
-    "topk": "x.argsort(descending=True)",
+    "topk": "write tp.top_k",
     "argsrt": "did you mean x.argsort?",
     "view": "write tp.reshape",
     "add_": "does not change in place",

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tempo import dtypes
 from tempo.backends.operators import Builder, Call
 from tempo_jax.operators.elementwise import truth
 from tempo_jax.operators.values import Function, Value, const, converted, full, in_float32
@@ -64,9 +65,12 @@ def _position(function: Callable[..., Any]) -> Builder:
     return builder
 
 
-def _cumsum(call: Call) -> Function:
-    axis = call.attrs["axis"]
-    return in_float32(lambda x: lax.cumsum(x, axis), call.result.dtype)
+def _running(function: Callable[..., Any]) -> Builder:
+    def builder(call: Call) -> Function:
+        axis = call.attrs["axis"]
+        return in_float32(lambda x: function(x, axis), call.result.dtype)
+
+    return builder
 
 
 def _sort(call: Call) -> Function:
@@ -85,6 +89,20 @@ def _argsort(call: Call) -> Function:
     return argsort
 
 
+def _top_k_indices(call: Call) -> Function:
+    """XLA orders -0.0 before 0.0 and NaN by its sign; to us zeros are equal, and every NaN is greater than all."""
+    axis, k, operand = call.attrs["axis"], call.attrs["k"], call.operands[0].dtype
+
+    def positions_of_greatest(x: Value) -> Value:
+        if dtypes.is_float(operand):
+            x = jnp.where(jnp.isnan(x), const(np.nan, operand), x + const(0, operand))
+        elif operand == "bool":
+            x = converted(x, "uint8")
+        return jnp.moveaxis(lax.top_k(jnp.moveaxis(x, axis, -1), k)[1], -1, axis)
+
+    return positions_of_greatest
+
+
 REDUCTIONS: Mapping[str, Builder] = {
     "reduce_sum": _accumulate(jnp.sum),
     "reduce_prod": _accumulate(jnp.prod),
@@ -94,7 +112,9 @@ REDUCTIONS: Mapping[str, Builder] = {
     "reduce_all": _quantified(jnp.all),
     "argmax": _position(lax.argmax),
     "argmin": _position(lax.argmin),
-    "cumsum": _cumsum,
+    "cumsum": _running(lax.cumsum),
+    "cumprod": _running(lax.cumprod),
     "sort": _sort,
     "argsort": _argsort,
+    "top_k_indices": _top_k_indices,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -99,11 +99,14 @@ def _position(name: str) -> Builder:
     return builder
 
 
-def _cumsum(call: Call, device: torch.device) -> Function:
-    axis, wide = call.attrs["axis"], _wide(call)
-    if is_unsigned(call):
-        return by_numpy(call, device)
-    return _rounded(lambda x: x.cumsum(axis, dtype=wide), call)
+def _running(function: Callable[..., torch.Tensor]) -> Builder:
+    def builder(call: Call, device: torch.device) -> Function:
+        axis, wide = call.attrs["axis"], _wide(call)
+        if is_unsigned(call):
+            return by_numpy(call, device)
+        return _rounded(lambda x: function(x, axis, dtype=wide), call)
+
+    return builder
 
 
 def _sort(call: Call, device: torch.device) -> Function:
@@ -120,6 +123,14 @@ def _argsort(call: Call, device: torch.device) -> Function:
     return lambda x: torch.sort(x, dim=axis, stable=True).indices.int()
 
 
+def _top_k_indices(call: Call, device: torch.device) -> Function:
+    """By a stable sort: `torch.topk` takes equal elements in any order."""
+    axis, k = call.attrs["axis"], call.attrs["k"]
+    if is_unsigned(call):
+        return by_numpy(call, device)
+    return lambda x: torch.sort(x, dim=axis, descending=True, stable=True).indices.narrow(axis, 0, k).int()
+
+
 REDUCTIONS: Mapping[str, Builder] = {
     "reduce_sum": _sum,
     "reduce_prod": _prod,
@@ -129,7 +140,9 @@ REDUCTIONS: Mapping[str, Builder] = {
     "reduce_all": _quantified("all"),
     "argmax": _position("argmax"),
     "argmin": _position("argmin"),
-    "cumsum": _cumsum,
+    "cumsum": _running(torch.cumsum),
+    "cumprod": _running(torch.cumprod),
     "sort": _sort,
     "argsort": _argsort,
+    "top_k_indices": _top_k_indices,
 }

@@ -254,7 +254,8 @@ def over_prefixes(case: Case, least: int) -> Graph:
 
 @each_case()
 def test_an_axis_whose_length_varies_gets_a_static_extent_or_there_is_a_reason(case: Case) -> None:
-    least = case.size - 1 if case.factor.role is Role.WINDOW else 1  # there is room for a kernel
+    room = {Role.WINDOW: case.size - 1, Role.REDUCING: case.sample.attrs.get("k", 1)}  # for a kernel, for `k` elements
+    least = max(1, room.get(case.factor.role, 1))
     taken = case.factor.role is Role.MOVING or case.sample.attrs.get("checked")
     if case.call.op in ("slice", "scatter_add") and taken:
         return  # of positions that a prefix lacks; `test_static_extents` has slices

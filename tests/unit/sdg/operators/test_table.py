@@ -34,6 +34,7 @@ def test_every_operator_of_the_design_is_in_the_table():
     minimum atan2 bitwise_and bitwise_or bitwise_xor shift_left shift_right logical_and logical_or logical_xor eq ne lt
     le gt ge where reshape transpose broadcast pad slice concat flip reduce_sum reduce_max reduce_min reduce_prod
     reduce_any reduce_all argmax argmin cumsum sort argsort dot conv gather gather_pairs scatter_add constant iota
+    cumprod top_k_indices solve cholesky det
     index_value condition_value random_bits mask input merge host_call backend_call
     backend_result sink copy
     softmax log_softmax logsumexp layer_norm rms_norm attention banded_attention
