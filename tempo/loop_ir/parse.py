@@ -62,7 +62,7 @@ def parse(text: str, values: Mapping[str, Any] | None = None) -> LoopProgram:
     Blank lines and lines that start with `#` are passed over. Raises ParseError with the line.
     `parse(str(program), placeholders(program)) == program`.
     """
-    reader = _Reader(values or {})
+    reader = _ProgramReader(values or {})
     lines = [(len(line) - len(line.lstrip(" ")), line.strip()) for line in text.splitlines() if line.strip()]
     lines = [(depth, line) for depth, line in lines if not line.startswith("#")]
     lines.reverse()  # the next is the last
@@ -76,7 +76,7 @@ def parse(text: str, values: Mapping[str, Any] | None = None) -> LoopProgram:
 
 
 @dataclass
-class _Reader:
+class _ProgramReader:
     values: Mapping[str, Any]
     buffers: dict[int, Buffer] = field(default_factory=dict)
     registers: list[Buffer] = field(default_factory=list)

@@ -11,7 +11,7 @@ from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
 from tempo.loop_ir.transforms.pass_through import PassThrough
-from tempo.loop_ir.transforms.read_ahead import ReadAhead
+from tempo.loop_ir.transforms.read_ahead import TakeAhead
 
 
 def for_all_sizes() -> tuple[LoopPass, ...]:
@@ -29,6 +29,6 @@ def at_sizes(extent: Way | None = None, tile: int | None = None) -> tuple[LoopPa
         CircularReads(),
         DynamicExtents(extent, tile),
         MaskElimination(),  # of what is still read at its greatest length
-        ReadAhead(),
+        TakeAhead(),
         PassThrough(),
     )

@@ -12,7 +12,7 @@ Block = tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
-class Scope:
+class BlockScope:
     """Where a block stands. `path`: loops, guards and branches around it, outer first. `leaving`: those of its names
     that what comes after it looks at.
     """
@@ -25,19 +25,21 @@ class Scope:
         return tuple(each for each in self.path if isinstance(each, Loop))
 
 
-Replace = Callable[[Statement, Scope], Iterable[Statement] | None]
-Finish = Callable[[Block, Scope], Block]
+Replace = Callable[[Statement, BlockScope], Iterable[Statement] | None]
+Finish = Callable[[Block, BlockScope], Block]
 
 
-def _stays(statement: Statement, scope: Scope) -> None:
+def _stays(statement: Statement, scope: BlockScope) -> None:
     """Every statement does."""
 
 
-def _as_it_is(block: Block, scope: Scope) -> Block:
+def _as_it_is(block: Block, scope: BlockScope) -> Block:
     return block
 
 
-def rewritten(block: Block, replace: Replace = _stays, finish: Finish = _as_it_is, scope: Scope = Scope()) -> Block:
+def rewritten(
+    block: Block, replace: Replace = _stays, finish: Finish = _as_it_is, scope: BlockScope = BlockScope()
+) -> Block:
     """The block with other statements; the same object where none changes.
 
     `replace`, asked outer before inner, gives what stands in the place of a statement; None: the same, with its own
@@ -51,9 +53,9 @@ def rewritten(block: Block, replace: Replace = _stays, finish: Finish = _as_it_i
     return finish(block if _same(block, found) else tuple(found), scope)
 
 
-def _inside(statement: Statement, replace: Replace, finish: Finish, scope: Scope) -> Block:
+def _inside(statement: Statement, replace: Replace, finish: Finish, scope: BlockScope) -> Block:
     names = leaving(statement) if isinstance(statement, Branch) else frozenset[str]()
-    inner = Scope((*scope.path, statement), names)
+    inner = BlockScope((*scope.path, statement), names)
     new = with_blocks(statement, lambda block: rewritten(block, replace, finish, inner))
     return (new,) if new is statement or _does_something(new) else ()
 

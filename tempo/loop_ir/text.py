@@ -49,22 +49,22 @@ from tempo.sdg.text import PlaceholderNames, node_text, type_text, value_text
 
 def render(program: LoopProgram) -> str:
     """Buffers, what is given and taken, segments, and the items of the driver; ends in a newline."""
-    return _Writer().program(program)
+    return _ProgramWriter().program(program)
 
 
 def placeholders(program: LoopProgram) -> Mapping[str, Any]:
     """What the placeholders in `str(program)` stand for: `parse(str(program), placeholders(program)) == program`."""
-    writer = _Writer()
+    writer = _ProgramWriter()
     writer.program(program)
     return writer.names.values
 
 
 def statement_text(statement: Statement) -> str:
     """The first line of a statement as it stands in the text of its program, but for the numbers of placeholders."""
-    return next(_Writer().statement(statement, 0))
+    return next(_ProgramWriter().statement(statement, 0))
 
 
-class _Writer:
+class _ProgramWriter:
     def __init__(self) -> None:
         self.names = PlaceholderNames()
 

@@ -55,20 +55,20 @@ def verify(program: LoopProgram, sizes: Sizes | None = None) -> None:
     _Verifier(program, sizes or {}).program_holds()
 
 
-class _BrokenError(Exception):
+class _WrongError(Exception):
     """What is wrong; `verify` says where."""
 
 
 def _require(holds: bool, message: str) -> None:
     if not holds:
-        raise _BrokenError(message)
+        raise _WrongError(message)
 
 
 @contextmanager
 def _at(where: str) -> Iterator[None]:
     try:
         yield
-    except _BrokenError as broken:
+    except _WrongError as broken:
         raise InternalError(f"{broken}, in {where}") from broken
 
 
@@ -247,7 +247,7 @@ class _Verifier:
         try:
             type = operator.infer(attrs, tuple(map(self._fixed, compute.operand_types)))
         except TempoError as error:
-            raise _BrokenError(f"the operator's rule refuses this ({error.message})") from error
+            raise _WrongError(f"the operator's rule refuses this ({error.message})") from error
         _require(self._same(type, compute.type), f"the operator's rule gives {_type(type)}, not {_type(compute.type)}")
         return compute.type
 

@@ -20,7 +20,7 @@ from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, Tem
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
 from tempo.loop_ir.ir import Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
-from tempo.loop_ir.rewriter import Block, Scope, rewritten
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
 from tempo.passes.manager import Pass
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments.call import Arguments
@@ -289,7 +289,7 @@ def _may_run_again(graph: Graph) -> bool:
 def _work(loops: LoopProgram) -> tuple[Block, ...]:
     """All that a program does, without what says why it may do so."""
 
-    def plain(each: Statement, scope: Scope) -> Block | None:
+    def plain(each: Statement, scope: BlockScope) -> Block | None:
         if not isinstance(each, Compute) or "speculated" not in each.attrs:
             return None
         attrs = {key: value for key, value in each.attrs.items() if key != "speculated"}

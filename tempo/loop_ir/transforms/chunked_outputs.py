@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from tempo.loop_ir.ir import Axis, Buffer, CallHost, LoopProgram, Read, Statement, Write, walk
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, Scope, rewritten_program
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten_program
 from tempo.sdg.graph import Port
 from tempo.symbolic import Symbol, const
 
@@ -37,7 +37,7 @@ class ChunkedOutputs:
             at = axes[write.buffer]
             return replace(write, index=(*write.index[:at], write.index[at] % width, *write.index[at + 1 :]))
 
-        def changed(each: Statement, scope: Scope) -> Block | None:
+        def changed(each: Statement, scope: BlockScope) -> Block | None:
             match each:
                 case Write():
                     return (turned(each),)

@@ -14,7 +14,7 @@ from typing import ClassVar
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import Assign, Buffer, Compute, LoopProgram, Read, Statement, WindowIndex
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, Scope, rewritten_program
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten_program
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, factor_along
 from tempo.sdg.operators import Role
 from tempo.symbolic import Context, Expr, const
@@ -29,16 +29,16 @@ class CircularReads:
     name: ClassVar[str] = "circular_reads"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
-        rewriter = _Rewriter(program.buffers, lambda expr: int(expr.evaluate(context.sizes)))
+        rewriter = _AnyOrder(program.buffers, lambda expr: int(expr.evaluate(context.sizes)))
         return rewritten_program(program, finish=rewriter.block)
 
 
 @dataclass(frozen=True)
-class _Rewriter:
+class _AnyOrder:
     buffers: Mapping[int, Buffer]
     resolve: Resolve
 
-    def block(self, block: Block, scope: Scope) -> Block:
+    def block(self, block: Block, scope: BlockScope) -> Block:
         for window in dict.fromkeys(window for _, _, window in self.turned(block)):
             reads = {read.result: axis for read, axis, each in self.turned(block) if each == window}
             if _in_any_order(block, scope.leaving, reads, window, self.resolve):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.loop_ir.ir import Branch, Compute, Loop, Statement, nested, walk
-from tempo.loop_ir.rewriter import Scope, rewritten
+from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Ge, Or, Symbol, const, var
 
 _MOST_THRESHOLDS = 3
@@ -130,7 +130,7 @@ def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -
 
 
 def _decided(body: tuple[Statement, ...], context: Context, sizes: Mapping[Symbol, int]) -> tuple[Statement, ...]:
-    def decide(statement: Statement, scope: Scope) -> tuple[Statement, ...] | None:
+    def decide(statement: Statement, scope: BlockScope) -> tuple[Statement, ...] | None:
         if not isinstance(statement, Branch):
             return None
         condition = fixed_condition(statement.condition, sizes)

@@ -28,7 +28,7 @@ from tempo.loop_ir.ir import (
     nested,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, Scope, rewritten
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
 from tempo.sdg.exact import same
 from tempo.symbolic import Condition, Context, Expr, Symbol, const, var
 
@@ -40,7 +40,7 @@ class MaskElimination:
     name: ClassVar[str] = "mask_elimination"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
-        rewriter = _Rewriter(program, context.sizes)
+        rewriter = _IdleMasks(program, context.sizes)
         segments = rewriter.segments()
         buffers = {id: replace(each, zeroed=id in rewriter.zeroed) for id, each in program.buffers.items()}
         return replace(program, segments=segments, buffers=buffers) if rewriter.zeroed else program
@@ -48,7 +48,7 @@ class MaskElimination:
 
 def idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> frozenset[str]:
     """The names that these masks give to what they let through."""
-    rewriter = _Rewriter(program, sizes)
+    rewriter = _IdleMasks(program, sizes)
     rewriter.segments()
     return frozenset(rewriter.idle)
 
@@ -62,7 +62,7 @@ class _Writing:
     path: Block
 
 
-class _Rewriter:
+class _IdleMasks:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int]) -> None:
         self.program, self.sizes = program, sizes
         self.items: dict[int, tuple[int, Block]] = {}  # of a segment, where it is called
@@ -91,9 +91,9 @@ class _Rewriter:
         if number not in self.items:
             return segment
         item, path = self.items[number]
-        return segment.with_body(rewritten(segment.body, finish=partial(self.block, item), scope=Scope(path)))
+        return segment.with_body(rewritten(segment.body, finish=partial(self.block, item), scope=BlockScope(path)))
 
-    def block(self, item: int, block: Block, scope: Scope) -> Block:
+    def block(self, item: int, block: Block, scope: BlockScope) -> Block:
         reads: dict[str, Read] = {}
         found: list[Statement] = []
         for statement in block:

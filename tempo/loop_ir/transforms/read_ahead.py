@@ -35,7 +35,7 @@ from tempo.loop_ir.ir import (
     walk,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, Scope, rewritten
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
 from tempo.loop_ir.transforms.forwarding import forwarded
 from tempo.reference.streams import is_stream
 from tempo.symbolic import Symbol, const, var
@@ -44,7 +44,7 @@ MOST_BYTES = 1 << 22  # of the arrays of a strip together: a larger array takes 
 
 
 @dataclass(frozen=True)
-class ReadAhead:
+class TakeAhead:
     """The program with loops in strips of at most so many points, where the host does no more than to take arrays."""
 
     name: ClassVar[str] = "read_ahead"
@@ -109,7 +109,7 @@ class _Distribution:
         buffers = {**self.program.buffers, **{each.id: each for each in self.buffers}}
         return replace(self.program, items=tuple(items), segments=tuple(self.segments), buffers=buffers)
 
-    def renumbered(self, statement: Statement, scope: Scope) -> Block | None:
+    def renumbered(self, statement: Statement, scope: BlockScope) -> Block | None:
         if not isinstance(statement, CallSegment):
             return None
         id = len(self.segments)
@@ -139,7 +139,7 @@ class _Distribution:
     def iteration(self, block: Block, staged: Mapping[int, Buffer], loop: Loop, strip: int) -> Block:
         """What the segment does in place of the block."""
 
-        def inside(each: Statement, scope: Scope) -> Block | None:
+        def inside(each: Statement, scope: BlockScope) -> Block | None:
             match each:
                 case CallSegment(number):
                     return self.program.segments[number].body
@@ -157,7 +157,7 @@ class _Distribution:
     def calls(self, block: Block, staged: Mapping[int, Buffer], loop: Loop, strip: int) -> Block:
         """What the host does in place of the block."""
 
-        def outside(each: Statement, scope: Scope) -> Block | None:
+        def outside(each: Statement, scope: BlockScope) -> Block | None:
             match each:
                 case CallSegment():
                     return ()

@@ -13,7 +13,7 @@ from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.backends.numpy.backend import NumpyBackend, clamped, host_write, wrapped
 from tempo.errors import TempoError
 from tempo.loop_ir.ir import Branch, Statement
-from tempo.loop_ir.rewriter import Block, Scope, rewritten
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
 from tempo.plugins.descriptors import BackendPlugin, SchedulerPlugin
 from tempo.schedule import ScheduleTree, SchedulingProblem
 from tempo.sdg.call import Call
@@ -55,7 +55,7 @@ def _swapped(statements: Block) -> Block:
     return rewritten(statements, _swap)
 
 
-def _swap(statement: Statement, scope: Scope) -> Block | None:
+def _swap(statement: Statement, scope: BlockScope) -> Block | None:
     if isinstance(statement, Branch) and statement.otherwise:
         return (Branch(statement.condition, _swapped(statement.otherwise), _swapped(statement.then)),)
     return None

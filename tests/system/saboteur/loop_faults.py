@@ -19,7 +19,7 @@ from tempo.loop_ir.ir import (
     Write,
     walk,
 )
-from tempo.loop_ir.rewriter import Block, Scope, rewritten, rewritten_program
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten, rewritten_program
 from tempo.sdg.graph import NOMINAL, TensorType
 from tempo.symbolic import Symbol, const
 
@@ -62,7 +62,7 @@ def lost_definition(program: LoopProgram, sizes: Sizes, draw: Random) -> LoopPro
 def late_definition(program: LoopProgram, sizes: Sizes, draw: Random) -> LoopProgram | None:
     target = _definition(program, draw)
 
-    def moved(block: Block, scope: Scope) -> Block:
+    def moved(block: Block, scope: BlockScope) -> Block:
         rest = tuple(each for each in block if each is not target)
         return block if target is None or len(rest) == len(block) else (*rest, target)
 
@@ -211,7 +211,7 @@ def forgotten(program: LoopProgram, sizes: Sizes, draw: Random) -> LoopProgram |
 def _blocks(program: LoopProgram) -> list[Block]:
     found: list[Block] = []
 
-    def keep(block: Block, scope: Scope) -> Block:
+    def keep(block: Block, scope: BlockScope) -> Block:
         found.append(block)
         return block
 

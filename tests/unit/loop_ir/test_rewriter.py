@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tempo.loop_ir.ir import Assign, Branch, Guard, Loop, Statement, walk
-from tempo.loop_ir.rewriter import Block, Scope, rewritten
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
 from tempo.symbolic import const, dim, size
 
 T = dim("t")
@@ -21,7 +21,7 @@ BLOCK: Block = (loop(Assign("a", "x"), BRANCH), Guard(0, (const(0),), (Assign("b
 
 
 def without(*names: str) -> Block:
-    def gone(statement: Statement, scope: Scope) -> Iterable[Statement] | None:
+    def gone(statement: Statement, scope: BlockScope) -> Iterable[Statement] | None:
         return () if isinstance(statement, Assign) and statement.result in names else None
 
     return rewritten(BLOCK, gone)
@@ -34,7 +34,7 @@ def test_what_changes_nothing_gives_the_same_object() -> None:
 
 
 def test_one_statement_may_become_several_and_others_stay_the_same_objects() -> None:
-    def doubled(statement: Statement, scope: Scope) -> Iterable[Statement] | None:
+    def doubled(statement: Statement, scope: BlockScope) -> Iterable[Statement] | None:
         twice = isinstance(statement, Assign) and statement.result == "b"
         return (statement, statement) if twice else None
 
@@ -52,7 +52,7 @@ def test_what_has_nothing_left_in_it_goes() -> None:
 def test_blocks_come_inner_before_outer_with_what_is_around_them() -> None:
     seen: list[tuple[list[str], int, list[str]]] = []
 
-    def look(block: Block, scope: Scope) -> Block:
+    def look(block: Block, scope: BlockScope) -> Block:
         names = [each.result for each in block if isinstance(each, Assign)]
         seen.append((names, len(scope.loops), sorted(scope.leaving)))
         assert all(isinstance(each, Loop | Branch | Guard) for each in scope.path)
@@ -69,7 +69,7 @@ def test_blocks_come_inner_before_outer_with_what_is_around_them() -> None:
 
 
 def test_what_stands_in_the_place_of_a_statement_is_not_looked_at_again() -> None:
-    def nested(statement: Statement, scope: Scope) -> Iterable[Statement] | None:
+    def nested(statement: Statement, scope: BlockScope) -> Iterable[Statement] | None:
         return (loop(statement),) if isinstance(statement, Assign) else None
 
     assert sum(isinstance(each, Loop) for each in walk(rewritten(BLOCK, nested))) == 1 + 5

@@ -41,7 +41,7 @@ from tempo.loop_ir.ir import (
     walk,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, Scope, rewritten
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED
 from tempo.loop_ir.transforms.dynamic_extent.regions import (
     Region,
@@ -117,7 +117,7 @@ class _Tiler:
         assert loop is None or isinstance(loop, Loop)
         return replace(Segment.of(segment.id, body, loop), name=segment.name, results=segment.results)
 
-    def block(self, block: Block, scope: Scope) -> Block:
+    def block(self, block: Block, scope: BlockScope) -> Block:
         self.loops = scope.loops
         for length in dict.fromkeys(length for each in block for length in lengths(each)):
             block = self.along(block, length, scope.leaving)

@@ -1,0 +1,320 @@
+"""Every pass on LoopIR, text in and text out: where it does something, and where it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tempo.loop_ir.passes import Narrow
+from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
+from tempo.loop_ir.transforms.chunked_outputs import ChunkedOutputs
+from tempo.loop_ir.transforms.circular_reads import CircularReads
+from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
+from tempo.loop_ir.transforms.forwarding import Forwarding
+from tempo.loop_ir.transforms.fuse_segments import FuseSegments
+from tempo.loop_ir.transforms.mask_elimination import MaskElimination
+from tempo.loop_ir.transforms.pass_through import PassThrough
+from tempo.loop_ir.transforms.read_ahead import TakeAhead
+from tempo.symbolic import Symbol
+from tests.unit.loop_ir.transforms.texts import after, assert_becomes, assert_stays
+
+NARROW = Narrow(("h",), Symbol("t", "dim"), 2)
+BUFFERS = """
+buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
+buffer b2 "s": float32[3] internal
+buffer b3 "k": float32[3] internal over (t@0: full t.size)
+input "x" = b0
+output "h" = b1
+"""
+COPIES = """
+segment segment_0(t.size; b0, b1, b3) -> (b1, b3) loop:
+  for t in 0..t.size:
+    v1 = read b0[t]
+    write b3[t] = v1
+    WRITE
+    v2 = READ
+    write b1[t] = v2
+driver:
+  run segment_0
+"""
+WINDOW = """
+buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
+buffer b2 "w": float32[3] internal over (t@0: window 2)
+input "x" = b0
+output "h" = b1
+segment segment_0(t.size; b0, b1, b2) -> (b1, b2) loop:
+  for t in 0..t.size:
+    v1 = read b0[t]
+    write b2[t % 2] = v1
+    v2 = read b2[READ +: 2 of min(t + 1, 2)EXACT]
+    v3: float32[2, 3] = mask(v2: float32[2, 3], `min(t + 1, 2)`) {axis: 0, fill: 0.0, length: `min(t + 1, 2)`}
+    v4: float32[3] = FOLD
+    write b1[t] = v4
+driver:
+  run segment_0
+"""
+PAST = """
+buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
+buffer b2 "k": float32[3] internal over (t@0: full t.size)ZEROED
+input "x" = b0
+output "h" = b1
+segment segment_0(t.size; b0, b1, b2) -> (b1, b2) loop:
+  for t in 0..t.size:
+    v1 = read b0[t]
+    write b2[t] = v1
+    v2 = read b2[0 +: t.size of t + 1]
+    MASK
+    v4: float32[3] = reduce_sum(v3: float32[t.size, 3]) {axes: (0,)}
+    write b1[t] = v4
+driver:
+  run segment_0
+"""
+MASK = "v3: float32[t.size, 3] = mask(v2: float32[t.size, 3], `LENGTH`) {axis: 0, fill: 0.0, length: `LENGTH`}"
+STREAM = """
+buffer b0 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
+buffer b1 "x": float32[3] internal local (t)
+output "h" = b0
+host 0 = %0: float32[3] over (t) = host_call {batched: (), name: "x", ordered_by: ($t,), resource: None, STREAM} @1
+offsets 0 (b0 0..0, b1 0..0)
+"""
+EACH = """
+segment segment_0(t; b0, b1) -> (b0):
+  v1 = read b1
+  write b0[t] = v1
+driver:
+  for t in 0..t.size:
+    call 0(t):
+      write b1[] = y0
+    run segment_0
+"""
+
+
+def test_every_pass_is_here() -> None:
+    passes = (*for_all_sizes(), *for_streams(), *at_sizes())
+    assert all(type(each).__name__ in globals() for each in passes)
+
+
+# -- forwarding -----------------------------------------------------------------------------------------------------
+
+
+def copies(read: str = "read b3[t]", write: str = "") -> str:
+    lines = (BUFFERS + COPIES).replace("READ", read).replace("WRITE", write)
+    return "\n".join(line for line in lines.splitlines() if line.strip())
+
+
+def test_what_was_just_written_is_not_read() -> None:
+    assert_becomes(Forwarding(), copies(), copies("v1"))
+
+
+@pytest.mark.parametrize("read", ["read b3[max(t - 1, 0)]", "read b3[t] fresh", "read b0[t]"])
+def test_another_place_or_a_copy_is_read(read: str) -> None:
+    assert_stays(Forwarding(), copies(read))
+
+
+def test_a_write_to_what_may_be_the_same_place_makes_it_unknown() -> None:
+    assert_stays(Forwarding(), copies(write="write b3[max(t - 1, 0)] = v1"))
+
+
+# -- outputs of streams ---------------------------------------------------------------------------------------------
+
+
+def test_an_output_that_is_taken_as_it_comes_is_circular() -> None:
+    narrow = (
+        copies("v1")
+        .replace("output over (t@0: full t.size)", "output over (t@0: window 2)")
+        .replace("b1[t]", "b1[t % 2]")
+    )
+    assert_becomes(ChunkedOutputs(), copies("v1"), narrow, narrow=NARROW)
+
+
+def test_an_output_that_is_read_stays_whole() -> None:
+    text = copies("read b1[max(t - 1, 0)]")
+    assert_stays(ChunkedOutputs(), text, narrow=NARROW)
+    assert_stays(ChunkedOutputs(), copies("v1"))  # nobody takes it so
+
+
+# -- one segment ----------------------------------------------------------------------------------------------------
+
+TWO = """
+segment segment_0(t.size; b0, b3) -> (b3) loop:
+  for t in 0..t.size:
+    v1 = read b0[t]
+    write b3[t] = v1
+segment segment_1(t.size; b1, b3) -> (b1) loop:
+  for t in 0..t.size:
+    v2 = read b3[t.size - 1 - t]
+    write b1[t] = v2
+driver:
+  run segment_0
+  run segment_1
+"""
+ONE = """
+segment segment_0(t.size; b0, b1, b3) -> (b1):
+  for t in 0..t.size:
+    v1 = read b0[t]
+    write b3[t] = v1
+  for t in 0..t.size:
+    v2 = read b3[t.size - 1 - t]
+    write b1[t] = v2
+driver:
+  run segment_0
+"""
+
+
+def test_segments_become_one_that_returns_what_others_need() -> None:
+    assert_becomes(FuseSegments(), BUFFERS + TWO, BUFFERS + ONE, fuses_segments=True)
+
+
+def test_the_users_order_of_axes_is_brought_in_inside() -> None:
+    turned = (BUFFERS + TWO).replace(
+        "input over (t@0: full t.size) as ($t, 0)", "input over (t@0: full t.size) as (0, $t)"
+    )
+    found = after(FuseSegments(), turned, fuses_segments=True)
+    assert (
+        str(found).count("entering_0: float32[t.size, 3] = transpose(given_0: float32[3, t.size]) {axes: (1, 0)}") == 1
+    )
+    assert [found.buffers[id].axes for id in found.inputs.values()] == [()]
+
+
+def test_segments_stay_apart_for_chunks_and_around_the_host() -> None:
+    assert_stays(FuseSegments(), BUFFERS + TWO)
+    assert_stays(FuseSegments(), BUFFERS + TWO, fuses_segments=True, whole=False)
+    assert_stays(FuseSegments(), STREAM.replace("STREAM", 'stream: "x"') + EACH, fuses_segments=True)
+
+
+# -- circular buffers -----------------------------------------------------------------------------------------------
+
+
+def window(fold: str, read: str = "max(t - 1, 0)", exact: str = " clamped") -> str:
+    return WINDOW.replace("FOLD", fold).replace("READ", read).replace("EXACT", exact)
+
+
+def test_a_sum_takes_a_circular_buffer_as_it_lies() -> None:
+    fold = "reduce_sum(v3: float32[2, 3]) {axes: (0,)}"
+    assert_becomes(CircularReads(), window(fold), window(fold, "0", ""))
+
+
+def test_what_depends_on_the_order_reads_in_order() -> None:
+    assert_stays(
+        CircularReads(),
+        window("cumsum(v3: float32[2, 3]) {axis: 0}")
+        .replace("v4: float32[3]", "v4: float32[2, 3]")
+        .replace(
+            "write b1[t] = v4", "v5: float32[3] = reduce_max(v4: float32[2, 3]) {axes: (0,)}\n    write b1[t] = v5"
+        ),
+    )
+
+
+# -- extents that vary ----------------------------------------------------------------------------------------------
+
+
+def past(length: str = "t + 1", zeroed: str = "", mask: str = MASK) -> str:
+    return PAST.replace("MASK", mask.replace("LENGTH", length)).replace("ZEROED", zeroed)
+
+
+def test_a_region_becomes_choices_among_copies() -> None:
+    text = str(after(DynamicExtents("specialise", 4), past()))
+    copy = """
+    choose t <= 3:
+      v2_of_4 = read b2[0 +: 4 of t + 1]
+      v3_of_4: float32[4, 3] = mask(v2_of_4: float32[4, 3], `t + 1`) {axis: 0, fill: 0.0, length: `t + 1`}
+      v4: float32[3] = reduce_sum(v3_of_4: float32[4, 3]) {axes: (0,)}
+    else:
+      v2 = read b2[0 +: t.size of t + 1]
+"""
+    assert copy in text
+
+
+def test_a_region_becomes_loops_over_blocks() -> None:
+    text = str(after(DynamicExtents("blocks", 4), past()))
+    assert text.count("    for v2.block in ") == 2
+    whole, rest = text.split("    for v2.block in ")[1:]
+    assert "mask(" not in whole
+    assert "mask(" in rest
+    assert "read b2[4*v2.block +: 4]" in whole
+
+
+def test_the_hull_is_left() -> None:
+    assert_stays(DynamicExtents("hull"), past())
+
+
+# -- masks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_mask_of_what_nothing_has_written_goes() -> None:
+    assert_becomes(MaskElimination(), past(), past(zeroed=" zeroed", mask="v3 = v2"))
+
+
+@pytest.mark.parametrize("length", ["t", "max(t, 1)", "min(t + 1, 4)"])
+def test_a_mask_of_what_was_written_stays(length: str) -> None:
+    assert_stays(MaskElimination(), past(length))
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
+
+
+def test_arrays_of_a_strip_are_taken_before_one_call() -> None:
+    ahead = """
+segment segment_0(; b0, b1, b2) -> (b0, b1) loop:
+  for t in 0..t.size:
+    taken___0___0 = read b2[t % 4]
+    taken___0 = taken___0___0
+    write b1[] = taken___0
+    v1 = taken___0
+    write b0[t] = v1
+driver:
+  for t in 0..t.size, calls of 4 ahead:
+    call 0(t):
+      write b2[t % 4] = y0
+    run segment_0
+"""
+    text = STREAM.replace("STREAM", 'stream: "x"')
+    staging = text.replace("local (t)\n", 'local (t)\nbuffer b2 "": float32[3] internal over (t@0: window 4)\n')
+    assert_becomes(TakeAhead(), text + EACH, staging + ahead, fuses_segments=True, ahead=4)
+
+
+def test_calls_that_are_no_streams_are_made_in_turn() -> None:
+    assert_stays(TakeAhead(), STREAM.replace("STREAM", "stream: None") + EACH, fuses_segments=True)
+    assert_stays(TakeAhead(), STREAM.replace("STREAM", 'stream: "x"') + EACH)
+
+
+# -- what goes in and out -------------------------------------------------------------------------------------------
+
+
+def test_a_slot_that_nobody_reads_later_does_not_leave() -> None:
+    text = (
+        BUFFERS
+        + """
+segment segment_0(t; b0, b1, b2) -> (b1, b2):
+  v1 = read b0[t]
+  write b2[] = v1
+  v2 = read b2 fresh
+  write b1[t] = v2
+driver:
+  for t in 0..t.size:
+    run segment_0
+"""
+    )
+    assert_becomes(PassThrough(), text, text.replace("-> (b1, b2)", "-> (b1)"))
+    less = text.replace("-> (b1, b2)", "-> (b1) unread (b2)")
+    assert_becomes(PassThrough(), text, less, allocates_inside=True)
+
+
+def test_a_slot_that_the_next_iteration_reads_goes_in_and_out() -> None:
+    text = (
+        BUFFERS
+        + """
+segment segment_0(t; b0, b1, b2) -> (b1, b2):
+  v1 = read b0[t]
+  v2 = read b2 fresh
+  write b2[] = v1
+  write b1[t] = v2
+driver:
+  for t in 0..t.size:
+    run segment_0
+"""
+    )
+    assert_stays(PassThrough(), text)
+    assert_stays(PassThrough(), text, allocates_inside=True)
