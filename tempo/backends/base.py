@@ -23,6 +23,7 @@ from tempo.costs.model import EAGER, Costs
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.ir import LoopProgram, Segment
+from tempo.loop_ir.passes import LoopPass
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo.symbolic import Symbol
@@ -110,6 +111,9 @@ class Backend(Protocol):
         Raises `UnsupportedError` for what the descriptor excludes (`info.why_not`), and for nothing else.
         """
 
+    def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
+        """The passes on LoopIR at the sizes of a run: those of the core, and its own where these belong."""
+
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment: ...
 
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
@@ -181,6 +185,10 @@ class GenericBackend:
 
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
         raise NotImplementedError
+
+    def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
+        """None of its own."""
+        return passes
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         emitter = self.emitter(request.program, request.sizes, self.operator)

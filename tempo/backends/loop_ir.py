@@ -1,4 +1,4 @@
-"""LoopIR for backends: statements, loops, branches, buffers and how they are indexed."""
+"""LoopIR for backends: statements, loops, branches, buffers and how they are indexed; what passes on it are given."""
 
 from tempo.loop_ir.ir import (
     Assign,
@@ -20,6 +20,7 @@ from tempo.loop_ir.ir import (
     stop_in,
     walk,
 )
+from tempo.loop_ir.passes import LoopContext, LoopPass
 
 __all__ = [
     "Assign",
@@ -29,6 +30,8 @@ __all__ = [
     "Compute",
     "Guard",
     "Loop",
+    "LoopContext",
+    "LoopPass",
     "LoopProgram",
     "PointIndex",
     "Read",

@@ -23,6 +23,7 @@ from tempo.passes.manager import Forced, Pass, PassManager, PassRecord, needed
 from tempo.passes.pipeline import PassRegistry
 from tempo.passes.vectorize.vectorize import Lift
 from tempo.plugins.manager import default_manager
+from tempo.reference.backend import ReferenceBackend
 from tempo.reference.streams import is_stream
 from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol
@@ -36,11 +37,15 @@ def registered_passes() -> tuple[Pass, ...]:
     return tuple(registry.passes)
 
 
-def pass_manager(passes: tuple[Pass, ...], options: Options) -> PassManager:
-    """Of all passes, those on the graph and those on LoopIR."""
-    loop_passes = (*for_all_sizes(), *for_streams(), *at_sizes(options.extent, options.tile))
+def loop_passes_of(backend: Backend | ReferenceBackend, options: Options) -> tuple[LoopPass, ...]:
+    """Those at sizes, with the backend's own."""
+    return backend.loop_passes(at_sizes(options.extent, options.tile))
+
+
+def pass_manager(passes: tuple[Pass, ...], loop_passes: tuple[LoopPass, ...], options: Options) -> PassManager:
+    """Of all passes, those on the graph and those on LoopIR; `loop_passes` are those at sizes."""
     disable = options.disable if options.lift else (*options.disable, Lift.name)
-    return PassManager.configured((*passes, *loop_passes), disable, options.debug)
+    return PassManager.configured((*passes, *for_all_sizes(), *for_streams(), *loop_passes), disable, options.debug)
 
 
 @dataclass(frozen=True)
@@ -137,12 +142,12 @@ class Compiler:
 
     @cached_property
     def manager(self) -> PassManager:
-        return pass_manager(self.passes, self.options)
+        return pass_manager(self.passes, self.loop_passes, self.options)
 
     @cached_property
     def loop_passes(self) -> tuple[LoopPass, ...]:
         """At sizes."""
-        return at_sizes(self.options.extent, self.options.tile)
+        return loop_passes_of(self.backend, self.options)
 
     @cached_property
     def stepped(self) -> tuple[Symbol, ...]:

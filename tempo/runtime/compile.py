@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tempo.compiler.driver import pass_manager, registered_passes
+from tempo.compiler.driver import loop_passes_of, pass_manager, registered_passes
 from tempo.compiler.options import Options
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
 from tempo.passes.instrument.finite_checks import watched
-from tempo.passes.manager import Pass
+from tempo.passes.manager import PassManager
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
@@ -74,7 +74,7 @@ def _compiled(
     hooks.tempo_compile_started(program=program, backend=chosen.info.name, scheduler=_name(named))
     graph, check = program.graph(), None
     passes = registered_passes()
-    _check_names(graph, passes, options)
+    _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options), options), options)
     if options.check_finite:
         graph, watches = watched(graph)
         check = FiniteCheck(program.graph(), watches)
@@ -91,13 +91,13 @@ def _compiled(
     return executable
 
 
-def _check_names(graph: Graph, passes: tuple[Pass, ...], options: Options) -> None:
+def _check_names(graph: Graph, manager: PassManager, options: Options) -> None:
     """Raises for a dim or a pass that an option names and that is not there."""
     dims = [dim.symbol.name for dim in graph.dims]
     for name in options.mapping if isinstance(options.mapping, Mapping) else ():
         if name not in dims:
             raise InputError(f"mapping= names {name!r}, which is no dim of the program", hint=nearest(name, dims))
-    pass_manager(passes, options).check_names()
+    manager.check_names()
 
 
 def _likely(graph: Graph, sizes: Any) -> dict[Symbol, int]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends import FUSED, FUSED_CUDA, CompiledSegment, Costs, InChunks, SegmentRequest, host_room
+from tempo.backends.loop_ir import LoopPass
 from tempo.backends.loops import peak_bytes
 from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
@@ -23,6 +24,7 @@ from tempo_jax.memory import Meter
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import WIDE, is_wide, x64
+from tempo_jax.stretches import SplitLoops
 
 Array = Any
 
@@ -59,6 +61,9 @@ class JaxBackend:
 
     def operator(self, call: Call) -> Callable[..., Array]:
         return OPERATORS[call.op](call)
+
+    def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
+        return (*passes, SplitLoops())
 
     # -- segments --------------------------------------------------------------------------------------------------
 

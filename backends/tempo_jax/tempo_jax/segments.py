@@ -30,7 +30,6 @@ from tempo.backends.loop_ir import (
     WindowIndex,
     Write,
     stop_in,
-    walk,
 )
 from tempo.backends.loops import (
     Liveness,
@@ -40,11 +39,10 @@ from tempo.backends.loops import (
     iterations,
     layouts_in_segments,
     read_place,
-    split,
 )
 from tempo.backends.operators import Call, call_for, static_type
 from tempo.errors import InternalError, ShapeError
-from tempo.symbolic import Expr, Symbol, const, maximum, minimum
+from tempo.symbolic import Expr, Symbol, const
 from tempo_jax import access
 from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
@@ -53,18 +51,16 @@ from tempo_jax.handed import Handed
 from tempo_jax.loops import repeat
 from tempo_jax.precision import is_wide
 from tempo_jax.storage import ArrayPlan
-from tempo_jax.work import operators, work
+from tempo_jax.stretches import LARGEST_SELECTION, LoopRange, stretches
+from tempo_jax.work import work
 
 Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
-# A selection evaluates both sides; beyond this many elements a conditional is cheaper.
-_LARGEST_SELECTION = 1 << 14
 # A constant of more elements is an argument: XLA takes long to compile with large ones.
 _MOST_KNOWN = 1 << 10
-# A body of so many operators is long; a branch with at most this share of them, and of the body's work, does little in
-# it. With less than the second share of the work, it is done whatever the condition says, and selected from: XLA finds
-# better orders, in time and in memory, for a body without conditionals.
-_LONG, _SHARE, _SMALL_SHARE = 32, 8, 64
+# With less than this share of the body's work, a branch is done whatever the condition says, and selected from: XLA
+# finds better orders, in time and in memory, for a body without conditionals.
+_SMALL_SHARE = 64
 
 
 @dataclass
@@ -87,20 +83,6 @@ class TraceState:
     def inner(self) -> TraceState:
         names, buffers, values = dict(self.names), dict(self.buffers), dict(self.values)
         return replace(self, names=names, buffers=buffers, values=values, written=dict(self.written))
-
-
-@dataclass(frozen=True)
-class LoopRange:
-    """A stretch of a loop, as a loop: from `first` to `end` (None: from where, to where the loop runs)."""
-
-    first: int | None
-    end: int | None
-    loop: Loop
-
-    def within(self, start: int, stop: int) -> tuple[int, int]:
-        """From where to where it is run for these bounds."""
-        lo, hi = start if self.first is None else self.first, stop if self.end is None else self.end
-        return max(start, lo), min(stop, hi)
 
 
 class SegmentTracer:
@@ -135,7 +117,7 @@ class SegmentTracer:
         )
         self._functions: dict[int, Callable[..., Array]] = {}
         self.stretches = tuple(self._stretches()) if in_parts else ()
-        self.body = tuple(each.loop for each in self.stretches) if in_parts else tuple(self._apart(self._bounded()))
+        self.body = tuple(each.loop for each in self.stretches) if in_parts else tuple(self._whole())
         blocks = [(each,) for each in self.body] if in_parts else [self.body]
         self.liveness = Liveness(request.program, self.segment, blocks)
         known = {id: self.buffers[id] for id in self.segment.buffers}
@@ -143,37 +125,29 @@ class SegmentTracer:
         whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
         self.storage = ArrayPlan.of(self.body, known, self.static, self.orders, costs, whole)
 
-    def _bounded(self) -> tuple[Statement, ...]:
-        """The statements, whose outermost loop has its bounds in it where these are known."""
-        if self.segment.loop is None or self.bounds is None:
-            return self.segment.body
+    def _whole(self) -> Iterator[Statement]:
+        """The statements, a loop that they are in stretches; what else they are `SplitLoops` has divided."""
+        if self.segment.loop is None:
+            yield from self.segment.body
+        else:
+            yield from (each.loop for each in stretches(self._bounded(self.segment.loop), self.buffers, self.static))
+
+    def _bounded(self, loop: Loop) -> Loop:
+        """The outermost loop with its bounds in it where these are known."""
+        if self.bounds is None:
+            return loop
         lo, hi = map(const, self.bounds)
-        return (replace(self.segment.loop, lo=lo, hi=hi),)
+        return replace(loop, lo=lo, hi=hi)
 
     def _stretches(self) -> Iterator[LoopRange]:
         """The outermost loop in pieces, in its direction.
 
         What never runs at the static sizes is never traced: its shapes may make no sense there.
         """
-        (loop,) = self._bounded()
-        assert isinstance(loop, Loop)
-        for part in self._split(loop):
+        assert self.segment.loop is not None
+        for part in stretches(self._bounded(self.segment.loop), self.buffers, self.static):
             if not is_empty(part.loop, self.static) and self.possible(part.loop.body):
                 yield part
-
-    def _apart(self, block: tuple[Statement, ...]) -> Iterator[Statement]:
-        """The block with its loops in pieces between which their conditions, or choices, change."""
-        for statement in block:
-            if not isinstance(statement, Loop):
-                yield statement
-                continue
-            yield from (part.loop for part in self._split(statement))
-
-    def _split(self, loop: Loop) -> Iterator[LoopRange]:
-        for stretch in split(loop, self.static, self._stays(loop), choices=True):
-            lo = loop.lo if stretch.first is None else maximum(loop.lo, const(stretch.first))
-            hi = loop.hi if stretch.end is None else minimum(loop.hi, const(stretch.end))
-            yield LoopRange(stretch.first, stretch.end, replace(loop, lo=lo, hi=hi, body=stretch.body))
 
     def __call__(self, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
         """`(start, stop, *sizes, *buffers, *tables)`, as `tempo.backends.base` says; the error word comes last."""
@@ -332,20 +306,6 @@ class SegmentTracer:
 
     # -- loops -----------------------------------------------------------------------------------------------------
 
-    def _stays(self, loop: Loop) -> Callable[[Branch], bool]:
-        """In a long body a branch that does little stays one: XLA would compile the whole body again without it."""
-        count = operators(loop.body)
-        if count < _LONG:
-            return lambda branch: False
-        most = max(_LARGEST_SELECTION, self.work(loop.body) / _SHARE)
-
-        def stays(branch: Branch) -> bool:
-            if any(isinstance(each, Loop) for each in walk((branch,))):
-                return False
-            return operators((branch,)) * _SHARE <= count and self.work((branch,)) <= most
-
-        return stays
-
     def work(self, statements: tuple[Statement, ...]) -> float:
         return work(statements, self.buffers, self.static)
 
@@ -442,7 +402,7 @@ class SegmentTracer:
     ) -> bool:
         wholes = (state.buffers[id].size for id in plan.whole)
         parts = (math.prod(self.buffers[id].extents(self.static)[len(at.index) :]) * at.size for id, at in places)
-        if plan.only_reads and sum(wholes) + sum(parts) <= _LARGEST_SELECTION:
+        if plan.only_reads and sum(wholes) + sum(parts) <= LARGEST_SELECTION:
             return True
         return plan.only_operators and self.work(both) * _SMALL_SHARE < state.work
 

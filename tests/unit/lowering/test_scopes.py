@@ -44,7 +44,7 @@ def under_cases() -> tp.Program:
 @pytest.mark.parametrize("make", [under_tables, under_cases])
 def test_names_are_scoped(make) -> None:  # type: ignore[no-untyped-def]
     passes = default_passes()
-    made = plan(make().graph(), pass_manager(passes, Options()), passes, get_scheduler("greedy"), PlanOptions())
+    made = plan(make().graph(), pass_manager(passes, (), Options()), passes, get_scheduler("greedy"), PlanOptions())
     for segment in made.loops.segments:
         names_left_by(segment.body, set())
 

@@ -1,0 +1,78 @@
+"""Loops in stretches: XLA takes longer over a conditional in a loop than over the code of another loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tempo.backends.loop_ir import Branch, Buffer, Loop, LoopContext, LoopProgram, Segment, Statement, walk
+from tempo.backends.loops import split
+from tempo.symbolic import Symbol, const, maximum, minimum
+from tempo_jax.work import operators, work
+
+Buffers = Mapping[int, Buffer]
+Sizes = Mapping[Symbol, int]
+LARGEST_SELECTION = 1 << 14
+"""A selection evaluates both sides; beyond this many elements a conditional is cheaper."""
+_LONG, _SHARE = 32, 8
+"""A body of so many operators is long; a branch with at most this share of them, and of the body's work, does little in
+it."""
+
+
+@dataclass(frozen=True)
+class LoopRange:
+    """A stretch of a loop, as a loop: from `first` to `end` (None: from where, to where the loop runs)."""
+
+    first: int | None
+    end: int | None
+    loop: Loop
+
+    def within(self, start: int, stop: int) -> tuple[int, int]:
+        """From where to where it is run for these bounds."""
+        lo, hi = start if self.first is None else self.first, stop if self.end is None else self.end
+        return max(start, lo), min(stop, hi)
+
+
+def stretches(loop: Loop, buffers: Buffers, sizes: Sizes) -> Iterator[LoopRange]:
+    """The loop in pieces between which its conditions, or choices, change, in its direction."""
+    for stretch in split(loop, sizes, _stays(loop, buffers, sizes), choices=True):
+        lo = loop.lo if stretch.first is None else maximum(loop.lo, const(stretch.first))
+        hi = loop.hi if stretch.end is None else minimum(loop.hi, const(stretch.end))
+        yield LoopRange(stretch.first, stretch.end, replace(loop, lo=lo, hi=hi, body=stretch.body))
+
+
+def _stays(loop: Loop, buffers: Buffers, sizes: Sizes) -> Callable[[Branch], bool]:
+    """In a long body a branch that does little stays one: XLA would compile the whole body again without it."""
+    count = operators(loop.body)
+    if count < _LONG:
+        return lambda branch: False
+    most = max(LARGEST_SELECTION, work(loop.body, buffers, sizes) / _SHARE)
+
+    def stays(branch: Branch) -> bool:
+        if any(isinstance(each, Loop) for each in walk((branch,))):
+            return False
+        return operators((branch,)) * _SHARE <= count and work((branch,), buffers, sizes) <= most
+
+    return stays
+
+
+@dataclass(frozen=True)
+class SplitLoops:
+    """The loops at the top of segments in stretches. A segment of one loop is split where it is traced, since chunks of
+    it begin and end anywhere."""
+
+    name: ClassVar[str] = "split_loops"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        def apart(statement: Statement) -> Iterator[Statement]:
+            if isinstance(statement, Loop):
+                yield from (each.loop for each in stretches(statement, program.buffers, context.sizes))
+            else:
+                yield statement
+
+        def divided(segment: Segment) -> Segment:
+            return segment.with_body(tuple(new for each in segment.body for new in apart(each)))
+
+        segments = (each if each.loop else divided(each) for each in program.segments)
+        return replace(program, segments=tuple(segments))
