@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TextIO, TypeVar
 
 from tempo.analysis.demand.demand import Demand, demand
+from tempo.analysis.demand.images import Readers
 from tempo.errors import InputError, InternalError, TempoError, nearest
 from tempo.sdg.graph import Graph
 from tempo.sdg.operators import OPERATORS
@@ -56,6 +57,7 @@ class PassContext:
     fixed: list[tuple[Graph, object, object]] = field(default_factory=list, compare=False, repr=False)
     _contexts: dict[object, Context] = field(default_factory=dict, compare=False, repr=False)
     _demands: list[tuple[Graph, Mapping[int, Demand]]] = field(default_factory=list, compare=False, repr=False)
+    _readers: dict[Condition, Readers] = field(default_factory=dict, compare=False, repr=False)
 
     def is_fixed(self, graph: Graph, *how: object) -> bool:
         """Whether the last sweeps that ended did so with this very graph, and did the same."""
@@ -64,8 +66,12 @@ class PassContext:
     def demand(self, graph: Graph) -> Mapping[int, Demand]:
         """The demand of `graph`; that of the last one asked for is remembered: passes that change nothing share it."""
         if not self._demands or self._demands[-1][0] is not graph:
-            self._demands[:] = [(graph, demand(graph, self.facts))]
+            self._demands[:] = [(graph, demand(graph, self.facts, self.readers(self.facts)))]
         return self._demands[-1][1]
+
+    def readers(self, facts: Condition) -> Readers:
+        """What the demands of all graphs of this compile share."""
+        return self._readers.setdefault(facts, Readers(facts))
 
     def over(self, graph: Graph, domain: tuple[Symbol, ...]) -> Context:
         """The facts that hold at every point of `domain`. One object per domain, because contexts memoise."""

@@ -6,14 +6,14 @@ the prompt. So the demand of what is made of the prompt is no box for all sizes,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from tempo.analysis.demand.demand import Demand, demand, wholly_demanded
 from tempo.analysis.demand.hulls import covers
-from tempo.analysis.demand.images import Image, Images
+from tempo.analysis.demand.images import Image, Images, Readers
 from tempo.sdg.graph import Graph
-from tempo.symbolic import TRUE, Condition, Context
+from tempo.symbolic import TRUE, Condition
 
 _MOST_CONDITIONS = 4
 
@@ -21,23 +21,29 @@ _MOST_CONDITIONS = 4
 class _Demands:
     """The demand where something more is known of the sizes."""
 
-    def __init__(self, graph: Graph, facts: Condition) -> None:
-        self.graph, self.facts, self.sizes = graph, facts, Context.of((), facts)
+    def __init__(self, graph: Graph, readers: Readers) -> None:
+        self.graph, self.readers, self.sizes = graph, readers, readers.sizes
 
     @cached_property
     def demands(self) -> Mapping[int, Demand]:
-        return demand(self.graph, self.facts)
+        return demand(self.graph, self.readers.facts, self.readers)
 
     @cached_property
     def wholly(self) -> Mapping[int, bool]:
-        return wholly_demanded(self.graph, self.facts)
+        return wholly_demanded(self.graph, self.readers.facts, self.readers)
 
 
 class AllOrNone:
-    """Asked node by node, and remembered."""
+    """Asked node by node, and remembered. `readers` gives those of facts."""
 
-    def __init__(self, graph: Graph, demands: Mapping[int, Demand], facts: Condition = TRUE) -> None:
-        self.graph, self.demands, self.facts = graph, demands, facts
+    def __init__(
+        self,
+        graph: Graph,
+        demands: Mapping[int, Demand],
+        facts: Condition = TRUE,
+        readers: Callable[[Condition], Readers] = Readers,
+    ) -> None:
+        self.graph, self.demands, self.facts, self.readers = graph, demands, facts, readers
         self._images: dict[Condition, Images] = {}
         self._found: dict[int, Condition | None] = {}
         self._given: dict[Condition, _Demands] = {}
@@ -77,7 +83,7 @@ class AllOrNone:
 
     def _given_that(self, condition: Condition) -> _Demands:
         if condition not in self._given:
-            self._given[condition] = _Demands(self.graph, self.facts & condition)
+            self._given[condition] = _Demands(self.graph, self.readers(self.facts & condition))
         return self._given[condition]
 
     @cached_property
@@ -128,5 +134,5 @@ class AllOrNone:
 
     def _under(self, condition: Condition) -> Images:
         if condition not in self._images:
-            self._images[condition] = Images(self.graph, self.facts & condition)
+            self._images[condition] = Images(self.graph, self.readers(self.facts & condition))
         return self._images[condition]

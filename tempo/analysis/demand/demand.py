@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from tempo.analysis.demand.hulls import covers, hull
-from tempo.analysis.demand.images import Image, Images
+from tempo.analysis.demand.images import Image, Images, Readers
 from tempo.analysis.dependence.host_order import own_order
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph, Node, Output
@@ -33,17 +33,20 @@ class Demand:
     exact: bool
 
 
-def demand(graph: Graph, facts: Condition = TRUE) -> Mapping[int, Demand]:
-    """The demand of every node that an output or a sink reaches. `facts` is what is known of the sizes."""
-    return _FixedPoint(graph, facts).solve()
+def demand(graph: Graph, facts: Condition = TRUE, readers: Readers | None = None) -> Mapping[int, Demand]:
+    """The demand of every node that an output or a sink reaches. `facts` is what is known of the sizes.
+
+    `readers`: those of the facts, where several graphs share them.
+    """
+    return _FixedPoint(graph, readers or Readers(facts)).solve()
 
 
-def wholly_demanded(graph: Graph, facts: Condition = TRUE) -> Mapping[int, bool]:
+def wholly_demanded(graph: Graph, facts: Condition = TRUE, readers: Readers | None = None) -> Mapping[int, bool]:
     """For every node that is reached: whether all points of its box are demanded (False: not proven).
 
     More is proven than `demand` does, and more slowly: by what is demanded for sure of nodes whose demand is no box.
     """
-    solver = _FixedPoint(graph, facts)
+    solver = _FixedPoint(graph, readers or Readers(facts))
     order = [*solver.solve()]
     certain = solver.surely([id for id in order if id in solver.boxes])
     return {id: id not in solver.boxes or certain[id] == (solver.boxes[id],) for id in order}
@@ -54,7 +57,7 @@ def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[
 
     They are all the points that are demanded where the demand is a box, or is read by such as boxes.
     """
-    solver = _FixedPoint(graph, facts)
+    solver = _FixedPoint(graph, Readers(facts))
     demands = solver.solve()
     exact = {id: (found.box,) for id, found in demands.items() if found.exact and id in solver.boxes}
     return {
@@ -65,9 +68,9 @@ def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[
 class _FixedPoint:
     """`boxes` holds an over-approximation of the demand of what has been solved so far."""
 
-    def __init__(self, graph: Graph, facts: Condition) -> None:
+    def __init__(self, graph: Graph, readers: Readers) -> None:
         self.graph = graph
-        self.images = Images(graph, facts)
+        self.images = Images(graph, readers)
         self.sizes = self.images.sizes
         self.boxes: dict[int, Box] = {}
         self._parts: dict[int, tuple[Box, ...]] = {}  # what is remembered until a consumer sends something else

@@ -45,38 +45,47 @@ class Image:
 
 def images(graph: Graph, node: Node, region: PointSet, facts: Condition = TRUE) -> Iterator[tuple[int, PointSet]]:
     """For every read of `node` from within `region`: the producer, and the points read, clipped to its domain."""
-    for image in Images(graph, facts).of(node, region.box):
+    for image in Images(graph, Readers(facts)).of(node, region.box):
         yield image.producer, PointSet(image.box, region.exact and image.exact)
 
 
-class Images:
-    """Images under the reads of one graph. Readers are shared by all nodes of one domain and box."""
+class Readers:
+    """The readers of one domain and box, and the conditions of one domain, where the facts hold: of any graph."""
 
-    def __init__(self, graph: Graph, facts: Condition) -> None:
-        self.graph = graph
+    def __init__(self, facts: Condition) -> None:
         self.facts = facts
         self.sizes = Context.of((), facts)
-        self._readers: dict[tuple[tuple[Symbol, ...], Box, Conjuncts], Reader] = {}
-        self._disjuncts: dict[tuple[tuple[Symbol, ...], Condition], tuple[Conjuncts, ...]] = {}
+        self._readers: dict[tuple[tuple[Dim, ...], Box, Conjuncts], Reader] = {}
+        self._disjuncts: dict[tuple[tuple[Dim, ...], Condition], tuple[Conjuncts, ...]] = {}
+
+    def of(self, dims: tuple[Dim, ...], box: Box, conjuncts: Conjuncts = ()) -> Reader:
+        key = (dims, box, conjuncts)
+        if key not in self._readers:
+            self._readers[key] = Reader(dims, box, conjuncts, self.facts, self.sizes)
+        return self._readers[key]
+
+    def disjuncts(self, dims: tuple[Dim, ...], condition: Condition) -> tuple[Conjuncts, ...]:
+        key = (dims, condition)
+        if key not in self._disjuncts:
+            self._disjuncts[key] = disjuncts(condition, Context.of(dims, self.facts))
+        return self._disjuncts[key]
+
+
+class Images:
+    """Images under the reads of one graph."""
+
+    def __init__(self, graph: Graph, readers: Readers) -> None:
+        self.graph, self.readers, self.sizes = graph, readers, readers.sizes
 
     def of(self, node: Node, box: Box) -> Iterator[Image]:
         """The images of `box` under every read of `node`, but for those that are empty at all sizes."""
+        dims = self.graph.domain_dims(node)
         for condition, edge in node.guarded_reads():
-            key = (node.domain, condition)
-            if key not in self._disjuncts:
-                self._disjuncts[key] = disjuncts(condition, Context.of(self.graph.domain_dims(node), self.facts))
-            for conjuncts in self._disjuncts[key]:
-                reader = self.reader(node.domain, box, conjuncts)
+            for conjuncts in self.readers.disjuncts(dims, condition):
+                reader = self.readers.of(dims, box, conjuncts)
                 image = None if reader.unreachable else self._image(reader, edge)
                 if image is not None and not self._is_empty(image.box):
                     yield image
-
-    def reader(self, domain: tuple[Symbol, ...], box: Box, conjuncts: Conjuncts = ()) -> Reader:
-        key = (domain, box, conjuncts)
-        if key not in self._readers:
-            dims = tuple(self.graph.dim(symbol) for symbol in domain)
-            self._readers[key] = Reader(dims, box, conjuncts, self.facts, self.sizes)
-        return self._readers[key]
 
     def _is_empty(self, box: Box) -> bool:
         return any(self.sizes.implies(hi.le(lo)) for _, lo, hi in box.bounds)

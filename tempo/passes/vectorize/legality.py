@@ -49,13 +49,14 @@ class Span:
 class Candidates:
     """Which nodes of a graph could have `dim` as an axis, and over which span.
 
-    `sequential` gives for each node the dims that the order of its points needs.
+    `sequential` gives for each node the dims that the order of its points needs. `as_one` answers for all dims.
     """
 
     graph: Graph
     dim: Dim
     demands: Mapping[int, Demand]
     sequential: Mapping[int, frozenset[Symbol]]
+    as_one: AllOrNone
     facts: Condition = TRUE
     counts: LikelySizes = field(default_factory=lambda: LikelySizes({}))
     others: dict[Symbol, Candidates] = field(default_factory=dict, compare=False, repr=False)
@@ -219,16 +220,15 @@ class Candidates:
         """
         every = {node.id for node in varying}
         even = self.even(every)
-        as_one = AllOrNone(self.graph, self.demands, self.facts)
         pending = [
             node
             for node in varying
-            if not self.demands[node.id].exact and node.id not in even and not as_one.holds(node.id)
+            if not self.demands[node.id].exact and node.id not in even and not self.as_one.holds(node.id)
         ]
         found = self.doing_the_same(every, pending)
         if found == every:
             return found
-        made = harmless(self.graph, self.demands, every - found, self.facts, as_one.holds_for_some_condition)
+        made = harmless(self.graph, self.demands, every - found, self.facts, self.as_one.holds_for_some_condition)
         return self.doing_the_same(every, [node for node in pending if node.id not in made]) if made else found
 
     def doing_the_same(self, found: set[int], pending: list[Node]) -> set[int]:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from tempo.analysis.demand.all_or_none import AllOrNone
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.dependence.acyclic import Need, needs_of
 from tempo.analysis.dependence.blocks import LoopBody, blocks
@@ -71,6 +72,16 @@ class Decision:
         return "\n".join([*lines, *(f"    {name + ':':<16} {cost}" for name, cost in self.costs)])
 
 
+@dataclass(frozen=True)
+class _Known:
+    """Of one graph, whatever the dim."""
+
+    graph: Graph
+    demands: Mapping[int, Demand]
+    blocks: list[LoopBody[int, Need]]
+    as_one: AllOrNone
+
+
 class MappingSearch:
     """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around."""
 
@@ -78,7 +89,7 @@ class MappingSearch:
         self.context, self.mapping, self.composites, self.rates = context, mapping, composites, rates
         self.decisions: list[Decision] = []
         self.hoisted: set[int] = set()
-        self._known: tuple[Graph, list[LoopBody[int, Need]]] | None = None
+        self._known: _Known | None = None
 
     def mapped(self, graph: Graph, dim: Dim) -> Graph:
         """The graph with `dim` lifted as decided: with selections where these let more be lifted."""
@@ -103,16 +114,17 @@ class MappingSearch:
         return bands(candidates) if OPERATOR in self.composites else ()
 
     def candidates(self, graph: Graph, dim: Dim) -> Candidates:
-        demands = self.context.demand(graph)
-        sequential = _sequential(self.blocks(graph, demands))
-        return Candidates(graph, dim, demands, sequential, self.context.facts, LikelySizes(self.context.sizes))
+        known, counts = self.known(graph), LikelySizes(self.context.sizes)
+        sequential = _sequential(known.blocks)
+        return Candidates(graph, dim, known.demands, sequential, known.as_one, self.context.facts, counts)
 
-    def blocks(self, graph: Graph, demands: Mapping[int, Demand]) -> list[LoopBody[int, Need]]:
-        """The blocks of the graph; those of the last one are remembered: most dims change nothing."""
-        if self._known is None or self._known[0] is not graph:
-            links = list(needs_of(graph, demands, self.context.facts))
-            self._known = graph, blocks({id: graph.nodes[id].domain for id in demands}, links)
-        return self._known[1]
+    def known(self, graph: Graph) -> _Known:
+        """What no dim changes; that of the last graph is remembered: most dims change nothing."""
+        if self._known is None or self._known.graph is not graph:
+            demands, facts = self.context.demand(graph), self.context.facts
+            found = blocks({id: graph.nodes[id].domain for id in demands}, list(needs_of(graph, demands, facts)))
+            self._known = _Known(graph, demands, found, AllOrNone(graph, demands, facts, self.context.readers))
+        return self._known
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
@@ -169,7 +181,7 @@ class MappingSearch:
         among = frozenset(spans)
         decisions: list[Decision] = []
         chosen: set[int] = set()
-        for block in self.blocks(candidates.graph, candidates.demands):
+        for block in self.known(candidates.graph).blocks:
             for decision in self.decide(candidates, block, among, chosen):
                 decisions.append(decision)
                 if decision.kind == "full":

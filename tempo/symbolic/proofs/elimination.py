@@ -205,6 +205,9 @@ def _replaced_rows(rows: Rows, variable: int, value: Value) -> Rows | None:
     """Every row with `variable := value`; None if one of them has no solution."""
     result: Rows = {}
     for key, constant in rows.items():
+        if all(other != variable for other, _ in key):  # most have nothing to do with it
+            result[key] = min(constant, result.get(key, constant))
+            continue
         terms, total = _replaced(dict(key), constant, variable, value)
         if not add_row(result, tuple(sorted(terms.items())), total):
             return None
