@@ -229,13 +229,12 @@ def _step(run: ProgramRun, streamed: list[Output], way: Way, start: int, stop: i
     arrays = {}
     single = way.chunk == 1 and stop - start == 1
     for output in streamed:
-        found = _points(run, output, way.dim, start, stop, single)
-        arrays[output.name] = run.handed(run.compiled.program.outputs[output.port], found)
+        id = run.compiled.program.outputs[output.port]
+        arrays[output.name] = run.handed(id, _points(run, id, output, way.dim, start, stop, single))
     return Step(arrays, start, stop)
 
 
-def _points(run: ProgramRun, output: Output, dim: Symbol, start: int, stop: int, single: bool) -> Any:
-    id = run.compiled.program.outputs[output.port]
+def _points(run: ProgramRun, id: int, output: Output, dim: Symbol, start: int, stop: int, single: bool) -> Any:
     array, axis = run.view(id), output.layout.index(dim)
     first, count = start, stop - start
     if is_chunked(run.compiled.program.buffers[id], dim):

@@ -266,7 +266,7 @@ class Output:
     role: Role = "output"
     location: Location | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def port(self) -> Port:
         return Port(self.role, self.name)
 

@@ -50,6 +50,8 @@ class CallChecker:
         self.inputs = binding.input_nodes(graph, "input")
         self.streams = stream_nodes(graph)
         self.states = binding.input_nodes(graph, "state")
+        taken = (*self.inputs.values(), *self.states.values())
+        self._ports = (*(node.port for node in taken), Port("seed", "seed"))
         self._shapes: tuple[Mapping[Symbol, int], Mapping[str, tuple[int, ...]]] | None = None
         self._initial = InitialValues(graph, self.parameters, self.inputs)
         self._last: tuple[Shapes, Mapping[Symbol, int]] | None = None
@@ -89,8 +91,7 @@ class CallChecker:
             sizes = {**(sizes or {}), endless[0].name: endless[1]}
         known = self._known(given, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
         states = self._states(stated, known, given, int(seed))
-        arrays = {Port("input", name): array for name, array in given.items()}
-        arrays |= {Port("state", name): array for name, array in states.items()} | {Port("seed", "seed"): seeded}
+        arrays = dict(zip(self._ports, (*given.values(), *states.values(), seeded), strict=True))
         feeds = {name: IteratorFeed.of(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
         return Arguments(known, arrays, int(seed), feeds)
 
