@@ -70,7 +70,7 @@ def test_what_is_not_finite_reaches_no_other_window(target: Target, name: str, v
     target.agrees(program, a=a_data, b=b_data, options={"mapping": "full"}, tolerance=10)
 
 
-@pytest.mark.parametrize("size", [1, 2, 6])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow), 6])
 @pytest.mark.parametrize("name", WINDOWS)
 def test_gradients_of_gradients(target: Target, name: str, size: int) -> None:
     """As the search maps them; at one point a strict prefix is of a dim of which nothing is read."""

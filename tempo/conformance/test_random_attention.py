@@ -109,7 +109,7 @@ def attention(case: Drawn, x: tp.RecurrentTensor, exact: tp.RecurrentTensor, t: 
 
 @pytest.mark.one_configuration
 @pytest.mark.planned
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 30))])
 def test_attention_in_random_forms(target: Target, seed: int) -> None:
     case = drawn(seed)
     extents = {"b": 2, "t": case.size, "p": case.prompt or 0}
