@@ -19,7 +19,6 @@ from tempo.sdg.validate import validate
 from tempo.symbolic import TRUE, Condition, Context, Symbol
 
 P = TypeVar("P")
-P_co = TypeVar("P_co", covariant=True)
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
 
