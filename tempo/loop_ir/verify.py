@@ -243,16 +243,21 @@ class _Verifier:
         _require(
             len(compute.scalars) == len(operator.scalars(compute.attrs)), "it is given too many or too few scalars"
         )
-        attrs = operator.with_exprs(compute.attrs, lambda expr: expr.substitute(self.known))
-        try:
-            type = operator.infer(attrs, tuple(map(self._fixed, compute.operand_types)))
-        except TempoError as error:
-            raise _WrongError(f"the operator's rule refuses this ({error.message})") from error
+        type = self._inferred(compute)
         _require(self._same(type, compute.type), f"the operator's rule gives {_type(type)}, not {_type(compute.type)}")
         return compute.type
 
-    def _fixed(self, type: TensorType) -> TensorType:
-        return replace(type, shape=tuple(extent.substitute(self.known) for extent in type.shape))
+    def _inferred(self, compute: Compute) -> TensorType:
+        """By the operator's rule. What it refuses at these sizes alone, a slice of length -1, is where none runs."""
+        operator, refused = OPERATORS[compute.op], None
+        for known in (self.known, {}):
+            attrs = operator.with_exprs(compute.attrs, lambda expr: expr.substitute(known))  # noqa: B023
+            try:
+                return operator.infer(attrs, tuple(_at_sizes(type, known) for type in compute.operand_types))
+            except TempoError as error:
+                refused = refused or error
+        assert refused is not None
+        raise _WrongError(f"the operator's rule refuses this ({refused.message})") from refused
 
     def _same(self, one: TensorType, other: TensorType) -> bool:
         return one.dtype == other.dtype and self._same_shape(one.shape, other.shape)
@@ -297,6 +302,8 @@ class _Verifier:
 
     def _inside(self, start: Expr, count: Expr, extent: Expr, around: _Around) -> None:
         """That positions lie inside the buffer at every iteration, where sizes say which iterations there are."""
+        if around.guarded:
+            return  # which points a table marks, and whether there is one, is known to a run alone
         given = [expr.substitute(self.known) for expr in (start, count, extent)]
         points = self._points(given, around.path)
         if points is None:
@@ -306,9 +313,7 @@ class _Verifier:
         runs = np.asarray(True)
         for each in around.path:
             runs = runs & self._holds(each, points)
-        # Of points that a table marks, some may be none that the loops have.
-        leaves = runs.any() and (outside | ~runs).all() if around.guarded else (outside & runs).any()
-        _require(not leaves, f"{start} leaves the buffer, of which there are {extent}")
+        _require(not (outside & runs).any(), f"{start} leaves the buffer, of which there are {extent}")
 
     def _holds(self, each: Loop | Condition, points: dict[Symbol, Points]) -> Points:
         if isinstance(each, Condition):
@@ -355,6 +360,10 @@ class _Verifier:
         _require(0 <= number < len(self.program.segments), f"there is no segment {number}")
         needed = {each for each in self.program.segments[number].arguments if each.kind == "dim"}
         _require(needed <= around.symbols, f"{_names(needed - around.symbols)} stands for nothing here")
+
+
+def _at_sizes(type: TensorType, known: Mapping[Symbol, Expr]) -> TensorType:
+    return replace(type, shape=tuple(extent.substitute(known) for extent in type.shape))
 
 
 def _result(node: Node, name: str) -> TensorType:
