@@ -84,7 +84,9 @@ class Frames:
                 axis.root().members.append(node)
 
     def _view(self, node: Node, edge: Edge) -> Axes:
-        """The axes that a node sees through an edge."""
+        """The axes that a node sees through an edge: the same where it reads it twice."""
+        if (node.id, edge) in self.reads:
+            return self.reads[node.id, edge]
         producer = self.graph.nodes[edge.node]
         slices = [self._sliced(node, producer, dim, i) for dim, i in zip(producer.domain, edge.map) if _is_slice(i)]
         own = self._own(producer, edge)

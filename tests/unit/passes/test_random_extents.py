@@ -90,6 +90,15 @@ REDUCTIONS = {
 }
 
 
+def test_a_product_of_a_window_with_itself_has_one_frame_for_both():
+    with tp.Program("gram") as program:
+        b, t = tp.dims("b t")
+        x = tp.input("x", (WIDTH,), (b, t))
+        value = same_rank(x[b, t // 2 : t + 1])["gram"]()
+        tp.output("y", value.argmax(axis=0))
+    check(Both(), program.graph(), *SIZES)
+
+
 @settings(
     max_examples=settings.default.max_examples * 3 // 5, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
