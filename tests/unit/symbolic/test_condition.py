@@ -116,7 +116,7 @@ def test_parts():
     assert pickle.loads(pickle.dumps(condition)) == condition
 
 
-@pytest.mark.parametrize("text", ["t", "t <", "t in s", "t < s or 3", "1 < 2 < x.y", "t + 1"])
+@pytest.mark.parametrize("text", ["t", "t <", "t in s", "t < s or 3", "1 < 2 < x.y.z", "t + 1"])
 def test_what_is_no_condition_is_a_value_error(text):
     with pytest.raises(ValueError, match="cannot read|no condition|no index expression"):
         parse_condition(text)

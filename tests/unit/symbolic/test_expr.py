@@ -199,7 +199,9 @@ def test_frozen():
     assert isinstance(t, Expr)
 
 
-@pytest.mark.parametrize("text", ["t +", "t / 2", "t.bound", "max()", "1.5", "t if t else s", "f(t)", "t < 2", "True"])
+@pytest.mark.parametrize(
+    "text", ["t +", "t / 2", "t.size.bound", "max()", "1.5", "t if t else s", "f(t)", "t < 2", "True"]
+)
 def test_what_is_no_expression_is_a_value_error(text):
     with pytest.raises(ValueError, match="cannot read|no index expression"):
         parse_expr(text)

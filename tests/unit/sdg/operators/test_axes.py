@@ -17,9 +17,9 @@ from tempo.loop_ir.ir import Compute
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import tracked
 from tempo.passes.ragged.rules import RULES
 from tempo.passes.ragged.static_extents import StaticExtents
-from tempo.sdg.call import Array, Call, StaticType, call_for
+from tempo.sdg.call import Array, Call, StaticType
 from tempo.sdg.graph import Graph, TensorType
-from tempo.sdg.operators import OPERATORS, Operator, Role
+from tempo.sdg.operators import OPERATORS, Operator, Role, call_for
 from tempo.sdg.operators.axes import Factor, Factors
 from tempo.sdg.parse import parse
 from tempo.sdg.rewriter import Rewriter, Tensors
