@@ -36,6 +36,6 @@ def test_the_statements_that_have_no_order_say_the_line(blamed: str, mentioned: 
         tp.output("y", first[t.size - 1] + second[t.size - 1])
     passes = default_passes()
     with pytest.raises(tp.UnsupportedError) as caught:
-        plan(program.graph(), pass_manager(passes, Options()), passes, Refusing(blamed, mentioned), PlanOptions())
+        plan(program.graph(), pass_manager(passes, (), Options()), passes, Refusing(blamed, mentioned), PlanOptions())
     assert caught.value.location is not None
     assert caught.value.location.text.startswith(f"{blamed} = tp.recurrent")
