@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,24 @@ class _Verifier:
     program: LoopProgram
     sizes: Sizes
     known: dict[Symbol, Expr] = field(init=False)
+    written: set[int] = field(init=False)
+    touched: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.known = {symbol: const(size) for symbol, size in self.sizes.items()}
+        bodies = (self.program.items, *(segment.body for segment in self.program.segments))
+        every = [each for body in bodies for each in walk(body)]
+        every += [write for call in every if isinstance(call, CallHost) for write in call.writes]
+        self.written = {each.buffer for each in every if isinstance(each, Write)}
+        self.touched = self.written | {each.buffer for each in every if isinstance(each, Read)}
 
     # -- the program -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def for_all_sizes(self) -> bool:
+        """Where sizes are known passes leave out what makes nothing: what reads it masks it, or never runs."""
+        every = (symbol for segment in self.program.segments for symbol in segment.arguments)
+        return not self.sizes and any(symbol.kind == "size" for symbol in every)
 
     def program_holds(self) -> None:
         program = self.program
@@ -107,7 +121,7 @@ class _Verifier:
             _require(all(id == buffer.id for id, buffer in program.buffers.items()), "a buffer has another number")
             _require(all(at == each.id for at, each in enumerate(program.segments)), "a segment has another number")
             _require(len(program.stopped) == len(program.items), "there is not a stop, or None, for each item")
-            self._all_is_written()
+            self._given_is_kept()
         for segment in program.segments:
             with _at(segment.name):
                 self._segment_holds(segment)
@@ -118,19 +132,9 @@ class _Verifier:
         for id in ids:
             _require(id in self.program.buffers, f"there is no buffer b{id}")
 
-    def _all_is_written(self) -> None:
-        """What is read was given, or is written somewhere."""
-        bodies = (self.program.items, *(segment.body for segment in self.program.segments))
-        every = [each for body in bodies for each in walk(body)]
-        calls = [each for each in every if isinstance(each, CallHost)]
-        every += [read for call in calls for read in call.reads]
-        every += [write for call in calls for write in call.writes]
-        self._buffers_exist(each.buffer for each in every if isinstance(each, Read | Write))
-        written = {each.buffer for each in every if isinstance(each, Write)}
-        for id in {each.buffer for each in every if isinstance(each, Read)}:
-            buffer = self.program.buffers[id]
-            _require(buffer.role in ("input", "constant") or id in written, f"nothing writes {buffer.label}")
-        for id in written:
+    def _given_is_kept(self) -> None:
+        self._buffers_exist(self.touched)
+        for id in self.written:
             role = self.program.buffers[id].role
             _require(role not in ("input", "constant"), f"b{id}, which is written, is an {role}")
 
@@ -282,7 +286,10 @@ class _Verifier:
             elif entry.exact and axis.kind == "full":
                 self._inside(entry.start, entry.extent, axis.extent, around)
         whole = buffer.axes if not read.index else ()
-        return TensorType((*(axis.extent for axis in whole), *windows, *buffer.shape), buffer.dtype)
+        type = TensorType((*(axis.extent for axis in whole), *windows, *buffer.shape), buffer.dtype)
+        is_made = buffer.role in ("input", "constant") or read.buffer in self.written
+        _require(is_made or not self.for_all_sizes, f"nothing writes {buffer.label}")
+        return type
 
     def _written(self, write: Write, value: TensorType, around: _Around) -> None:
         buffer = self._indexed(write.buffer, len(write.index))

@@ -36,7 +36,7 @@ WRONG = [
     ("      v3 = v1", "      v1 = v2", "v1 is defined again"),
     ("read b0[t]", "read b0[t, 0]", "b0 has 1 axes"),
     ("read b0[t]", "read b7[t]", "there is no buffer b7"),
-    ("read b0[t]", "read b2", "nothing writes b2"),
+    ("read b0[t]", "read b2", "it is not given b2"),
     ("read b0[t]", "read b0[t + 1]", "t + 1 leaves the buffer, of which there are t.size"),
     ("read b0[t]", "read b0[t +: 2]", "t leaves the buffer"),
     ("read b0[t]", "read b0[s]", "s stands for nothing here"),
@@ -51,6 +51,17 @@ WRONG = [
     ("  run segment_0", "  run segment_3", "there is no segment 3, in the driver"),
     ("    write b1[t] = v2\n", "    stop if b2 != 0\n    write b1[t] = v2\n", "a stop is not the last"),
 ]
+
+
+def test_what_nothing_writes_is_told_where_it_holds_for_all_sizes() -> None:
+    """At known sizes what makes nothing is left out."""
+    text = TEXT.replace("read b0[t]", "read b2").replace(
+        "float32[3] = neg(v1: float32[3])", "int32[] = neg(v1: int32[])"
+    )
+    text = text.replace("b0, b1)", "b1, b2)").replace('b1 "h": float32[3]', 'b1 "h": int32[]')
+    verify(parse(text), {Symbol("t", "size"): 4})
+    with pytest.raises(InternalError, match="nothing writes b2"):
+        verify(parse(text))
 
 
 def test_what_is_right_passes() -> None:
