@@ -49,7 +49,7 @@ def obligations(graph: Graph) -> Iterator[Obligation]:
 def obligations_of(graph: Graph, node: Node) -> Iterator[Obligation]:
     yield from _reads_in_range(graph, node)
     yield from _not_negative(graph, node)
-    if node.op == "merge":
+    if node.is_merge:
         yield from _covered(node)
     elif elements_needed(node):
         yield from _not_empty(graph, node)
@@ -111,7 +111,7 @@ def _covered(node: Node) -> Iterator[Obligation]:
 
 def _not_negative(graph: Graph, node: Node) -> Iterator[Obligation]:
     """The sizes that the node brings in, which no operand has, are not negative."""
-    if node.op in {"merge", "input"}:
+    if node.is_merge or node.is_input:
         return  # they show what other nodes made, or what was given
     given = {size for edge in node.operands for size in graph.seen_type(edge).shape}
     for type in node.results:
@@ -150,7 +150,7 @@ def written_cases(graph: Graph) -> Iterator[ChosenCase]:
     are those of gradients, which the user never sees.
     """
     for node in graph.nodes.values():
-        if node.op != "merge" or node.attr("role") == "gradient":
+        if not node.is_merge or node.attr("role") == "gradient":
             continue
         chosen = [ChosenCase(node, case, guard) for case, (guard, _) in zip(node.cases, node.guarded_reads())]
         is_default = node.attr("role") in {"parameter", "cases"} and chosen and chosen[-1].case.condition == TRUE

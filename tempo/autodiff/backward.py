@@ -97,7 +97,7 @@ class Backward:
         """Consumers first, and the merges on cycles. These send before anything else, whatever they will receive."""
         components = strongly_connected([self.loss.edge.node], self.reads)
         looped = {id for each in components for id in each if len(each) > 1 or id in self.reads[id]}
-        cyclic = [id for id in sorted(looped) if self.graph.nodes[id].op == "merge"]
+        cyclic = [id for id in sorted(looped) if self.graph.nodes[id].is_merge]
         opened = {id: [] if id in cyclic else self.reads[id] for id in self.reads}
         ordered = [id for each in strongly_connected(sorted(self.reads), opened) for id in each]
         return ordered[::-1], cyclic
@@ -118,7 +118,7 @@ class Backward:
         """For every active read: under which condition, through which edge, and the cotangent of what it sees."""
         if not self.reads[node.id]:
             return
-        if node.op == "merge":
+        if node.is_merge:
             yield from ((guard, edge, cotangent) for guard, edge in node.guarded_reads() if edge.node in self.active)
             return
         result = self.nodes.identity(node.id)

@@ -48,7 +48,7 @@ class Nodes(Tensors):
         node = self.nodes[edge.node]
         if node.op == "broadcast":
             return self.is_zero(node.operands[0])
-        return node.op == "constant" and not node.attr("value").array.any()
+        return node.is_constant and not node.attr("value").array.any()
 
     def cast(self, edge: Edge, dtype: str) -> Edge:
         return edge if self.seen(edge).dtype == dtype else self.apply("cast", edge, dtype=dtype)

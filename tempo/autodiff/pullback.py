@@ -35,11 +35,11 @@ def _by_pattern(nodes: Nodes, node: Node, cotangent: Edge) -> list[Edge | None]:
     gradients: tuple[Edge | None, ...] = node.attr("gradients")
     pattern = sorted(_reading(nodes, placeholder.id) & _read_by(nodes, gradients) - {placeholder.id})
     originals = [nodes.nodes[id] for id in pattern]
-    merges = [each for each in originals if each.op == "merge"]
+    merges = [each for each in originals if each.is_merge]
     for each in merges:
         copied[each.id] = nodes.declare(each.domain, each.type, each.name).id
     for each in originals:
-        if each.op != "merge":
+        if not each.is_merge:
             copied[each.id] = _copy(nodes, each, copied)
     for each in merges:
         cases = [(case.condition, _moved(case.edge, copied)) for case in each.cases]

@@ -20,7 +20,7 @@ def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
     if (
         node.op in LEAVES
         or not any(_is_float(type.dtype) for type in node.results)
-        or (node.op == "merge" and node.attr("role") == "parameter")
+        or (node.is_merge and node.attr("role") == "parameter")
     ):
         return
     edges = [edge for _, edge in node.reads()]
@@ -70,7 +70,7 @@ def differentiated(graph: Graph) -> Graph:
 
 
 def _cut(node: Node) -> Node:
-    if node.op == "merge":
+    if node.is_merge:
         return replace(node, cases=()) if node.attr("role") == "parameter" else node
     if node.op == "custom_gradient":
         return replace(node, operands=node.operands[1:])

@@ -24,7 +24,6 @@ from tempo.passes.pipeline import PassRegistry
 from tempo.passes.vectorize.vectorize import Lift
 from tempo.plugins.manager import default_manager
 from tempo.reference.backend import ReferenceBackend
-from tempo.reference.streams import is_stream
 from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol
 from tempo.waiting import waiting
@@ -152,7 +151,7 @@ class Compiler:
     @cached_property
     def stepped(self) -> tuple[Symbol, ...]:
         """The dims along which streamed inputs come: they stay loops."""
-        return self.graph.canonical(node.domain[0] for node in self.graph.nodes.values() if is_stream(node))
+        return self.graph.canonical(node.domain[0] for node in self.graph.nodes.values() if node.is_stream)
 
     @cached_property
     def checks(self) -> bool:

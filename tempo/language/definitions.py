@@ -69,7 +69,7 @@ def define(x: RecurrentTensor, key: Any, value: TensorLike) -> None:
     program = current_program()
     program.require(x.program, x.label)
     node = x.node
-    if node.op != "merge" or node.attr("role") == "cases" or not x.is_identity:
+    if not node.is_merge or node.attr("role") == "cases" or not x.is_identity:
         raise DefinitionError(
             f"{x.label} is computed, so it has no cases to define",
             location=user_location(),

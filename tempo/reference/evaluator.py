@@ -18,7 +18,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.analysis.demand.instances import demanded
-from tempo.analysis.dependence.host_order import EFFECTS, Barrier, HostOrder, effect_nodes
+from tempo.analysis.dependence.host_order import Barrier, HostOrder, effect_nodes
 from tempo.analysis.reports import (
     Instance,
     cycle_error,
@@ -90,7 +90,7 @@ class Evaluator:
         self.checks = checks
         self._extents = {dim.symbol: int(dim.size.evaluate(self.sizes)) for dim in graph.dims}
         self._shapes = {node.id: self._domain_shape(node.domain) for node in graph.nodes.values()}
-        self._inputs = {node.id: self._laid_out(node, inputs) for node in graph.nodes.values() if node.op == "input"}
+        self._inputs = {node.id: self._laid_out(node, inputs) for node in graph.nodes.values() if node.is_input}
         self._values: dict[Need, tuple[Array, ...]] = {}
         self._functions: dict[object, Callable[..., Any]] = {}
         self._is_over = False
@@ -205,11 +205,11 @@ class Evaluator:
         if isinstance(need, Barrier):
             return iter(self._order.members(need))
         node, env = self._situation(need)
-        if node.op == "input":
+        if node.is_input:
             return iter(())
-        if node.op == "merge":
+        if node.is_merge:
             return self._read_instances(node, self._chosen(node, need.point, env).edge, env)
-        before: list[Need] = list(self._order.before(need)) if node.op in EFFECTS else []
+        before: list[Need] = list(self._order.before(need)) if node.has_effect else []
         reads = (self._read_instances(node, edge, env) for edge in node.operands)
         return itertools.chain(before, itertools.chain.from_iterable(reads))
 
@@ -217,23 +217,23 @@ class Evaluator:
         if isinstance(need, Barrier):
             return ()
         node, env = self._situation(need)
-        if node.op == "input":
+        if node.is_input:
             return (self._inputs[node.id][need.point],)
-        if node.op == "merge":
+        if node.is_merge:
             case = self._chosen(node, need.point, env)
             value = self._read(node, case.edge, env)
             return (value if case.part is None else _element(value, case.part, _ints(node.shape, env), env),)
         arrays = [self._read(node, edge, env) for edge in node.operands]
         types = [(_ints(type.shape, env), dtypes.to_numpy(type.dtype)) for type in node.results]
-        if node.op in EFFECTS and self._is_over:
+        if node.has_effect and self._is_over:
             raise _IsOverError
-        if node.op in EFFECTS:
+        if node.has_effect:
             try:
                 return call_host(node, need.point, arrays, types)
             except TempoError:
                 self._failed = need
                 raise
-        if node.op == "backend_call":
+        if node.is_backend_call:
             return call_backend(node, arrays, [_ints(type.shape, env) for type in node.results])
         return (self._apply(node, need.point, env, arrays),)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tempo.analysis.reports import point_text
 from tempo.errors import HostCallError
-from tempo.reference.streams import is_stream, taken
+from tempo.reference.streams import taken
 from tempo.sdg.graph import Node
 
 Array = np.ndarray[Any, Any]
@@ -23,7 +23,7 @@ def call_host(
     `results` holds shape and dtype of each; values are cast within a kind. Raises `HostCallError` with the point,
     chained to what the function raised.
     """
-    if is_stream(node):
+    if node.is_stream:
         return (taken(node, point),)
     try:
         returned = node.attr("fn")(*map(np.array, arrays))

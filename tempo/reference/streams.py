@@ -30,11 +30,6 @@ def feeding(feeds: Mapping[str, Feed]) -> Iterator[None]:
         _FEEDS.reset(token)
 
 
-def is_stream(node: Node) -> bool:
-    """Whether a host call takes the next value of a streamed input."""
-    return node.op == "host_call" and node.attr("stream") is not None
-
-
 def taken(node: Node, point: Sequence[int]) -> Array:
     """The value of a streamed input at `point`."""
     name = node.attr("stream")

@@ -61,7 +61,7 @@ class ReferenceEngine:
         return 'backend="reference"'
 
     def evaluator(self, arguments: Arguments) -> Evaluator:
-        nodes = (node for node in self.graph.nodes.values() if node.op == "input" and node.port.role != "seed")
+        nodes = (node for node in self.graph.nodes.values() if node.is_input and node.port.role != "seed")
         arrays = {node.id: arguments.arrays[node.port] for node in nodes if node.port in arguments.arrays}
         checks = self.options.checks is not False
         return Evaluator(self.graph, arrays, arguments.sizes, arguments.seed, checks)
@@ -283,7 +283,7 @@ class CompiledEngine:
 
 def _may_run_again(graph: Graph) -> bool:
     """Whether a run leaves nothing behind and takes nothing away."""
-    return not any(node.op in ("host_call", "backend_call", "sink") for node in graph.nodes.values())
+    return not any(node.is_call for node in graph.nodes.values())
 
 
 def _work(loops: LoopProgram) -> tuple[Block, ...]:

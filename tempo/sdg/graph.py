@@ -16,8 +16,6 @@ from tempo.sdg.exact import same
 from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 from tempo.symbolic.structural import Structural, cached
 
-# What lives in buffers that are there before anything runs.
-GIVEN = frozenset({"input", "constant"})
 NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "backend_call", "sink"})
 Role = Literal["input", "seed", "state", "output", "stop", "watch"]
 
@@ -215,6 +213,56 @@ class Node:
 
     def attr(self, name: str, default: Any = None) -> Any:
         return next((value for key, value in self.attrs if key == name), default)
+
+    @property
+    def is_nominal(self) -> bool:
+        """Each declaration is its own node: two that look alike are not one."""
+        return self.op in NOMINAL
+
+    @property
+    def is_input(self) -> bool:
+        return self.op == "input"
+
+    @property
+    def is_constant(self) -> bool:
+        return self.op == "constant"
+
+    @property
+    def is_given(self) -> bool:
+        """It lives in a buffer that is there before anything runs."""
+        return self.is_input or self.is_constant
+
+    @property
+    def is_merge(self) -> bool:
+        return self.op == "merge"
+
+    @property
+    def is_draw(self) -> bool:
+        """It makes random bits."""
+        return self.op == "random_bits"
+
+    @property
+    def is_host_call(self) -> bool:
+        return self.op == "host_call"
+
+    @property
+    def is_stream(self) -> bool:
+        """It is a host call that takes the next value of a streamed input."""
+        return self.is_host_call and self.attr("stream") is not None
+
+    @property
+    def is_backend_call(self) -> bool:
+        return self.op == "backend_call"
+
+    @property
+    def has_effect(self) -> bool:
+        """The host sees how often and in which order it is evaluated."""
+        return self.op in ("host_call", "sink")
+
+    @property
+    def is_call(self) -> bool:
+        """It runs a function that is not ours."""
+        return self.has_effect or self.is_backend_call
 
     @property
     def port(self) -> Port:

@@ -13,7 +13,7 @@ from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Slice, TensorType
+from tempo.sdg.graph import Edge, Graph, Node, Slice, TensorType
 from tempo.sdg.operators.making import Moves
 from tempo.symbolic import (
     FALSE,
@@ -63,7 +63,7 @@ def without_idle_dims(graph: Graph) -> Graph:
     for component in strongly_connected(operands, operands):
         for id in component:
             node = _read_again(rewriter, graph.nodes[id])
-            if node.op not in NOMINAL:
+            if not node.is_nominal:
                 node = rewriter.over_what_varies(node)
             rewriter.nodes[id] = node
     if all(rewriter.nodes[id].domain == node.domain for id, node in graph.nodes.items()):

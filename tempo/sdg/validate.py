@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tempo.errors import InternalError, Location, TempoError
 from tempo.sdg.builder import varying_dims
-from tempo.sdg.graph import NOMINAL, Edge, Element, Graph, Node, Output, Point, TensorType
+from tempo.sdg.graph import Edge, Element, Graph, Node, Output, Point, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.text import node_text, output_text
 from tempo.symbolic import Context, Expr, Symbol, const
@@ -61,14 +61,14 @@ def _check_node(graph: Graph, id: int, node: Node, contexts: dict[tuple[Symbol, 
     for _, edge in node.reads():
         _check_edge(graph, edge, node.domain)
     _require(tuple(sorted(key for key, _ in node.attrs)) == tuple(key for key, _ in node.attrs), "unsorted attributes")
-    _require(node.op == "merge" or not node.cases, "only a merge has cases")
+    _require(node.is_merge or not node.cases, "only a merge has cases")
     _require(bool(node.results) or node.op == "sink", "no result")
     varying = varying_dims(node)
     _require(varying <= set(node.domain), f"{_names(graph, varying - set(node.domain))} vary outside the domain")
     context = _context(graph, node.domain, contexts)
-    if node.op == "merge":
+    if node.is_merge:
         _check_cases(graph, node, context)
-    if node.op in NOMINAL:
+    if node.is_nominal:
         return _check_nominal(node)
     is_constant = varying != set(node.domain) and node.op != "copy"  # which is made wherever an output is
     _require(not is_constant, f"nothing varies along {_names(graph, set(node.domain) - varying)}")
@@ -136,7 +136,7 @@ def _equal(a: Expr, b: Expr, context: Context) -> bool:
 def _check_nominal(node: Node) -> None:
     ordered = set(node.attr("ordered_by", ()))
     _require(ordered <= set(node.domain), "a call is ordered by a dim that is not in its domain")
-    if node.op == "input" and node.attr("layout") is not None:
+    if node.is_input and node.attr("layout") is not None:
         _check_layout(node.attr("layout"), node.domain, node.shape)
 
 
@@ -147,7 +147,7 @@ def _check_layout(layout: tuple[Symbol | int, ...], domain: tuple[Symbol, ...], 
 
 
 def _check_declaration(node: Node, declared: dict[int, int]) -> None:
-    if node.op not in NOMINAL:
+    if not node.is_nominal:
         return _require(node.declaration is None, "a pure node has no declaration number")
     if node.declaration is None:
         raise _BrokenError("a nominal node needs a declaration number")

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from math import inf
 
 from tempo.analysis.demand.demand import Demand, demand
-from tempo.analysis.dependence.host_order import EFFECTS
 from tempo.analysis.reports import output_reader, slice_text, tensor_name
 from tempo.errors import UnsupportedError
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
 from tempo.sdg.stops import stops_of
 from tempo.symbolic import Box, Condition, Context, Expr, Symbol, const, var
 
@@ -74,7 +73,7 @@ class _Check:
         """Whether the node has no time of its own along the dim."""
         if self.symbol not in node.domain:
             return False
-        return node.op not in NOMINAL or node.op in ("random_bits", "backend_call") or node.attr("role") == "cases"
+        return not node.is_nominal or node.is_draw or node.is_backend_call or node.attr("role") == "cases"
 
     def _farthest(self, reader: Node) -> _ReadAhead | None:
         """The read that leads farthest on, through others; None where the reader reads nothing along the dim."""
@@ -117,7 +116,7 @@ def first_asked(graph: Graph, demands: Mapping[int, Demand], symbol: Symbol) -> 
     nodes = [graph.nodes[id] for id in sorted(graph.reachable())]
     delays = {node.id: list(_delays(graph, demands, symbol, node)) for node in nodes}
     roots = [each for output in graph.outputs for each in _delays(graph, demands, symbol, output_reader(output))]
-    roots += [(node.id, 0.0) for node in nodes if node.op in EFFECTS]
+    roots += [(node.id, 0.0) for node in nodes if node.has_effect]
     backwards = (delay for each in (*delays.values(), roots) for _, delay in each if -inf < delay < 0)
     least = sum(backwards)  # no way through the graph is shorter, unless it runs in circles
     found: dict[int, float] = {}

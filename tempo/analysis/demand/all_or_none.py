@@ -93,7 +93,7 @@ class AllOrNone:
     @cached_property
     def _outside(self) -> frozenset[int]:
         """What is read from outside, or called: these are demanded for other reasons than a reader's."""
-        calls = (node.id for node in self.graph.nodes.values() if node.op in ("host_call", "sink"))
+        calls = (node.id for node in self.graph.nodes.values() if node.has_effect)
         return frozenset((*calls, *(output.edge.node for output in self.graph.outputs)))
 
     def _when(self, id: int) -> Condition | None:

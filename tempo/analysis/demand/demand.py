@@ -151,7 +151,7 @@ class _FixedPoint:
         if id not in self._demanded:
             node = self.graph.nodes[id]
             box = hull(self.parts(id), self.sizes)
-            is_call = node.op == "host_call"
+            is_call = node.is_host_call
             self._demanded[id] = closed(node, box, self.graph.domain_dims(node), self.sizes) if is_call else box
         return self._demanded[id]
 
@@ -194,7 +194,7 @@ class _FixedPoint:
             if all(covers(box, parts, self.sizes) for box in found[id]):
                 continue
             visits[id] += 1
-            is_call = self.graph.nodes[id].op == "host_call"
+            is_call = self.graph.nodes[id].is_host_call
             found[id] = () if is_call or visits[id] > _MOST_VISITS or len(parts) > _MOST_BOXES else parts
             pending += [edge.node for _, edge in self.graph.nodes[id].reads() if edge.node in found]
         return found
@@ -223,7 +223,7 @@ class _FixedPoint:
     def is_exact(self, id: int, exact: set[int]) -> bool:
         node, box = self.graph.nodes[id], self.boxes[id]
         parts = self.certain(id, {consumer: (self.boxes[consumer],) for consumer in self.incoming[id].keys() & exact})
-        if node.op != "host_call" or not parts:
+        if not node.is_host_call or not parts:
             return covers(box, parts, self.sizes)
         needed = hull(parts, self.sizes)
         if closed(node, needed, self.graph.domain_dims(node), self.sizes) != box:

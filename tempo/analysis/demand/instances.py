@@ -12,7 +12,7 @@ import numpy as np
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.reads import ReadBoxes, RunSizes, edge_reads, reads_at, reads_of_point
 from tempo.analysis.dependence.distances import well_founded
-from tempo.analysis.dependence.host_order import EFFECTS, close_to_prefixes, order_reads
+from tempo.analysis.dependence.host_order import close_to_prefixes, order_reads
 from tempo.analysis.reports import Instance
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph, Node
@@ -185,7 +185,7 @@ class _DemandedPoints:
         box = tuple(slice(indices.start, max(indices.start, indices.stop)) for indices in ranges)
         if mask[box].all():
             return []
-        before = mask.copy() if self.graph.nodes[id].op == "host_call" else None
+        before = mask.copy() if self.graph.nodes[id].is_host_call else None
         if before is None:
             fresh = [point for point in itertools.product(*ranges) if not mask[point]]
             mask[box] = True
@@ -198,7 +198,7 @@ class _DemandedPoints:
 def _own_order(graph: Graph, sizes: RunSizes, node: Node, mask: Array) -> list[ReadBoxes]:
     """The order of calls, as needs of the calls in `mask`."""
     count = int(np.count_nonzero(mask))
-    if node.op not in EFFECTS or not count:
+    if not node.has_effect or not count:
         return []
     return order_reads(graph, sizes, node, np.nonzero(mask) if mask.ndim else (), count)
 
@@ -255,7 +255,7 @@ def _needs(graph: Graph, sizes: RunSizes, masks: Masks, instance: Instance) -> I
     node = graph.nodes[instance.node]
     for edge, ranges in reads_of_point(sizes, node, instance.point):
         yield from (Instance(edge.node, point) for point in itertools.product(*ranges))
-    if node.op not in EFFECTS:
+    if not node.has_effect:
         return
     here = tuple(np.array([value]) for value in instance.point)
     for read in order_reads(graph, sizes, node, here, 1):

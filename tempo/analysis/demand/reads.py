@@ -106,7 +106,7 @@ def reads_at(sizes: RunSizes, node: Node, points: Sequence[Array], count: int) -
     """What `node` reads at `points`, not clipped; where a merge is concerned, through the first case that holds."""
     env = {**sizes.symbols, **dict(zip(node.domain, points))}
     reads = [(edge, _edge_reads(node.id, edge, env, points, count)) for edge in node.operands]
-    remaining = np.full(count, node.op == "merge")
+    remaining = np.full(count, node.is_merge)
     for case in node.cases:
         holds = remaining & _array(case.condition, env, count)
         remaining &= ~holds

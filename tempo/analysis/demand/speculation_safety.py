@@ -15,8 +15,6 @@ from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import TRUE, Condition, Context
 
-_CALLS = frozenset({"host_call", "backend_call", "sink"})
-
 
 def harmless(
     graph: Graph,
@@ -60,11 +58,11 @@ def _cone(graph: Graph, demands: Mapping[int, Demand], nodes: Iterable[int]) -> 
 
 
 def _is_there(graph: Graph, demands: Mapping[int, Demand], id: int) -> bool:
-    return demands[id].exact or graph.nodes[id].op in ("input", "constant")
+    return demands[id].exact or graph.nodes[id].is_given
 
 
 def _can_be_made(graph: Graph, node: Node, demands: Mapping[int, Demand], facts: Condition) -> bool:
-    if node.op in _CALLS or must_not_fail(node) or node.attr("role") == "parameter":
+    if node.is_call or must_not_fail(node) or node.attr("role") == "parameter":
         return False
     here = Context.of(graph.domain_dims(node), facts, box=demands[node.id].box)
     return all(_holds(here, obligation) for obligation in obligations_of(graph, node))

@@ -21,7 +21,6 @@ from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Symbol
 
 Array = np.ndarray[Any, Any]
-EFFECTS = frozenset({"host_call", "sink"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Barrier(NamedTuple):
 def effect_nodes(graph: Graph) -> list[Node]:
     """Host calls and sinks that the graph needs, in the order of their declaration."""
     reachable = graph.reachable()
-    found = [node for node in graph.nodes.values() if node.op in EFFECTS and node.id in reachable]
+    found = [node for node in graph.nodes.values() if node.has_effect and node.id in reachable]
     return sorted(found, key=lambda node: (node.declaration or 0, node.id))
 
 
@@ -107,7 +106,7 @@ class HostOrder:
 
     @cached_property
     def _before(self) -> Mapping[int, list[Precedence]]:
-        nodes = (node for node in self.graph.nodes.values() if node.op in EFFECTS)
+        nodes = (node for node in self.graph.nodes.values() if node.has_effect)
         return {node.id: calls_before(self.graph, node) for node in nodes}
 
     def before(self, instance: Instance) -> list[Instance | Barrier]:
@@ -152,7 +151,7 @@ def previous_call(node: Node, point: tuple[int, ...], shape: tuple[int, ...]) ->
 def close_to_prefixes(node: Node, mask: Array) -> Array:
     """A host call needed at a point is called at all points before it along its ordered dims, the others fixed."""
     axes = [node.domain.index(symbol) for symbol in own_order(node).ordered]
-    if node.op != "host_call" or not axes or not mask.any():
+    if not node.is_host_call or not axes or not mask.any():
         return mask
     rest = [axis for axis in range(mask.ndim) if axis not in axes]
     chains = mask.transpose(rest + axes)

@@ -37,7 +37,6 @@ from tempo.loop_ir.ir import (
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
 from tempo.loop_ir.transforms.forwarding import forwarded
-from tempo.reference.streams import is_stream
 from tempo.symbolic import Symbol, const, var
 
 MOST_BYTES = 1 << 22  # of the arrays of a strip together: a larger array takes longer than a call
@@ -66,7 +65,7 @@ def _strip(program: LoopProgram, number: int, sizes: Mapping[Symbol, int], most:
     calls = [each for each in inside if isinstance(each, CallHost)]
     if not calls or not all(isinstance(each, CallHost | CallSegment | Branch | Guard) for each in inside):
         return 1
-    if not all(is_stream(program.hosts[call.call]) for call in calls) or _may_fail(program, inside):
+    if not all(program.hosts[call.call].is_stream for call in calls) or _may_fail(program, inside):
         return 1
     taken = (program.hosts[call.call].type for call in calls)
     bytes = sum(

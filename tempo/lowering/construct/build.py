@@ -31,7 +31,7 @@ from tempo.lowering.scheduling.reads import Value
 from tempo.lowering.storage.assignment import Storage
 from tempo.lowering.storage.coalescing import Home
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
-from tempo.sdg.graph import GIVEN, Edge, IndexMap, Node, Output, Point, Port, Slice
+from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
 from tempo.sdg.stops import last_along
 from tempo.symbolic import FALSE, TRUE, Condition, Dim, Expr, Symbol, conjunction, const, var
 
@@ -73,7 +73,7 @@ def build(program: Clustered, tree: ScheduleTree, decisions: Decisions) -> LoopP
 def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
     buffers, graph = Buffers(), program.graph
     for id in sorted(graph.reachable()):
-        if graph.nodes[id].op in GIVEN:
+        if graph.nodes[id].is_given:
             _add_given(program, graph.nodes[id], buffers)
     shared = _stored_in_output(program, storage)
     for output in graph.outputs:
@@ -95,7 +95,7 @@ def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffe
 
 def _add_given(program: Clustered, node: Node, buffers: Buffers) -> None:
     axes = _full_axes(program, node.domain)
-    role = "input" if node.op == "input" else "constant"
+    role = "input" if node.is_input else "constant"
     layout = node.attr("layout", (*node.domain, *range(len(node.shape))))
     name = node.attr("name", "") or node.name or role
     buffer = buffers.add(
@@ -276,7 +276,7 @@ class _Builder:
     def made(self, id: int, index: IndexMap) -> Condition:
         """Whether what an index reads of a node is made."""
         demand = self.program.demands.get(id)
-        if demand is None or self.program.graph.nodes[id].op in GIVEN:
+        if demand is None or self.program.graph.nodes[id].is_given:
             return TRUE
         if not demand.exact and self.program.cluster_of()[id].name in self.tables:
             return FALSE

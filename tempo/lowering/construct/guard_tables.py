@@ -37,7 +37,7 @@ def _harmless(program: Clustered, cluster: Cluster, checks: bool) -> bool:
 def _node_is_harmless(program: Clustered, node: Node, context: Context, checks: bool) -> bool:
     if checks and must_not_fail(node):
         return False
-    if node.op == "merge" and not context.implies(_covered(node) & _parts_inside(program, node)):
+    if node.is_merge and not context.implies(_covered(node) & _parts_inside(program, node)):
         return False
     reads = ((guard, edge) for guard, edge in node.guarded_reads())
     if not all(context.assume(guard).implies(_inside(program, edge)) for guard, edge in reads):

@@ -60,7 +60,7 @@ class RunLowering:
         found: list[Statement] = []
         for id in cluster.nodes:
             node = self.graph.nodes[id]
-            found.extend(self._cases(node, here, cluster) if node.op == "merge" else self._node(node, here, cluster))
+            found.extend(self._cases(node, here, cluster) if node.is_merge else self._node(node, here, cluster))
             if not self._has_parts_at_home(node):
                 found.extend(self._stores(node, here))
         return tuple(found)
@@ -84,7 +84,7 @@ class RunLowering:
         )
         operator, attrs = OPERATORS[node.op], self._options(node.attributes)
         compute = Compute(
-            self.name(node, len(node.results)) if node.op == "backend_call" else self.name(node),
+            self.name(node, len(node.results)) if node.is_backend_call else self.name(node),
             node.op,
             attrs,
             names,
@@ -95,7 +95,7 @@ class RunLowering:
             name_of_data(self.graph, node) if attrs.get("checked") else node.name,
             node.location,
         )
-        if node.op == "backend_call":
+        if node.is_backend_call:
             return [*statements, compute, *self._taken_apart(node, compute)]
         return [*statements, compute]
 
@@ -175,7 +175,7 @@ class RunLowering:
         if value not in self.of_value:
             return self.name(self.graph.nodes[edge.node], edge.result)
         read = self.read_edge(name, edge, here, cluster)
-        aliases = node.op == "merge" or OPERATORS[node.op].views
+        aliases = node.is_merge or OPERATORS[node.op].views
         fresh = aliases and self._is_overwritten(edge)
         block.append(Read(read.result, read.buffer, read.index, fresh))
         return read.result

@@ -19,9 +19,6 @@ from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.symbolic import Symbol
 
-_STORED = frozenset({"input", "constant"})
-_HOST = frozenset({"host_call", "sink"})
-
 
 @dataclass(frozen=True)
 class Cluster:
@@ -39,7 +36,7 @@ def cluster(graph: Graph, demands: Mapping[int, Demand]) -> tuple[Cluster, ...]:
     `demands` gives the demanded box of each node (`analysis.demand.demand`); nodes without one, inputs and constants
     are in no cluster. Near linear in the number of nodes.
     """
-    ids = [id for id, node in graph.nodes.items() if node.op not in _STORED and id in demands]
+    ids = [id for id, node in graph.nodes.items() if not node.is_given and id in demands]
     known = set(ids)
     same_point = strongly_connected(ids, {id: _read_here(graph, id, known) for id in ids})
     order = [id for component in same_point for id in component]
@@ -71,7 +68,7 @@ def _joins(
 ) -> int | None:
     """The root of the one cluster that `id` may join, or None."""
     node, wanted = graph.nodes[id], demands[id]
-    if node.op in _HOST or not readers:
+    if node.has_effect or not readers:
         return None
     if not all(graph.is_identity(edge) and (wanted.exact or not guarded) for _, edge, guarded in readers):
         return None
@@ -80,7 +77,7 @@ def _joins(
     if found or target is None:
         return None
     consumer = graph.nodes[target]
-    if consumer.op in _HOST or consumer.domain != node.domain or demands[target].box != wanted.box:
+    if consumer.has_effect or consumer.domain != node.domain or demands[target].box != wanted.box:
         return None
     return target
 
@@ -106,4 +103,4 @@ def _read_clusters(graph: Graph, nodes: list[int], root: Mapping[int, int]) -> l
 
 def _cluster(node: Node, nodes: list[int]) -> Cluster:
     name = "".join(c if c.isalnum() else "_" for c in node.name or node.op)
-    return Cluster(f"{name}_{node.id}", tuple(nodes), node.domain, node.op in _HOST)
+    return Cluster(f"{name}_{node.id}", tuple(nodes), node.domain, node.has_effect)

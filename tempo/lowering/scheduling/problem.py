@@ -133,7 +133,7 @@ def _before_and_after_stops(program: Clustered) -> Iterator[Dependence]:
             if dim not in cluster.domain:
                 continue
             leaves_something = cluster.name in kept or cluster.host
-            if leaves_something or any(program.graph.nodes[id].op == "merge" for id in cluster.nodes):
+            if leaves_something or any(program.graph.nodes[id].is_merge for id in cluster.nodes):
                 yield Dependence(stop.name, cluster.name, (_previous(dim),), var(dim).ge(1), "order")
             if leaves_something and cluster is not stop:
                 here = (_same(dim) if symbol == dim else _whole(program.graph, symbol) for symbol in cluster.domain)

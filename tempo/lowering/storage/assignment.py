@@ -19,7 +19,7 @@ from tempo.lowering.storage.coalescing import Home, homes
 from tempo.lowering.storage.interference import conflict_widths
 from tempo.lowering.storage.privatization import local_to
 from tempo.lowering.storage.reuse_distance import FULL, widths, writer_of
-from tempo.sdg.graph import GIVEN, Node, Slice
+from tempo.sdg.graph import Node, Slice
 from tempo.symbolic import Symbol, const
 
 
@@ -65,7 +65,7 @@ class _Assignment:
         for cluster in self.program.clusters:
             for rank, id in enumerate(cluster.nodes):
                 node = self.program.graph.nodes[id]
-                if node.op in GIVEN or cluster.name not in self.places:
+                if node.is_given or cluster.name not in self.places:
                     continue
                 for result in range(len(node.results)):
                     reads = self.reads.of.get((id, result), [])
@@ -75,7 +75,7 @@ class _Assignment:
     def _at_home(self, found: Mapping[Value, Storage]) -> Iterator[tuple[Value, Storage]]:
         """The values that live in the buffer of a definition, and these definitions."""
         graph, clusters = self.program.graph, self.program.cluster_of()
-        kept = {id: each.is_full(graph.nodes[id]) for (id, _), each in found.items() if graph.nodes[id].op == "merge"}
+        kept = {id: each.is_full(graph.nodes[id]) for (id, _), each in found.items() if graph.nodes[id].is_merge}
         for value, home in homes(self.program, kept, self.reads.of).items():
             cluster = clusters[value[0]]
             others = [read for read in self.reads.of[value] if not home.is_read(graph, read)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tempo.lowering.scheduling.problem import Clustered
 from tempo.lowering.scheduling.reads import Value, ValueRead
-from tempo.sdg.graph import GIVEN, Case, Graph, Node, Output, Point
+from tempo.sdg.graph import Case, Graph, Node, Output, Point
 from tempo.sdg.stops import last_along
 from tempo.symbolic import TRUE, Condition, Expr, const, var
 
@@ -87,7 +87,7 @@ class _Homes:
     def _may_move(self, value: Value, home: Home) -> bool:
         """Whether the value has no place of its own that must be, and whoever reads it can read it there."""
         node = self.graph.nodes[value[0]]
-        if node.op in GIVEN or value[0] in self.outputs or node.id not in self.clusters or node.id == home.owner:
+        if node.is_given or value[0] in self.outputs or node.id not in self.clusters or node.id == home.owner:
             return False
         if self.clusters[node.id].host:
             return False

@@ -75,7 +75,7 @@ def _looked_at(graph: Graph, rewriter: Rewriter) -> Iterator[tuple[Node, Edge, C
 
 
 def _is_definition(node: Node) -> bool:
-    return node.op in ("host_call", "backend_call") or node.attr("role") in ("recurrent", "parameter")
+    return node.is_host_call or node.is_backend_call or node.attr("role") in ("recurrent", "parameter")
 
 
 def _points(graph: Graph, node: Node, boxes: Sequence[Box]) -> Condition:

@@ -28,7 +28,7 @@ _BOOL = TensorType((), "bool")
 def unchecked_past_stops(graph: Graph, facts: Condition = TRUE) -> Graph:
     """The graph, whose checked indices are 0 at points that are asked for past the end of the run alone."""
     checking = [node for node in graph.nodes.values() if must_not_fail(node)]
-    stops = {dim: output for dim, output in stops_of(graph).items() if graph.nodes[output.edge.node].op != "constant"}
+    stops = {dim: output for dim, output in stops_of(graph).items() if not graph.nodes[output.edge.node].is_constant}
     if not checking or not stops:
         return graph
     demands, rewriter = demand(graph, facts), Rewriter(graph)

@@ -17,7 +17,7 @@ from tempo.errors import UnsupportedError
 from tempo.passes.ragged.alignment_rules import Axes, AxisClass, Frame, FrameRules, Refused, Window
 from tempo.passes.ragged.values import Hulls
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice, index_exprs
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Context, Dim, Expr, Symbol, const, maximum, var
 
@@ -72,7 +72,7 @@ class Frames:
 
     def _visit(self, node: Node, allowed: bool) -> None:
         try:
-            if not allowed or (node.op in NOMINAL) or node.op not in OPERATORS or len(node.results) != 1:
+            if not allowed or node.is_nominal or node.op not in OPERATORS or len(node.results) != 1:
                 raise Refused
             views = [self._view(node, edge) for edge in node.operands]
             self.axes[node.id] = self.rules.axes(node, views)

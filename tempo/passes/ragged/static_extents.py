@@ -62,14 +62,14 @@ class _Widening:
 
     def graph(self) -> Graph:
         for node in self.old.nodes.values():
-            if node.op in ("input", "merge", "host_call", "backend_call", "random_bits"):
+            if node.is_nominal:
                 self.new.nodes[node.id] = self.declared(node)
         order = [self.old.nodes[id] for id in self.producers_first()]
         for node in order:
-            if node.op != "merge":
+            if not node.is_merge:
                 self.rewrite(node)
         for node in order:
-            if node.op == "merge":
+            if node.is_merge:
                 self.new.nodes[node.id] = self.merge(node)
         outputs = tuple(replace(output, edge=self.output_edge(output.edge)) for output in self.old.outputs)
         return replace(self.old, nodes=self.new.nodes, outputs=outputs)
@@ -82,7 +82,7 @@ class _Widening:
     def declared(self, node: Node) -> Node:
         """A nominal node with a static shape; who makes the values of inputs and calls cannot pad them."""
         varies = any(size.dims() for type in node.results for size in type.shape)
-        if varies and node.op in ("input", "host_call"):
+        if varies and (node.is_input or node.is_host_call):
             raise UnsupportedError(
                 f"{node.name or node.op} has a shape that varies, which a compiled program cannot hold",
                 location=node.location,
@@ -95,7 +95,7 @@ class _Widening:
 
     def rewrite(self, node: Node) -> None:
         values = [self.read(node, edge) for edge in node.operands]
-        if node.op == "random_bits":
+        if node.is_draw:
             shape = self.new.nodes[node.id].shape
             self.new.nodes[node.id] = replace(self.new.nodes[node.id], attrs=_attrs(node, shape=shape))
         elif node.declaration is not None:

@@ -26,8 +26,6 @@ from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.sdg.stops import stops_of
 from tempo.symbolic import Symbol, const, var
 
-_GIVEN = frozenset({"input", "constant"})
-
 
 @dataclass(frozen=True)
 class Accumulate:
@@ -96,7 +94,7 @@ def _range(graph: Graph, edges: Sequence[Edge], symbol: Symbol) -> Slice | None:
         for at, index in zip(graph.nodes[edge.node].domain, edge.map, strict=True)
         if isinstance(index, Slice)
     }
-    if len(slices) != 1 or all(graph.nodes[edge.node].op in _GIVEN for edge in edges):
+    if len(slices) != 1 or all(graph.nodes[edge.node].is_given for edge in edges):
         return None
     ((sliced, index),) = slices
     fixed = not index.start.dims() and not index.length.dims() and index.extent is None

@@ -148,7 +148,7 @@ class _Making:
             node = self.graph.nodes[pending.pop()]
             if symbol not in node.domain:
                 continue
-            if node.op == "host_call" or any(size.dims() for size in node.shape):
+            if node.is_host_call or any(size.dims() for size in node.shape):
                 return False
             for _, edge in node.reads():
                 domain = self.graph.nodes[edge.node].domain

@@ -23,7 +23,6 @@ from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import (
-    NOMINAL,
     Case,
     Edge,
     Graph,
@@ -111,12 +110,12 @@ class Sweep:
         self._views: dict[Edge, Draft | None] = {}
         self._old = dict(graph.nodes)
         if merges is not None:
-            self._old |= {n.id: merges(n, self._over(n.domain)) for n in graph.nodes.values() if n.op == "merge"}
+            self._old |= {n.id: merges(n, self._over(n.domain)) for n in graph.nodes.values() if n.is_merge}
 
     @cached_property
     def _effects(self) -> set[int]:
         """Nodes that need a call of the host, or a check of an index: leaving out a read of one could be seen."""
-        found = {id for id, node in self.graph.nodes.items() if node.op == "host_call" or node.attr("checked")}
+        found = {id for id, node in self.graph.nodes.items() if node.is_host_call or node.attr("checked")}
         readers, pending = self.graph.consumers if found else {}, list(found)
         while pending:
             new = {reader for reader, _ in readers[pending.pop()]} - found
@@ -144,13 +143,13 @@ class Sweep:
     def run(self) -> Graph:
         order, copies = self._order()
         for node in self._old.values():
-            if node.op == "merge" and node.id not in copies:
+            if node.is_merge and node.id not in copies:
                 self.nodes[node.id] = node
                 self.seen_as[node.id] = Edge(node.id, identity_map(node.domain))
         for id in order:
             self._visit(self._old[id], id in copies)
         for node in self._old.values():
-            if node.op == "merge" and node.id not in copies:
+            if node.is_merge and node.id not in copies:
                 self.nodes[node.id] = self._merge(node)
         outputs = tuple(
             replace(output, edge=self.see(output.edge, self._over(output.domain))) for output in self.graph.outputs
@@ -162,7 +161,7 @@ class Sweep:
 
         A merge on a cycle of nodes and such merges stays one: every cycle runs through a merge.
         """
-        copies = {id for id, node in self._old.items() if node.op == "merge" and self._hands_on(node)}
+        copies = {id for id, node in self._old.items() if node.is_merge and self._hands_on(node)}
         while True:
             reads = {id: self._waits_for(node, copies) for id, node in self._old.items()}
             components = strongly_connected(self._old, reads)
@@ -174,7 +173,7 @@ class Sweep:
             copies -= cyclic
 
     def _waits_for(self, node: Node, copies: set[int]) -> list[int]:
-        if node.op == "merge":
+        if node.is_merge:
             return [node.cases[0].edge.node] if node.id in copies else []
         return [edge.node for edge in node.operands]
 
@@ -190,9 +189,9 @@ class Sweep:
         if is_copy:
             self.seen_as[node.id] = self.see(node.cases[0].edge, context)
             self._name(self.seen_as[node.id], node)
-        elif node.op == "merge":
+        elif node.is_merge:
             return
-        elif node.op in NOMINAL:
+        elif node.is_nominal:
             self.nodes[node.id] = self._nominal(node, context)
             self.seen_as[node.id] = Edge(node.id, identity_map(node.domain))
         else:
@@ -201,7 +200,7 @@ class Sweep:
     def _name(self, shown: Edge, merge: Node) -> None:
         """A pure node without a name takes that of the tensor that it is the only definition of."""
         node = self.nodes[shown.node]
-        if node.op not in NOMINAL and not node.name and shown.map == identity_map(node.domain):
+        if not node.is_nominal and not node.name and shown.map == identity_map(node.domain):
             self.nodes[node.id] = replace(node, name=merge.name, location=merge.location)
 
     # What a node becomes ---------------------------------------------------------------------------------------------
@@ -251,7 +250,7 @@ class Sweep:
         """The read of the new graph that shows what `edge` shows of the old one, to a reader in `context`."""
         old, shown = self._old[edge.node], self.seen_as[edge.node]
         map = tuple(_simplified_index(index, context) for index in edge.map)
-        if old.op in NOMINAL and shown.node == old.id:
+        if old.is_nominal and shown.node == old.id:
             return Edge(edge.node, map, edge.result)
         found = self._read(shown, old, map, context)
         return Edge(found.node, tuple(_simplified_index(index, context) for index in found.map), found.result)
@@ -300,7 +299,7 @@ class Sweep:
 
     def _viewed(self, edge: Edge) -> Draft | None:
         node = self.nodes[edge.node]
-        if node.op in NOMINAL or not all(isinstance(index, Point) for index in edge.map):
+        if node.is_nominal or not all(isinstance(index, Point) for index in edge.map):
             return None
         if edge.map == identity_map(node.domain):
             return Draft(node.op, node.operands, node.attrs, node.type)

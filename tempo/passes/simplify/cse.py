@@ -18,7 +18,7 @@ from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.exact import exact
-from tempo.sdg.graph import NOMINAL, Edge, Graph, Node, Point, Slice, index_exprs, substitute_index
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs, substitute_index
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.stops import stops_of
 from tempo.symbolic import Condition, Expr, Symbol, var
@@ -79,7 +79,7 @@ class _Merging:
     def replacements(self) -> Replacements:
         for id in self._order():
             node = self.graph.nodes[id]
-            self.classes[id] = (self._number(("nominal", id)), {}) if node.op in NOMINAL else self._class(node)
+            self.classes[id] = (self._number(("nominal", id)), {}) if node.is_nominal else self._class(node)
             self.members.setdefault(self.classes[id][0], []).append(id)
         several = [ids for ids in self.members.values() if len(ids) > 1]
         if not several:
@@ -89,7 +89,7 @@ class _Merging:
 
     def _order(self) -> list[int]:
         nodes = self.graph.nodes
-        reads = {id: [] if node.op == "merge" else [e.node for e in node.operands] for id, node in nodes.items()}
+        reads = {id: [] if node.is_merge else [e.node for e in node.operands] for id, node in nodes.items()}
         return [id for component in strongly_connected(list(nodes), reads) for id in component]
 
     def _class(self, node: Node) -> tuple[int, Shift]:

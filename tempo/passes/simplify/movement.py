@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tempo.passes.rewrite.driver import Draft, Sweep, Term
-from tempo.sdg.graph import NOMINAL, Edge, Graph, TensorType
+from tempo.sdg.graph import Edge, Graph, TensorType
 from tempo.symbolic import Expr, const
 
 ONE = const(1)
@@ -37,7 +37,7 @@ class GraphViews:
 
     def view(self, edge: Edge) -> Draft | None:
         node = self.graph.nodes[edge.node]
-        if node.op in NOMINAL or not self.graph.is_identity(edge):
+        if node.is_nominal or not self.graph.is_identity(edge):
             return None
         return Draft(node.op, node.operands, node.attrs, node.type)
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.analysis.dependence.host_order import EFFECTS
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import rewrite_graph
 from tempo.sdg.builder import NodeBuilder
@@ -42,7 +41,7 @@ class _Resolution:
         self.old, self.sizes = graph, sizes
         self.new = NodeBuilder(graph.dims, graph.nodes)
         self.nodes = self.new.nodes
-        self.may_fail = any(node.op in EFFECTS for node in graph.nodes.values())
+        self.may_fail = any(node.has_effect for node in graph.nodes.values())
 
     def graph(self) -> Graph:
         outputs = tuple(map(self.shown, self.old.outputs))
@@ -89,7 +88,7 @@ class _Resolution:
     def decided(self, edge: Edge) -> Edge | None:
         """What is read instead: by the only case that can hold at the point read, or a definition of those that can."""
         node = self.nodes[edge.node]
-        if node.op != "merge":
+        if not node.is_merge:
             return None
         point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
         if len(point) < len(node.domain):
@@ -128,7 +127,7 @@ class _Resolution:
 
 def _on_cycles(graph: Graph, changed: dict[int, Node]) -> list[int]:
     """Changed nodes on a cycle that runs through no merge: they stay as they were, and so does every cycle."""
-    reads = {id: [] if node.op == "merge" else [edge.node for edge in node.operands] for id, node in changed.items()}
+    reads = {id: [] if node.is_merge else [edge.node for edge in node.operands] for id, node in changed.items()}
     components = strongly_connected(list(changed), reads)
     cyclic = (id for component in components for id in component if len(component) > 1 or id in reads[id])
     return [id for id in cyclic if id in graph.nodes and changed[id] is not graph.nodes[id]]

@@ -84,7 +84,7 @@ def cuts(graph: Graph) -> Iterator[Cut]:
     reads = {id: [edge.node for _, edge in node.reads()] for id, node in graph.nodes.items()}
     for component in strongly_connected(list(graph.nodes), reads):
         members = frozenset(component)
-        for node in (graph.nodes[id] for id in component if graph.nodes[id].op == "merge"):
+        for node in (graph.nodes[id] for id in component if graph.nodes[id].is_merge):
             if len(members) == 1 and node.id not in reads[node.id]:
                 continue
             for case in node.cases:
@@ -129,7 +129,7 @@ def _split(graph: Graph, cut: Cut, context: PassContext) -> Graph | None:
 def _may_go_ahead(graph: Graph, node: Node, symbol: Symbol) -> bool:
     """Whether points along the dim may be made before what comes first: nobody is called, and no index is checked that
     waits for a stop (`past_stops.py`)."""
-    if node.op in ("host_call", "sink") or node.attr("role") == "parameter":
+    if node.has_effect or node.attr("role") == "parameter":
         return False
     return not (must_not_fail(node) and symbol in stops_of(graph))
 
@@ -210,7 +210,7 @@ class _Cutting:
         self.dims = (*graph.dims[:place], dim, *graph.dims[place:])
         self.new = NodeBuilder(self.dims, graph.nodes)
         self.copies = {id: self.new.new_number() for id in wide}
-        self.later = {id: self.new.new_number() for id in wide if graph.nodes[id].op != "merge"}
+        self.later = {id: self.new.new_number() for id in wide if not graph.nodes[id].is_merge}
         facts = () if context.facts == TRUE else (context.facts,)
         self.in_copy = Context.of(self.dims, *facts)
         self.outside = Context.of(graph.dims, *facts, ~self.in_stretch(var(cut.symbol)))
@@ -294,7 +294,7 @@ class _Cutting:
         place = node.domain.index(self.symbol)
         copy = self.of_copy(Edge(node.id, identity_map(node.domain)), place)
         known = Case(self.in_stretch(var(self.symbol)), copy, node.location)
-        if node.op == "merge":
+        if node.is_merge:
             return replace(node, cases=(known, *self.continued(node).cases))
         name = node.name or node.op
         merge = Node(node.id, "merge", node.domain, node.results, (), (("name", name), ("role", "cases")))

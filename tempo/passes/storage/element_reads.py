@@ -14,7 +14,7 @@ from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.passes.rewrite.driver import Draft
 from tempo.passes.simplify.movement import ONE, Axes, GraphViews, look_through
-from tempo.sdg.graph import GIVEN, Case, Element, Graph, Node, Slice
+from tempo.sdg.graph import Case, Element, Graph, Node, Slice
 from tempo.symbolic import Expr, Symbol, as_expr, const
 
 
@@ -50,7 +50,7 @@ def _with_part(case: Case, node: Node, dims: set[Symbol], views: GraphViews) -> 
     moved = look_through(case.edge, views)
     draft = views.view(moved.source)
     found = None if draft is None or draft.op != "slice" else _element(draft, views)
-    if draft is None or found is None or views.graph.nodes[draft.operands[0].node].op in GIVEN:
+    if draft is None or found is None or views.graph.nodes[draft.operands[0].node].is_given:
         return case
     axis, at = found
     row = draft.operands[0]

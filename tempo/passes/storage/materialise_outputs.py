@@ -9,8 +9,6 @@ from tempo.passes.manager import PassContext
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.graph import Graph, Node, Output
 
-_WITHOUT_STATEMENT = frozenset({"input", "constant"})
-
 
 @dataclass(frozen=True)
 class MaterialiseOutputs:
@@ -35,7 +33,7 @@ class MaterialiseOutputs:
 
 def _is_direct(graph: Graph, output: Output) -> bool:
     producer = graph.nodes[output.edge.node]
-    if producer.op in _WITHOUT_STATEMENT or output.role == "stop":
+    if producer.is_given or output.role == "stop":
         return False
     return producer.domain == output.domain and graph.is_identity(output.edge)
 

@@ -36,7 +36,7 @@ class Stages:
         self, graph: Graph, dim: Symbol, block: LoopBody[int, Need], candidates: frozenset[int], sizes: LikelySizes
     ) -> None:
         self.graph, self.dim, self.block, self.sizes = graph, dim, block, sizes
-        made = (id for unit in block.units for id in unit.names if graph.nodes[id].op != "input")
+        made = (id for unit in block.units for id in unit.names if not graph.nodes[id].is_input)
         self.names = {id for id in made if dim in block.dims[id]}
         self.around = {
             id: unit.loop.dim for unit in block.units if unit.loop and unit.loop.dim != dim for id in unit.names
@@ -142,7 +142,7 @@ class Stages:
         """Bytes per point of what the group reads or makes that is kept for all points anyway."""
         read = [edge for id in group for _, edge in self.graph.nodes[id].reads()]
         varying = {edge.node for edge in read if self.dim in {*edge.dims(), *self.graph.nodes[edge.node].domain}}
-        given = {id for id in varying if self.graph.nodes[id].op == "input"}
+        given = {id for id in varying if self.graph.nodes[id].is_input}
         touched = {*group, *(link.source for id in group for link in self.into[id])}
         return self._bytes({id for id in touched if self.is_kept(id)} | given)
 
@@ -151,7 +151,7 @@ class Stages:
         return id in self.shown or not all(self._together(link) for link in self.out_of[id])
 
     def draws(self, group: Iterable[int]) -> bool:
-        return any(self.graph.nodes[id].op == "random_bits" for id in group)
+        return any(self.graph.nodes[id].is_draw for id in group)
 
     def _loops(self, reader: int, group: Collection[int], lifted: Collection[int]) -> bool:
         """Whether a reader goes point by point; free candidates are decided with the group that they hang together."""

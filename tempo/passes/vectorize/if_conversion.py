@@ -119,7 +119,7 @@ class _Cone:
         dims = self.graph.domain_dims(node)
         if not all(self.here.implies(inside(index, dim.size)) for index, dim in zip(edge.map, dims, strict=True)):
             return False
-        if node.op in ("input", "constant", "random_bits"):
+        if node.is_given or node.is_draw:
             return True
         return self._is_demanded(edge, node) or self._can_be_made(edge, node)
 

@@ -27,7 +27,6 @@ from tempo.symbolic.widths import fits_in_64
 _REWRITTEN = frozenset({"index_value", "condition_value", "random_bits", "slice"})
 """Operators whose attributes may vary along a lifted dim; the pass has a rule for each."""
 
-_OUTSIDE = frozenset({"input", "host_call", "sink"})
 
 OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "scan", "nominal"})
 """Kinds of operators that can be applied to axes of no positions."""
@@ -84,7 +83,7 @@ class Candidates:
     def is_meaningful(self, id: int, dim: Symbol) -> bool:
         """Whether every point along `dim` within the box of a node's demand may be read."""
         along = self if dim == self.dim.symbol else self.along(dim)
-        return id in along.kept or self.demands[id].exact or self.graph.nodes[id].op in ("input", "constant")
+        return id in along.kept or self.demands[id].exact or self.graph.nodes[id].is_given
 
     def along(self, symbol: Symbol) -> Candidates:
         """The same for another dim."""
@@ -93,7 +92,7 @@ class Candidates:
         return self.others[symbol]
 
     def is_free(self, node: Node) -> bool:
-        return node.op not in _OUTSIDE and self.dim.symbol not in self.sequential.get(node.id, ())
+        return not (node.is_input or node.has_effect) and self.dim.symbol not in self.sequential.get(node.id, ())
 
     @cached_property
     def spans(self) -> Mapping[int, Span]:
@@ -153,7 +152,7 @@ class Candidates:
     def span(self, node: Node) -> Span:
         """What is demanded along the dim; nothing where the bounds are out of order, as they may be at small sizes."""
         lo, hi = self.demands[node.id].box.interval(self.dim.symbol)
-        lo = const(0) if node.op == "random_bits" else lo
+        lo = const(0) if node.is_draw else lo
         return Span(lo, hi if self.sizes.implies(hi.ge(lo)) else maximum(lo, hi))
 
     def fits(self, node: Node) -> bool:
@@ -196,9 +195,9 @@ class Candidates:
             return True
         if not self.in_range(reader, edge, condition):
             return False
-        if symbol in node.domain and node.op != "input":
+        if symbol in node.domain and not node.is_input:
             return node.id in self.demands and self.within(self.span(node), edge)
-        if node.op in ("input", "constant"):
+        if node.is_given:
             return True
         pure = node.declaration is None and not node.attr("checked") and self.has_shapes(node)
         return pure and all(self.asks_for_nothing(node, operand) for operand in node.operands)
@@ -277,7 +276,7 @@ class Candidates:
 
     def does_the_same(self, node: Node, whole: set[int]) -> bool:
         symbol = self.dim.symbol
-        if node.op in ("host_call", "sink") or must_not_fail(node) or guards(node, symbol):
+        if node.has_effect or must_not_fail(node) or guards(node, symbol):
             return False
         for _, edge in node.reads():
             producer = self.graph.nodes[edge.node]
@@ -303,7 +302,7 @@ def supported(node: Node, symbol: Symbol) -> bool:
     """Whether the operator can do all points at once, and what it does varies along the dim only where a rule says."""
     if any(symbol in size.symbols() for type in node.results for size in type.shape):
         return False
-    if node.op == "merge":
+    if node.is_merge:
         return True
     if node.op in _REWRITTEN and (node.op != "slice" or _mentions(node, symbol)):
         return _rewritable(node, symbol)
@@ -334,7 +333,7 @@ def _rewritable(node: Node, symbol: Symbol) -> bool:
         return False  # a loop has Python's integers, or its backend says so
     if node.op == "slice":
         return not any(symbol in as_symbols(length) for length in node.attr("lengths"))
-    if node.op == "random_bits":
+    if node.is_draw:
         coordinates = [c for c in node.attr("coordinates") if isinstance(c, Expr) and symbol in c.symbols()]
         return coordinates == [var(symbol)]
     return True

@@ -29,7 +29,7 @@ def lifted(graph: Graph, dim: Dim, spans: Mapping[int, Span], sizes: Context) ->
 
 def _inputs(graph: Graph, dim: Dim, spans: Mapping[int, Span]) -> dict[int, Span]:
     """The inputs that nothing reads point by point along the dim any more."""
-    inputs = {id for id, node in graph.nodes.items() if node.op == "input" and dim.symbol in node.domain}
+    inputs = {id for id, node in graph.nodes.items() if node.is_input and dim.symbol in node.domain}
     for node in graph.nodes.values():
         if node.id in spans or dim.symbol not in node.domain:
             continue
@@ -62,12 +62,12 @@ class _Lifting:
         tensors, span = Tensors(self.new, node.location), self.spans.get(node.id)
         if span is not None and guards(node, self.symbol):
             self.new.nodes[node.id] = self.in_pieces(tensors, node, span)
-        elif span is None or node.op == "merge":
+        elif span is None or node.is_merge:
             self.new.nodes[node.id] = self.with_reads(tensors, node, span)
-        elif node.op == "input":
+        elif node.is_input:
             layout = self.layout(node.attr("layout", default_layout(node.domain, node.type)))
             self.new.nodes[node.id] = _with_attrs(self.signature(node), layout=layout)
-        elif node.op == "random_bits":
+        elif node.is_draw:
             self.new.nodes[node.id] = self.random_bits(self.with_reads(tensors, node, span), span)
         else:
             rule = _RULES.get(node.op, _Lifting.by_table)

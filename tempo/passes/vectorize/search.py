@@ -93,7 +93,7 @@ class MappingSearch:
 
     def mapped(self, graph: Graph, dim: Dim) -> Graph:
         """The graph with `dim` lifted as decided: with selections where these let more be lifted."""
-        if not any(dim.symbol in node.domain and node.op != "input" for node in graph.nodes.values()):
+        if not any(dim.symbol in node.domain and not node.is_input for node in graph.nodes.values()):
             return graph
         candidates = self.candidates(graph, dim)
         changed = frozenset[int]()

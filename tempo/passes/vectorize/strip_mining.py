@@ -67,7 +67,7 @@ def _can_be_stripped(candidates: Candidates, node: Node) -> bool:
 
     Draws are numbered by points from 0 on, and a definition with conditions on the dim has a piece for each.
     """
-    if node.op == "random_bits" or len(node.results) != 1 or guards(node, candidates.dim.symbol):
+    if node.is_draw or len(node.results) != 1 or guards(node, candidates.dim.symbol):
         return False
     there_are_points = candidates.sizes.implies(candidates.spans[node.id].size.ge(1))
     return there_are_points and node.attr("role") != "parameter"
@@ -164,7 +164,7 @@ class _Stripping:
 
     def _order(self) -> Iterable[int]:
         """Definitions first, whose domains are known, then what is made of them."""
-        merges = [id for id in self.strips if self.old.nodes[id].op == "merge"]
+        merges = [id for id in self.strips if self.old.nodes[id].is_merge]
         operands = {id: [e.node for e in self.old.nodes[id].operands if e.node in self.strips] for id in self.strips}
         pure = strongly_connected(sorted(operands), operands)
         return [*merges, *(id for component in pure for id in component if id not in merges)]
@@ -178,7 +178,7 @@ class _Stripping:
         if attrs.get("checked"):
             attrs["origin"] = (*attrs.get("origin", ()), (self.symbol, strip.point))
         copy = replace(node, attrs=tuple(sorted(attrs.items())), results=(TensorType(shape, node.dtype),))
-        if node.op == "merge":
+        if node.is_merge:
             domain = (part for s in node.domain for part in ((strip.outer, strip.inner) if s == self.symbol else (s,)))
             return self.new.declare(replace(copy, domain=tuple(domain))).node
         copy = replace(copy, operands=tuple(self._read(edge, strip) for edge in node.operands))

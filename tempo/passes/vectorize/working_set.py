@@ -111,5 +111,5 @@ class Held:
     @cached_property
     def _is_hosted(self) -> bool:
         """Whether a loop over the dim calls the host."""
-        hosts = (node for node in self.graph.nodes.values() if node.op in ("host_call", "sink"))
+        hosts = (node for node in self.graph.nodes.values() if node.has_effect)
         return any(self.symbol in node.domain for node in hosts)

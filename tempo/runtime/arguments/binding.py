@@ -128,7 +128,7 @@ def _as_size(name: str, value: Any) -> int:
 
 def input_nodes(graph: Graph, role: Role) -> dict[str, Node]:
     """The `input` nodes of one role ("input", "state", "seed"), by name."""
-    nodes = (node for node in graph.nodes.values() if node.op == "input" and node.port.role == role)
+    nodes = (node for node in graph.nodes.values() if node.is_input and node.port.role == role)
     return {node.port.name: node for node in nodes}
 
 

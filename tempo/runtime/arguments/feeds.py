@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tempo.errors import HostCallError, InputError
-from tempo.reference.streams import is_stream
 from tempo.runtime.arguments import binding
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Symbol
@@ -23,7 +22,7 @@ class StreamEndError(InputError):
 
 def stream_nodes(graph: Graph) -> dict[str, Node]:
     """The streamed inputs, by name."""
-    return {node.attr("stream"): node for node in graph.nodes.values() if is_stream(node)}
+    return {node.attr("stream"): node for node in graph.nodes.values() if node.is_stream}
 
 
 def claim_length(table: binding.SizeTable, node: Node, given: Any, endless: Symbol | None = None) -> None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Sizes = Mapping[Symbol, int]
-_CHANGES = ("input", "host_call", "backend_call")
-"""Operators whose values a call decides: the seed, of which draws are made, is an input too."""
 _MOST_KEPT = 1 << 16
 """Elements of a value that is kept for the next call; filling a larger array takes longer than all else."""
 
@@ -48,7 +46,7 @@ class InitialValues:
             if each.id in alone.nodes
         }
         array = Evaluator(alone, arrays, sizes, seed).run().outputs["init"]
-        if array.size <= _MOST_KEPT and not any(each.op in _CHANGES for each in alone.nodes.values()):
+        if array.size <= _MOST_KEPT and not any(map(_decided_by_call, alone.nodes.values())):
             self._kept[name] = sizes, array
         return array
 
@@ -72,3 +70,8 @@ class InitialValues:
             nodes = {id: each for id, each in alone.nodes.items() if id in needed}
             self._alone[name] = replace(alone, nodes=nodes)
         return self._alone[name]
+
+
+def _decided_by_call(node: Node) -> bool:
+    """The seed, of which draws are made, is an input too."""
+    return node.is_input or node.is_call

@@ -73,7 +73,7 @@ class FiniteCheck:
     def _inputs(self, arguments: Arguments) -> Iterator[tuple[Node, Array]]:
         """The floating inputs and states, and their arrays as the caller gave them."""
         for node in self.graph.nodes.values():
-            if node.op == "input" and dtypes.is_float(node.dtype) and node.port in arguments.arrays:
+            if node.is_input and dtypes.is_float(node.dtype) and node.port in arguments.arrays:
                 yield node, np.asarray(arguments.arrays[node.port], dtypes.to_numpy(node.dtype))
 
     def _may_be_infinite(self, arguments: Arguments) -> set[int]:
@@ -125,7 +125,7 @@ def _at(node: Node, point: tuple[int, ...]) -> str:
 
 
 def _writes_infinity(node: Node) -> bool:
-    if node.op == "constant" and dtypes.is_float(node.dtype):
+    if node.is_constant and dtypes.is_float(node.dtype):
         return bool(np.isinf(node.attr("value").array).any())
     return node.op == "pad" and dtypes.is_float(node.dtype) and bool(np.isinf(node.attr("value")))
 
