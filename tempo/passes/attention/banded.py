@@ -69,7 +69,7 @@ def bands(candidates: Candidates) -> tuple[BandedAttention, ...]:
 def _band(candidates: Candidates, node: Node, views: GraphViews) -> BandedAttention | None:
     graph, symbol = candidates.graph, candidates.dim.symbol
     found = attention_at(graph, node, views)
-    between = None if found is None else inside(graph, node, found)
+    between = None if found is None else inside(graph, node, found.given())
     if found is None or between is None:
         return None
     varying = frozenset(id for id in between if symbol in graph.nodes[id].domain)

@@ -95,7 +95,7 @@ def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -
     moved = look_through(weights.edge, views)
     if not _shows_all(moved.axes, weights.edge, views):
         return None
-    found = _normalised(moved.source, views)
+    found = normalised(views.view(moved.source), views)
     if found is None:
         return None
     scores, axis = found
@@ -114,9 +114,8 @@ def _shows_all(axes: Axes, edge: Edge, views: Views) -> bool:
     return all(axis is not None or size == ONE for axis, size in zip(axes, sizes, strict=True))
 
 
-def _normalised(edge: Edge, views: Views) -> tuple[Edge, int] | None:
+def normalised(top: Draft | None, views: Views) -> tuple[Edge, int] | None:
     """The scores of a softmax over one axis, and that axis."""
-    top = views.view(edge)
     if top is None:
         return None
     if top.op == "softmax":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -25,11 +25,10 @@ def has_numbers(found: Attention, views: Views) -> bool:
     return sum(not size.is_const for size in sizes) <= 1
 
 
-def inside(graph: Graph, node: Node, found: Attention) -> frozenset[int] | None:
-    """What lies between the operands of attention and its result, `node`; None where others read of it, too."""
-    ends = {edge.node for edge in found.given()}
-    values = {found.values.edge.node}
-    pending = [edge.node for edge in node.operands if edge.node not in values]
+def inside(graph: Graph, node: Node, given: Iterable[Edge]) -> frozenset[int] | None:
+    """What lies between what a composite is of and its result, `node`; None where others read of it, too."""
+    ends = {edge.node for edge in given}
+    pending = [edge.node for edge in node.operands]
     seen: set[int] = set()
     while pending:
         id = pending.pop()

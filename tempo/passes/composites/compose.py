@@ -8,33 +8,54 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.passes.attention.match import Attention, find_attention
+from tempo.passes.attention.match import Attention, find_attention, normalised
 from tempo.passes.attention.operands import Operands, has_numbers, inside, summed
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.passes.rewrite.driver import Draft
 from tempo.passes.simplify.movement import GraphViews
 from tempo.sdg.graph import Edge, Graph, Node
+from tempo.sdg.operators.special import HALF
 from tempo.sdg.rewriter import Rewriter, Tensors
 
 
 @dataclass(frozen=True)
 class Compose:
-    """`composites` names what the backend takes. What others read, too, is left as it is."""
+    """`composites` names what the backend takes. What others read, too, is left as it is.
+
+    A softmax over an axis of varying length is one for `static_extents`, which takes it apart again.
+    """
 
     composites: tuple[str, ...] = ()
     name: ClassVar[str] = "compose"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
-        if "attention" not in self.composites:
-            return graph
-        views, new = GraphViews(graph), Rewriter(graph)
-        found = [(node, found) for node in graph.nodes.values() if (found := attention_at(graph, node, views))]
-        made = [(node, each) for node, each in found if inside(graph, node, each) is not None]
-        for node, each in made:
-            tensors = Tensors(new, node.location)
-            new.put(node, tensors.reshape(_attention(each, tensors), node.shape))
-        return without_dead_nodes(replace(graph, nodes=new.nodes)) if made else graph
+        views, new, count = GraphViews(graph), Rewriter(graph), 0
+        for node in graph.nodes.values():
+            tensors, made = Tensors(new, node.location), None
+            if (scores := _varying_softmax(graph, node, views)) is not None:
+                made = tensors.apply("softmax", scores[0], axes=(scores[1],))
+            elif "attention" in self.composites:
+                found = attention_at(graph, node, views)
+                if found is not None and inside(graph, node, found.given()) is not None:
+                    made = tensors.reshape(_attention(found, tensors), node.shape)
+            if made is not None:
+                new.put(node, made)
+                count += 1
+        return without_dead_nodes(replace(graph, nodes=new.nodes)) if count else graph
+
+
+def _varying_softmax(graph: Graph, node: Node, views: GraphViews) -> tuple[Edge, int] | None:
+    """The scores of a softmax over an axis of varying length, and that axis: padding is masked once, not by step.
+
+    The operator computes halves in float32, which these steps do not.
+    """
+    if node.op != "div" or node.dtype in HALF:
+        return None
+    found = normalised(Draft(node.op, node.operands, node.attrs, node.type), views)
+    if found is None or not graph.seen_type(found[0]).shape[found[1]].dims():
+        return None
+    return None if inside(graph, node, found[:1]) is None else found
 
 
 def attention_at(graph: Graph, node: Node, views: GraphViews) -> Attention | None:

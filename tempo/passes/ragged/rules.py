@@ -6,22 +6,28 @@ has a rule of its own in `RULES`, which steps over the padding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import cast
+
+import numpy as np
 
 from tempo import dtypes
 from tempo.passes.ragged.reshaping import reshaped
-from tempo.passes.ragged.values import Situation, Value
+from tempo.passes.ragged.values import Fills, Situation, Value
+from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators import OPERATORS, Operator, Role
 from tempo.sdg.operators.axes import Factor, Factors
+from tempo.sdg.operators.gradients import Formula
 from tempo.sdg.rewriter import INDEX_DTYPE
 from tempo.symbolic import Expr, as_expr, const, maximum
 
 Rule = Callable[[Situation], Edge]
 
 
-def static(situation: Situation) -> Edge:
+def static(situation: Situation) -> Value:
     """The node with static extents, of the same value wherever the lengths of the node make it valid."""
     operator = OPERATORS[situation.node.op]
     lengths = [value.lengths for value in situation.values]
@@ -30,8 +36,10 @@ def static(situation: Situation) -> Edge:
         situation = situation.given(_alike(situation, operator, factor))
     rule = RULES.get(situation.node.op)
     if rule is not None:
-        return rule(situation)
-    return situation.apply(situation.values, **operator.resized({}, _physical(situation, factors)))
+        edge = rule(situation)
+    else:
+        edge = situation.apply(situation.values, **operator.resized({}, _physical(situation, factors)))
+    return Value(edge, situation.lengths, _fills(situation, operator, factors))
 
 
 def _alike(situation: Situation, operator: Operator, factor: Factor) -> tuple[Value, ...]:
@@ -49,9 +57,48 @@ def _alike(situation: Situation, operator: Operator, factor: Factor) -> tuple[Va
     found = list(situation.agreeing(values, places, values[places[0][0]].lengths[places[0][1]]))
     for number, axis in places if factor.role is not Role.PARALLEL else ():
         fill = operator.padding(situation.dtype(found[number]))
-        if fill is not None:
+        if fill is not None and found[number].fills.get(axis) != fill:
             found[number] = situation.masked(found[number], axis, fill)
     return tuple(found)
+
+
+def _fills(situation: Situation, operator: Operator, factors: Factors) -> Fills:
+    """What is known to lie behind the result's valid lengths: weights of 0, and what is made of such by itself."""
+    if situation.node.op == "softmax":
+        axes = (axis for axis in situation.attrs["axes"] if situation.implies(situation.lengths[axis].ge(1)))
+        return dict.fromkeys(axes, 0.0)
+    if len(situation.values) != 1 or any(factor.role is Role.WINDOW for factor in factors):
+        return {}
+    known = situation.values[0].fills
+    kept = {f.places[0][1]: f.result for f in factors if f.role is Role.PARALLEL and f.places and not f.ordered}
+    found = {kept[axis]: _made_of(situation, operator, fill) for axis, fill in known.items() if axis in kept}
+    return {axis: fill for axis, fill in found.items() if axis is not None and fill is not None}
+
+
+def _made_of(situation: Situation, operator: Operator, fill: bool | int | float) -> bool | int | float | None:
+    """What the operator makes of padding; None where it is not known, or NaN does not stay NaN."""
+    if operator.kind != "elementwise":
+        return fill if operator.kind == "movement" else None
+    dtype, result = situation.dtype(situation.values[0]), situation.node.dtype
+    if not dtypes.is_float(dtype) or not dtypes.is_float(result):
+        return None
+    types = [StaticType((2,), each) for each in (dtype, result)]
+    given = np.array([fill, np.nan], types[0].numpy_dtype)
+    with np.errstate(all="ignore"):
+        made, undefined = operator.numpy(Call(operator.name, situation.attrs, tuple(types[:1]), types[1]))(given)
+    return float(made) if np.isnan(undefined) else None
+
+
+def normalised(situation: Situation) -> Edge:
+    """Padding of minus infinity has a weight of 0. (NaN where all have it: where all are infinite, or one is NaN.)"""
+    (value,) = situation.values
+    if not any(map(value.is_dynamic, situation.attrs["axes"])):
+        return situation.apply([value])
+    for axis in situation.attrs["axes"]:
+        value = situation.masked(value, axis, -math.inf)
+    decompose = OPERATORS[situation.node.op].decompose
+    assert decompose is not None, "a composite"
+    return cast(Edge, decompose(Formula(situation.attrs, (value.edge,), situation.tensors)))
 
 
 def _physical(situation: Situation, factors: Factors) -> tuple[Expr, ...]:
@@ -236,4 +283,5 @@ RULES: Mapping[str, Rule] = {
     "reshape": reshaped,
     "scatter_add": scattered,
     "slice": sliced,
+    "softmax": normalised,
 }

@@ -14,7 +14,7 @@ from typing import ClassVar
 from tempo.errors import UnsupportedError
 from tempo.passes.manager import PassContext
 from tempo.passes.ragged.rules import static
-from tempo.passes.ragged.values import Hulls, Situation, Value
+from tempo.passes.ragged.values import Fills, Hulls, Situation, Value
 from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, TensorType
@@ -59,6 +59,7 @@ class _Widening:
         self.old = graph
         self.hulls = Hulls(graph, context.demand(graph), context.facts)
         self.new = Rewriter(graph)
+        self.fills: dict[int, Fills] = {}
 
     def graph(self) -> Graph:
         for node in self.old.nodes.values():
@@ -102,7 +103,9 @@ class _Widening:
             self.new.nodes[node.id] = self.at_the_boundary(node, values)
         else:
             situation = Situation(node, values, self.hulls, self.new)
-            self.new.put(node, self.exact(situation.tensors, static(situation), situation.lengths))
+            made = static(situation)
+            self.fills[node.id] = made.fills
+            self.new.put(node, self.exact(situation.tensors, made.edge, situation.lengths))
 
     def exact(self, tensors: Tensors, edge: Edge, lengths: Sequence[Expr]) -> Edge:
         """Without the padding of axes that do not vary: they may have come from one that does, read at one point."""
@@ -133,8 +136,9 @@ class _Widening:
         self.check_not_ragged(node, edge)
         lengths = self.old.seen_type(edge).shape
         map: IndexMap = tuple(self.widened(node, index, condition) for index in edge.map)
-        tensors = Tensors(self.new, node.location)
-        return Value(self.exact(tensors, self.through(replace(edge, map=map), tensors), lengths), lengths)
+        tensors, slices = Tensors(self.new, node.location), sum(isinstance(index, Slice) for index in map)
+        fills = {slices + axis: fill for axis, fill in self.fills.get(edge.node, {}).items()}
+        return Value(self.exact(tensors, self.through(replace(edge, map=map), tensors), lengths), lengths, fills)
 
     def widened(self, node: Node, index: Point | Slice, condition: Condition) -> Point | Slice:
         if not isinstance(index, Slice) or not index.length.dims():

@@ -7,7 +7,7 @@ Axes that are not dynamic are exactly as long as they are valid.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,14 +19,20 @@ from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum
 
 Shape = tuple[Expr, ...]
+Fills = Mapping[int, bool | int | float]
 
 
 @dataclass(frozen=True)
 class Value:
-    """What an edge of the new graph shows; `lengths` are the valid lengths, over the dims of the consumer."""
+    """What an edge of the new graph shows; `lengths` are the valid lengths, over the dims of the consumer.
+
+    `fills`, by axis: what is known to lie behind its valid length. Instead there may be NaN where it is among the valid
+    positions beside it, too: whatever folds them has it anyway.
+    """
 
     edge: Edge
     lengths: Shape
+    fills: Fills = field(default_factory=dict)
 
     def is_dynamic(self, axis: int) -> bool:
         return bool(self.lengths[axis].dims())
@@ -117,11 +123,13 @@ class Situation:
         if not value.is_dynamic(axis):
             return value
         edge = self.tensors.apply("mask", value.edge, axis=axis, fill=fill, length=value.lengths[axis])
-        return replace(value, edge=edge)
+        return replace(value, edge=edge, fills={axis: fill})
 
     def sized(self, value: Value, axis: int, size: Expr) -> Value:
         """The same with a physical axis of `size`, which is at least the valid length."""
-        return replace(value, edge=self.tensors.resized(value.edge, axis, size, self.hulls.sizes))
+        edge = self.tensors.resized(value.edge, axis, size, self.hulls.sizes)
+        zeros = {place: fill for place, fill in value.fills.items() if fill == 0}
+        return value if edge == value.edge else replace(value, edge=edge, fills=zeros)
 
     def agreeing(self, values: Sequence[Value], places: Sequence[tuple[int, int]], length: Expr) -> tuple[Value, ...]:
         """The values, with equal physical sizes at `places`: pairs of the number of a value and its axis."""

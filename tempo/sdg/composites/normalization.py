@@ -17,7 +17,7 @@ from tempo.sdg.operators.gradients import Formula, Gradient, Reverse
 from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.sdg.operators.shapes import check_axes, check_count, check_kind, shape_of, without
 from tempo.sdg.operators.special import HALF
-from tempo.symbolic import Expr
+from tempo.symbolic import Expr, const
 
 Decomposition = Callable[[Formula], Edge]
 
@@ -129,8 +129,11 @@ def _composite(
 
 
 def _over(f: Formula, op: str, edge: Edge) -> Edge:
-    """A reduction over the axes, of the shape of what it reduces."""
-    return f.spread(f.apply(op, edge, axes=f.attrs["axes"]), f.attrs["axes"], f.shape(edge))
+    """A reduction over the axes, which broadcasts to what it is of: of size 1, or in front and gone."""
+    axes, shape = f.attrs["axes"], f.shape(edge)
+    first = next((axis for axis in range(len(shape)) if axis not in axes), len(shape))
+    kept = (const(1) if axis in axes else shape[axis] for axis in range(first, len(shape)))
+    return f.reshape(f.apply(op, edge, axes=axes), kept)
 
 
 def softmax(f: Formula) -> Edge:
@@ -174,7 +177,7 @@ def _logsumexp_gradient(r: Reverse) -> tuple[Edge]:
 
 
 def _mean(f: Formula, edge: Edge) -> Edge:
-    """Over the axes, of the shape of what it is taken of."""
+    """Over the axes; it broadcasts to what it is of."""
     sizes = [f.shape(edge)[axis] for axis in f.attrs["axes"]]
     count = f.number(math.prod(size.as_int() for size in sizes if size.is_const), edge)
     for size in sizes:

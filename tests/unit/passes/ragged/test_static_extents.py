@@ -1,6 +1,7 @@
 import pytest
 
 from tempo.errors import UnsupportedError
+from tempo.passes.composites.compose import Compose
 from tempo.passes.manager import PassContext
 from tempo.passes.ragged.static_extents import StaticExtents
 from tempo.sdg.parse import parse
@@ -518,3 +519,36 @@ def test_a_scatter_and_a_gather_of_a_prefix_clamp_to_its_end():
 %9: float32[] over (t) = reshape(%6[t]) {shape: ()}
 """
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_softmax_over_a_prefix_has_one_mask(dtype):
+    """What lies behind its weights is 0, through casts and movement: the contraction masks the values alone."""
+    after = compose_and_static(
+        f"""
+%4: float32[] over (t) = reduce_max(%2[t]) {{axes: (0,)}}
+%5: float32[t + 1] over (t) = sub(%2[t], %4[t])
+%6: float32[t + 1] over (t) = exp(%5[t])
+%7: float32[] over (t) = reduce_sum(%6[t]) {{axes: (0,)}}
+%8: float32[t + 1] over (t) = div(%6[t], %7[t])
+%12: {dtype}[t + 1] over (t) = cast(%8[t]) {{dtype: "{dtype}"}}
+%10: float32[t + 1] over (t) = cast(%12[t]) {{dtype: "float32"}}
+%11: float32[1, t + 1] over (t) = reshape(%10[t]) {{shape: (1, `t + 1`)}}
+%9: float32[1, 3] over (t) = dot(%11[t], %1[t]) {{lhs_batch: (), lhs_contract: (1,), rhs_batch: (), rhs_contract: (0,)}}
+output "out": float32[1, 3] over (t) = %9[t] as ($t, 0, 1)
+"""
+    )
+    fills = [(node.attr("fill"), len(node.shape)) for node in after.nodes.values() if node.op == "mask"]
+    assert sorted(fills) == [(float("-inf"), 1), (0, 2)]
+
+
+def compose_and_static(nodes):
+    """On prefixes, with values that are not finite among the valid ones, too."""
+    graph = parse(f"""dims s: s.size, t: t.size
+%100: float32[3] over (t) = input {{layout: ($t, 0), name: "x", role: "input"}} @0
+%200: float32[] over (t) = input {{layout: ($t,), name: "y", role: "input"}} @1
+%1: float32[t + 1, 3] over (t) = neg(%100[0 +: t + 1])
+%2: float32[t + 1] over (t) = log(%200[0 +: t + 1])
+{nodes}""")
+    composed = check(Compose(), graph, *SIZES)
+    return check(StaticExtents(), composed, *SIZES)
