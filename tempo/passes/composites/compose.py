@@ -30,19 +30,22 @@ class Compose:
     name: ClassVar[str] = "compose"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
-        views, new, count = GraphViews(graph), Rewriter(graph), 0
+        views, new, is_changed = GraphViews(graph), Rewriter(graph), False
         for node in graph.nodes.values():
-            tensors, made = Tensors(new, node.location), None
-            if (scores := _varying_softmax(graph, node, views)) is not None:
-                made = tensors.apply("softmax", scores[0], axes=(scores[1],))
-            elif "attention" in self.composites:
-                found = attention_at(graph, node, views)
-                if found is not None and inside(graph, node, found.given()) is not None:
-                    made = tensors.reshape(_attention(found, tensors), node.shape)
+            made = self.composite(graph, node, views, Tensors(new, node.location))
             if made is not None:
                 new.put(node, made)
-                count += 1
-        return without_dead_nodes(replace(graph, nodes=new.nodes)) if count else graph
+                is_changed = True
+        return without_dead_nodes(replace(graph, nodes=new.nodes)) if is_changed else graph
+
+    def composite(self, graph: Graph, node: Node, views: GraphViews, tensors: Tensors) -> Edge | None:
+        scores = _varying_softmax(graph, node, views)
+        if scores is not None:
+            return tensors.apply("softmax", scores[0], axes=(scores[1],))
+        found = attention_at(graph, node, views) if "attention" in self.composites else None
+        if found is None or inside(graph, node, found.given()) is None:
+            return None
+        return tensors.reshape(_attention(found, tensors), node.shape)
 
 
 def _varying_softmax(graph: Graph, node: Node, views: GraphViews) -> tuple[Edge, int] | None:
