@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from tempo.backends.operators import Call
-from tempo_torch.operators.builder import HALF, Builder, Function
+from tempo_torch.operators.builder import Builder, Function, in_float32
 
 _KERNEL_RANK = 4  # of batch, heads, rows, width: with any other the kernel takes a way that is no faster than steps
 
@@ -66,9 +66,7 @@ def _in_steps(call: Call) -> Function:
             scores = scores.masked_fill_(extras[-1].logical_not(), fill)
         return torch.matmul(torch.softmax(scores, -1), v)
 
-    if call.result.dtype not in HALF:
-        return attend
-    return lambda *given: attend(*(x if x.dtype is torch.bool else x.float() for x in given)).to(given[0].dtype)
+    return in_float32(attend, call)
 
 
 ATTENTION: Mapping[str, Builder] = {"attention": _attention}

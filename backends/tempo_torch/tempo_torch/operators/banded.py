@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.backends.operators import Band, Call, PointBlock, band_of, points_at_once
-from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype
+from tempo_torch.operators.builder import Builder, Function, in_float32
 
 _BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
 _MANY = 1024
@@ -27,10 +27,7 @@ def _banded(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask]`; see `sdg.composites.banded_attention`. Halves in float32 on the CPU."""
     on_cpu = device.type == "cpu"
     attention = _BandedKernel(call, band_of(call), on_cpu)
-    if not on_cpu or call.result.dtype not in HALF:
-        return attention
-    dtype = result_dtype(call)
-    return lambda *given: attention(*(x if x.dtype is torch.bool else x.float() for x in given)).to(dtype)
+    return in_float32(attention, call) if on_cpu else attention
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,9 @@ def by_numpy(call: Call, device: torch.device) -> Function:
     return function
 
 
-def always(function: Function) -> Builder:
-    """One function for every call of an operator; what torch lacks for unsigned integers, NumPy does."""
-    return lambda call, device: by_numpy(call, device) if is_unsigned(call) else function
+def unless_unsigned(builder: Builder) -> Builder:
+    """What torch lacks for unsigned integers, NumPy does."""
+    return lambda call, device: (by_numpy if is_unsigned(call) else builder)(call, device)
 
 
 def in_place_of(function: Function) -> Function | None:
@@ -100,9 +100,14 @@ def on_all(function: Function) -> Builder:
     return lambda call, device: function
 
 
+def always(function: Function) -> Builder:
+    """One function for every call, but for unsigned integers."""
+    return unless_unsigned(on_all(function))
+
+
 def in_float32(function: Function, call: Call) -> Function:
-    """The function, with halves computed in float32 and rounded once."""
+    """The function, with halves computed in float32 and rounded once; masks stay as they are."""
     if call.result.dtype not in HALF:
         return function
     rounded = converter(call.result.dtype)
-    return lambda *given: rounded(function(*(x.float() for x in given)))
+    return lambda *given: rounded(function(*(x.float() if x.is_floating_point() else x for x in given)))

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 
 import torch
+from torch.nn import functional
 
 from tempo.backends.operators import Call
-from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype
-
-Along = Callable[[torch.Tensor], torch.Tensor]
-"""Along the last axis."""
+from tempo_torch.operators.builder import Builder, Function, in_float32
 
 
-def _over_axes(along: Callable[[Call], Along], keeps: bool = True) -> Builder:
-    """The axes become the last one, and what they were again."""
+def _over_axes(along: Function, keeps: bool = True) -> Builder:
+    """`along` the last axis, given the attributes too. The axes become the last one, and what they were again."""
 
     def builder(call: Call, device: torch.device) -> Function:
         del device
-        (operand,), axes, function = call.operands, tuple(call.attrs["axes"]), _rounded(along(call), call)
+        (operand,), axes = call.operands, tuple(call.attrs["axes"])
+        others = {name: value for name, value in call.attrs.items() if name != "axes"}
+        function = in_float32(partial(along, **others), call)  # torch's own kernels round halves between the steps
         rank = len(operand.shape)
         if axes == (rank - 1,):
             return function
@@ -35,40 +36,18 @@ def _over_axes(along: Callable[[Call], Along], keeps: bool = True) -> Builder:
     return builder
 
 
-def _rounded(along: Along, call: Call) -> Along:
-    """Halves in float32, rounded once: torch's own kernels round between the steps."""
-    if call.result.dtype not in HALF:
-        return along
-    dtype = result_dtype(call)
-    return lambda x: along(x.float()).to(dtype)
+def _layer_norm(x: torch.Tensor, epsilon: float) -> torch.Tensor:
+    return functional.layer_norm(x, x.shape[-1:], eps=epsilon)
 
 
-def _softmax(call: Call) -> Along:
-    return lambda x: torch.softmax(x, -1)
-
-
-def _log_softmax(call: Call) -> Along:
-    return lambda x: torch.log_softmax(x, -1)
-
-
-def _logsumexp(call: Call) -> Along:
-    return lambda x: torch.logsumexp(x, -1)
-
-
-def _layer_norm(call: Call) -> Along:
-    epsilon = call.attrs["epsilon"]
-    return lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:], eps=epsilon)
-
-
-def _rms_norm(call: Call) -> Along:
-    epsilon = call.attrs["epsilon"]
-    return lambda x: torch.nn.functional.rms_norm(x, x.shape[-1:], eps=epsilon)
+def _rms_norm(x: torch.Tensor, epsilon: float) -> torch.Tensor:
+    return functional.rms_norm(x, x.shape[-1:], eps=epsilon)
 
 
 COMPOSITES: Mapping[str, Builder] = {
-    "softmax": _over_axes(_softmax),
-    "log_softmax": _over_axes(_log_softmax),
-    "logsumexp": _over_axes(_logsumexp, keeps=False),
+    "softmax": _over_axes(partial(torch.softmax, dim=-1)),
+    "log_softmax": _over_axes(partial(torch.log_softmax, dim=-1)),
+    "logsumexp": _over_axes(partial(torch.logsumexp, dim=-1), keeps=False),
     "layer_norm": _over_axes(_layer_norm),
     "rms_norm": _over_axes(_rms_norm),
 }

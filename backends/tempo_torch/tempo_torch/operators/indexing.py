@@ -10,7 +10,7 @@ import torch
 from tempo.backends.operators import Attrs, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
 from tempo_torch.arrays import TORCH_DTYPES
-from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, is_unsigned, result_dtype
+from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype, unless_unsigned
 
 
 def _axes(attrs: Attrs) -> range:
@@ -98,8 +98,6 @@ def _take_one(attrs: Attrs, data: StaticType) -> Function:
 
 
 def _scatter_add(call: Call, device: torch.device) -> Function:
-    if is_unsigned(call):
-        return by_numpy(call, device)
     attrs, base, index = call.attrs, call.operands[0], call.operands[1]
     axis, batch, dtype = attrs["axis"], attrs.get("batch", 0), result_dtype(call)
     order, indexer = _indexer(attrs, base, index, device)
@@ -116,4 +114,8 @@ def _scatter_add(call: Call, device: torch.device) -> Function:
     return scatter
 
 
-INDEXING: Mapping[str, Builder] = {"gather": _gather, "gather_pairs": _gather, "scatter_add": _scatter_add}
+INDEXING: Mapping[str, Builder] = {
+    "gather": _gather,
+    "gather_pairs": _gather,
+    "scatter_add": unless_unsigned(_scatter_add),
+}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from tempo.backends.operators import Call
-from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, converter, is_unsigned, result_dtype
+from tempo_torch.operators.builder import HALF, Builder, Function, by_numpy, converter, result_dtype, unless_unsigned
 
 
 def _axes(call: Call) -> tuple[int, ...]:
@@ -35,8 +35,6 @@ def _sum(call: Call, device: torch.device) -> Function:
     axes, wide = _axes(call), _wide(call)
     if not axes:
         return torch.clone
-    if is_unsigned(call):
-        return by_numpy(call, device)
     if call.result.dtype in ("float32", "float64"):  # torch's own choice, found in less time
         return lambda x: x.sum(axes)
     return _rounded(lambda x: x.sum(axes, dtype=wide), call)
@@ -47,8 +45,6 @@ def _prod(call: Call, device: torch.device) -> Function:
     axes, wide = sorted(_axes(call), reverse=True), _wide(call)
     if not axes:
         return torch.clone
-    if is_unsigned(call):
-        return by_numpy(call, device)
 
     def product(x: torch.Tensor) -> torch.Tensor:
         for axis in axes:
@@ -65,7 +61,7 @@ def _extreme(name: str) -> Builder:
         axes = _axes(call)
         if not axes:
             return torch.clone
-        if is_unsigned(call) or _of_nothing(call, axes):
+        if _of_nothing(call, axes):
             return by_numpy(call, device)
         function = getattr(torch, name)
         return lambda x: function(x, axes)
@@ -90,7 +86,7 @@ def _position(name: str) -> Builder:
 
     def builder(call: Call, device: torch.device) -> Function:
         axis, function = call.attrs["axis"], getattr(torch, name)
-        if is_unsigned(call) or _of_nothing(call, (axis,)):
+        if _of_nothing(call, (axis,)):
             return by_numpy(call, device)
         if call.operands[0].dtype == "bool":
             return lambda x: function(x.view(torch.uint8), axis).int()
@@ -102,8 +98,6 @@ def _position(name: str) -> Builder:
 def _running(function: Callable[..., torch.Tensor]) -> Builder:
     def builder(call: Call, device: torch.device) -> Function:
         axis, wide = call.attrs["axis"], _wide(call)
-        if is_unsigned(call):
-            return by_numpy(call, device)
         return _rounded(lambda x: function(x, axis, dtype=wide), call)
 
     return builder
@@ -111,33 +105,25 @@ def _running(function: Callable[..., torch.Tensor]) -> Builder:
 
 def _sort(call: Call, device: torch.device) -> Function:
     axis = call.attrs["axis"]
-    if is_unsigned(call):  # torch sorts few of them, and has no kernel for many
-        return by_numpy(call, device)
     return lambda x: torch.sort(x, dim=axis, stable=True).values
 
 
 def _argsort(call: Call, device: torch.device) -> Function:
     axis = call.attrs["axis"]
-    if is_unsigned(call):
-        return by_numpy(call, device)
     return lambda x: torch.sort(x, dim=axis, stable=True).indices.int()
 
 
 def _top_k_indices(call: Call, device: torch.device) -> Function:
     """By a stable sort: `torch.topk` takes equal elements in any order."""
     axis, k = call.attrs["axis"], call.attrs["k"]
-    if is_unsigned(call):
-        return by_numpy(call, device)
     return lambda x: torch.sort(x, dim=axis, descending=True, stable=True).indices.narrow(axis, 0, k).int()
 
 
-REDUCTIONS: Mapping[str, Builder] = {
+_REDUCTIONS: Mapping[str, Builder] = {
     "reduce_sum": _sum,
     "reduce_prod": _prod,
     "reduce_max": _extreme("amax"),
     "reduce_min": _extreme("amin"),
-    "reduce_any": _quantified("any"),
-    "reduce_all": _quantified("all"),
     "argmax": _position("argmax"),
     "argmin": _position("argmin"),
     "cumsum": _running(torch.cumsum),
@@ -145,4 +131,10 @@ REDUCTIONS: Mapping[str, Builder] = {
     "sort": _sort,
     "argsort": _argsort,
     "top_k_indices": _top_k_indices,
+}
+
+REDUCTIONS: Mapping[str, Builder] = {
+    **{name: unless_unsigned(builder) for name, builder in _REDUCTIONS.items()},
+    "reduce_any": _quantified("any"),
+    "reduce_all": _quantified("all"),
 }
