@@ -155,7 +155,7 @@ class PassRecord:
         return sum(self.after.values())
 
     def __str__(self) -> str:
-        return f"{self.name:<16} {self.seconds * 1e3:9.2f} ms   {self.nodes_before} -> {self.nodes_after} {self.items}"
+        return f"{self.name:<20} {self.seconds * 1e3:9.2f} ms   {self.nodes_before} -> {self.nodes_after} {self.items}"
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def operator_table(records: Sequence[PassRecord]) -> str:
     rows = [["", *(title for title, _ in columns)]]
     for name in sorted(changed, key=lambda name: (OPERATORS[name].kind != "contraction", name)):
         rows.append([name, *(str(counts.get(name, 0)) for _, counts in columns)])
-    return "\n".join("".join([f"{row[0]:<16}", *(f"{cell:>15}" for cell in row[1:])]) for row in rows)
+    return "\n".join("".join([f"{row[0]:<16}", *(f"{cell:>20}" for cell in row[1:])]) for row in rows)
 
 
 def _names(text: str) -> frozenset[str]:
