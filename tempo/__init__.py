@@ -32,6 +32,7 @@ from tempo.errors import (
     UnsupportedError,
 )
 from tempo.language import *  # noqa: F403 - the language's own list of names
+from tempo.language.functions import *  # noqa: F403 - once more, as type checkers read no list made of lists
 from tempo.language.unknown_names import UnknownName as _UnknownName
 
 __version__ = "0.1.0"

@@ -16,7 +16,7 @@ import tempo as tp
 from tempo import dtypes
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.conformance.target import Array, Target, numbers
-from tempo.language.apply import apply
+from tempo.language.tensor import apply
 from tempo.sdg.call import Call
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.elementwise import BINARY, UNARY

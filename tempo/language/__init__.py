@@ -8,14 +8,12 @@ from tempo.language.definitions import cases, recurrent
 from tempo.language.functions import *  # noqa: F403 - the list of names is that module's
 from tempo.language.gradients import custom_gradient, grad, stop_gradient
 from tempo.language.host import backend_call, host_call, sink
-from tempo.language.indexing import by_data as _by_data
 from tempo.language.indexing import spatial as _spatial
 from tempo.language.indexing import temporal as _temporal
 from tempo.language.indexing.expression import Dim, IndexCondition, IndexExpression
-from tempo.language.inputs import input, output, stream_input
+from tempo.language.inputs import input, output, stop_when, stream_input
 from tempo.language.parameters import ParameterSpec, parameter
 from tempo.language.program import Program, dim, dims
-from tempo.language.stopping import stop_when
 from tempo.language.tensor import RecurrentTensor
 
 __all__ = [
@@ -27,6 +25,4 @@ __all__ = [
 ]  # fmt: skip
 
 # What the methods of tensors call: it is made of tensors, so their class is there first.
-vars(_tensor).update(
-    functions=functions, definitions=_definitions, by_data=_by_data, spatial=_spatial, temporal=_temporal
-)
+vars(_tensor).update(functions=functions, definitions=_definitions, spatial=_spatial, temporal=_temporal)

@@ -8,10 +8,9 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError, TempoError, user_location
-from tempo.language.apply import apply, open_program
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, show
 from tempo.language.program import current_program
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.call import ArrayValue
 from tempo.symbolic import Expr
 

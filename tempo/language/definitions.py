@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tempo.errors import DefinitionError, IndexExpressionError, user_location
-from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, assignable, operand, promoted
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, to_condition, to_expr
 from tempo.language.indexing.temporal import from_end, positions
@@ -61,7 +60,7 @@ def declare_merge(name: str, shape: Any, dims: Any, dtype: Any, role: str) -> Re
             f"the shape of {name!r} varies with {_names(outside)}, which is none of its dims", location=user_location()
         )
     id = program.builder.nominal("merge", domain, (type,), attrs={"name": name, "role": role}, name=name)
-    return view(program, program.builder.identity(id))
+    return RecurrentTensor(program, program.builder.identity(id))
 
 
 def define(x: RecurrentTensor, key: Any, value: TensorLike) -> None:
@@ -145,7 +144,7 @@ def _right_side(x: RecurrentTensor, left: LeftSide, value: TensorLike) -> Recurr
     what = f"the value of a case of {x.label}"
     tensor = operand(value)
     if isinstance(tensor, RecurrentTensor):
-        tensor = view(x.program, tensor.edge.substitute(left.substitution), tensor.weak)
+        tensor = RecurrentTensor(x.program, tensor.edge.substitute(left.substitution), tensor.weak)
         outside = set(tensor.symbols) - set(x.symbols)
         if outside:
             raise DefinitionError(
@@ -174,7 +173,7 @@ def cases(*branches: Any) -> RecurrentTensor:
     edges = [broadcast(tensor, shape).edge for tensor in tensors]
     found = tuple(Case(condition, edge) for (condition, _), edge in zip(pairs, edges))
     edge = program.builder.cases(found, TensorType(shape, tensors[0].dtype), locate=user_location)
-    return view(program, edge, tensors[0].weak)
+    return RecurrentTensor(program, edge, tensors[0].weak)
 
 
 def _branch(program: Program, branch: Any, last: bool) -> tuple[Condition, Any]:

@@ -8,12 +8,11 @@ from typing import Any
 
 from tempo import dtypes
 from tempo.errors import DefinitionError, DTypeError, IndexExpressionError, ShapeError, user_location
-from tempo.language.apply import apply, open_program, view
 from tempo.language.conversion import TensorLike, as_tensor, assignable
 from tempo.language.indexing.expression import show
 from tempo.language.shapes import fit
 from tempo.language.shapes import show as show_shape
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.graph import Edge, TensorType
 
 
@@ -82,7 +81,7 @@ def _gradient(loss: RecurrentTensor, wrt: Any) -> RecurrentTensor:
     node = wrt.node
     type = node.results[wrt.edge.result]
     id = program.builder.placeholder("gradient", node.domain, TensorType(type.shape, type.dtype), attrs)
-    return view(program, program.builder.identity(id))
+    return RecurrentTensor(program, program.builder.identity(id))
 
 
 def _check_float(x: RecurrentTensor, what: str) -> None:
@@ -154,7 +153,7 @@ def _with_gradient(
     domain = builder.canonical({symbol for edge in edges for symbol in edge.dims()})
     type = TensorType(value.type.shape, value.dtype)
     cotangent = builder.placeholder("cotangent", domain, type, {"of": edges}, name=f"cotangent of {name}")
-    found = pullback(view(program, builder.identity(cotangent)))
+    found = pullback(RecurrentTensor(program, builder.identity(cotangent)))
     given = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     if len(given) != len(operands):
         raise DefinitionError(
@@ -166,7 +165,7 @@ def _with_gradient(
         None if g is None else _operand_cotangent(name, g, operand, value) for g, operand in zip(given, operands)
     )
     attrs = {"cotangent": cotangent, "gradients": gradients}
-    return view(program, builder.pure("custom_gradient", edges, attrs, user_location), value.weak)
+    return RecurrentTensor(program, builder.pure("custom_gradient", edges, attrs, user_location), value.weak)
 
 
 def _operand_cotangent(name: str, given: TensorLike, operand: RecurrentTensor, value: RecurrentTensor) -> Edge | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tempo.errors import ProgramError, ShapeError, user_location
-from tempo.language.apply import view
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor
 from tempo.language.indexing.expression import Dim
 from tempo.language.program import Program, current_program
@@ -156,7 +155,7 @@ def _check_backend(backend: Any) -> None:
 
 def at_rows(program: Program, id: int, batched: tuple[Symbol, ...], count: int) -> tuple[RecurrentTensor, ...]:
     """The results of a call, each at its row of the batched dims."""
-    tensors = [view(program, program.builder.identity(id, result)) for result in range(count)]
+    tensors = [RecurrentTensor(program, program.builder.identity(id, result)) for result in range(count)]
     at_row = tuple(program.dim_of(symbol) for symbol in batched)
     return tuple(tensor.spatial[at_row] if at_row else tensor for tensor in tensors)
 

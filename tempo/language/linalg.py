@@ -8,12 +8,11 @@ computed in float32.
 from __future__ import annotations
 
 from tempo.errors import ShapeError, user_location
-from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, promoted
 from tempo.language.functions.creation import eye
 from tempo.language.functions.movement import swapaxes
 from tempo.language.shapes import broadcast, common_shape, reshaped, show
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import const
 
 __all__ = ["cholesky", "det", "inv", "solve"]

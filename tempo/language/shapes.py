@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from tempo.errors import IndexExpressionError, ShapeError, user_location
-from tempo.language.apply import apply
 from tempo.language.indexing.expression import is_integer, to_expr
 from tempo.language.program import Program
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Context, Expr, const
 
 Shape = tuple[Expr, ...]

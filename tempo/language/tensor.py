@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from tempo.errors import IndexExpressionError, user_location
-from tempo.language.indexing.expression import IndexExpression
+from tempo.language.indexing.expression import Dim, IndexExpression
+from tempo.language.program import Program, current_program
 from tempo.language.unknown_names import UnknownName
 from tempo.sdg.graph import Edge, IndexMap, Node, Point, TensorType, identity_map
-from tempo.symbolic import Expr, Symbol
+from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:  # what methods call is made of tensors: `tempo.language` binds these names when all are there
     from tempo.language import definitions, functions
-    from tempo.language.indexing import by_data, spatial, temporal
-    from tempo.language.indexing.expression import Dim
+    from tempo.language.indexing import spatial, temporal
     from tempo.language.indexing.spatial import SpatialIndexer
-    from tempo.language.program import Program
+
+_Operator: TypeAlias = "Callable[[RecurrentTensor, Any], RecurrentTensor]"
+
+
+def _operator(name: str) -> _Operator:
+    """The operator of Python that is the function of this name."""
+
+    def applied(self: RecurrentTensor, other: Any) -> RecurrentTensor:
+        return getattr(functions, name)(self, other)  # type: ignore[no-any-return]
+
+    return applied
+
+
+def _both_ways(name: str) -> tuple[_Operator, _Operator]:
+    """That operator, and with the operands exchanged."""
+
+    def reflected(self: RecurrentTensor, other: Any) -> RecurrentTensor:
+        return getattr(functions, name)(other, self)  # type: ignore[no-any-return]
+
+    return _operator(name), reflected
 
 
 class RecurrentTensor:
@@ -107,7 +126,7 @@ class RecurrentTensor:
         the promise that the values lie in `lo:hi` (default `0:dim.size`); one outside raises `IndexOutOfRangeError`
         when the program runs with checks, and is clamped otherwise.
         """
-        return by_data.gather(self, dim, index, within)
+        return temporal.gather(self, dim, index, within)
 
     @property
     def spatial(self) -> SpatialIndexer:
@@ -175,80 +194,28 @@ class RecurrentTensor:
 
     __hash__ = object.__hash__
 
-    def __add__(self, other: Any) -> RecurrentTensor:
-        return functions.add(self, other)
-
-    def __radd__(self, other: Any) -> RecurrentTensor:
-        return functions.add(other, self)
-
-    def __sub__(self, other: Any) -> RecurrentTensor:
-        return functions.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> RecurrentTensor:
-        return functions.subtract(other, self)
-
-    def __mul__(self, other: Any) -> RecurrentTensor:
-        return functions.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> RecurrentTensor:
-        return functions.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> RecurrentTensor:
-        return functions.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> RecurrentTensor:
-        return functions.divide(other, self)
-
-    def __floordiv__(self, other: Any) -> RecurrentTensor:
-        return functions.floor_divide(self, other)
-
-    def __rfloordiv__(self, other: Any) -> RecurrentTensor:
-        return functions.floor_divide(other, self)
-
-    def __mod__(self, other: Any) -> RecurrentTensor:
-        return functions.mod(self, other)
-
-    def __rmod__(self, other: Any) -> RecurrentTensor:
-        return functions.mod(other, self)
+    __add__, __radd__ = _both_ways("add")
+    __sub__, __rsub__ = _both_ways("subtract")
+    __mul__, __rmul__ = _both_ways("multiply")
+    __truediv__, __rtruediv__ = _both_ways("divide")
+    __floordiv__, __rfloordiv__ = _both_ways("floor_divide")
+    __mod__, __rmod__ = _both_ways("mod")
+    __pow__, __rpow__ = _both_ways("power")
+    __matmul__, __rmatmul__ = _both_ways("matmul")
+    __and__, __rand__ = _both_ways("bitwise_and")
+    __or__, __ror__ = _both_ways("bitwise_or")
+    __xor__, __rxor__ = _both_ways("bitwise_xor")
+    __lshift__ = _operator("left_shift")
+    __rshift__ = _operator("right_shift")
+    __eq__ = _operator("equal")  # type: ignore[assignment]
+    __ne__ = _operator("not_equal")  # type: ignore[assignment]
+    __lt__ = _operator("less")
+    __le__ = _operator("less_equal")
+    __gt__ = _operator("greater")
+    __ge__ = _operator("greater_equal")
 
     def __divmod__(self, other: Any) -> tuple[RecurrentTensor, RecurrentTensor]:
         return functions.floor_divide(self, other), functions.mod(self, other)
-
-    def __pow__(self, other: Any) -> RecurrentTensor:
-        return functions.power(self, other)
-
-    def __rpow__(self, other: Any) -> RecurrentTensor:
-        return functions.power(other, self)
-
-    def __matmul__(self, other: Any) -> RecurrentTensor:
-        return functions.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> RecurrentTensor:
-        return functions.matmul(other, self)
-
-    def __and__(self, other: Any) -> RecurrentTensor:
-        return functions.bitwise_and(self, other)
-
-    def __rand__(self, other: Any) -> RecurrentTensor:
-        return functions.bitwise_and(other, self)
-
-    def __or__(self, other: Any) -> RecurrentTensor:
-        return functions.bitwise_or(self, other)
-
-    def __ror__(self, other: Any) -> RecurrentTensor:
-        return functions.bitwise_or(other, self)
-
-    def __xor__(self, other: Any) -> RecurrentTensor:
-        return functions.bitwise_xor(self, other)
-
-    def __rxor__(self, other: Any) -> RecurrentTensor:
-        return functions.bitwise_xor(other, self)
-
-    def __lshift__(self, other: Any) -> RecurrentTensor:
-        return functions.left_shift(self, other)
-
-    def __rshift__(self, other: Any) -> RecurrentTensor:
-        return functions.right_shift(self, other)
 
     def __neg__(self) -> RecurrentTensor:
         return functions.negative(self)
@@ -261,24 +228,6 @@ class RecurrentTensor:
 
     def __invert__(self) -> RecurrentTensor:
         return functions.bitwise_not(self)
-
-    def __eq__(self, other: Any) -> RecurrentTensor:  # type: ignore[override]
-        return functions.equal(self, other)
-
-    def __ne__(self, other: Any) -> RecurrentTensor:  # type: ignore[override]
-        return functions.not_equal(self, other)
-
-    def __lt__(self, other: Any) -> RecurrentTensor:
-        return functions.less(self, other)
-
-    def __le__(self, other: Any) -> RecurrentTensor:
-        return functions.less_equal(self, other)
-
-    def __gt__(self, other: Any) -> RecurrentTensor:
-        return functions.greater(self, other)
-
-    def __ge__(self, other: Any) -> RecurrentTensor:
-        return functions.greater_equal(self, other)
 
     # Methods, as NumPy's.
 
@@ -389,9 +338,22 @@ def _tuple_text(items: Any) -> str:
 
 def _map_text(map: IndexMap) -> str:
     return ", ".join(
-        str(item.index) if isinstance(item, Point) else f"{item.start}:{_stop(item.start, item.length)}" for item in map
+        str(item.index) if isinstance(item, Point) else f"{item.start}:{item.start + item.length}" for item in map
     )
 
 
-def _stop(start: Expr, length: Expr) -> Expr:
-    return start + length
+def apply(
+    op: str, *operands: RecurrentTensor, attrs: Mapping[str, Any] | None = None, weak: bool = False
+) -> RecurrentTensor:
+    """The result of operator `op` of the table. Operands have the dtypes that its rule wants."""
+    program = open_program(*operands)
+    edge = program.builder.pure(op, tuple(operand.edge for operand in operands), attrs or {}, user_location)
+    return RecurrentTensor(program, edge, weak)
+
+
+def open_program(*operands: RecurrentTensor) -> Program:
+    """The program that is open, which the operands must belong to. Raises `ProgramError`."""
+    program = current_program()
+    for operand in operands:
+        program.require(operand.program, operand.label)
+    return program

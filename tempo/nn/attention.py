@@ -57,8 +57,7 @@ def attention(
     if mask is not None:
         scores = tp.where(mask.at(**{dim.name: seen}), scores, _HIDDEN.get(scores.dtype, -1e30))
     weights = tp.softmax(scores, axis=-1)
-    result: tp.RecurrentTensor = tp.einsum("hgs,shd->hgd", weights, values)
-    return result.reshape(heads, value.shape[-1])
+    return tp.einsum("hgs,shd->hgd", weights, values).reshape(heads, value.shape[-1])
 
 
 def alibi(heads: int, dim: tp.Dim) -> Bias:

@@ -111,7 +111,7 @@ class LayerNorm(Module):
         self.bias = self.parameter("bias", (width,), initialisers.zeros) if bias else None
 
     def __call__(self, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        y: tp.RecurrentTensor = tp.layer_norm(x, axis=-1, epsilon=self.epsilon) * self.weight
+        y = tp.layer_norm(x, axis=-1, epsilon=self.epsilon) * self.weight
         return y if self.bias is None else y + self.bias
 
 
@@ -126,5 +126,4 @@ class RMSNorm(Module):
         self.weight = self.parameter("weight", (width,), initialisers.ones)
 
     def __call__(self, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        y: tp.RecurrentTensor = tp.rms_norm(x, axis=-1, epsilon=self.epsilon) * self.weight
-        return y
+        return tp.rms_norm(x, axis=-1, epsilon=self.epsilon) * self.weight

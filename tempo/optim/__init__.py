@@ -11,8 +11,7 @@
 """
 
 from tempo.optim.gradients import clip_by_global_norm, clip_by_value, global_norm
-from tempo.optim.optimizers import SGD, Adam, AdamW, Optimizer
-from tempo.optim.order import define_next
+from tempo.optim.optimizers import SGD, Adam, AdamW, Optimizer, define_next
 from tempo.optim.schedules import constant, cosine_decay, exponential_decay, linear, warmup
 
 __all__ = [

@@ -13,8 +13,7 @@ Gradients = TypeVar("Gradients")  # a tensor, or a list or dict of tensors
 def global_norm(gradients: Any) -> tp.RecurrentTensor:
     """The square root of the sum of all squares; shape ()."""
     squares = [(each * each).sum() for each in _tensors(gradients)]
-    norm: tp.RecurrentTensor = tp.sqrt(sum(squares[1:], squares[0]))
-    return norm
+    return tp.sqrt(sum(squares[1:], squares[0]))
 
 
 def clip_by_global_norm(gradients: Gradients, max_norm: float) -> Gradients:
@@ -23,14 +22,12 @@ def clip_by_global_norm(gradients: Gradients, max_norm: float) -> Gradients:
     Source: Pascanu, Mikolov and Bengio 2013, algorithm 1.
     """
     factor = max_norm / tp.maximum(global_norm(gradients), max_norm)
-    clipped: Gradients = _mapped(gradients, lambda each: each * factor)
-    return clipped
+    return _mapped(gradients, lambda each: each * factor)  # type: ignore[no-any-return]
 
 
 def clip_by_value(gradients: Gradients, limit: float) -> Gradients:
     """Every element within `-limit, limit`."""
-    clipped: Gradients = _mapped(gradients, lambda each: tp.clip(each, -limit, limit))
-    return clipped
+    return _mapped(gradients, lambda each: tp.clip(each, -limit, limit))  # type: ignore[no-any-return]
 
 
 def _tensors(gradients: Any) -> list[tp.RecurrentTensor]:

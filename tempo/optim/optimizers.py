@@ -10,11 +10,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tempo as tp
-from tempo.optim.order import define_next
 from tempo.optim.schedules import Schedule
 
 LearningRate = float | tp.RecurrentTensor | Schedule
 Iterations = tp.Dim | Sequence[tp.Dim] | None
+
+
+def define_next(tensor: tp.RecurrentTensor, dims: Sequence[tp.Dim], value: tp.RecurrentTensor) -> None:
+    """Define `tensor` at every point of `dims` but the first as `value` at the point before, in lexicographic order.
+
+    For dims (i, e): `tensor[i, e + 1] = value` and `tensor[i + 1, 0] = value.at(e=e.size - 1)`.
+    """
+    varying = {dim.name for dim in value.domain}
+    for position in reversed(range(len(dims))):
+        later = dims[position + 1 :]
+        moved = {dims[position].name: dims[position] + 1, **{dim.name: 0 for dim in later}}
+        place = tuple(moved.get(dim.name, dim) for dim in tensor.domain)
+        tensor[place] = value.at(**{dim.name: dim.size - 1 for dim in later if dim.name in varying})
 
 
 class Optimizer:
@@ -139,7 +151,7 @@ class Adam(Optimizer):
         mean = self.remember(first, beta1 * first + (1 - beta1) * gradient)
         square = self.remember(second, beta2 * second + (1 - beta2) * gradient * gradient)
         count = (self.count(parameter) + 1).astype(_precision(parameter))
-        scale: tp.RecurrentTensor = tp.sqrt(square / (1 - beta2**count))
+        scale = tp.sqrt(square / (1 - beta2**count))
         return (mean / (1 - beta1**count)) / (scale + self.epsilon)
 
 

@@ -25,34 +25,18 @@ def linear(start: float, end: float, steps: int) -> Schedule:
 
 def cosine_decay(start: float, steps: int, end: float = 0.0) -> Schedule:
     """From `start` to `end` along half a cosine. Source: Loshchilov and Hutter 2017, equation 5."""
-
-    def decayed(step: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        turned: tp.RecurrentTensor = tp.cos(math.pi * _progress(step, steps))
-        return end + (start - end) * 0.5 * (1 + turned)
-
-    return decayed
+    return lambda step: end + (start - end) * 0.5 * (1 + tp.cos(math.pi * _progress(step, steps)))
 
 
 def exponential_decay(start: float, rate: float, steps: int = 1) -> Schedule:
     """`start * rate ** (step / steps)`."""
-
-    def decayed(step: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        factor: tp.RecurrentTensor = tp.exp(math.log(rate) * step / steps)
-        return start * factor
-
-    return decayed
+    return lambda step: start * tp.exp(math.log(rate) * step / steps)
 
 
 def warmup(schedule: Schedule, steps: int) -> Schedule:
     """`schedule`, which starts after `steps` updates; before, a line from 0 to where it starts."""
-
-    def warmed(step: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        slowed: tp.RecurrentTensor = tp.minimum((step + 1) / steps, 1.0)
-        return schedule(tp.maximum(step - steps, 0.0)) * slowed
-
-    return warmed
+    return lambda step: schedule(tp.maximum(step - steps, 0.0)) * tp.minimum((step + 1) / steps, 1.0)
 
 
 def _progress(step: tp.RecurrentTensor, steps: int) -> tp.RecurrentTensor:
-    fraction: tp.RecurrentTensor = tp.minimum(step / steps, 1.0)
-    return fraction
+    return tp.minimum(step / steps, 1.0)

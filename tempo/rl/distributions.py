@@ -31,16 +31,13 @@ class Categorical:
         Raises `DTypeError` where it is no integer, `ShapeError` where it has fewer axes than there are choices.
         """
         _check(action, self.logits, "Categorical", chooses=True)
-        count = self.logits.shape[-1]
-        chosen: tp.RecurrentTensor = tp.one_hot(action, count, dtype=self.logits.dtype)
-        log_p: tp.RecurrentTensor = tp.log_softmax(self.logits, axis=-1)
-        return (chosen * log_p).sum(axis=-1)
+        chosen = tp.one_hot(action, self.logits.shape[-1], dtype=self.logits.dtype)
+        return (chosen * tp.log_softmax(self.logits, axis=-1)).sum(axis=-1)
 
     def entropy(self) -> tp.RecurrentTensor:
         """In nats, shape (...)."""
-        log_p: tp.RecurrentTensor = tp.log_softmax(self.logits, axis=-1)
-        each: tp.RecurrentTensor = tp.exp(log_p) * log_p
-        return -each.sum(axis=-1)
+        log_p = tp.log_softmax(self.logits, axis=-1)
+        return -(tp.exp(log_p) * log_p).sum(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,7 @@ class EpsilonGreedy:
         shape, count = self.values.shape[:-1], self.values.shape[-1]
         explores = tp.random.uniform(shape, dims=domain) < self.epsilon
         any_action = tp.random.categorical(tp.zeros((*shape, count)), dims=domain)
-        drawn: tp.RecurrentTensor = tp.where(explores, any_action, self.mode())
-        return drawn
+        return tp.where(explores, any_action, self.mode())
 
     def mode(self) -> tp.RecurrentTensor:
         """The action of the greatest value."""
@@ -75,8 +71,7 @@ class Normal:
         """A draw at every point of `dims`, or of the parameters' domain."""
         domain = (self.mean + self.log_std).domain if dims is None else dims
         noise = tp.random.normal(self.mean.shape, dims=domain, dtype=self.mean.dtype)
-        drawn: tp.RecurrentTensor = self.mean + tp.exp(self.log_std) * noise
-        return drawn
+        return self.mean + tp.exp(self.log_std) * noise
 
     def mode(self) -> tp.RecurrentTensor:
         """The likeliest action."""
@@ -89,7 +84,7 @@ class Normal:
         """
         _check(action, self.mean, "Normal", chooses=False)
         scaled = (action - self.mean) * tp.exp(-self.log_std)
-        density: tp.RecurrentTensor = -0.5 * scaled * scaled - self.log_std - 0.5 * math.log(2 * math.pi)
+        density = -0.5 * scaled * scaled - self.log_std - 0.5 * math.log(2 * math.pi)
         return density.sum(axis=-1)
 
     def entropy(self) -> tp.RecurrentTensor:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import tempo as tp
+from tempo import dtypes
 from tempo.errors import user_location
-from tempo.rl.spaces import check_actions, check_batch
 
 Tensor = tp.RecurrentTensor
 
@@ -99,6 +99,36 @@ def rollout(
     return Trajectory(observation, action, reward, terminated, truncated, following, length, real)
 
 
+def check_batch(batch: Any) -> None:
+    """Raises `InputError` where `batch` is no number of environments."""
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise tp.InputError(f"batch={batch!r} is no number of environments", location=user_location())
+
+
+def check_actions(action: tp.RecurrentTensor, actions: int | tuple[int, ...], batch: int) -> None:
+    """Raises `DTypeError` or `ShapeError` where `action` is not what `batch` environments take.
+
+    `actions` is a number of choices, which are integers of shape (batch,), or the shape of continuous ones.
+    """
+    if not isinstance(action, tp.RecurrentTensor):
+        raise tp.ShapeError(f"the policy gives a {type(action).__name__}, no tensor", location=user_location())
+    chooses = isinstance(actions, int)
+    takes = f"one of {actions} actions, an integer" if chooses else f"actions of shape {actions}, floating"
+    if dtypes.is_float(action.dtype) == chooses:
+        policy = "Categorical(logits)" if chooses else "Normal(mean, log_std)"
+        raise tp.DTypeError(
+            f"the policy gives actions of {action.dtype}; each environment takes {takes}",
+            location=user_location(),
+            hint=f"choose them by tp.rl.{policy}.sample()",
+        )
+    wanted = (batch,) if isinstance(actions, int) else (batch, *actions)
+    if action.shape != wanted:
+        raise tp.ShapeError(
+            f"the policy gives actions of shape {action.shape}; {batch} environments take {wanted}: {takes} for each",
+            location=user_location(),
+        )
+
+
 @dataclass(frozen=True)
 class CartPole:
     """Balance a pole on a cart: 1 for every step. State and observation: position, speed, angle, its speed.
@@ -141,13 +171,12 @@ class Pendulum:
     actions: tuple[int, ...] = (1,)
 
     def reset(self, shape: tuple[int, ...], dims: Any) -> Tensor:
-        unit: Tensor = tp.random.uniform((*shape, 2), -1.0, 1.0, dims=dims)
+        unit = tp.random.uniform((*shape, 2), -1.0, 1.0, dims=dims)
         return unit * tp.constant([math.pi, 1.0], dtype=tp.float32)
 
     def observe(self, state: Tensor) -> Tensor:
         angle, turning = (state.spatial[..., at] for at in range(2))
-        seen: Tensor = tp.stack([tp.cos(angle), tp.sin(angle), turning], axis=-1)
-        return seen
+        return tp.stack([tp.cos(angle), tp.sin(angle), turning], axis=-1)
 
     def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         angle, turning = (state.spatial[..., at] for at in range(2))

@@ -9,8 +9,7 @@ import numpy as np
 
 import tempo as tp
 from tempo.errors import user_location
-from tempo.rl.environments import Trajectory
-from tempo.rl.spaces import check_actions, check_batch
+from tempo.rl.environments import Trajectory, check_actions, check_batch
 
 Array = np.ndarray[Any, Any]
 Tensor = tp.RecurrentTensor

@@ -7,8 +7,7 @@ from typing import Any
 
 import tempo as tp
 from tempo.errors import user_location
-from tempo.rl.environments import Trajectory
-from tempo.rl.spaces import check_actions, check_batch
+from tempo.rl.environments import Trajectory, check_actions, check_batch
 
 Tensor = tp.RecurrentTensor
 

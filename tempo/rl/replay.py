@@ -71,17 +71,16 @@ def target(network: Network, dim: tp.Dim, *, every: int | None = None, rate: flo
         now = tp.stop_gradient(parameter)
         name = f"{parameter.name}.target"
         followed = tp.recurrent(name, parameter.shape, parameter.domain, dtype=parameter.dtype)
+        before = followed.at(**{dim.name: dim - 1})
         if every is not None:
             followed[dim % every == 0] = now
-            followed[True] = followed.at(**{dim.name: dim - 1})
-            return followed
-        before = followed.at(**{dim.name: dim - 1})
-        followed[dim == 0] = now
-        followed[True] = before + rate * (now - before)
+            followed[True] = before
+        else:
+            followed[dim == 0] = now
+            followed[True] = before + rate * (now - before)
         return followed
 
-    behind: Network = network.mapped(follower)
-    return behind
+    return network.mapped(follower)  # type: ignore[no-any-return]
 
 
 def _environments(transitions: Mapping[str, Tensor]) -> int:
@@ -97,5 +96,4 @@ def _environments(transitions: Mapping[str, Tensor]) -> int:
 def _below(count: Tensor | int, batch: int, dims: Any) -> Tensor:
     """Integers from 0 to `count - 1`, (batch,) int32; the minimum is for products that are rounded up."""
     unit = tp.random.uniform((batch,), dims=dims)
-    drawn: Tensor = tp.minimum((unit * count).astype(tp.int32), count - 1)
-    return drawn
+    return tp.minimum((unit * count).astype(tp.int32), count - 1)

@@ -44,9 +44,8 @@ def n_step(
     summed = (powers * alive * rewards).sum(axis=0)
     bootstrap = tp.cases((dim + n < dim.size, value.at(**{dim.name: dim + n})), _first(last, reward))
     survives = (ends.sum(axis=0) == 0).astype(reward.dtype)
-    discount: tp.RecurrentTensor = base ** tp.as_tensor(length).astype(reward.dtype)
-    found: tp.RecurrentTensor = summed + discount * survives * bootstrap
-    return found
+    discount = base ** tp.as_tensor(length).astype(reward.dtype)
+    return summed + discount * survives * bootstrap
 
 
 def td_zero(
@@ -96,7 +95,7 @@ def v_trace(
     `log_ratio` is the log-probability of the action under the policy that learns, less that under the one that acted.
     Source: Espeholt et al. 2018, equation 1, with both thresholds `clip`.
     """
-    ratio: tp.RecurrentTensor = tp.minimum(tp.exp(log_ratio), clip)
+    ratio = tp.minimum(tp.exp(log_ratio), clip)
     kept = gamma * _going_on(done, reward)
     delta = ratio * (reward + kept * _after(value, dim, last) - value)
     correction = tp.recurrent("v_trace", reward.shape, (delta + kept).domain, dtype=reward.dtype)
@@ -114,5 +113,4 @@ def _after(x: tp.RecurrentTensor, dim: tp.Dim, last: Any) -> tp.RecurrentTensor:
 
 
 def _first(last: Any, like: tp.RecurrentTensor) -> tp.RecurrentTensor:
-    zeros: tp.RecurrentTensor = tp.zeros(like.shape, dtype=like.dtype)
-    return zeros if last is None else last
+    return tp.zeros(like.shape, dtype=like.dtype) if last is None else last

@@ -1,15 +1,5 @@
 """The functions of the language, with NumPy's names and meaning, made of the primitive operators."""
 
-from tempo.language.functions.activations import (
-    elu,
-    gelu,
-    leaky_relu,
-    log_sigmoid,
-    relu,
-    sigmoid,
-    silu,
-    softplus,
-)
 from tempo.language.functions.arithmetic import (
     absolute,
     add,
@@ -99,7 +89,6 @@ from tempo.language.functions.elementwise import (
     trunc,
 )
 from tempo.language.functions.lookup import diagonal, take, take_along_axis, top_k
-from tempo.language.functions.losses import cross_entropy
 from tempo.language.functions.movement import (
     broadcast_arrays,
     broadcast_to,
@@ -120,6 +109,17 @@ from tempo.language.functions.movement import (
     transpose,
     unstack,
 )
+from tempo.language.functions.networks import (
+    cross_entropy,
+    elu,
+    gelu,
+    leaky_relu,
+    log_sigmoid,
+    relu,
+    sigmoid,
+    silu,
+    softplus,
+)
 from tempo.language.functions.reductions import (
     all,
     amax,
@@ -134,7 +134,9 @@ from tempo.language.functions.reductions import (
     layer_norm,
     log_softmax,
     logsumexp,
+    max,
     mean,
+    min,
     prod,
     ptp,
     rms_norm,
@@ -144,7 +146,6 @@ from tempo.language.functions.reductions import (
     sum,
     var,
 )
-from tempo.language.functions.selection import max, min
 
 abs = absolute
 

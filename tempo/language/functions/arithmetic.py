@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, cast, is_python_scalar, operand, promoted
 from tempo.language.conversion import as_dtype as to_dtype
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply
 
 
 def unary(op: str, x: TensorLike, to_float: bool = False) -> RecurrentTensor:

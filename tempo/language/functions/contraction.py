@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tempo.errors import ShapeError, user_location
-from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, cast, promoted
 from tempo.language.functions.movement import moveaxis
 from tempo.language.functions.reductions import sum
@@ -20,7 +19,7 @@ from tempo.language.shapes import (
     to_int,
     transposed,
 )
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Expr, const
 
 

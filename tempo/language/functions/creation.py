@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tempo.errors import ShapeError, user_location
-from tempo.language.apply import apply
 from tempo.language.conversion import (
     TensorLike,
     as_dtype,
@@ -22,7 +21,7 @@ from tempo.language.functions.arithmetic import equal, greater_equal, where
 from tempo.language.indexing.expression import IndexExpression, is_integer, to_expr
 from tempo.language.program import Program, current_program
 from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, to_shape
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Expr, const, maximum
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tempo.errors import ShapeError, user_location
-from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, integers
 from tempo.language.functions.creation import iota
 from tempo.language.functions.reductions import flattened
 from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, transposed
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Expr, const
 
 

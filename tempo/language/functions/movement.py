@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tempo.errors import ShapeError, user_location
-from tempo.language.apply import apply
 from tempo.language.conversion import TensorLike, as_tensor, number, promoted
 from tempo.language.indexing.expression import to_expr
 from tempo.language.shapes import (
@@ -23,7 +22,7 @@ from tempo.language.shapes import (
     to_shape,
     transposed,
 )
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Expr, const
 
 

@@ -1,4 +1,4 @@
-"""Reductions, scans and sorts over axes of the shape."""
+"""Reductions, scans and sorts over axes of the shape; `tp.max` and `tp.min` of index expressions, too."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import builtins
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from tempo import dtypes
-from tempo.errors import ShapeError, user_location
-from tempo.language.apply import apply
+from tempo.errors import IndexExpressionError, ShapeError, user_location
 from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, promoted, scalar
 from tempo.language.functions.arithmetic import multiply, truth
 from tempo.language.functions.elementwise import sqrt
 from tempo.language.functions.movement import flip
+from tempo.language.indexing import expression as index_expression
+from tempo.language.indexing.expression import IndexExpression, is_integer
 from tempo.language.shapes import (
     Axes,
     Shape,
@@ -24,7 +26,7 @@ from tempo.language.shapes import (
     show,
     to_bool,
 )
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import const
 
 
@@ -86,6 +88,43 @@ def _extremum(op: str, of_bools: str, x: TensorLike, axis: Axes, keepdims: bool)
     tensor = as_tensor(x)
     _not_empty(tensor, normalize_axes(axis, tensor.ndim), op.removeprefix("reduce_"))
     return _reduce(of_bools if tensor.dtype == "bool" else op, tensor, axis, keepdims)
+
+
+def max(x: Any, *others: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`tp.max(t - 3, 0)` is the largest of index expressions; `tp.max(x, axis=0)` the maximum of a tensor.
+
+    The type of the arguments decides. Elementwise, of two tensors: `tp.maximum(a, b)`.
+    """
+    if _are_expressions(x, others):
+        return index_expression.maximum(x, *others)
+    return amax(x, axis=axis, keepdims=keepdims) if not others else amax(x, _axis(others, "max"), keepdims)
+
+
+def min(x: Any, *others: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """`tp.min(t, 3)` is the smallest of index expressions; `tp.min(x, axis=0)` the minimum of a tensor.
+
+    The type of the arguments decides. Elementwise, of two tensors: `tp.minimum(a, b)`.
+    """
+    if _are_expressions(x, others):
+        return index_expression.minimum(x, *others)
+    return amin(x, axis=axis, keepdims=keepdims) if not others else amin(x, _axis(others, "min"), keepdims)
+
+
+def _are_expressions(x: Any, others: tuple[Any, ...]) -> bool:
+    if isinstance(x, IndexExpression):
+        return True
+    return bool(others) and (is_integer(x) or builtins.any(isinstance(other, IndexExpression) for other in others))
+
+
+def _axis(others: tuple[Any, ...], name: str) -> Any:
+    (axis, *rest) = others
+    if rest or not (axis is None or is_integer(axis) or isinstance(axis, (tuple, list))):
+        raise IndexExpressionError(
+            f"tp.{name} of tensors takes one tensor and an axis",
+            location=user_location(),
+            hint=f"of two tensors elementwise, write tp.{name}imum(a, b)",
+        )
+    return axis
 
 
 def ptp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,20 @@ from tempo.symbolic import FALSE, TRUE, Condition, Expr, Symbol
 
 if TYPE_CHECKING:
     from tempo.language.program import Program
+
+_Operator: TypeAlias = "Callable[[IndexExpression, Any], Any]"
+
+
+def _both_ways(operation: Callable[[Any, Any], Any], symbol: str) -> tuple[_Operator, _Operator]:
+    """An operator of Python on index expressions, and with the operands exchanged."""
+
+    def applied(self: IndexExpression, other: Any) -> Any:
+        return _arithmetic(operation, symbol, self, other)
+
+    def reflected(self: IndexExpression, other: Any) -> Any:
+        return _arithmetic(operation, symbol, other, self)
+
+    return applied, reflected
 
 
 class IndexExpression:
@@ -36,47 +50,13 @@ class IndexExpression:
     def __hash__(self) -> int:
         return hash(self.expr)
 
-    def __add__(self, other: Any) -> Any:
-        return _arithmetic(operator.add, "+", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _arithmetic(operator.add, "+", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _arithmetic(operator.sub, "-", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _arithmetic(operator.sub, "-", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _arithmetic(operator.mul, "*", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _arithmetic(operator.mul, "*", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _arithmetic(operator.floordiv, "//", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _arithmetic(operator.floordiv, "//", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _arithmetic(operator.mod, "%", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _arithmetic(operator.mod, "%", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _arithmetic(operator.truediv, "/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _arithmetic(operator.truediv, "/", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return _arithmetic(operator.pow, "**", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _arithmetic(operator.pow, "**", other, self)
+    __add__, __radd__ = _both_ways(operator.add, "+")
+    __sub__, __rsub__ = _both_ways(operator.sub, "-")
+    __mul__, __rmul__ = _both_ways(operator.mul, "*")
+    __floordiv__, __rfloordiv__ = _both_ways(operator.floordiv, "//")
+    __mod__, __rmod__ = _both_ways(operator.mod, "%")
+    __truediv__, __rtruediv__ = _both_ways(operator.truediv, "/")
+    __pow__, __rpow__ = _both_ways(operator.pow, "**")
 
     def __neg__(self) -> IndexExpression:
         return IndexExpression(self.program, -self.expr)
@@ -105,7 +85,7 @@ class IndexExpression:
     def __index__(self) -> int:
         if self.expr.is_const:
             return self.expr.as_int()
-        _fail(
+        fail(
             f"{self} has no single value while the program is written",
             "a program has no loops over a dim: index by it (x[t - 1]), and read a constant array by it with "
             "tp.constant(array).spatial[t]",
@@ -121,13 +101,13 @@ class IndexExpression:
         return bool(self.__index__())
 
     def __iter__(self) -> NoReturn:
-        _fail(
+        fail(
             f"{self} cannot be iterated over while the program is written",
             "a program has no loops over a dim: write what holds at each of its points, x[t - 1] + y[t]",
         )
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        _fail(f"{self} is no array", f"its value at each point is the tensor tp.as_tensor({self})")
+        fail(f"{self} is no array", f"its value at each point is the tensor tp.as_tensor({self})")
 
 
 class Dim(IndexExpression):
@@ -182,7 +162,7 @@ class IndexCondition:
     def __bool__(self) -> bool:
         if self.condition in (TRUE, FALSE):
             return self.condition == TRUE
-        _fail(
+        fail(
             f"whether {self} holds differs from point to point",
             "instead of `if`, write cases: h[t == 0] = ..., or tp.cases((t == 0, a), b); combine conditions with & | ~ "
             "and parentheses, (0 <= t) & (t < 4)",
@@ -239,17 +219,17 @@ def _operand(value: Any, what: str, name: str = "") -> Expr:
     if is_integer(value):
         return symbolic.const(operator.index(value))
     if isinstance(value, (float, np.floating)):
-        _fail(f"{what} is {show(value)}", "an index expression is made of integers and dims: round it first, int(...)")
+        fail(f"{what} is {show(value)}", "an index expression is made of integers and dims: round it first, int(...)")
     if isinstance(value, (bool, np.bool_, IndexCondition)):
-        _fail(f"{what} is the condition {value}", "write an integer expression, or select by cases: tp.cases(...)")
+        fail(f"{what} is the condition {value}", "write an integer expression, or select by cases: tp.cases(...)")
     if hasattr(value, "edge"):
         hint = (
             f"for tensors elementwise write tp.{name}imum(a, b)"
             if name
             else "read at a tensor's values with x.gather(t, index)"
         )
-        _fail(f"{what} is a tensor", hint)
-    _fail(f"{what} is {show(value)}", "write an integer, a dim, or an expression of them such as t - 1")
+        fail(f"{what} is a tensor", hint)
+    fail(f"{what} is {show(value)}", "write an integer, a dim, or an expression of them such as t - 1")
 
 
 def _arithmetic(operation: Callable[[Any, Any], Any], symbol: str, left: Any, right: Any) -> Any:
@@ -261,7 +241,7 @@ def _arithmetic(operation: Callable[[Any, Any], Any], symbol: str, left: Any, ri
         return NotImplemented
     text = f"({_text(left)}) {symbol} ({_text(right)})"
     if not isinstance(other, IndexExpression) and not is_integer(other):
-        _fail(
+        fail(
             f"{text} is no index expression: {show(other)} is no integer",
             f"as a tensor, write tp.as_tensor({_expression_of(left, right)}) {symbol} ...; as an index, use integers",
         )
@@ -275,11 +255,11 @@ def _check_affine(symbol: str, left: Expr, right: Expr, text: str) -> None:
     as_tensors = f"as a tensor, write tp.as_tensor({left}) {symbol} ({right})"
     if symbol in ("/", "**"):
         instead = "//, which rounds down" if symbol == "/" else "a product with a constant"
-        _fail(f"{text} is no index expression", f"use {instead}; {as_tensors}")
+        fail(f"{text} is no index expression", f"use {instead}; {as_tensors}")
     if symbol == "*" and not (left.is_const or right.is_const):
-        _fail(f"{text} is a product of two varying expressions", f"one factor must be an integer; {as_tensors}")
+        fail(f"{text} is a product of two varying expressions", f"one factor must be an integer; {as_tensors}")
     if symbol in ("//", "%") and not (right.is_const and right.as_int() > 0):
-        _fail(f"{text} divides by what is no positive integer", f"the divisor must be a positive integer; {as_tensors}")
+        fail(f"{text} divides by what is no positive integer", f"the divisor must be a positive integer; {as_tensors}")
 
 
 def _compare(operation: Callable[[Any, Any], Any], method: Callable[..., Condition], left: Any, right: Any) -> Any:
@@ -288,7 +268,7 @@ def _compare(operation: Callable[[Any, Any], Any], method: Callable[..., Conditi
     if not _belongs(right):
         return NotImplemented
     if not isinstance(right, IndexExpression) and not is_integer(right):
-        _fail(
+        fail(
             f"({left}) is compared with {show(right)}",
             f"compare it with an integer; as tensors, write tp.as_tensor({left}) < ...",
         )
@@ -331,5 +311,5 @@ def _expression_of(left: Any, right: Any) -> str:
     return _text(left if isinstance(left, IndexExpression) else right)
 
 
-def _fail(message: str, hint: str) -> NoReturn:
+def fail(message: str, hint: str) -> NoReturn:
     raise IndexExpressionError(message, location=user_location(), hint=hint)

@@ -8,15 +8,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tempo.errors import DefinitionError, IndexExpressionError, IndexOutOfRangeError, ShapeError, user_location
-from tempo.language.apply import apply, open_program
+from tempo.errors import DefinitionError, IndexOutOfRangeError, ShapeError, user_location
 from tempo.language.conversion import as_tensor, index_value, integers
 from tempo.language.functions.arithmetic import where
 from tempo.language.functions.creation import iota
 from tempo.language.functions.lookup import gather
-from tempo.language.indexing.expression import IndexCondition, IndexExpression, is_integer, to_expr
+from tempo.language.indexing.expression import IndexCondition, IndexExpression, fail, is_integer, to_expr
 from tempo.language.shapes import broadcast, common_shape, reshaped, show, transposed
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.symbolic import Context, Expr, const, maximum, minimum
 
 
@@ -39,7 +38,7 @@ class SpatialIndexer:
         )
 
     def __iter__(self) -> NoReturn:
-        _misuse("x.spatial is no sequence", "take a tensor apart with tp.unstack(x, axis)")
+        fail("x.spatial is no sequence", "take a tensor apart with tp.unstack(x, axis)")
 
 
 @dataclass(frozen=True)
@@ -131,10 +130,10 @@ def _number(x: RecurrentTensor, item: int, size: Expr) -> Expr:
 
 def _index_tensor(item: Any, size: Expr) -> RecurrentTensor:
     if isinstance(item, (IndexCondition, float, np.floating, str)):
-        _misuse(f"{item!r} is no spatial index", "index with integers, index expressions, slices or integer tensors")
+        fail(f"{item!r} is no spatial index", "index with integers, index expressions, slices or integer tensors")
     given = item if isinstance(item, RecurrentTensor) else np.asarray(item)
     if given.dtype in ("bool", np.bool_):
-        _misuse(
+        fail(
             "a bool mask as a spatial index has a shape that depends on data",
             "select with tp.where(mask, a, b) instead",
         )
@@ -147,7 +146,7 @@ def _index_tensor(item: Any, size: Expr) -> RecurrentTensor:
 def _slice(x: RecurrentTensor, item: slice, size: Expr) -> AxisSlice:
     step = 1 if item.step is None else item.step
     if not is_integer(step) or step == 0:
-        _misuse(f"a slice has step {step}", "its step is an integer other than 0")
+        fail(f"a slice has step {step}", "its step is an integer other than 0")
     if size.is_const and all(bound is None or is_integer(bound) for bound in (item.start, item.stop)):
         positions = range(size.as_int())[item]
         return AxisSlice(const(positions.start), const(len(positions)), int(step))
@@ -162,7 +161,7 @@ def _bound(x: RecurrentTensor, item: Any, size: Expr, default: Expr, forward: bo
     if item is None:
         return default
     if isinstance(item, RecurrentTensor):
-        _misuse("a tensor bounds a spatial slice", "the length of a slice may not depend on data; mask with tp.where")
+        fail("a tensor bounds a spatial slice", "the length of a slice may not depend on data; mask with tp.where")
     expr = to_expr(item, x.program, "a bound of a spatial slice")
     if not is_integer(item):
         return expr
@@ -219,7 +218,3 @@ def _place(entries: list[Entry]) -> int:
     advanced = [isinstance(e, RecurrentTensor) or (isinstance(e, AxisSlice) and e.dropped) for e in entries]
     first, last = advanced.index(True), len(advanced) - 1 - advanced[::-1].index(True)
     return first if all(advanced[first : last + 1]) else 0
-
-
-def _misuse(message: str, hint: str) -> NoReturn:
-    raise IndexExpressionError(message, location=user_location(), hint=hint)

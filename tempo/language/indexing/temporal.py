@@ -1,19 +1,19 @@
-"""Temporal indexing: reading a tensor at points and slices of its dims."""
+"""Temporal indexing: reading a tensor at points and slices of its dims, and at the values of integer tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
+from tempo import dtypes
 from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_location
-from tempo.language.apply import copy, open_program, view
-from tempo.language.indexing.expression import IndexCondition, is_integer, to_expr
+from tempo.language.conversion import as_tensor, cast, index_value, integers
+from tempo.language.functions import lookup
+from tempo.language.indexing.expression import IndexCondition, fail, is_integer, show, to_expr
+from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.graph import Edge, IndexMap, Point, Slice, index_exprs, substitute_index
 from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, const, maximum, minimum, var
-
-if TYPE_CHECKING:
-    from tempo.language.tensor import RecurrentTensor
 
 Index = Mapping[Symbol, Point | Slice]
 
@@ -24,7 +24,7 @@ def positions(x: RecurrentTensor, key: Any, what: str = "an index") -> tuple[tup
     given = key if isinstance(key, tuple) else (key,)
     dots = [position for position, item in enumerate(given) if isinstance(item, EllipsisType)]
     if len(dots) > 1:
-        _misuse("an index has more than one ...", "write it once")
+        fail("an index has more than one ...", "write it once")
     named = len(given) - len(dots)
     if named > len(domain):
         raise DomainError(
@@ -75,11 +75,11 @@ def from_end(expr: Expr, item: Any, size: Expr) -> Expr:
 
 def _check_index(item: Any, name: str) -> None:
     if item is None:
-        _misuse("None is no index of a dim", "to add an axis write tp.expand_dims(x, axis) or x.spatial[None]")
+        fail("None is no index of a dim", "to add an axis write tp.expand_dims(x, axis) or x.spatial[None]")
     if isinstance(item, IndexCondition):
-        _misuse(f"the condition {item} is no index", "select by cases: tp.cases((condition, a), b)")
+        fail(f"the condition {item} is no index", "select by cases: tp.cases((condition, a), b)")
     if hasattr(item, "edge"):
-        _misuse(
+        fail(
             f"a tensor is no index at {name}",
             f"read at a tensor's values with x.gather({name}, index, within=slice(0, {name}.size))",
         )
@@ -88,7 +88,7 @@ def _check_index(item: Any, name: str) -> None:
 def bounds(x: RecurrentTensor, item: slice, size: Expr, name: str) -> tuple[Expr, Expr]:
     """Start and stop of a slice with step 1."""
     if item.step is not None and not (is_integer(item.step) and item.step == 1):
-        _misuse(
+        fail(
             f"a slice along {name} has step {item.step}",
             f"its step is 1: reverse with tp.flip(x, 0) or x[{name}.size - 1 - {name}], thin out with .spatial[::2]",
         )
@@ -122,8 +122,41 @@ def read_at(x: RecurrentTensor, index: Index) -> RecurrentTensor:
     _check_not_ragged(x, changed)
     composed = _compose(x, changed)
     if composed is None:
-        return read_at(copy(x), changed)
-    return view(program, Edge(x.edge.node, composed, x.edge.result), x.weak)
+        return read_at(apply("copy", x, weak=x.weak), changed)  # of which every dim is read at itself
+    return RecurrentTensor(program, Edge(x.edge.node, composed, x.edge.result), x.weak)
+
+
+def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> RecurrentTensor:
+    """See `RecurrentTensor.gather`: a slice read over `within`, gathered along its axis at `index - lo`."""
+    symbol = _named_symbol(x, dim)
+    given = slice(None) if within is None else within
+    if not isinstance(given, slice):
+        raise IndexExpressionError(
+            f"within is {show(given)}", location=user_location(), hint=f"write within=slice(0, {symbol.name}.size)"
+        )
+    start, stop = bounds(x, given, x.program.builder.size(symbol), symbol.name)
+    part = slice_of(x.program.builder.context, start, stop)
+    rows = read_at(x, {symbol: part})
+    positions = integers(as_tensor(index))
+    said = None if within is None else (start, stop)
+    if start == const(0):
+        return lookup.gather(rows, positions, 0, within=said)
+    if dtypes.kind(positions.dtype) == "uint" or dtypes.itemsize(positions.dtype) < 4:
+        positions = cast(positions, "int32")  # the difference may be negative
+    return lookup.gather(rows, positions - index_value(start), 0, within=said)
+
+
+def _named_symbol(x: RecurrentTensor, dim: Any) -> Symbol:
+    name = dim if isinstance(dim, str) else getattr(dim, "name", None)
+    for symbol in x.symbols:
+        if symbol.name == name:
+            return symbol
+    has = ", ".join(symbol.name for symbol in x.symbols) or "none"
+    raise DomainError(
+        f"{x.label} is gathered along {name or dim!r}, which is none of its dims ({has})",
+        location=user_location(),
+        hint="along an axis of the shape write tp.take(x, index, axis) or x.spatial[index]",
+    )
 
 
 def _check_not_ragged(x: RecurrentTensor, index: Index) -> None:
@@ -204,7 +237,3 @@ def _in_range(sizes: Mapping[Symbol, Expr], index: Index) -> Condition:
         stop = item.start + item.length
         condition = condition & item.start.ge(0) & item.start.le(size) & stop.ge(0) & stop.le(size)
     return condition
-
-
-def _misuse(message: str, hint: str) -> NoReturn:
-    raise IndexExpressionError(message, location=user_location(), hint=hint)

@@ -6,7 +6,7 @@ import pytest
 import tempo as tp
 from tempo.conformance.by_operator import each_sample
 from tempo.conformance.operator_samples import SAMPLES, Sample
-from tempo.language.apply import apply
+from tempo.language.tensor import apply
 from tempo.sdg.operators import OPERATORS
 from tests.unit.autodiff.differences import check, numbers
 
