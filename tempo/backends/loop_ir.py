@@ -3,6 +3,7 @@
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
+    Block,
     Branch,
     Buffer,
     Compute,
@@ -25,6 +26,7 @@ from tempo.loop_ir.passes import LoopContext, LoopPass
 __all__ = [
     "Assign",
     "Axis",
+    "Block",
     "Branch",
     "Buffer",
     "Compute",

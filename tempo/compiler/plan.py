@@ -15,12 +15,10 @@ from tempo.loop_ir.codegen.python import static_sizes
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.pipeline import for_all_sizes
-from tempo.lowering.construct.build import Decisions, build
+from tempo.lowering.construct.build import build
 from tempo.lowering.construct.guard_tables import clusters_with_tables
-from tempo.lowering.scheduling.clusters import cluster
-from tempo.lowering.scheduling.places import Place, places
-from tempo.lowering.scheduling.problem import Clustered, build_problem
-from tempo.lowering.scheduling.scoping import scoped
+from tempo.lowering.scheduling.clusters import Clustered, build_problem, cluster
+from tempo.lowering.scheduling.places import Place, places, scoped
 from tempo.lowering.storage.assignment import decide_storage
 from tempo.passes.instrument.unchecked_past_stops import unchecked_past_stops
 from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
@@ -111,7 +109,7 @@ def plan(
     order = scoped(scheduled.tree)
     found = places(order, frozenset(each.name for each in program.clusters if each.host), _sizes(optimized))
     tables = clusters_with_tables(program, options.checks)
-    built = build(program, order, Decisions(decide_storage(program, found, tables), tables, options.checks))
+    built = build(program, order, decide_storage(program, found, tables), tables, options.checks)
     loops, more = manager.run(built, LoopContext(), for_all_sizes())
     clock.stage("lowering")
     return Plan(

@@ -184,8 +184,8 @@ class Branch:
     """`is_choice`: both sides mean the same, and one of them costs less (`dynamic_extent.versions`)."""
 
     condition: Condition
-    then: tuple[Statement, ...]
-    otherwise: tuple[Statement, ...] = ()
+    then: Block
+    otherwise: Block = ()
     is_choice: bool = False
 
 
@@ -195,7 +195,7 @@ class Guard:
 
     table: int
     point: tuple[Expr, ...]
-    body: tuple[Statement, ...]
+    body: Block
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Loop:
     lo: Expr
     hi: Expr
     direction: Direction
-    body: tuple[Statement, ...]
+    body: Block
     strip: int = 1
 
 
@@ -240,6 +240,8 @@ class CallSegment:
 
 Statement = Read | Write | Compute | Assign | Branch | Guard | Loop | Stop | CallHost | CallSegment
 
+Block = tuple[Statement, ...]
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -253,7 +255,7 @@ class Segment:
 
     id: int
     name: str
-    body: tuple[Statement, ...]
+    body: Block
     loop: Loop | None
     arguments: tuple[Symbol, ...]
     buffers: tuple[int, ...]
@@ -262,7 +264,7 @@ class Segment:
     unread: frozenset[int] = frozenset()
 
     @staticmethod
-    def of(id: int, body: tuple[Statement, ...], loop: Loop | None = None) -> Segment:
+    def of(id: int, body: Block, loop: Loop | None = None) -> Segment:
         """The segment of these statements; all that they write are its results."""
         everything = tuple(walk(body))
         buffers = {each.buffer for each in everything if isinstance(each, Read | Write)}
@@ -279,7 +281,7 @@ class Segment:
             tables=tuple(sorted(tables)),
         )
 
-    def with_body(self, body: tuple[Statement, ...]) -> Segment:
+    def with_body(self, body: Block) -> Segment:
         """The segment with other statements, which touch the same buffers."""
         loop = body[0] if self.loop else None
         assert loop is None or isinstance(loop, Loop)
@@ -308,7 +310,7 @@ Offsets = Mapping[int, tuple[int, int]]
 class LoopProgram:
     """The whole program: a sequence of items, each one segment, or one host loop or call around segments."""
 
-    items: tuple[Statement, ...]
+    items: Block
     segments: tuple[Segment, ...]
     buffers: Mapping[int, Buffer]
     hosts: tuple[Node, ...]  # what `CallHost.call` numbers
@@ -327,7 +329,7 @@ class LoopProgram:
         return render(self)
 
 
-def _arguments(body: tuple[Statement, ...], loop: Loop | None) -> tuple[Symbol, ...]:
+def _arguments(body: Block, loop: Loop | None) -> tuple[Symbol, ...]:
     """The symbols that the body needs from outside: sizes, and variables of loops around it."""
     inner = {statement.var for statement in walk(body) if isinstance(statement, Loop)}
     needed: set[Symbol] = set()
@@ -339,7 +341,7 @@ def _arguments(body: tuple[Statement, ...], loop: Loop | None) -> tuple[Symbol, 
     return tuple(sorted(needed - inner))
 
 
-def nested(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
+def nested(statement: Statement) -> tuple[Block, ...]:
     """The blocks directly inside a statement."""
     if isinstance(statement, Loop | Guard):
         return (statement.body,)
@@ -354,7 +356,7 @@ def stop_in(loop: Loop) -> int | None:
     return last.buffer if isinstance(last, Stop) else None
 
 
-def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:
+def walk(statements: Block) -> Iterator[Statement]:
     """Every statement, outer before inner."""
     for statement in statements:
         yield statement

@@ -11,6 +11,7 @@ from typing import Any
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
+    Block,
     Branch,
     Buffer,
     BufferIndex,
@@ -43,7 +44,6 @@ from tempo.sdg.parse import (
 )
 from tempo.symbolic import Dim, Expr, parse_condition, parse_expr
 
-Block = tuple[Statement, ...]
 Lines = list[tuple[int, str]]
 """Texts with how deep each stands."""
 

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tempo.loop_ir.analysis.names import leaving
-from tempo.loop_ir.ir import Branch, Guard, Loop, LoopProgram, Statement
-
-Block = tuple[Statement, ...]
+from tempo.loop_ir.ir import Block, Branch, Guard, Loop, LoopProgram, Statement
 
 
 @dataclass(frozen=True)

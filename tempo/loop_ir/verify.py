@@ -20,6 +20,7 @@ from tempo.errors import InternalError, TempoError
 from tempo.loop_ir.analysis.liveness import Liveness
 from tempo.loop_ir.ir import (
     Assign,
+    Block,
     Branch,
     Buffer,
     CallHost,
@@ -96,7 +97,6 @@ class _Verifier:
     sizes: Sizes
     known: dict[Symbol, Expr] = field(init=False)
     written: set[int] = field(init=False)
-    touched: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.known = {symbol: const(size) for symbol, size in self.sizes.items()}
@@ -104,7 +104,6 @@ class _Verifier:
         every = [each for body in bodies for each in walk(body)]
         every += [write for call in every if isinstance(call, CallHost) for write in call.writes]
         self.written = {each.buffer for each in every if isinstance(each, Write)}
-        self.touched = self.written | {each.buffer for each in every if isinstance(each, Read)}
 
     # -- the program -----------------------------------------------------------------------------------------------
 
@@ -133,7 +132,7 @@ class _Verifier:
             _require(id in self.program.buffers, f"there is no buffer b{id}")
 
     def _given_is_kept(self) -> None:
-        self._buffers_exist(self.touched)
+        self._buffers_exist(self.written)
         for id in self.written:
             role = self.program.buffers[id].role
             _require(role not in ("input", "constant"), f"b{id}, which is written, is an {role}")
@@ -142,6 +141,7 @@ class _Verifier:
         every = tuple(walk(segment.body))
         _require(segment.loop is None or segment.body == (segment.loop,), "its loop is not its body")
         touched = {each.buffer for each in every if isinstance(each, Read | Write)}
+        self._buffers_exist(touched)
         _require(touched <= set(segment.buffers), f"it is not given {_labels(touched - set(segment.buffers))}")
         tables = {each.table for each in every if isinstance(each, Guard)}
         _require(tables <= set(segment.tables), f"it is not given the tables {sorted(tables - set(segment.tables))}")
@@ -169,7 +169,7 @@ class _Verifier:
 
     # -- statements ------------------------------------------------------------------------------------------------
 
-    def block(self, block: tuple[Statement, ...], names: Names, around: _Around) -> Names:
+    def block(self, block: Block, names: Names, around: _Around) -> Names:
         """The names seen behind the block."""
         names = dict(names)
         for number, statement in enumerate(block):
@@ -253,15 +253,14 @@ class _Verifier:
 
     def _inferred(self, compute: Compute) -> TensorType:
         """By the operator's rule. What it refuses at these sizes alone, a slice of length -1, is where none runs."""
-        operator, refused = OPERATORS[compute.op], None
-        for known in (self.known, {}):
-            attrs = operator.with_exprs(compute.attrs, lambda expr: expr.substitute(known))  # noqa: B023
-            try:
-                return operator.infer(attrs, tuple(_at_sizes(type, known) for type in compute.operand_types))
-            except TempoError as error:
-                refused = refused or error
-        assert refused is not None
-        raise _WrongError(f"the operator's rule refuses this ({refused.message})") from refused
+        try:
+            return _inferred_at(compute, self.known)
+        except TempoError as error:
+            refused = error
+        try:
+            return _inferred_at(compute, {})
+        except TempoError:
+            raise _WrongError(f"the operator's rule refuses this ({refused.message})") from refused
 
     def _same(self, one: TensorType, other: TensorType) -> bool:
         return one.dtype == other.dtype and self._same_shape(one.shape, other.shape)
@@ -367,6 +366,12 @@ class _Verifier:
         _require(0 <= number < len(self.program.segments), f"there is no segment {number}")
         needed = {each for each in self.program.segments[number].arguments if each.kind == "dim"}
         _require(needed <= around.symbols, f"{_names(needed - around.symbols)} stands for nothing here")
+
+
+def _inferred_at(compute: Compute, known: Mapping[Symbol, Expr]) -> TensorType:
+    operator = OPERATORS[compute.op]
+    attrs = operator.with_exprs(compute.attrs, lambda expr: expr.substitute(known))
+    return operator.infer(attrs, tuple(_at_sizes(type, known) for type in compute.operand_types))
 
 
 def _at_sizes(type: TensorType, known: Mapping[Symbol, Expr]) -> TensorType:

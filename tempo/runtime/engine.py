@@ -18,9 +18,9 @@ from tempo.compiler.plan import Plan, Scheduler, verifies
 from tempo.compiler.support import check_supported
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, TempoError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
-from tempo.loop_ir.ir import Compute, LoopProgram, Statement
+from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
-from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
+from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.passes.manager import Pass
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments.call import Arguments

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tempo.loop_ir.ir import LoopProgram
+from tempo.lowering.scheduling.clusters import Clustered
 from tempo.lowering.scheduling.places import has_host
-from tempo.lowering.scheduling.problem import Clustered
 from tempo.passes.manager import operator_table
 from tempo.runtime.engine import CompiledEngine
 from tempo.runtime.memory import memory_of

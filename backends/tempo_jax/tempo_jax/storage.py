@@ -15,7 +15,7 @@ from typing import Any
 
 from tempo import dtypes
 from tempo.backends import POINTS, RUNS, Costs
-from tempo.backends.loop_ir import Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
+from tempo.backends.loop_ir import Block, Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
 from tempo.backends.loops import Reaches, iterations, reaches
 from tempo.symbolic import Expr, Symbol, const
 from tempo_jax.pieces import Order, apart, grown, positions, together
@@ -29,7 +29,6 @@ _LEAST_ELEMENTS = 1 << 14
 Array = Any
 Buffers = Mapping[int, Buffer]
 Sizes = Mapping[Symbol, int]
-Block = tuple[Statement, ...]
 Points = tuple[Expr | None, ...]
 """For each axis the point that is read or written; None where there are several."""
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.loop_ir.ir import Loop, PointIndex, Read, Statement, Write, nested, walk
+from tempo.loop_ir.ir import Block, Loop, PointIndex, Read, Write, nested, walk
 from tempo.symbolic import Context, Expr, Mod, Symbol, var
 
 FURTHEST = 4
@@ -112,7 +112,7 @@ def _only_writes(loop: Loop) -> dict[int, Write]:
     return {each.buffer: each for each in always if count[each.buffer] == 1}
 
 
-def _reads(block: tuple[Statement, ...], written: frozenset[int]) -> Iterator[tuple[Read, frozenset[int]]]:
+def _reads(block: Block, written: frozenset[int]) -> Iterator[tuple[Read, frozenset[int]]]:
     """Every read, with the buffers that have been written before it in the iteration."""
     for statement in block:
         if isinstance(statement, Read):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tempo.errors import Location, UnsupportedError
 from tempo.loop_ir.ir import (
+    Block,
     Branch,
     CallSegment,
     Compute,
@@ -93,7 +94,7 @@ def _steps(block: Sequence[Statement], ranges: Ranges, program: LoopProgram | No
             yield from _steps(inner, known, program)
 
 
-def _inside(statement: Statement, ranges: Ranges) -> Iterator[tuple[tuple[Statement, ...], Ranges]]:
+def _inside(statement: Statement, ranges: Ranges) -> Iterator[tuple[Block, Ranges]]:
     """The blocks in a statement that may run, with what is known there."""
     if isinstance(statement, Loop):
         lo, hi = bounds(statement.lo, ranges).lo, bounds(statement.hi, ranges).hi - 1

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from tempo.loop_ir.ir import Assign, Compute, Segment, Statement, Write, nested, walk
+from tempo.loop_ir.ir import Assign, Block, Compute, Segment, Statement, Write, nested, walk
 from tempo.sdg.graph import TensorType
 
-Statements = tuple[Statement, ...]
 Size = Callable[[TensorType], float]
 
 LEAST = 1 << 16
@@ -21,7 +20,7 @@ LEAST = 1 << 16
 
 def releases(segment: Segment, size: Size) -> Mapping[int, tuple[str, ...]]:
     """By the identity of a statement, the names that nothing after it needs."""
-    body: Statements = (segment.loop,) if segment.loop else segment.body
+    body: Block = (segment.loop,) if segment.loop else segment.body
     every = tuple(walk(body))
     uses = Counter(name for statement in every for name in used(statement))
     made = Counter(each.result for each in every if isinstance(each, Compute | Assign))
@@ -40,7 +39,7 @@ def used(statement: Statement) -> tuple[str, ...]:
     return (statement.value,) if isinstance(statement, Assign | Write) else ()
 
 
-def _large(every: Statements, size: Size) -> set[str]:
+def _large(every: Block, size: Size) -> set[str]:
     """Names of tensors of `LEAST` bytes or more, and other names of the same."""
     found: set[str] = set()
     for statement in every:
@@ -51,7 +50,7 @@ def _large(every: Statements, size: Size) -> set[str]:
     return found
 
 
-def blocks(body: Statements) -> Iterator[Statements]:
+def blocks(body: Block) -> Iterator[Block]:
     """Every block: statements that run equally often."""
     yield body
     for statement in body:
@@ -59,7 +58,7 @@ def blocks(body: Statements) -> Iterator[Statements]:
             yield from blocks(block)
 
 
-def _last_uses(block: Statements, uses: Mapping[str, int]) -> Iterator[tuple[Statement, str]]:
+def _last_uses(block: Block, uses: Mapping[str, int]) -> Iterator[tuple[Statement, str]]:
     """What the block makes and nothing outside of it uses, with the last of its statements that does."""
     left: dict[str, int] = {}
     for statement in block:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tempo.loop_ir.ir import Branch, CallHost, Guard, Loop, LoopProgram, Read, Segment, Statement, Write, walk
+from tempo.loop_ir.ir import Block, Branch, CallHost, Guard, Loop, LoopProgram, Read, Segment, Write, walk
 
 Slots = frozenset[int]
 
@@ -21,7 +21,7 @@ class Liveness:
     Conditions are not followed: what only one side of a branch writes may be what it was before.
     """
 
-    def __init__(self, program: LoopProgram, segment: Segment, blocks: Sequence[tuple[Statement, ...]]) -> None:
+    def __init__(self, program: LoopProgram, segment: Segment, blocks: Sequence[Block]) -> None:
         self._buffers = program.buffers
         self._blocks = tuple(blocks)  # kept, since loops are told apart by identity
         self._at_end: dict[int, Slots] = {}
@@ -59,7 +59,7 @@ class Liveness:
             after = self._before(block, after)
         return after
 
-    def _before(self, block: tuple[Statement, ...], after: Slots) -> Slots:
+    def _before(self, block: Block, after: Slots) -> Slots:
         """The slots whose values at the start of the block may be read in it, or are live after it."""
         for statement in reversed(block):
             match statement:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tempo.loop_ir.ir import Assign, Branch, Compute, Read, Statement, Write, walk
-
-Block = tuple[Statement, ...]
+from tempo.loop_ir.ir import Assign, Block, Branch, Compute, Read, Write, walk
 
 
 def made(block: Block) -> frozenset[str]:

@@ -28,6 +28,7 @@ from tempo.loop_ir.codegen.syntax import subscript as _subscript
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
+    Block,
     Branch,
     Buffer,
     CallHost,
@@ -115,7 +116,7 @@ class Emitter:
         return _source(_function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
 
     def prologue(self) -> list[ast.stmt]:
-        """Statements before the body of a segment, asked for when the body is made: a hook for what can be hoisted."""
+        """Block before the body of a segment, asked for when the body is made: a hook for what can be hoisted."""
         return []
 
     def result(self, buffer: int) -> ast.expr:
@@ -134,7 +135,7 @@ class Emitter:
     def _block(self, statements: Iterable[Statement]) -> list[ast.stmt]:
         return self.block(tuple(statements)) or [ast.Pass()]
 
-    def block(self, statements: tuple[Statement, ...]) -> list[ast.stmt]:
+    def block(self, statements: Block) -> list[ast.stmt]:
         """The source of statements that run one after the other: a hook for what runs several of them together."""
         return [tree for each in statements for tree in (*self._statement(each), *self.after(each))]
 

@@ -16,7 +16,7 @@ class ScalarEmitter(Emitter):
     """What emitters share that have forms of operators in their source."""
 
     _before: tuple[ast.stmt, ...] = ()
-    """Statements that the one being made needs before it."""
+    """Block that the one being made needs before it."""
 
     def scalar(self, value: str) -> ast.expr:
         """A value without axes as one of NumPy's scalars: a hook."""

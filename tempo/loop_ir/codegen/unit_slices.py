@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tempo.loop_ir.analysis.last_uses import used
-from tempo.loop_ir.ir import Branch, Compute, Loop, Segment, Statement, nested, walk
+from tempo.loop_ir.ir import Block, Branch, Compute, Loop, Segment, Statement, nested, walk
 from tempo.symbolic import Condition, Context, Expr, as_expr, var
 
-Statements = tuple[Statement, ...]
 Facts = tuple[Condition, ...]
 
 
@@ -30,13 +29,13 @@ class Pick:
 
 def picks(segment: Segment) -> Mapping[str, Pick]:
     """By the name of the slice: those whose only use is the statement after them, which drops the axis."""
-    body: Statements = (segment.loop,) if segment.loop else segment.body
+    body: Block = (segment.loop,) if segment.loop else segment.body
     uses = Counter(name for statement in walk(body) for name in used(statement))
     found = (pick for block, facts in _blocks(body, ()) for pick in _in_block(block, facts))
     return {name: pick for name, pick in found if uses[name] == 1}
 
 
-def _blocks(body: Statements, facts: Facts) -> Iterator[tuple[Statements, Facts]]:
+def _blocks(body: Block, facts: Facts) -> Iterator[tuple[Block, Facts]]:
     """Every block with what holds where it runs."""
     yield body, facts
     for statement in body:
@@ -53,7 +52,7 @@ def _facts(statement: Statement) -> tuple[Facts, ...]:
     return ((),)
 
 
-def _in_block(block: Statements, facts: Facts) -> Iterator[tuple[str, Pick]]:
+def _in_block(block: Block, facts: Facts) -> Iterator[tuple[str, Pick]]:
     for cut, dropping in pairwise(block):
         if not (isinstance(cut, Compute) and isinstance(dropping, Compute)):
             continue

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.loop_ir.ir import Axis, Buffer, CallHost, LoopProgram, Read, Statement, Write, walk
+from tempo.loop_ir.ir import Axis, Block, Buffer, CallHost, LoopProgram, Read, Statement, Write, walk
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, BlockScope, rewritten_program
+from tempo.loop_ir.rewriter import BlockScope, rewritten_program
 from tempo.sdg.graph import Port
 from tempo.symbolic import Symbol, const
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.loop_ir.ir import Assign, Loop, LoopProgram, PointIndex, Read, Statement, Write, walk
+from tempo.loop_ir.ir import Assign, Block, Loop, LoopProgram, PointIndex, Read, Statement, Write, walk
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import with_blocks
 from tempo.symbolic import Expr
@@ -28,7 +28,7 @@ class Forwarding:
         return replace(program, segments=segments)
 
 
-def forwarded(block: tuple[Statement, ...], known: dict[Place, str] | None = None) -> tuple[Statement, ...]:
+def forwarded(block: Block, known: dict[Place, str] | None = None) -> Block:
     """The block with reads of what is known replaced by assignments; `known` are the names of values, by place.
 
     Two places of one buffer may be the same, so a write makes all others of its buffer unknown.

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.loop_ir.ir import Branch, Compute, Loop, Statement, nested, walk
+from tempo.loop_ir.ir import Block, Branch, Compute, Loop, Statement, nested, walk
 from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Ge, Or, Symbol, const, var
 
@@ -23,7 +23,7 @@ class LoopStretch:
 
     first: int | None
     end: int | None
-    body: tuple[Statement, ...]
+    body: Block
 
 
 def split(
@@ -88,7 +88,7 @@ def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], branches: Iterable[Bran
     return {at for at in found if not (lo.is_const and at <= lo.as_int()) and not (hi.is_const and at >= hi.as_int())}
 
 
-def _branches(body: tuple[Statement, ...], loops: bool = True) -> Iterator[Branch]:
+def _branches(body: Block, loops: bool = True) -> Iterator[Branch]:
     """The branches of the body; with `loops` those of the loops inside too, that may not depend on their variables."""
     for statement in body:
         if isinstance(statement, Branch):
@@ -129,8 +129,8 @@ def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -
 # -- deciding conditions -------------------------------------------------------------------------------------------
 
 
-def _decided(body: tuple[Statement, ...], context: Context, sizes: Mapping[Symbol, int]) -> tuple[Statement, ...]:
-    def decide(statement: Statement, scope: BlockScope) -> tuple[Statement, ...] | None:
+def _decided(body: Block, context: Context, sizes: Mapping[Symbol, int]) -> Block:
+    def decide(statement: Statement, scope: BlockScope) -> Block | None:
         if not isinstance(statement, Branch):
             return None
         condition = fixed_condition(statement.condition, sizes)

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from tempo.loop_ir.ir import (
     Assign,
+    Block,
     Buffer,
     CallHost,
     CallSegment,
@@ -28,7 +29,7 @@ from tempo.loop_ir.ir import (
     nested,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
+from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.sdg.exact import same
 from tempo.symbolic import Condition, Context, Expr, Symbol, const, var
 

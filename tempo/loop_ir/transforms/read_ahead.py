@@ -19,6 +19,7 @@ from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
+    Block,
     Branch,
     Buffer,
     CallHost,
@@ -35,7 +36,7 @@ from tempo.loop_ir.ir import (
     walk,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
+from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.loop_ir.transforms.forwarding import forwarded
 from tempo.symbolic import Symbol, const, var
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 from tempo.loop_ir.ir import (
     Axis,
+    Block,
     Branch,
     Buffer,
     CallHost,
@@ -24,25 +25,13 @@ from tempo.loop_ir.ir import (
 )
 from tempo.lowering.construct.statements import RunLowering
 from tempo.lowering.construct.stopping import Stops
-from tempo.lowering.scheduling.clusters import Cluster
+from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value, intervals
 from tempo.lowering.scheduling.places import Fragment, parts, top_items
-from tempo.lowering.scheduling.problem import Clustered, intervals
-from tempo.lowering.scheduling.reads import Value
 from tempo.lowering.storage.assignment import Storage
-from tempo.lowering.storage.coalescing import Home
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
 from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
 from tempo.sdg.stops import last_along
 from tempo.symbolic import FALSE, TRUE, Condition, Dim, Expr, Symbol, conjunction, const, var
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """What lowering is told beside the graph: storage, which nodes need a table, whether gathers are checked."""
-
-    storage: Mapping[Value, Storage]
-    tables: Mapping[str, int]  # cluster name -> node whose demanded points guard it
-    checks: bool
 
 
 @dataclass
@@ -56,8 +45,6 @@ class Buffers:
     inputs: dict[Port, int] = field(default_factory=dict)
     outputs: dict[Port, int] = field(default_factory=dict)
     written_outputs: dict[Value, list[Buffer]] = field(default_factory=dict)
-    homes: dict[Value, Home] = field(default_factory=dict)
-    moved: set[Value] = field(default_factory=set)
 
     def add(self, **fields: Any) -> Buffer:
         buffer = Buffer(id=len(self.found), **fields)
@@ -65,9 +52,11 @@ class Buffers:
         return buffer
 
 
-def build(program: Clustered, tree: ScheduleTree, decisions: Decisions) -> LoopProgram:
-    buffers = _make_buffers(program, decisions.storage)
-    return _Builder(program, decisions, buffers).build(tree)
+def build(
+    program: Clustered, tree: ScheduleTree, storage: Mapping[Value, Storage], tables: Mapping[str, int], checks: bool
+) -> LoopProgram:
+    """`tables`: by the name of a cluster, the node whose demanded points guard it. `checks`: gathers are checked."""
+    return _Builder(program, storage, tables, checks).build(tree)
 
 
 def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
@@ -84,11 +73,7 @@ def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffe
         else:
             buffers.written_outputs.setdefault(value, []).append(buffer)
     for value, decided in storage.items():
-        if decided.home is not None:
-            buffers.homes[value] = decided.home
-        if decided.moved:
-            buffers.moved.add(value)
-        elif value not in buffers.of_value:
+        if not decided.moved and value not in buffers.of_value:
             _add_value(program, value, decided, buffers)
     return buffers
 
@@ -150,25 +135,23 @@ def _stored_in_output(program: Clustered, storage: Mapping[Value, Storage]) -> d
     found: dict[Value, Output] = {}
     for output in program.graph.outputs:
         value = output.edge.node, output.edge.result
-        decided = storage.get(value)
-        if decided is None or decided.register or not decided.axes or last_along(output):
-            continue
-        if len(decided.axes) == len(output.domain) and all(axis.kind == "full" for axis in decided.axes):
+        decided, node = storage.get(value), program.graph.nodes[output.edge.node]
+        if decided is not None and decided.axes and decided.is_full(node) and not last_along(output):
             found.setdefault(value, output)
     return found
 
 
 class _Builder:
-    def __init__(self, program: Clustered, decisions: Decisions, buffers: Buffers) -> None:
-        self.program, self.buffers = program, buffers
+    def __init__(
+        self, program: Clustered, storage: Mapping[Value, Storage], tables: Mapping[str, int], checks: bool
+    ) -> None:
+        self.program, self.buffers = program, _make_buffers(program, storage)
         self.clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in program.clusters}
         self.hosts = frozenset(cluster.name for cluster in program.clusters if cluster.host)
-        self.tables = {name: index for index, name in enumerate(decisions.tables)}
-        self.table_nodes = {self.tables[name]: node for name, node in decisions.tables.items()}
+        self.tables = {name: index for index, name in enumerate(tables)}
+        self.table_nodes = dict(enumerate(tables.values()))
         self.stops = Stops.of(program)
-        self.lowering = RunLowering(
-            program, buffers.of_value, buffers.written_outputs, buffers.homes, buffers.moved, decisions.checks
-        )
+        self.lowering = RunLowering(program, self.buffers.of_value, self.buffers.written_outputs, storage, checks)
         self.segments: list[Segment] = []
         self.functions: list[Node] = []
         self.offsets: dict[int, Offsets] = {}
@@ -199,7 +182,7 @@ class _Builder:
         found: list[tuple[Statement, int | None]] = []
         pieces = list(parts(items, self.hosts, loops_apart=True))
         for part, stop in zip(pieces, self.stops.ends([part.items for part in pieces]), strict=True):
-            made = self.host_item(part.items[0]) if part.host else (self.segment(part, top=True),)
+            made = self.lower(part.items[0], self.host_block) if part.host else (self.segment(part, top=True),)
             if isinstance(part.items[0], For) and len(part.items) == 1:
                 self.offsets[len(found)] = self.offsets_in(part.items[0])
             found.extend((item, None if stop is None else self.stop_buffer(stop)) for item in made)
@@ -208,22 +191,12 @@ class _Builder:
     def stop_buffer(self, stop: Output) -> int:
         return self.buffers.outputs[stop.port]
 
-    def host_block(self, items: tuple[ScheduleTree, ...]) -> tuple[Statement, ...]:
+    def host_block(self, items: tuple[ScheduleTree, ...]) -> Block:
         found: list[Statement] = []
         for part in parts(items, self.hosts, loops_apart=False):
-            found.extend(self.host_item(part.items[0]) if part.host else (self.segment(part, top=False),))
+            made = self.lower(part.items[0], self.host_block) if part.host else (self.segment(part, top=False),)
+            found.extend(made)
         return tuple(found)
-
-    def host_item(self, item: ScheduleTree) -> tuple[Statement, ...]:
-        match item:
-            case Run():
-                return self.guarded(item, (self.call_host(item),))
-            case For(var, lo, hi, direction, body):
-                return (Loop(var, lo, hi, direction, (*self.host_block(top_items(body)), *self.stop(item))),)
-            case If(condition, body):
-                return (Branch(condition, self.host_block(top_items(body))),)
-            case Sequence(items):
-                return self.host_block(items)
 
     def call_host(self, run: Run) -> CallHost:
         cluster = self.clusters[run.statement]
@@ -233,7 +206,9 @@ class _Builder:
         reads = tuple(
             self.lowering.read_edge(f"x{number}", edge, here, cluster) for number, edge in enumerate(node.operands)
         )
-        trims = node.attr("trims") or tuple((None,) * len(self.lowering.seen(edge).shape) for edge in node.operands)
+        trims = node.attr("trims") or tuple(
+            (None,) * len(self.program.graph.seen_type(edge).shape) for edge in node.operands
+        )
         trimmed = tuple(
             tuple(None if length is None else length.substitute(here) for length in operand) for operand in trims
         )
@@ -254,7 +229,7 @@ class _Builder:
         copy = graph.nodes[state.edge.node]
         edge, cluster = copy.operands[0], self.program.cluster_of()[copy.id]
         value = edge.node, edge.result
-        if value not in self.buffers.of_value or value in self.buffers.homes or value in self.buffers.moved:
+        if value not in self.buffers.of_value or value in self.lowering.homes:
             return None
         domain = [graph.dim(symbol) for symbol in graph.nodes[edge.node].domain]
         others = [Point(var(dim)) for dim in copy.domain]
@@ -309,28 +284,35 @@ class _Builder:
 
     def segment(self, part: Fragment, top: bool) -> CallSegment:
         """At the top a loop alone is run in chunks; elsewhere nobody gives it a start and a stop."""
-        body = tuple(statement for item in part.items for statement in self.lower(item))
+        body = self.pure_block(part.items)
         loop = body[0] if top and len(body) == 1 and isinstance(body[0], Loop) else None
         segment = Segment.of(len(self.segments), body, loop)
         self.segments.append(segment)
         return CallSegment(segment.id)
 
-    def lower(self, item: ScheduleTree) -> tuple[Statement, ...]:
+    def pure_block(self, items: tuple[ScheduleTree, ...]) -> Block:
+        return tuple(statement for item in items for statement in self.lower(item, self.pure_block))
+
+    def lower(self, item: ScheduleTree, block: Callable[[tuple[ScheduleTree, ...]], Block]) -> Block:
+        """One item; `block` lowers what is inside of it."""
         match item:
             case Run(statement, point):
-                return self.guarded(item, self.lowering.run(self.clusters[statement], point))
+                cluster = self.clusters[statement]
+                return self.guarded(
+                    item, (self.call_host(item),) if cluster.host else self.lowering.run(cluster, point)
+                )
             case For(var, lo, hi, direction, body):
-                return (Loop(var, lo, hi, direction, (*self.lower(body), *self.stop(item))),)
+                return (Loop(var, lo, hi, direction, (*block(top_items(body)), *self.stop(item))),)
             case If(condition, body):
-                return (Branch(condition, self.lower(body)),)
+                return (Branch(condition, block(top_items(body))),)
             case Sequence(items):
-                return tuple(statement for inner in items for statement in self.lower(inner))
+                return block(items)
 
-    def stop(self, loop: For) -> tuple[Statement, ...]:
+    def stop(self, loop: For) -> Block:
         stop = self.stops.leaves(loop)
         return () if stop is None else (Stop(self.stop_buffer(stop)),)
 
-    def guarded(self, run: Run, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    def guarded(self, run: Run, body: Block) -> Block:
         if run.statement not in self.tables:
             return body
         return (Guard(self.tables[run.statement], run.point, body),)

@@ -8,11 +8,12 @@ guarded too, so that what runs reads only what ran.
 
 from __future__ import annotations
 
-from tempo.lowering.scheduling.clusters import Cluster
-from tempo.lowering.scheduling.problem import Clustered
+from collections.abc import Iterator
+
+from tempo.lowering.scheduling.clusters import Cluster, Clustered
 from tempo.sdg.graph import Edge, Node, Point
 from tempo.sdg.operators.located import must_not_fail
-from tempo.symbolic import FALSE, TRUE, Condition, Context
+from tempo.symbolic import Condition, Context, conjunction, disjunction
 
 
 def clusters_with_tables(program: Clustered, checks: bool) -> dict[str, int]:
@@ -37,56 +38,38 @@ def _harmless(program: Clustered, cluster: Cluster, checks: bool) -> bool:
 def _node_is_harmless(program: Clustered, node: Node, context: Context, checks: bool) -> bool:
     if checks and must_not_fail(node):
         return False
-    if node.is_merge and not context.implies(_covered(node) & _parts_inside(program, node)):
+    covered = disjunction(case.condition for case in node.cases)
+    if node.is_merge and not context.implies(covered & conjunction(_parts_inside(program, node))):
         return False
-    reads = ((guard, edge) for guard, edge in node.guarded_reads())
-    if not all(context.assume(guard).implies(_inside(program, edge)) for guard, edge in reads):
+    reads = node.guarded_reads()
+    if not all(context.assume(guard).implies(conjunction(_inside(program, edge))) for guard, edge in reads):
         return False
-    return context.implies(_slices_inside(program, node) & _extents_exist(program, node))
+    return context.implies(conjunction((*_slices_inside(program, node), *_extents_exist(program, node))))
 
 
-def _covered(node: Node) -> Condition:
-    covered: Condition = FALSE
-    for case in node.cases:
-        covered = covered | case.condition
-    return covered
-
-
-def _parts_inside(program: Clustered, node: Node) -> Condition:
+def _parts_inside(program: Clustered, node: Node) -> Iterator[Condition]:
     """Where a case is taken, the element that it takes of a row is one of the row's."""
-    inside: Condition = TRUE
     for case, (guard, _) in zip(node.cases, node.guarded_reads(), strict=True):
         if case.part is not None:
             size = program.graph.seen_type(case.edge).shape[case.part.order[0]]
-            inside = inside & (~guard | case.part.is_one_of(size))
-    return inside
+            yield ~guard | case.part.is_one_of(size)
 
 
-def _inside(program: Clustered, edge: Edge) -> Condition:
+def _inside(program: Clustered, edge: Edge) -> Iterator[Condition]:
     """Every point index is within its dim; windows are clamped or wrapped wherever they are."""
-    producer = program.graph.nodes[edge.node]
-    inside: Condition = TRUE
-    for index, dim in zip(edge.map, producer.domain, strict=True):
+    for index, dim in zip(edge.map, program.graph.nodes[edge.node].domain, strict=True):
         if isinstance(index, Point):
-            inside = inside & index.index.ge(0) & index.index.lt(program.graph.dim(dim).size)
-    return inside
+            yield index.index.ge(0) & index.index.lt(program.graph.dim(dim).size)
 
 
-def _slices_inside(program: Clustered, node: Node) -> Condition:
-    if node.op != "slice":
-        return TRUE
-    inside: Condition = TRUE
-    shape = program.graph.seen_type(node.operands[0]).shape
-    for start, length, size in zip(node.attr("starts"), node.attr("lengths"), shape, strict=True):
-        inside = inside & start.ge(0) & (start + length).le(size)
-    return inside
+def _slices_inside(program: Clustered, node: Node) -> Iterator[Condition]:
+    if node.op == "slice":
+        shape = program.graph.seen_type(node.operands[0]).shape
+        for start, length, size in zip(node.attr("starts"), node.attr("lengths"), shape, strict=True):
+            yield start.ge(0) & (start + length).le(size)
 
 
-def _extents_exist(program: Clustered, node: Node) -> Condition:
+def _extents_exist(program: Clustered, node: Node) -> Iterator[Condition]:
     """No extent of what the node takes and makes is below zero."""
-    exist: Condition = TRUE
     seen = (program.graph.seen_type(edge) for _, edge in node.guarded_reads())
-    for type in (*node.results, *seen):
-        for extent in type.shape:
-            exist = exist & extent.ge(0)
-    return exist
+    return (extent.ge(0) for type in (*node.results, *seen) for extent in type.shape)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from tempo.loop_ir.analysis.movement import Moving
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
     Branch,
     Buffer,
-    BufferIndex,
     Compute,
     PointIndex,
     Read,
@@ -20,14 +19,46 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     Write,
 )
-from tempo.lowering.scheduling.clusters import Cluster
-from tempo.lowering.scheduling.problem import Clustered
-from tempo.lowering.scheduling.reads import Value
+from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value
+from tempo.lowering.storage.assignment import Storage
 from tempo.lowering.storage.coalescing import Home
 from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import name_of_data
+from tempo.sdg.operators.making import cut_attrs
 from tempo.symbolic import TRUE, Context, Expr, Symbol, const, var
+
+Shape = tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A value under a name, and the statements that have made it; their results are `base` with a number."""
+
+    base: str
+    name: str
+    type: TensorType
+    statements: tuple[Compute, ...] = ()
+
+    def at(self, axis: int, index: Expr) -> Moving:
+        """The element `index` of an axis, which keeps one position."""
+        attrs = cut_attrs(self.type.shape, axis, index, const(1))
+        return self._by("slice", attrs["lengths"], **attrs)
+
+    def transposed(self, order: tuple[int, ...]) -> Moving:
+        if order == tuple(range(len(order))):
+            return self
+        return self._by("transpose", tuple(self.type.shape[axis] for axis in order), axes=order)
+
+    def reshaped(self, shape: Shape) -> Moving:
+        return self if shape == self.type.shape else self._by("reshape", shape, shape=shape)
+
+    def _by(self, op: str, made: Shape, **attrs: Any) -> Moving:
+        name, type = f"{self.base}_{len(self.statements)}", TensorType(made, self.type.dtype)
+        scalars = OPERATORS[op].scalars(attrs)
+        compute = Compute(name, op, attrs, (self.name,), (self.type,), type, scalars)
+        return Moving(self.base, name, type, (*self.statements, compute))
+
 
 # With a number behind them these are names of what a backend's source refers to: functions and tables.
 _TAKEN = frozenset({*OPERATORS, "table"})
@@ -44,14 +75,14 @@ class RunLowering:
         program: Clustered,
         of_value: Mapping[Value, Buffer],
         written_outputs: Mapping[Value, list[Buffer]],
-        homes: Mapping[Value, Home],
-        moved: Collection[Value],
+        storage: Mapping[Value, Storage],
         checks: bool,
     ) -> None:
         self.program, self.graph = program, program.graph
-        self.of_value, self.written_outputs, self.homes = of_value, written_outputs, homes
-        self.moved = moved
-        self.at_home = {(home.owner, home.case) for home in homes.values()}
+        self.of_value, self.written_outputs = of_value, written_outputs
+        self.homes = {value: each.home for value, each in storage.items() if each.home is not None}
+        self.moved = {value for value, each in storage.items() if each.moved}
+        self.at_home = {(home.owner, home.case) for home in self.homes.values()}
         self.checks = checks
         self._contexts: dict[str, Context] = {}
 
@@ -69,9 +100,6 @@ class RunLowering:
         """Whether some cases of a definition are in its buffer already; the others each write to it."""
         return any((node.id, number) in self.at_home for number in range(len(node.cases)))
 
-    def seen(self, edge: Edge) -> TensorType:
-        return self.graph.seen_type(edge)
-
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def _node(self, node: Node, here: Here, cluster: Cluster) -> list[Statement]:
@@ -88,7 +116,7 @@ class RunLowering:
             node.op,
             attrs,
             names,
-            tuple(self.seen(edge) for edge in node.operands),
+            tuple(self.graph.seen_type(edge) for edge in node.operands),
             node.type,
             tuple(scalar.substitute(here) for scalar in operator.scalars(attrs)),
             tuple(here.items()) if attrs.get("checked") else (),
@@ -152,7 +180,7 @@ class RunLowering:
         operand = self._operand(node, case.edge, number, here, cluster, block)
         if case.part is None:
             return operand
-        row = Moving(f"{self.name(node)}__{number}__part", operand, self.seen(case.edge))
+        row = Moving(f"{self.name(node)}__{number}__part", operand, self.graph.seen_type(case.edge))
         element = row.at(case.part.order[0], case.part.at.substitute(here)).transposed(case.part.order)
         shown = element.reshaped(node.shape)
         block.extend(shown.statements)
@@ -192,7 +220,8 @@ class RunLowering:
         if value in self.moved:
             return self._read_at_home(result, self.homes[value], edge, here, cluster)
         buffer = self.of_value[value]
-        return Read(result, buffer.id, self._index(buffer, edge, here, cluster))
+        index = (self._entry(edge.map[axis.position], axis, here, cluster) for axis in buffer.axes)
+        return Read(result, buffer.id, tuple(index))
 
     def _at_home(self, home: Home, name: str, edge: Edge, here: Here, cluster: Cluster, block: list[Statement]) -> str:
         """The name of what an edge reads of a value that lives in the buffer of a definition; of a row, as it was."""
@@ -200,7 +229,7 @@ class RunLowering:
         block.append(read)
         if home.row is None:
             return name
-        owner, seen = self.graph.nodes[home.owner], self.seen(edge)
+        owner, seen = self.graph.nodes[home.owner], self.graph.seen_type(edge)
         stored = Moving(name, name, TensorType((home.row[1], *owner.shape), owner.dtype))
         back = tuple(home.order.index(axis) for axis in range(len(home.order)))
         turned = tuple(seen.shape[axis] for axis in home.order)
@@ -219,9 +248,6 @@ class RunLowering:
             (dim,) = at.dims()
             found.append(self._entry(_shifted(places[dim], at - var(dim)), axis, here, cluster))
         return Read(result, buffer.id, tuple(found))
-
-    def _index(self, buffer: Buffer, edge: Edge, here: Here, cluster: Cluster) -> BufferIndex:
-        return tuple(self._entry(edge.map[axis.position], axis, here, cluster) for axis in buffer.axes)
 
     def _entry(self, index: Point | Slice, axis: Axis, here: Here, cluster: Cluster) -> PointIndex | WindowIndex:
         if isinstance(index, Point):

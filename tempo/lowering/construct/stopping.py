@@ -1,6 +1,6 @@
 """Runs that end early: which loops are left, and which parts of the program are left out after that.
 
-The order (`problem.py`) puts a stop after all that runs at its point, and before all that runs at the next. So what
+The order (`build_problem`) puts a stop after all that runs at its point, and before all that runs at the next. So what
 varies along its dim is in loops over it at the top, of one point after another, and the run ends where a loop is left.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tempo.errors import UnsupportedError
-from tempo.lowering.scheduling.problem import Clustered
+from tempo.lowering.scheduling.clusters import Clustered
 from tempo.schedule import tree
 from tempo.schedule.tree import For, If, Run, ScheduleTree, runs
 from tempo.sdg.graph import Output

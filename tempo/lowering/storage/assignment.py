@@ -1,24 +1,25 @@
 """Storage follows from the order: reuse distances along the schedule decide what is kept, and for how long.
 
 Read in the same block as it was made, at the point just made: a *register*. Otherwise a value has a buffer, with an
-axis for each dim along which it keeps more than one point: a *window* of w (index modulo w) where `reuse.py` or
-`conflicts.py` bound how many are alive at once, else *full*.
+axis for each dim along which it keeps more than one point: a *window* of w (index modulo w) where
+`reuse_distance` bounds how many are alive at once, else *full*.
+
+Loops of which every iteration has values of its own (it reads only what it wrote itself, and nobody reads it later) are
+found too: a backend may give such a value a fresh place in every iteration, and that place to something else after the
+last read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tempo.loop_ir.ir import Axis
-from tempo.lowering.scheduling.clusters import Cluster
+from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value, ValueRead, ValueReads
 from tempo.lowering.scheduling.places import Place
-from tempo.lowering.scheduling.problem import Clustered
-from tempo.lowering.scheduling.reads import Value, ValueRead, ValueReads
 from tempo.lowering.storage.coalescing import Home, homes
-from tempo.lowering.storage.interference import conflict_widths
-from tempo.lowering.storage.privatization import local_to
-from tempo.lowering.storage.reuse_distance import FULL, widths, writer_of
+from tempo.lowering.storage.reuse_distance import FULL, conflict_widths, widths, writer_of
 from tempo.sdg.graph import Node, Slice
 from tempo.symbolic import Symbol, const
 
@@ -136,3 +137,37 @@ class _Assignment:
         if read.place.guards[: len(write.guards)] != write.guards:
             return False
         return all(each.lo == made for each, made in zip(read.relation, write.point, strict=True))
+
+
+# -- privatization -------------------------------------------------------------------------------------------------
+
+
+def local_to(writes: Sequence[Place], reads: Sequence[ValueRead]) -> frozenset[Symbol]:
+    """The variables of the loops around all writes and reads of a value to whose iterations it is local.
+
+    For the loop and each one around it, one coordinate of what is written and of what is read must be the iteration, up
+    to a constant. Pieces of a loop never run at the same iteration: what is read was written in the same piece.
+    """
+    first = writes[0]
+    others = (*writes[1:], *(read.place for read in reads))
+    depths = min((first.shared_levels(place) for place in others), default=0)
+    local = itertools.takewhile(lambda depth: _is_local(depth, writes, reads), range(depths))
+    return frozenset(symbol for depth in local for place in writes for symbol in _variable(place, depth))
+
+
+def _is_local(depth: int, writes: Sequence[Place], reads: Sequence[ValueRead]) -> bool:
+    return any(_is_iteration(position, depth, writes, reads) for position in range(len(writes[0].point)))
+
+
+def _is_iteration(position: int, depth: int, writes: Sequence[Place], reads: Sequence[ValueRead]) -> bool:
+    """Whether the coordinate is that of the iteration, by the same constant wherever it is written or read."""
+    written = [place.point[position] - place.levels[depth].iteration for place in writes]
+    asked = [read.relation[position] for read in reads]
+    found = {each - read.place.levels[depth].iteration for read, at in zip(reads, asked) for each in (at.lo, at.hi)}
+    return len(found.union(written)) == 1 and written[0].is_const
+
+
+def _variable(place: Place, depth: int) -> frozenset[Symbol]:
+    """The variable of the loop at this depth; none where the place stands beside it."""
+    iteration = place.levels[depth].iteration
+    return frozenset(loop.var for _, loop in place.loops if {loop.var} == iteration.symbols())

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.lowering.scheduling.problem import Clustered
-from tempo.lowering.scheduling.reads import Value, ValueRead
+from tempo.lowering.scheduling.clusters import Clustered, Value, ValueRead
 from tempo.sdg.graph import Case, Graph, Node, Output, Point
 from tempo.sdg.stops import last_along
 from tempo.symbolic import TRUE, Condition, Expr, const, var

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tempo.loop_ir.analysis.names import made, used
-from tempo.loop_ir.ir import Assign, Compute, Read, Statement, WindowIndex, Write, walk
-from tempo.loop_ir.rewriter import Block, rewritten
+from tempo.loop_ir.ir import Assign, Block, Compute, Read, Statement, WindowIndex, Write, walk
+from tempo.loop_ir.rewriter import rewritten
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, Tracked, tracked
 from tempo.symbolic import Expr
 

@@ -29,6 +29,7 @@ from tempo.costs.extents import RegionWork, Way, cheapest, doubles, sampled
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import (
     Axis,
+    Block,
     Branch,
     Buffer,
     Compute,
@@ -41,7 +42,7 @@ from tempo.loop_ir.ir import (
     walk,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
+from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED
 from tempo.loop_ir.transforms.dynamic_extent.regions import (
     Region,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempo as tp
-from tempo.lowering.scheduling.problem import build_problem
+from tempo.lowering.scheduling.clusters import build_problem
 from tempo.schedule import SchedulingProblem
 from tests.unit.lowering.planned import plan_of
 
