@@ -18,7 +18,7 @@ from tempo.backends.base import (
     SegmentRequest,
 )
 from tempo.backends.room import host_room
-from tempo.costs.model import EAGER, EAGER_CUDA, FUSED, FUSED_CUDA, POINTS, RUNS, Costs
+from tempo.costs import EAGER, EAGER_CUDA, FUSED, FUSED_CUDA, POINTS, RUNS, Costs
 from tempo.loop_ir.analysis.index_bits import NARROW
 
 __all__ = [

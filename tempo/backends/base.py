@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from tempo.backends.room import host_room
-from tempo.costs.model import EAGER, Costs
+from tempo.costs import EAGER, Costs
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.ir import LoopProgram, Segment

@@ -21,7 +21,7 @@ from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
 from tempo.passes.manager import Forced, Pass, PassManager, PassRecord, needed
 from tempo.passes.pipeline import PassRegistry
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.vectorize.search import Lift
 from tempo.plugins.manager import default_manager
 from tempo.reference.backend import ReferenceBackend
 from tempo.sdg.graph import Graph

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tempo.costs.extents import Way
+from tempo.costs import Way
 from tempo.errors import InputError, nearest, user_location
 from tempo.loop_ir.transforms.dynamic_extent.versions import EXTENTS
 from tempo.passes.manager import Forced

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
-from tempo.costs.model import EAGER, Costs
+from tempo.costs import EAGER, Costs
 from tempo.errors import InternalError, TempoError, UnsupportedError
 from tempo.loop_ir.codegen.python import static_sizes
 from tempo.loop_ir.ir import LoopProgram
@@ -20,7 +20,7 @@ from tempo.lowering.construct.guard_tables import clusters_with_tables
 from tempo.lowering.scheduling.clusters import Clustered, build_problem, cluster
 from tempo.lowering.scheduling.places import Place, places, scoped
 from tempo.lowering.storage.assignment import decide_storage
-from tempo.passes.instrument.unchecked_past_stops import unchecked_past_stops
+from tempo.passes.instrument import unchecked_past_stops
 from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree

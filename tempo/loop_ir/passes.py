@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from tempo.costs.model import EAGER, Costs
+from tempo.costs import EAGER, Costs
 from tempo.loop_ir.ir import Compute, LoopProgram, walk
 from tempo.loop_ir.verify import verify
 from tempo.passes.manager import IR, PassOn

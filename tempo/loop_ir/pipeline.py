@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tempo.costs.extents import Way
+from tempo.costs import Way
 from tempo.loop_ir.passes import LoopPass
 from tempo.loop_ir.transforms.chunked_outputs import ChunkedOutputs
 from tempo.loop_ir.transforms.circular_reads import CircularReads

@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tempo.errors import TempoError
-from tempo.passes.composites.compose import Compose
-from tempo.passes.composites.decompose import Decompose
+from tempo.passes.composites import Compose, Decompose
 from tempo.passes.manager import Pass
 from tempo.passes.ragged.static_extents import StaticExtents
-from tempo.passes.recurrence.accumulate import Accumulate
-from tempo.passes.recurrence.prefix import Recurrences
-from tempo.passes.rewrite.dce import DeadCodeElimination
+from tempo.passes.recurrence.prefix import Accumulate, Recurrences
+from tempo.passes.rewrite.driver import DeadCodeElimination
 from tempo.passes.rewrite.patterns import Rule
-from tempo.passes.simplify.canonicalize import Canonicalize
 from tempo.passes.simplify.cse import CommonSubexpressions
 from tempo.passes.simplify.resolve_cases import Decide
-from tempo.passes.simplify.simplify import Simplify
+from tempo.passes.simplify.simplify import Canonicalize, Simplify
 from tempo.passes.splitting.index_set_split import Split
-from tempo.passes.storage.element_reads import ElementReads
-from tempo.passes.storage.materialise_outputs import MaterialiseOutputs
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.storage import ElementReads, MaterialiseOutputs
+from tempo.passes.vectorize.search import Lift
 
 
 def default_passes() -> tuple[Pass, ...]:

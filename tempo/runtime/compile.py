@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tempo.compiler.driver import loop_passes_of, pass_manager, registered_passes
 from tempo.compiler.options import Options
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
-from tempo.passes.instrument.finite_checks import watched
+from tempo.passes.instrument import watched
 from tempo.passes.manager import PassManager
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine

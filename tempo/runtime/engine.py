@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from tempo.analysis.checks.endless import endless
+from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tempo.analysis.checks.checks import check_at, check_symbolic
-from tempo.analysis.checks.index_values import check_index_values, surely_fit
+from tempo.analysis.checks.checks import check_at, check_index_values, check_symbolic, surely_fit
 from tempo.analysis.checks.stopping import check_stops
 from tempo.compiler.once import Once
 from tempo.errors import (

@@ -25,7 +25,7 @@ class Port(NamedTuple):
 
     It is given each "input", the "seed", and the "state" of each parameter at the start. It gives each "output", each
     "state" at the end, a "stop" per dim along which it may end early (see `tempo.sdg.stops`), and what each "watch" saw
-    (see `tempo.passes.instrument.finite_checks`).
+    (see `tempo.passes.instrument`).
     """
 
     role: Role
@@ -140,7 +140,7 @@ class Element:
 class Case:
     """One case of a `merge`: where `condition` holds (and none before it), the value is what `edge` reads.
 
-    `part`: the value is a part of what the edge reads. Only lowering makes such cases (`passes.storage.element_reads`).
+    `part`: the value is a part of what the edge reads. Only lowering makes such cases (`passes.storage`).
     """
 
     condition: Condition

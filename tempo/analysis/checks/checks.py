@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from tempo.analysis.checks.witness import witness
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.demand.reads import RunSizes
-from tempo.analysis.dependence.acyclic import Need, stuck_needs
-from tempo.analysis.dependence.certain_cycles import behind, definite_cycle, demanded_by
+from tempo.analysis.dependence.acyclic import Need, behind, definite_cycle, demanded_by, stuck_needs, witness
 from tempo.analysis.obligations import ChosenCase, Obligation, obligations, written_cases
-from tempo.analysis.reports import cycle_error, tensor_name
-from tempo.errors import DefinitionError
+from tempo.analysis.reports import cycle_error, point_text, tensor_name
+from tempo.errors import DefinitionError, DTypeError
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, as_expr, conjunction, var
+from tempo.symbolic.widths import IntegerRange, bounds, exactly
 
 Array = np.ndarray[Any, Any]
 
@@ -184,3 +183,45 @@ def _check_everywhere(sizes: RunSizes, obligation: Obligation, masks: Mapping[in
     point: dict[Symbol, Expr] = {symbol: as_expr(int(values[bad[0]])) for symbol, values in zip(reader.domain, points)}
     known = {symbol: as_expr(value) for symbol, value in sizes.symbols.items()}
     raise obligation.error({**known, **point})
+
+
+_LIMITS = np.iinfo(np.int32)
+
+
+def check_index_values(graph: Graph, sizes: Mapping[Symbol, int]) -> None:
+    """Raises `DTypeError` where an index expression is needed as a tensor at a point at which it exceeds int32."""
+    suspects = _suspects(graph, sizes)
+    if not suspects:
+        return
+    masks = demanded(graph, sizes)
+    for node in suspects:
+        _check(node, masks[node.id], sizes)
+
+
+def surely_fit(graph: Graph, sizes: Mapping[Symbol, int]) -> bool:
+    """Whether none exceeds int32, as far as bounds tell."""
+    return not _suspects(graph, sizes)
+
+
+def _suspects(graph: Graph, sizes: Mapping[Symbol, int]) -> list[Node]:
+    extents = {dim.symbol: int(dim.size.evaluate(sizes)) for dim in graph.dims}
+    ranges = {symbol: exactly(size) for symbol, size in sizes.items()}
+    ranges.update((symbol, IntegerRange(0, extent - 1)) for symbol, extent in extents.items())
+    values = (node for node in graph.nodes.values() if node.op == "index_value")
+    return [node for node in values if not bounds(node.attr("expr"), ranges).fits(32)]
+
+
+def _check(node: Node, mask: np.ndarray[Any, Any], sizes: Mapping[Symbol, int]) -> None:
+    points = np.argwhere(mask)
+    expr: Expr = node.attr("expr")
+    values = np.asarray(expr.evaluate({**sizes, **dict(zip(node.domain, points.T, strict=True))}))
+    outside = np.flatnonzero((values < _LIMITS.min) | (values > _LIMITS.max))
+    if len(points) == 0 or len(outside) == 0:
+        return
+    first = int(outside[0])
+    raise DTypeError(
+        f"the index expression {expr} is {values.flat[first]} at {point_text(node.domain, points[first])}: "
+        "as a tensor it is int32",
+        location=node.location,
+        hint="make the tensor first and compute with it: tp.as_tensor(t, dtype=tp.int64) * 1000000",
+    )

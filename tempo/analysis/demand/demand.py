@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from tempo.analysis.demand.hulls import covers, hull
-from tempo.analysis.demand.images import Image, Images, Readers
+from tempo.analysis.demand.images import Image, Images, Readers, covers, hull
 from tempo.analysis.dependence.host_order import own_order
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph, Node, Output

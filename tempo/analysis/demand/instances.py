@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.reads import ReadBoxes, RunSizes, edge_reads, reads_at, reads_of_point
-from tempo.analysis.dependence.distances import well_founded
 from tempo.analysis.dependence.host_order import close_to_prefixes, order_reads
+from tempo.analysis.dependence.levels import Direction, Distance, levels
 from tempo.analysis.reports import Instance
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph, Node
@@ -264,3 +265,50 @@ def _needs(graph: Graph, sizes: RunSizes, masks: Masks, instance: Instance) -> I
             continue
         called = np.argwhere(masks[read.source][box]) + [cut.start for cut in box]
         yield from (Instance(read.source, tuple(point)) for point in called.tolist())
+
+
+def well_founded(graph: Graph, reads: Iterable[ReadBoxes]) -> bool:
+    """True: no instance needs itself through `reads`. False: not proven (a skewed order may still exist)."""
+    links = [ReadsLink(graph, read) for read in reads if read.count]
+    names = {name: graph.nodes[name].domain for link in links for name in (link.source, link.target)}
+    return not any(level.stuck for outer in levels(names, links) for level in outer.walk())
+
+
+@dataclass(frozen=True)
+class ReadsLink:
+    """Reads at known sizes as a link among nodes."""
+
+    graph: Graph
+    reads: ReadBoxes
+
+    @property
+    def source(self) -> int:
+        return self.reads.source
+
+    @property
+    def target(self) -> int:
+        return self.reads.reader
+
+    def distance(self, dim: Symbol) -> Distance | None:
+        place = self._place(dim)
+        if place is None:
+            return None
+        here, axis = self.reads.points[place[0]], place[1]
+        nearest, farthest = here - (self.reads.hi[axis] - 1), here - self.reads.lo[axis]
+        return Distance(int(np.min(nearest)), int(np.max(farthest)))
+
+    def narrowed(self, dim: Symbol, direction: Direction, delay: int) -> ReadsLink | None:
+        place = self._place(dim)
+        assert place is not None, "only a dim that both ends have is looped over"
+        axis = place[1]
+        met = self.reads.points[place[0]] + (delay if direction == "forward" else -delay)
+        lo, hi = self.reads.lo, self.reads.hi
+        same = replace(
+            self.reads, lo=(*lo[:axis], met, *lo[axis + 1 :]), hi=(*hi[:axis], met + 1, *hi[axis + 1 :])
+        ).where((lo[axis] <= met) & (met < hi[axis]))
+        return ReadsLink(self.graph, same) if same.count else None
+
+    def _place(self, dim: Symbol) -> tuple[int, int] | None:
+        """The positions of `dim` in the domains of reader and source."""
+        reader, source = (self.graph.nodes[id].domain for id in (self.target, self.source))
+        return (reader.index(dim), source.index(dim)) if dim in reader and dim in source else None

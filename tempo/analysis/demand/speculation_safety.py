@@ -1,15 +1,22 @@
-"""Nodes that can be computed at every point of the demanded box, whether that point is demanded or not.
+"""Nodes that can be made at points where they are not demanded for sure.
 
-The corners of a stencil's edge are read by nobody, and the demand of all that is read is no box. But they can be made
-like the rest: every read of theirs is in range, every case decides, nothing is called, and so it is for what they read.
+`harmless`: at every point of the demanded box, whether that point is demanded or not. The corners of a stencil's edge
+are read by nobody, and the demand of all that is read is no box. But they can be made like the rest: every read of
+theirs is in range, every case decides, nothing is called, and so it is for what they read.
+
+`AllOrNone`: all points of the box are demanded, or none: which, is a matter of sizes. The prompt of a decoder is read
+as a whole by the first step, and there is such a step if the sequence is longer than the prompt. So the demand of what
+is made of the prompt is no box for all sizes, and yet all that there is to make.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 
-from tempo.analysis.demand.demand import Demand
+from tempo.analysis.demand.demand import Demand, demand, wholly_demanded
+from tempo.analysis.demand.images import Image, Images, Readers, covers
 from tempo.analysis.obligations import Obligation, obligations_of
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators.located import must_not_fail
@@ -70,3 +77,126 @@ def _can_be_made(graph: Graph, node: Node, demands: Mapping[int, Demand], facts:
 
 def _holds(here: Context, obligation: Obligation) -> bool:
     return here.assume(obligation.guard).implies(obligation.goal)
+
+
+_MOST_CONDITIONS = 4
+
+
+class _Demands:
+    """The demand where something more is known of the sizes."""
+
+    def __init__(self, graph: Graph, readers: Readers) -> None:
+        self.graph, self.readers, self.sizes = graph, readers, readers.sizes
+
+    @cached_property
+    def demands(self) -> Mapping[int, Demand]:
+        return demand(self.graph, self.readers.facts, self.readers)
+
+    @cached_property
+    def wholly(self) -> Mapping[int, bool]:
+        return wholly_demanded(self.graph, self.readers.facts, self.readers)
+
+
+class AllOrNone:
+    """Asked node by node, and remembered. `readers` gives those of facts."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        demands: Mapping[int, Demand],
+        facts: Condition = TRUE,
+        readers: Callable[[Condition], Readers] = Readers,
+    ) -> None:
+        self.graph, self.demands, self.facts, self.readers = graph, demands, facts, readers
+        self._images: dict[Condition, Images] = {}
+        self._found: dict[int, Condition | None] = {}
+        self._given: dict[Condition, _Demands] = {}
+
+    def holds(self, id: int) -> bool:
+        return self._when(id) is not None
+
+    def holds_for_some_condition(self, id: int) -> bool:
+        """The same, asked more thoroughly: for each condition that whoever is demanded for sure might say."""
+        if id not in self.demands:
+            return False
+        return self.holds(id) or any(self._decides(condition, id) for condition in self._conditions(id))
+
+    def _conditions(self, id: int) -> list[Condition]:
+        """When there is anything of those that read a node, through others whose demand is not exact."""
+        seen, pending, found = {id}, [id], dict[Condition, None]()
+        while pending:
+            for reader in self._readers[pending.pop()] - seen:
+                seen.add(reader)
+                if reader not in self.demands:
+                    continue
+                if self.demands[reader].exact:
+                    found[self.demands[reader].box.nonempty()] = None
+                else:
+                    pending.append(reader)
+        return [condition for condition in found if condition.sizes()][:_MOST_CONDITIONS]
+
+    def _decides(self, condition: Condition, id: int) -> bool:
+        """Whether all of the box is demanded where the condition holds, and nothing where it does not."""
+        there, elsewhere = self._given_that(condition), self._given_that(~condition)
+        if not there.wholly.get(id, False):
+            return False
+        box = self.demands[id].box
+        if not covers(box, [there.demands[id].box], there.sizes):
+            return False
+        return id not in elsewhere.demands or elsewhere.sizes.excludes(elsewhere.demands[id].box.nonempty())
+
+    def _given_that(self, condition: Condition) -> _Demands:
+        if condition not in self._given:
+            self._given[condition] = _Demands(self.graph, self.readers(self.facts & condition))
+        return self._given[condition]
+
+    @cached_property
+    def _readers(self) -> dict[int, frozenset[int]]:
+        return {id: frozenset(reader for reader, _ in reads) for id, reads in self.graph.consumers.items()}
+
+    @cached_property
+    def _outside(self) -> frozenset[int]:
+        """What is read from outside, or called: these are demanded for other reasons than a reader's."""
+        calls = (node.id for node in self.graph.nodes.values() if node.has_effect)
+        return frozenset((*calls, *(output.edge.node for output in self.graph.outputs)))
+
+    def _when(self, id: int) -> Condition | None:
+        """The condition on sizes under which all of the box is demanded, where otherwise none is."""
+        if id not in self.demands:
+            return None
+        if self.demands[id].exact:
+            return TRUE
+        if id not in self._found:
+            self._found[id] = None  # for those that come back to it
+            self._found[id] = None if id in self._outside else self._of_readers(id)
+        return self._found[id]
+
+    def _of_readers(self, id: int) -> Condition | None:
+        """All readers are demanded under one condition, and then read the whole box."""
+        conditions: set[Condition] = set()
+        readers = [reader for reader in self._readers[id] if self._reads(reader, id, TRUE)]
+        for reader in readers:
+            when = self._when(reader)
+            if when is None:
+                return None
+            conditions |= {self._and_not_empty(when, image) for image in self._reads(reader, id, TRUE)}
+        if len(conditions) != 1:
+            return None
+        (condition,) = conditions
+        parts = [image.box for reader in readers for image in self._reads(reader, id, condition) if image.exact]
+        return condition if covers(self.demands[id].box, parts, self._under(condition).sizes) else None
+
+    def _and_not_empty(self, when: Condition, image: Image) -> Condition:
+        some = image.reader.box.nonempty()
+        return when if self._under(when).sizes.implies(some) else when & some
+
+    def _reads(self, reader: int, id: int, condition: Condition) -> list[Image]:
+        if reader not in self.demands:
+            return []
+        made = self._under(condition).of(self.graph.nodes[reader], self.demands[reader].box)
+        return [image for image in made if image.producer == id]
+
+    def _under(self, condition: Condition) -> Images:
+        if condition not in self._images:
+            self._images[condition] = Images(self.graph, self.readers(self.facts & condition))
+        return self._images[condition]

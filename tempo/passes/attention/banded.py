@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tempo.passes.attention.match import Attention, Extra
-from tempo.passes.attention.operands import Operands, inside, summed
-from tempo.passes.composites.compose import attention_at
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.attention.match import Attention, Extra, Operands, inside, summed
+from tempo.passes.composites import attention_at
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.passes.simplify.movement import GraphViews
 from tempo.passes.vectorize.legality import Candidates, Span
 from tempo.sdg.graph import Edge, Graph, Node, Slice, identity_map, index_exprs

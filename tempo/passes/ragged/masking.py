@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from tempo import dtypes
 from tempo.errors import InternalError
-from tempo.passes.ragged.alignment import Frames
-from tempo.passes.ragged.alignment_rules import Axes, AxisClass, Frame
+from tempo.passes.ragged.alignment import Axes, AxisClass, Frame, Frames
 from tempo.passes.ragged.nonfinite import WholeOperand, where, with_infinities
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Slice

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tempo import dtypes
-from tempo.passes.ragged.alignment_rules import Frame
+from tempo.passes.ragged.alignment import Frame
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge
 from tempo.sdg.rewriter import Tensors

@@ -15,7 +15,7 @@ from tempo.errors import UnsupportedError
 from tempo.passes.manager import PassContext
 from tempo.passes.ragged.rules import static
 from tempo.passes.ragged.values import Fills, Hulls, Situation, Value
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, TensorType
 from tempo.sdg.rewriter import Rewriter, Tensors

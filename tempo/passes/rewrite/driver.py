@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from tempo import dtypes
 from tempo.errors import InternalError
 from tempo.passes.manager import PassContext
-from tempo.passes.rewrite.dce import without_dead_nodes
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.components import strongly_connected
@@ -333,3 +332,19 @@ def _simplified_index(index: Point | Slice, context: Context) -> Point | Slice:
         found = simplified(index.index, context)
         return index if found is index.index else Point(found)
     return replace(index, start=simplified(index.start, context))
+
+
+@dataclass(frozen=True)
+class DeadCodeElimination:
+    name: ClassVar[str] = "dce"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph:
+        return without_dead_nodes(graph)
+
+
+def without_dead_nodes(graph: Graph) -> Graph:
+    """The graph with the nodes that an output or a sink reaches, and no others."""
+    needed = graph.reachable()
+    if len(needed) == len(graph.nodes):
+        return graph
+    return replace(graph, nodes={id: node for id, node in graph.nodes.items() if id in needed})

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tempo.analysis.demand.demand import Demand
 from tempo.passes.manager import PassContext
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.exact import exact
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs, substitute_index

@@ -3,16 +3,23 @@
 Transpositions, broadcasts, and reshapes that only insert or drop axes of size 1 compose to one map: each axis of the
 result shows an axis of the source, or repeats. The normal form of a map is `broadcast(reshape(transpose(source)))`,
 without those of the three that change nothing. So equal maps are equal terms, and a pattern that wants to see through
-movement asks for the map.
+movement asks for the map. Elementwise operators repeat what they compute as late as possible, since they broadcast
+by themselves, and edges of one value are padding: `concat([0, 0], x, [0])` is `pad(x)`, which nothing has to read them
+for.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from tempo.passes.rewrite.driver import Draft, Sweep, Term
+from tempo.passes.rewrite.patterns import constant_value
 from tempo.sdg.graph import Edge, Graph, TensorType
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, const
 
 ONE = const(1)
@@ -142,3 +149,56 @@ def _is(term: Term | Edge, draft: Draft | None, sweep: Sweep) -> bool:
         return False
     operand = term.operands[0]
     return operand == draft.operands[0] or _is(operand, sweep.view(draft.operands[0]), sweep)
+
+
+def late_broadcast(draft: Draft, sweep: Sweep) -> Term | None:
+    """f(broadcast(x), y) = f(x, y), broadcast to the shape of the result where x and y together do not have it."""
+    if OPERATORS[draft.op].kind != "elementwise":
+        return None
+    operands = tuple(_source(edge, sweep) for edge in draft.operands)
+    if operands == draft.operands:
+        return None
+    inferred = OPERATORS[draft.op].infer(dict(draft.attrs), tuple(map(sweep.type_of, operands)))
+    found = Term(draft.op, operands, dict(draft.attrs))
+    return found if inferred.shape == draft.type.shape else Term("broadcast", (found,), {"shape": draft.type.shape})
+
+
+def _source(edge: Edge, sweep: Sweep) -> Edge:
+    draft = sweep.view(edge)
+    if draft is None or draft.op != "broadcast" or dict(draft.attrs).get("batch", 0):
+        return edge
+    return draft.operands[0]
+
+
+def pad_of_edges(draft: Draft, sweep: Sweep) -> Term | None:
+    """What is joined, but for one part, is constant and everywhere the same number, as many at every point."""
+    if draft.op != "concat":
+        return None
+    values = [_number(edge, sweep) for edge in draft.operands]
+    inside = [place for place, value in enumerate(values) if value is None]
+    if len(inside) != 1 or len({value for value in values if value is not None}) != 1:
+        return None
+    (place,), axis = inside, draft.attr("axis")
+    sizes = [sweep.type_of(edge).shape[axis] for edge in draft.operands]
+    if any(size.dims() for place, size in enumerate(sizes) if place not in inside):
+        return None
+    rank = len(draft.type.shape)
+    low, high = (_along(axis, rank, part) for part in (sizes[:place], sizes[place + 1 :]))
+    value = next(value for value in values if value is not None)
+    return Term("pad", (draft.operands[place],), {"low": low, "high": high, "value": value})
+
+
+def _number(edge: Edge, sweep: Sweep) -> float | int | bool | None:
+    """The value of all elements; None also for NaN and -0.0, which are not told from others by comparing."""
+    array = constant_value(edge, sweep)
+    if array is None or array.size == 0 or array.dtype.kind not in "biuf":
+        return None
+    value = array.flat[0].item()
+    if math.isnan(value) or not np.all(array == array.flat[0]) or np.any(np.signbit(array) & (array == 0)):
+        return None
+    return value  # type: ignore[no-any-return]
+
+
+def _along(axis: int, rank: int, sizes: list[Expr]) -> tuple[Expr, ...]:
+    total = sum(sizes, const(0))
+    return tuple(total if at == axis else const(0) for at in range(rank))

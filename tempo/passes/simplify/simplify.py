@@ -1,20 +1,19 @@
-"""Algebraic rules to a fixed point: identities, movement in normal form, contractions, constants."""
+"""Algebraic rules to a fixed point: identities, movement in normal form, contractions, constants; canonical form."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import Rewrite, rewrite_graph
 from tempo.passes.rewrite.patterns import Rule, RuleTable
-from tempo.passes.simplify.broadcasting import late_broadcast
 from tempo.passes.simplify.contraction import dot_of_movement, reduction_of_movement, sum_of_products
 from tempo.passes.simplify.folding import FoldConstants
 from tempo.passes.simplify.identities import IDENTITIES
-from tempo.passes.simplify.movement import normal_movement
-from tempo.passes.simplify.padding import pad_of_edges
-from tempo.sdg.graph import Graph
+from tempo.passes.simplify.movement import late_broadcast, normal_movement, pad_of_edges
+from tempo.sdg.graph import Case, Graph, Node
+from tempo.symbolic import TRUE, Context
 
 RULES: tuple[Rule, ...] = IDENTITIES
 
@@ -42,3 +41,29 @@ class Simplify:
         if self.fold_elements:
             rewrites.append(FoldConstants(self.fold_elements))
         return rewrite_graph(graph, context, rewrites)
+
+
+@dataclass(frozen=True)
+class Canonicalize:
+    """What every sweep does (`passes.rewrite.driver`), and merges: a merge whose first case always holds is a copy."""
+
+    name: ClassVar[str] = "canonicalize"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph:
+        return rewrite_graph(graph, context, merges=canonical_merge)
+
+
+def canonical_merge(node: Node, context: Context) -> Node:
+    """The merge without the cases that are unreachable because earlier ones hold, or because nothing fulfils them."""
+    cases: list[Case] = []
+    left = context  # what holds where no case so far does
+    for case in node.cases:
+        if left.excludes(case.condition):
+            continue
+        always = left.implies(case.condition)
+        condition = TRUE if always and not cases else context.simplify_condition(case.condition)
+        cases.append(replace(case, condition=condition))
+        if always:
+            break
+        left = left.assume(~case.condition)
+    return replace(node, cases=tuple(cases)) if cases else node

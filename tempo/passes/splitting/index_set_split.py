@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.passes.manager import PassContext
-from tempo.passes.rewrite.dce import without_dead_nodes
-from tempo.passes.rewrite.driver import rewrite_graph
-from tempo.passes.simplify.canonicalize import canonical_merge
+from tempo.passes.rewrite.driver import rewrite_graph, without_dead_nodes
+from tempo.passes.simplify.simplify import canonical_merge
 from tempo.sdg.builder import NodeBuilder, fresh_dim
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, TensorType, identity_map

@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tempo.analysis.dependence.acyclic import Need
-from tempo.analysis.dependence.blocks import LoopBody
-from tempo.analysis.dependence.levels import Direction
-from tempo.costs.vectorization import LikelySizes
+from tempo.analysis.dependence.levels import Direction, LoopBody
+from tempo.costs import LikelySizes
 from tempo.sdg.graph import Edge, Graph, Point
 from tempo.symbolic import Symbol
 

@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tempo.analysis.demand.all_or_none import AllOrNone
 from tempo.analysis.demand.demand import Demand
-from tempo.analysis.demand.speculation_safety import harmless
-from tempo.costs.vectorization import LikelySizes
+from tempo.analysis.demand.speculation_safety import AllOrNone, harmless
+from tempo.costs import LikelySizes
 from tempo.passes.ragged.alignment import Frames
 from tempo.passes.ragged.values import Hulls
 from tempo.passes.splitting.stretches import Piece, pieces

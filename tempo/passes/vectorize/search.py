@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
-from tempo.analysis.demand.all_or_none import AllOrNone
 from tempo.analysis.demand.demand import Demand
+from tempo.analysis.demand.speculation_safety import AllOrNone
 from tempo.analysis.dependence.acyclic import Need, needs_of
-from tempo.analysis.dependence.blocks import LoopBody, blocks
-from tempo.costs.model import Cost, Costs
-from tempo.costs.vectorization import LikelySizes
+from tempo.analysis.dependence.levels import LoopBody, blocks
+from tempo.costs import EAGER, Cost, Costs, LikelySizes
 from tempo.passes.attention.banded import OPERATOR, BandedAttention, bands, with_bands
-from tempo.passes.manager import Forced, PassContext, forced
+from tempo.passes.manager import Decided, Forced, PassContext, forced
 from tempo.passes.ragged.masking import hulled
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.passes.vectorize.fusion_stages import Stages
 from tempo.passes.vectorize.if_conversion import Selects
 from tempo.passes.vectorize.legality import Candidates, Span, guards
@@ -30,6 +29,7 @@ from tempo.passes.vectorize.rewrite import lifted
 from tempo.passes.vectorize.strip_mining import between, strippable, stripped
 from tempo.passes.vectorize.working_set import Held
 from tempo.sdg.graph import Graph
+from tempo.sdg.stops import stops_of
 from tempo.symbolic import Context, Dim, Symbol
 
 Kind = Literal["sequential", "blocks", "full"]
@@ -265,3 +265,30 @@ def _sequential(found: Iterable[LoopBody[int, Need]]) -> dict[int, frozenset[Sym
                 looped = block.dims[name] if unit.stuck else (unit.loop.dim,) if unit.loop else ()
                 dims[name] = dims.get(name, frozenset()) | frozenset(looped)
     return dims
+
+
+@dataclass(frozen=True)
+class Lift:
+    """Lifts the dims of the nodes that the mapping says (`tempo.passes.vectorize.search`), but for those in `exclude`.
+
+    A dim along which the run may end early stays a loop. `mapping`: how the user has dims run. `composites`: what the
+    backend takes whole; `costs`: what things cost there.
+
+    The lifted dims lie in front of a value's axes, in canonical order.
+    """
+
+    exclude: frozenset[Symbol] = frozenset()
+    mapping: Forced = None
+    composites: tuple[str, ...] = ()
+    costs: Costs = EAGER
+    name: ClassVar[str] = "lift"
+
+    def apply(self, graph: Graph, context: PassContext) -> Decided[Graph]:
+        graph = without_dead_nodes(graph)
+        search = MappingSearch(context, self.mapping, self.composites, self.costs)
+        kept = self.exclude | stops_of(graph).keys()
+        for dim in reversed(graph.dims):
+            if dim.symbol in kept:
+                continue
+            graph = search.mapped(graph, dim)
+        return Decided(graph, tuple(search.decisions))

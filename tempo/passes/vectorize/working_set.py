@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tempo import dtypes
-from tempo.costs.model import Cost, Costs
-from tempo.costs.vectorization import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, GroupWork, work
+from tempo.costs import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, Costs, GroupWork, work
 from tempo.passes.vectorize.legality import Candidates
 from tempo.passes.vectorize.strip_mining import shown, strippable
 from tempo.sdg.graph import Graph

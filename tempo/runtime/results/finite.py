@@ -13,7 +13,7 @@ from tempo import dtypes
 from tempo.analysis.demand.reads import RunSizes, reads_of_point
 from tempo.analysis.reports import point_text, tensor_name
 from tempo.errors import NotFiniteError
-from tempo.passes.instrument.finite_checks import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
+from tempo.passes.instrument import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
 from tempo.runtime.arguments.call import Arguments
 from tempo.sdg.graph import Graph, Node
 

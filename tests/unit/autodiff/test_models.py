@@ -10,8 +10,7 @@ import pytest
 
 import tempo as tp
 from tempo.passes.manager import PassContext
-from tempo.passes.simplify.canonicalize import Canonicalize
-from tempo.passes.simplify.simplify import Simplify
+from tempo.passes.simplify.simplify import Canonicalize, Simplify
 from tests.unit.autodiff.differences import numbers
 
 F = tp.float64

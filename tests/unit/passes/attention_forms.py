@@ -7,11 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 import tempo as tp
-from tempo.passes.composites.decompose import Decompose
+from tempo.passes.composites import Decompose
 from tempo.passes.manager import PassContext
-from tempo.passes.rewrite.dce import without_dead_nodes
-from tempo.passes.simplify.canonicalize import Canonicalize
-from tempo.passes.simplify.simplify import Simplify
+from tempo.passes.rewrite.driver import without_dead_nodes
+from tempo.passes.simplify.simplify import Canonicalize, Simplify
 from tempo.sdg.graph import Graph
 
 T = tp.RecurrentTensor

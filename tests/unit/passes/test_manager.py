@@ -7,7 +7,7 @@ import pytest
 from tempo.errors import InternalError, ShapeError, TempoError
 from tempo.passes.manager import Pass, PassContext, PassManager, PassRecord, operator_table
 from tempo.passes.pipeline import PassRegistry, default_passes
-from tempo.passes.rewrite.dce import DeadCodeElimination
+from tempo.passes.rewrite.driver import DeadCodeElimination
 from tempo.passes.rewrite.patterns import Rule
 from tempo.passes.simplify.simplify import Simplify
 from tempo.sdg.graph import Graph

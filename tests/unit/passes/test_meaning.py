@@ -17,13 +17,12 @@ from tempo.lowering.scheduling.clusters import cluster
 from tempo.passes.manager import Pass, PassContext, PassManager
 from tempo.passes.pipeline import default_passes
 from tempo.passes.recurrence.prefix import Recurrences
-from tempo.passes.rewrite.dce import DeadCodeElimination
-from tempo.passes.simplify.canonicalize import Canonicalize
+from tempo.passes.rewrite.driver import DeadCodeElimination
 from tempo.passes.simplify.cse import CommonSubexpressions
 from tempo.passes.simplify.resolve_cases import Decide
-from tempo.passes.simplify.simplify import Simplify
+from tempo.passes.simplify.simplify import Canonicalize, Simplify
 from tempo.passes.splitting.index_set_split import Split
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.vectorize.search import Lift
 from tempo.reference.evaluator import Evaluator
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse

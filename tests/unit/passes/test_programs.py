@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.passes.composites.decompose import Decompose
+from tempo.passes.composites import Decompose
 from tempo.passes.ragged.static_extents import StaticExtents
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.vectorize.search import Lift
 from tests.unit.passes.equivalence import check
 
 SIZES = tuple(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tempo.passes.storage.element_reads import ElementReads
-from tempo.passes.storage.materialise_outputs import MaterialiseOutputs
+from tempo.passes.storage import ElementReads, MaterialiseOutputs
 from tempo.reference.evaluator import Evaluator
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse

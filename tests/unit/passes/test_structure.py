@@ -2,7 +2,7 @@
 
 import pytest
 
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.passes.simplify.simplify import Simplify
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.parse import parse

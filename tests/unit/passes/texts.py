@@ -1,7 +1,7 @@
 """Programs as text: what the tests of passes share."""
 
 from tempo.passes.manager import Pass, PassContext
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse
 from tempo.sdg.validate import validate

@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from tempo import dtypes
-from tempo.costs.extents import RegionWork, Way, cheapest, doubles, sampled
+from tempo.costs import RegionWork, Way, cheapest, doubles, sampled
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import (
     Axis,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import tempo as tp
-from tempo.analysis.demand.all_or_none import AllOrNone
 from tempo.analysis.demand.demand import demand
 from tempo.analysis.demand.instances import demanded
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.analysis.demand.speculation_safety import AllOrNone
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 

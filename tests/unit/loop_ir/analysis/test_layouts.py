@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.costs.extents import Way
+from tempo.costs import Way
 from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import LoopContext

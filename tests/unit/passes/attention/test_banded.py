@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.passes.composites.decompose import Decompose
+from tempo.passes.composites import Decompose
 from tempo.passes.manager import PassContext
-from tempo.passes.rewrite.dce import without_dead_nodes
-from tempo.passes.simplify.canonicalize import Canonicalize
-from tempo.passes.simplify.simplify import Simplify
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.rewrite.driver import without_dead_nodes
+from tempo.passes.simplify.simplify import Canonicalize, Simplify
+from tempo.passes.vectorize.search import Lift
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Symbol, parse_expr
 from tests.unit.passes.attention_forms import (

@@ -7,7 +7,7 @@ import pytest
 from tempo.dtypes import to_numpy
 from tempo.passes.manager import PassContext
 from tempo.passes.simplify.simplify import Simplify
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.vectorize.search import Lift
 from tempo.reference.evaluator import Evaluator
 from tempo.sdg.parse import parse
 from tempo.sdg.validate import validate

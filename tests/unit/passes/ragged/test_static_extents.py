@@ -1,7 +1,7 @@
 import pytest
 
 from tempo.errors import UnsupportedError
-from tempo.passes.composites.compose import Compose
+from tempo.passes.composites import Compose
 from tempo.passes.manager import PassContext
 from tempo.passes.ragged.static_extents import StaticExtents
 from tempo.sdg.parse import parse

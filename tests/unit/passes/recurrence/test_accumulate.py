@@ -7,7 +7,7 @@ import pytest
 
 import tempo as tp
 from tempo.passes.manager import PassContext
-from tempo.passes.recurrence.accumulate import Accumulate
+from tempo.passes.recurrence.prefix import Accumulate
 from tempo.sdg.graph import Graph
 from tests.unit.passes.equivalence import check
 

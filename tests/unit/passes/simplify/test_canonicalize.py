@@ -3,7 +3,7 @@ import pytest
 from tempo.errors import InternalError
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import rewrite_graph
-from tempo.passes.simplify.canonicalize import Canonicalize
+from tempo.passes.simplify.simplify import Canonicalize
 from tempo.sdg.parse import parse
 from tests.unit.passes.texts import after, assert_becomes
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.passes.rewrite.patterns import Rule
 from tempo.passes.simplify.simplify import RULES, Simplify
 from tempo.sdg.parse import parse

@@ -7,10 +7,9 @@ import pytest
 
 import tempo as tp
 from tempo.passes.manager import PassContext
-from tempo.passes.simplify.canonicalize import Canonicalize
-from tempo.passes.simplify.simplify import Simplify
+from tempo.passes.simplify.simplify import Canonicalize, Simplify
 from tempo.passes.splitting.index_set_split import Split
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.vectorize.search import Lift
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph
 from tests.unit.passes.equivalence import check

@@ -6,8 +6,7 @@ import pytest
 
 import tempo as tp
 from tempo.passes.manager import PassContext
-from tempo.passes.vectorize.search import Decision
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.vectorize.search import Decision, Lift
 from tempo.sdg.graph import Graph
 from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol

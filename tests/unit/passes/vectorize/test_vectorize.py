@@ -1,7 +1,7 @@
 import pytest
 
 from tempo.passes.manager import PassContext
-from tempo.passes.vectorize.vectorize import Lift
+from tempo.passes.vectorize.search import Lift
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.parse import parse
 from tempo.symbolic import Symbol

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.costs.extents import RegionWork, cheapest, sampled
-from tempo.costs.model import EAGER, FUSED, Costs
+from tempo.costs import EAGER, FUSED, Costs, RegionWork, cheapest, sampled
 from tempo.loop_ir.ir import Branch, Compute, Loop, LoopProgram, Read, WindowIndex, Write, walk
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked

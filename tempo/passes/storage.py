@@ -1,8 +1,9 @@
-"""Cases that read an element of a row which was computed at once: what they read is the row.
+"""What graphs are given for the sake of buffers, last of all passes.
 
-Lifting gives such a case a slice of the row at the case's point, and movement around it. That the value is an element
-of the row is what storage has to know: then the row may be computed right where the elements are kept
-(`tempo.lowering.storage.coalescing`).
+Every output reads one tensor at itself, so that its buffer is written where that tensor is made. And cases that read an
+element of a row which was computed at once read the row: lifting gives such a case a slice of the row at the case's
+point, and movement around it. That the value is an element of the row is what storage has to know: then the row may be
+computed right where the elements are kept (`tempo.lowering.storage.coalescing`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,51 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.passes.manager import PassContext
-from tempo.passes.rewrite.dce import without_dead_nodes
-from tempo.passes.rewrite.driver import Draft
+from tempo.passes.rewrite.driver import Draft, without_dead_nodes
 from tempo.passes.simplify.movement import ONE, Axes, GraphViews, look_through
-from tempo.sdg.graph import Case, Element, Graph, Node, Slice
+from tempo.sdg.builder import NodeBuilder
+from tempo.sdg.graph import Case, Element, Graph, Node, Output, Slice
 from tempo.symbolic import Expr, Symbol, as_expr, const
+
+
+@dataclass(frozen=True)
+class MaterialiseOutputs:
+    """A `copy` node for each output that reads through a map, or that reads an input or a constant.
+
+    Each stop has one as well, which nothing else is a part of: it is the last of all that runs at a point.
+    """
+
+    name: ClassVar[str] = "materialise_outputs"
+    needed: ClassVar[str] = "every output is written where some tensor is made"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph:
+        if all(_is_direct(graph, output) for output in graph.outputs):
+            return graph
+        new, outputs = NodeBuilder(graph.dims, graph.nodes), []
+        for output in graph.outputs:
+            if not _is_direct(graph, output):
+                output = replace(output, edge=new.numbered(_copy(output)))
+            outputs.append(output)
+        return replace(graph, nodes=new.nodes, outputs=tuple(outputs))
+
+
+def _is_direct(graph: Graph, output: Output) -> bool:
+    producer = graph.nodes[output.edge.node]
+    if producer.is_given or output.role == "stop":
+        return False
+    return producer.domain == output.domain and graph.is_identity(output.edge)
+
+
+def _copy(output: Output) -> Node:
+    return Node(
+        -1,
+        "copy",
+        output.domain,
+        (output.type,),
+        (output.edge,),
+        name=output.name,
+        location=output.location,
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tempo.passes.instrument.unchecked_past_stops import unchecked_past_stops
+from tempo.passes.instrument import unchecked_past_stops
 from tempo.sdg.parse import parse
 from tempo.sdg.validate import validate
 

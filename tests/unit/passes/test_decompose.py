@@ -9,7 +9,7 @@ import pytest
 import tempo as tp
 from tempo.conformance.operator_samples import SAMPLES
 from tempo.errors import InputError
-from tempo.passes.composites.decompose import Decompose
+from tempo.passes.composites import Decompose
 from tempo.passes.manager import PassContext
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import validate

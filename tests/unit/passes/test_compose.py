@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import tempo as tp
-from tempo.passes.composites.compose import Compose
+from tempo.passes.composites import Compose
 from tempo.passes.manager import PassContext
 from tempo.passes.ragged.static_extents import StaticExtents
-from tempo.passes.rewrite.dce import without_dead_nodes
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Graph, Node
 from tests.unit.passes.attention_forms import (
     Form,

@@ -1,1 +1,0 @@
-"""Nodes that a program is given to be watched or guarded by."""

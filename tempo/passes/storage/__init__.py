@@ -1,1 +1,0 @@
-"""What graphs are given for the sake of buffers, last of all passes."""
