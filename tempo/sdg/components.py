@@ -1,8 +1,9 @@
-"""Strongly connected components of a graph given by successors."""
+"""Graphs given by successors: strongly connected components, what is reached, what is left of an assumption."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
@@ -48,4 +49,31 @@ def strongly_connected(roots: Iterable[Name], successors: Mapping[Name, Iterable
                 low[name] = min(low[name], order[following])
             else:
                 path.append(enter(following))
+    return found
+
+
+def reached(roots: Iterable[Name], successors: Callable[[Name], Iterable[Name]]) -> set[Name]:
+    """The roots, and all that is reachable from them."""
+    found = set(roots)
+    pending = list(found)
+    while pending:
+        fresh = set(successors(pending.pop())) - found
+        found |= fresh
+        pending += fresh
+    return found
+
+
+def greatest_fixed_point(
+    names: Collection[Name], holds: Callable[[Name, set[Name]], bool], affected: Callable[[Name], Iterable[Name]]
+) -> set[Name]:
+    """The most names of which each holds, given those that are left: assumed of all, dropped where it fails.
+
+    `affected`: of whom it may fail when one is dropped.
+    """
+    found, pending = set(names), deque(names)
+    while pending:
+        name = pending.popleft()
+        if name in found and not holds(name, found):
+            found.remove(name)
+            pending += affected(name)
     return found

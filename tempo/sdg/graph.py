@@ -6,12 +6,13 @@ parameters), so edges name their producer by number instead of holding it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from tempo.errors import Location
+from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.exact import same
 from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 from tempo.symbolic.structural import Structural, cached
@@ -283,6 +284,17 @@ class Node:
         for case in self.cases:
             yield case.condition, case.edge
 
+    def reading(self, read: Callable[[Edge], Edge]) -> Node:
+        """The node with what `read` makes of every edge."""
+        operands = tuple(map(read, self.operands))
+        cases = tuple(replace(case, edge=read(case.edge)) for case in self.cases)
+        return (
+            self if (operands, cases) == (self.operands, self.cases) else replace(self, operands=operands, cases=cases)
+        )
+
+    def with_attrs(self, **changed: Any) -> Node:
+        return replace(self, attrs=tuple(sorted({**self.attributes, **changed}.items())))
+
     def guarded_reads(self) -> tuple[tuple[Condition, Edge], ...]:
         """Every edge, with the exact condition under which it is read (first match wins)."""
         return self._guarded
@@ -368,15 +380,22 @@ class Graph:
 
     def reachable(self) -> frozenset[int]:
         """Nodes that an output or a sink needs."""
-        pending = [output.edge.node for output in self.outputs] + list(self.sinks)
-        seen: set[int] = set()
-        while pending:
-            id = pending.pop()
-            if id in seen:
-                continue
-            seen.add(id)
-            pending.extend(edge.node for _, edge in self.nodes[id].reads())
-        return frozenset(seen)
+        roots = (*(output.edge.node for output in self.outputs), *self.sinks)
+        return frozenset(reached(roots, self.producers))
+
+    def producers(self, id: int) -> list[int]:
+        """Whom a node reads, with repetitions."""
+        return [edge.node for _, edge in self.nodes[id].reads()]
+
+    @cached_property
+    def components(self) -> list[tuple[int, ...]]:
+        """What hangs together through reads in a cycle, producers first."""
+        return strongly_connected(self.nodes, {id: self.producers(id) for id in self.nodes})
+
+    def operands_first(self) -> list[Node]:
+        """All nodes, each behind its operands: every cycle runs through the cases of a merge, which are none."""
+        operands = {id: [edge.node for edge in node.operands] for id, node in self.nodes.items()}
+        return [self.nodes[id] for component in strongly_connected(operands, operands) for id in component]
 
 
 def canonical(dims: Iterable[Dim], symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:

@@ -12,7 +12,6 @@ import numpy as np
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Slice, TensorType
 from tempo.sdg.operators.making import Moves
 from tempo.symbolic import (
@@ -59,13 +58,9 @@ class Rewriter(NodeBuilder):
 def without_idle_dims(graph: Graph) -> Graph:
     """`graph` with each pure node over those dims alone that it varies along, where a rewriting left more."""
     rewriter = Rewriter(graph)
-    operands = {id: [edge.node for edge in node.operands] for id, node in graph.nodes.items()}
-    for component in strongly_connected(operands, operands):
-        for id in component:
-            node = _read_again(rewriter, graph.nodes[id])
-            if not node.is_nominal:
-                node = rewriter.over_what_varies(node)
-            rewriter.nodes[id] = node
+    for node in graph.operands_first():
+        node = _read_again(rewriter, node)
+        rewriter.nodes[node.id] = node if node.is_nominal else rewriter.over_what_varies(node)
     if all(rewriter.nodes[id].domain == node.domain for id, node in graph.nodes.items()):
         return graph
     for id, node in graph.nodes.items():

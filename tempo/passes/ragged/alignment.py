@@ -21,7 +21,7 @@ from tempo.costs import LikelySizes
 from tempo.errors import UnsupportedError
 from tempo.passes.ragged.values import Hulls
 from tempo.sdg.builder import expressions
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.components import greatest_fixed_point, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS, Operator, Role
 from tempo.sdg.operators.axes import Factor, Factors
@@ -56,15 +56,11 @@ class Frames:
         self.reads: dict[tuple[int, Edge], Axes] = {}
         self.ragged = {node.id for node in graph.nodes.values() if node.id in demands and self.is_ragged(node)}
         self.nodes: set[int] = set()
-        for node in self._producers_first() if self.ragged else ():
+        for node in graph.operands_first() if self.ragged else ():
             if node.id in self.ragged:
                 self._visit(node, node.id in allowed)
         self._pin_what_others_read()
         self._resolve()
-
-    def _producers_first(self) -> list[Node]:
-        operands = {id: [edge.node for edge in node.operands] for id, node in self.graph.nodes.items()}
-        return [self.graph.nodes[id] for component in strongly_connected(operands, operands) for id in component]
 
     def is_ragged(self, node: Node) -> bool:
         """Whether the node has an axis that moves, or sees one."""
@@ -154,17 +150,19 @@ class Frames:
 
     def closed(self, chosen: Collection[int]) -> set[int]:
         """Those of `chosen` with frames that read no moving axes of others."""
-        found = {id for id in chosen if id in self.nodes}
-        while True:
-            lost = {
-                id for id in found if any(self._is_outside(id, edge, found) for edge in self.graph.nodes[id].operands)
-            }
-            if not lost:
-                return found
-            found -= lost
 
-    def _is_outside(self, reader: int, edge: Edge, inside: Collection[int]) -> bool:
-        return edge.node not in inside and self.in_frames(edge, self.reads[reader, edge])
+        def reads_others(id: int, inside: set[int]) -> bool:
+            outside = (edge for edge in self.graph.nodes[id].operands if edge.node not in inside)
+            return any(self.in_frames(edge, self.reads[id, edge]) for edge in outside)
+
+        return self._left({id for id in chosen if id in self.nodes}, reads_others)
+
+    def _left(self, nodes: set[int], loses: Callable[[int, set[int]], bool]) -> set[int]:
+        """Without those that lose their frames, given those that have them."""
+        consumers = self.graph.consumers
+        return greatest_fixed_point(
+            nodes, lambda id, left: not loses(id, left), lambda id: (reader for reader, _ in consumers[id])
+        )
 
     def in_frames(self, edge: Edge, view: Axes) -> bool:
         """Whether the axes of the producer itself are seen in its frames, not as they were."""
@@ -227,11 +225,7 @@ class Frames:
                 axis.frame = self._frame(axis)
             except UnsupportedError:
                 self.nodes -= {node.id for node in axis.members}
-        while True:
-            stranded = {id for id in self.nodes if any(self._is_left(edge) for edge in self.graph.nodes[id].operands)}
-            if not stranded:
-                return
-            self.nodes -= stranded
+        self.nodes = self._left(self.nodes, self._is_stranded)
 
     def _all_axes(self) -> list[Axes]:
         return [
@@ -239,10 +233,11 @@ class Frames:
             *(axes for (id, _), axes in self.reads.items() if id in self.nodes),
         ]
 
-    def _is_left(self, edge: Edge) -> bool:
-        """Whether an edge sees axes that move, of a node that has no frames any more."""
-        shape = self.graph.nodes[edge.node].results[edge.result].shape
-        return edge.node not in self.nodes and any(self.rules.mentions(size) for size in shape)
+    def _is_stranded(self, id: int, framed: set[int]) -> bool:
+        """Whether a node sees axes that move, of one that has no frames any more."""
+        outside = (edge for edge in self.graph.nodes[id].operands if edge.node not in framed)
+        shapes = (self.graph.nodes[edge.node].results[edge.result].shape for edge in outside)
+        return any(self.rules.mentions(size) for shape in shapes for size in shape)
 
     def _frame(self, axis: AxisClass) -> Frame:
         own = Frame(const(0), axis.length, self._extent(axis, axis.length))

@@ -15,7 +15,6 @@ from tempo import dtypes
 from tempo.errors import InternalError
 from tempo.passes.ragged.alignment import Axes, AxisClass, Frame, Frames
 from tempo.passes.ragged.nonfinite import WholeOperand, where, with_infinities
-from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Slice
 from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.rewriter import Rewriter, Tensors, without_idle_dims
@@ -38,14 +37,13 @@ class _Hulling:
         self.new = Rewriter(graph)
 
     def graph(self) -> Graph:
-        operands = {id: [edge.node for edge in node.operands] for id, node in self.old.nodes.items()}
-        order = [id for component in strongly_connected(operands, operands) for id in component]
-        for id in order:
-            if id in self.chosen:
-                self.rewrite(self.old.nodes[id])
-        for id in order:
-            if id not in self.chosen:
-                self.new.nodes[id] = self.reader(self.old.nodes[id])
+        order = self.old.operands_first()
+        for node in order:
+            if node.id in self.chosen:
+                self.rewrite(node)
+        for node in order:
+            if node.id not in self.chosen:
+                self.new.nodes[node.id] = self.reader(node)
         outputs = tuple(
             replace(output, edge=self.as_before(Tensors(self.new, output.location), output.edge))
             for output in self.old.outputs
@@ -60,9 +58,7 @@ class _Hulling:
     def reader(self, node: Node) -> Node:
         """A node that is not rewritten, with what it reads as it was."""
         tensors = Tensors(self.new, node.location)
-        operands = tuple(self.as_before(tensors, edge) for edge in node.operands)
-        cases = tuple(replace(case, edge=self.as_before(tensors, case.edge)) for case in node.cases)
-        return replace(node, operands=operands, cases=cases)
+        return node.reading(lambda edge: self.as_before(tensors, edge))
 
     def as_before(self, tensors: Tensors, edge: Edge) -> Edge:
         """What the edge showed: of every axis in a frame only what means something."""

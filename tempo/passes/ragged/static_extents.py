@@ -7,7 +7,7 @@ that fold an axis get a mask, and those that move positions get indices that ste
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,7 +16,6 @@ from tempo.passes.manager import PassContext
 from tempo.passes.ragged.rules import static
 from tempo.passes.ragged.values import Fills, Hulls, Situation, Value
 from tempo.passes.rewrite.driver import without_dead_nodes
-from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, TensorType
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import TRUE, Condition, Expr, const
@@ -65,7 +64,7 @@ class _Widening:
         for node in self.old.nodes.values():
             if node.is_nominal:
                 self.new.nodes[node.id] = self.declared(node)
-        order = [self.old.nodes[id] for id in self.producers_first()]
+        order = self.old.operands_first()
         for node in order:
             if not node.is_merge:
                 self.rewrite(node)
@@ -74,11 +73,6 @@ class _Widening:
                 self.new.nodes[node.id] = self.merge(node)
         outputs = tuple(replace(output, edge=self.output_edge(output.edge)) for output in self.old.outputs)
         return replace(self.old, nodes=self.new.nodes, outputs=outputs)
-
-    def producers_first(self) -> Iterator[int]:
-        """Every node after its operands. Cycles run through the cases of merges, which are no operands."""
-        operands = {id: [edge.node for edge in node.operands] for id, node in self.old.nodes.items()}
-        return (id for component in strongly_connected(operands, operands) for id in component)
 
     def declared(self, node: Node) -> Node:
         """A nominal node with a static shape; who makes the values of inputs and calls cannot pad them."""
@@ -98,7 +92,7 @@ class _Widening:
         values = [self.read(node, edge) for edge in node.operands]
         if node.is_draw:
             shape = self.new.nodes[node.id].shape
-            self.new.nodes[node.id] = replace(self.new.nodes[node.id], attrs=_attrs(node, shape=shape))
+            self.new.nodes[node.id] = self.new.nodes[node.id].with_attrs(shape=shape)
         elif node.declaration is not None:
             self.new.nodes[node.id] = self.at_the_boundary(node, values)
         else:
@@ -128,8 +122,8 @@ class _Widening:
     def at_the_boundary(self, node: Node, values: list[Value]) -> Node:
         trims: Trims = tuple(tuple(n if n.dims() else None for n in value.lengths) for value in values)
         operands = tuple(value.edge for value in values)
-        attrs = _attrs(node, trims=trims) if any(value.dynamic_axes for value in values) else node.attrs
-        return replace(node, operands=operands, attrs=attrs)
+        node = replace(node, operands=operands)
+        return node.with_attrs(trims=trims) if any(value.dynamic_axes for value in values) else node
 
     def read(self, node: Node, edge: Edge, condition: Condition = TRUE) -> Value:
         """What `edge` shows in the new graph, and the valid lengths of its axes."""
@@ -138,7 +132,8 @@ class _Widening:
         map: IndexMap = tuple(self.widened(node, index, condition) for index in edge.map)
         tensors, slices = Tensors(self.new, node.location), sum(isinstance(index, Slice) for index in map)
         fills = {slices + axis: fill for axis, fill in self.fills.get(edge.node, {}).items()}
-        return Value(self.exact(tensors, self.through(replace(edge, map=map), tensors), lengths), lengths, fills)
+        shown = tensors.read(replace(edge, map=map), self.old.nodes[edge.node].domain)
+        return Value(self.exact(tensors, shown, lengths), lengths, fills)
 
     def widened(self, node: Node, index: Point | Slice, condition: Condition) -> Point | Slice:
         if not isinstance(index, Slice) or not index.length.dims():
@@ -156,27 +151,6 @@ class _Widening:
                 hint="Give that tensor one shape, padded, or reduce it before it is sliced.",
             )
 
-    def through(self, edge: Edge, tensors: Tensors) -> Edge:
-        """The same read of a producer that may have lost dims along which nothing varies any more."""
-        domain, kept = self.old.nodes[edge.node].domain, self.new.nodes[edge.node].domain
-        if domain == kept:
-            return edge
-        map = tuple(index for symbol, index in zip(domain, edge.map, strict=True) if symbol in kept)
-        reduced = replace(edge, map=map)
-        return self.spread(reduced, [(s in kept, i) for s, i in zip(domain, edge.map) if isinstance(i, Slice)], tensors)
-
-    def spread(self, edge: Edge, slices: list[tuple[bool, Slice]], tensors: Tensors) -> Edge:
-        """With an axis of equal positions for every slice along a dim that the producer has lost."""
-        if all(is_kept for is_kept, _ in slices):
-            return edge
-        rest = tensors.shape(edge)[sum(is_kept for is_kept, _ in slices) :]
-        ones = [index.seen if is_kept else const(1) for is_kept, index in slices]
-        return tensors.broadcast(tensors.reshape(edge, (*ones, *rest)), (*(index.seen for _, index in slices), *rest))
-
     def output_edge(self, edge: Edge) -> Edge:
         tensors = Tensors(self.new, None)
-        return self.exact(tensors, self.through(edge, tensors), self.old.seen_type(edge).shape)
-
-
-def _attrs(node: Node, **changed: object) -> tuple[tuple[str, object], ...]:
-    return tuple(sorted({**node.attributes, **changed}.items()))
+        return self.exact(tensors, tensors.read(edge, self.old.nodes[edge.node].domain), self.old.seen_type(edge).shape)

@@ -34,7 +34,6 @@ from tempo.passes.manager import Forced, PassContext, forced
 from tempo.passes.recurrence.sliding import COMBINE, Sliding, element, leaves, sliding
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.sdg.stops import stops_of
@@ -75,8 +74,7 @@ def _read_along(graph: Graph, slides: Mapping[int, Sliding]) -> list[int]:
 
 def _on_cycles(graph: Graph) -> frozenset[int]:
     """The reductions among them never stand alone: every cycle runs through a merge as well."""
-    reads = {id: [edge.node for _, edge in node.reads()] for id, node in graph.nodes.items()}
-    return frozenset(id for found in strongly_connected(list(reads), reads) if len(found) > 1 for id in found)
+    return frozenset(id for found in graph.components if len(found) > 1 for id in found)
 
 
 class _Making:

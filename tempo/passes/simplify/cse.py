@@ -16,7 +16,6 @@ from typing import ClassVar
 from tempo.analysis.demand.demand import Demand
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import without_dead_nodes
-from tempo.sdg.components import strongly_connected
 from tempo.sdg.exact import exact
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs, substitute_index
 from tempo.sdg.operators import OPERATORS
@@ -40,19 +39,13 @@ class CommonSubexpressions:
         merged = _Merging(graph, context).replacements()
         if not merged:
             return graph
-        nodes = {id: _redirected(node, merged) for id, node in graph.nodes.items()}
+        nodes = {id: node.reading(lambda edge: _through(edge, merged)) for id, node in graph.nodes.items()}
         outputs = tuple(replace(output, edge=_through(output.edge, merged)) for output in graph.outputs)
         return without_dead_nodes(replace(graph, nodes=nodes, outputs=outputs))
 
 
 Replacements = Mapping[int, tuple[int, tuple[tuple[Symbol, int], ...]]]
 """For a node the one to read instead, and by how much further."""
-
-
-def _redirected(node: Node, merged: Replacements) -> Node:
-    operands = tuple(_through(edge, merged) for edge in node.operands)
-    cases = tuple(replace(case, edge=_through(case.edge, merged)) for case in node.cases)
-    return node if operands == node.operands and cases == node.cases else replace(node, operands=operands, cases=cases)
 
 
 def _through(edge: Edge, merged: Replacements) -> Edge:
@@ -77,8 +70,8 @@ class _Merging:
         self.members: dict[int, list[int]] = {}
 
     def replacements(self) -> Replacements:
-        for id in self._order():
-            node = self.graph.nodes[id]
+        for node in self.graph.operands_first():
+            id = node.id
             self.classes[id] = (self._number(("nominal", id)), {}) if node.is_nominal else self._class(node)
             self.members.setdefault(self.classes[id][0], []).append(id)
         several = [ids for ids in self.members.values() if len(ids) > 1]
@@ -86,11 +79,6 @@ class _Merging:
             return {}
         demands = self.context.demand(self.graph)
         return {id: found for ids in several for id in ids[1:] if (found := self._first(id, ids, demands)) is not None}
-
-    def _order(self) -> list[int]:
-        nodes = self.graph.nodes
-        reads = {id: [] if node.is_merge else [e.node for e in node.operands] for id, node in nodes.items()}
-        return [id for component in strongly_connected(list(nodes), reads) for id in component]
 
     def _class(self, node: Node) -> tuple[int, Shift]:
         operands = tuple(self._read(edge) for edge in node.operands)

@@ -45,7 +45,7 @@ class _Resolution:
 
     def graph(self) -> Graph:
         outputs = tuple(map(self.shown, self.old.outputs))
-        self.nodes.update({id: self.through(node) for id, node in self.old.nodes.items()})
+        self.nodes.update({id: node.reading(self.resolved) for id, node in self.old.nodes.items()})
         for id in _on_cycles(self.old, self.nodes):
             self.nodes[id] = self.old.nodes[id]
         read = {edge.node for node in self.nodes.values() for _, edge in node.reads()}
@@ -65,17 +65,6 @@ class _Resolution:
         at_any = (Point(var(first)) if symbol == first else at for symbol, at in zip(domain, edge.map))
         found = self.resolved(replace(edge, map=tuple(at_any)))
         return replace(output, edge=found.substitute({first: ends[first]}))
-
-    def through(self, node: Node) -> Node:
-        operands = tuple(self.resolved(edge) for edge in node.operands)
-        cases = tuple(self.case(case) for case in node.cases)
-        if operands == node.operands and cases == node.cases:
-            return node
-        return replace(node, operands=operands, cases=cases)
-
-    def case(self, case: Case) -> Case:
-        edge = self.resolved(case.edge)
-        return case if edge == case.edge else replace(case, edge=edge)
 
     def resolved(self, edge: Edge) -> Edge:
         for _ in range(_LIMIT):

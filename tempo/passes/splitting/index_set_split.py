@@ -275,8 +275,7 @@ class _Cutting:
     # Outside of it ----------------------------------------------------------------------------------------------------
 
     def continued(self, node: Node) -> Node:
-        cases = tuple(replace(case, edge=self.read_outside(case.edge)) for case in node.cases)
-        return replace(node, operands=tuple(map(self.read_outside, node.operands)), cases=cases)
+        return node.reading(self.read_outside)
 
     def read_outside(self, edge: Edge) -> Edge:
         """The read of a node that runs outside of the stretch: past the merge where it stays there."""

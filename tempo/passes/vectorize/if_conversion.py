@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 from tempo.passes.splitting.stretches import Piece, pieces
 from tempo.passes.vectorize.legality import OF_NOTHING, Candidates, guards, inside, is_free
-from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
@@ -42,7 +41,7 @@ class Selects:
     def apply(self) -> tuple[Graph, frozenset[int]]:
         """The graph with a selection in every piece that needs one, and the definitions that got one."""
         new = Rewriter(self.graph)
-        component = self._components()
+        component = {id: number for number, ids in enumerate(self.graph.components) for id in ids}
         changed = set()
         for node in self.graph.nodes.values():
             open_pieces = self._open_pieces(node)
@@ -86,11 +85,6 @@ class Selects:
     def _within(self, piece: Piece) -> Condition:
         here = var(self.symbol)
         return here.ge(piece.lo) & here.lt(piece.hi)
-
-    def _components(self) -> dict[int, int]:
-        reads = {id: [edge.node for _, edge in node.reads()] for id, node in self.graph.nodes.items()}
-        found = strongly_connected(list(reads), reads)
-        return {id: number for number, ids in enumerate(found) for id in ids}
 
     def _is_total(self, node: Node, piece: Piece, component: Mapping[int, int]) -> bool:
         dims = self.graph.domain_dims(node)

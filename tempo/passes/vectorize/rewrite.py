@@ -66,7 +66,7 @@ class _Lifting:
             self.new.nodes[node.id] = self.with_reads(tensors, node, span)
         elif node.is_input:
             layout = self.layout(node.attr("layout", default_layout(node.domain, node.type)))
-            self.new.nodes[node.id] = _with_attrs(self.signature(node), layout=layout)
+            self.new.nodes[node.id] = self.signature(node).with_attrs(layout=layout)
         elif node.is_draw:
             self.new.nodes[node.id] = self.random_bits(self.with_reads(tensors, node, span), span)
         else:
@@ -202,7 +202,7 @@ class _Lifting:
         for coordinate in node.attr("coordinates"):
             moved = coordinate + 1 if isinstance(coordinate, int) else coordinate
             coordinates.append(0 if moved == var(self.symbol) else moved)
-        return _with_attrs(node, shape=(span.size, *shape), coordinates=tuple(coordinates))
+        return node.with_attrs(shape=(span.size, *shape), coordinates=tuple(coordinates))
 
     def slice(self, tensors: Tensors, node: Node, span: Span) -> Edge:
         """Starts that vary along the dim: its own diagonal is a transposition, others are gathers along each axis."""
@@ -275,10 +275,6 @@ def _with_axis(type: TensorType, size: Expr) -> TensorType:
 
 def default_layout(domain: tuple[Symbol, ...], type: TensorType) -> Layout:
     return (*domain, *range(len(type.shape)))
-
-
-def _with_attrs(node: Node, **attrs: object) -> Node:
-    return replace(node, attrs=tuple(sorted({**node.attributes, **attrs}.items())))
 
 
 _Rule = Callable[[_Lifting, Tensors, Node, Span], Edge]
