@@ -51,8 +51,8 @@ def obligations_of(graph: Graph, node: Node) -> Iterator[Obligation]:
     yield from _not_negative(graph, node)
     if node.is_merge:
         yield from _covered(node)
-    elif elements_needed(node):
-        yield from _not_empty(graph, node)
+    elif needed := elements_needed(node):
+        yield from _not_empty(graph, node, needed)
 
 
 def output_obligations(graph: Graph, output: Output) -> Iterator[Obligation]:
@@ -124,11 +124,11 @@ def _negative(node: Node, shape: tuple[Expr, ...]) -> Callable[[Where], TempoErr
     return lambda where: negative_error(node, _point(node, where), [size.substitute(where) for size in shape])
 
 
-def _not_empty(graph: Graph, node: Node) -> Iterator[Obligation]:
+def _not_empty(graph: Graph, node: Node, needed: int) -> Iterator[Obligation]:
     """Each reduced axis has as many elements as the reduction needs, or the result has none."""
     shape = graph.seen_type(node.operands[0]).shape
     axes = reduced_axes(node)
-    reduced = conjunction(shape[axis].ge(elements_needed(node)) for axis in axes)
+    reduced = conjunction(shape[axis].ge(needed) for axis in axes)
     goal = disjunction((reduced, *(size.le(0) for axis, size in enumerate(shape) if axis not in axes)))
     if goal != TRUE:
         yield Obligation(node, TRUE, goal, lambda where: empty_error(node, _point(node, where)))

@@ -32,14 +32,8 @@ def output_reader(output: Output) -> Node:
 
 
 def elements_needed(node: Node) -> int:
-    """How many elements along its axes the reduction has no value without. A mean is a sum that says `nonempty`."""
-    composite = node.op in OPERATORS and OPERATORS[node.op].kind == "composite"
-    some = (
-        (composite and node.attr("axes") is not None)
-        or node.op in {"reduce_max", "reduce_min", "argmax", "argmin"}
-        or bool(node.attr("nonempty"))
-    )
-    return int(some) if node.attr("k") is None else int(node.attr("k"))
+    """How many elements along its axes the reduction has no value without."""
+    return OPERATORS[node.op].least(node.attributes)
 
 
 def reduced_axes(node: Node) -> tuple[int, ...]:

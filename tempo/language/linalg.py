@@ -24,7 +24,6 @@ def solve(a: TensorLike, b: TensorLike) -> RecurrentTensor:
     Not finite where `a` is singular. Raises `ShapeError`.
     """
     left, right = promoted(a, b, to_float=True)
-    _check_square(left, "solve")
     if not right.ndim:
         raise ShapeError("solve with a right side that has no axes", location=user_location())
     if right.ndim == 1:
@@ -53,7 +52,6 @@ def cholesky(a: TensorLike) -> RecurrentTensor:
 def det(a: TensorLike) -> RecurrentTensor:
     """The determinant, (...) of (..., n, n). Its gradient is not finite where `a` is singular."""
     (matrix,) = promoted(a, to_float=True)
-    _check_square(matrix, "det")
     return apply("det", matrix, weak=matrix.weak)
 
 

@@ -8,13 +8,12 @@ from functools import partial
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.composites.normalization import softmax, stepwise
+from tempo.sdg.composites.normalization import softmax, stepwise, widened
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, matching, only
 from tempo.sdg.operators.gradients import Formula
 from tempo.sdg.operators.operator import Lifted, Operator
 from tempo.sdg.operators.shapes import broadcast_shapes, check_axes, check_kind, check_same_dtype
-from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
 
 # attention {key_axes, value_axes, scale, biased, masked, fill, length}
@@ -108,15 +107,6 @@ def _decomposed(f: Formula) -> Edge:
     return f.apply("dot", weights, values, lhs_contract=(last,), rhs_contract=(last - 1,), **pairs)
 
 
-def _wide(f: Formula) -> Edge:
-    """Halves are computed in float32 and rounded once."""
-    dtype = f.dtype(f.x)
-    if dtype not in HALF:
-        return _decomposed(f)
-    wide = tuple(edge if f.dtype(edge) == "bool" else f.apply("cast", edge, dtype="float32") for edge in f.operands)
-    return f.apply("cast", _decomposed(Formula(f.attrs, wide, f.maker)), dtype=dtype)
-
-
 ATTENTION = Operator(
     name="attention",
     kind="composite",
@@ -124,9 +114,9 @@ ATTENTION = Operator(
     axes=axes,
     fold=Fold(None),
     cost=_cost,
-    numpy=stepwise(_wide),
+    numpy=stepwise(widened(_decomposed)),
     inserts=lift,
     scalar_attrs=("length",),
     gradient_note="the pass `compose` makes it, long after gradients are taken",
-    decompose=_wide,
+    decompose=widened(_decomposed),
 )

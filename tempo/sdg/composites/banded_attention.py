@@ -16,7 +16,7 @@ import numpy as np
 
 from tempo.sdg.call import Call
 from tempo.sdg.composites.attention import axes, inferred, lift
-from tempo.sdg.composites.normalization import softmax
+from tempo.sdg.composites.normalization import softmax, widened
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import Attrs
 from tempo.sdg.operators.gradients import Formula
@@ -133,15 +133,6 @@ def _number(f: Formula, value: Expr | int, like: Edge) -> Edge:
     return f.number(value if isinstance(value, int) else value.as_int(), like)
 
 
-def _wide(f: Formula) -> Edge:
-    """Halves are computed in float32 and rounded once."""
-    dtype = f.dtype(f.x)
-    if dtype not in HALF:
-        return _decomposed(f)
-    wide = tuple(edge if f.dtype(edge) == "bool" else f.apply("cast", edge, dtype="float32") for edge in f.operands)
-    return f.apply("cast", _decomposed(Formula(f.attrs, wide, f.maker)), dtype=dtype)
-
-
 # In NumPy: a block of points at once.
 
 _SCORES = 1 << 20
@@ -212,5 +203,5 @@ BANDED_ATTENTION = Operator(
     inserts=lift,
     static_attrs=("low", "high"),
     gradient_note="lifting makes it, long after gradients are taken",
-    decompose=_wide,
+    decompose=widened(_decomposed),
 )

@@ -12,25 +12,22 @@ from typing import Any
 
 from tempo.sdg.call import Call, static_type
 from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators.axes import Attrs, Role, along
+from tempo.sdg.operators.axes import Attrs, Role, Shape, along
 from tempo.sdg.operators.gradients import Formula, Gradient, Reverse
 from tempo.sdg.operators.operator import Builder, Function, Operator
-from tempo.sdg.operators.shapes import check_axes, check_count, check_kind, shape_of, without
+from tempo.sdg.operators.shapes import FLOAT, ShapeRule, check_axes, per_operand_element, shape_of, typed, without
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr, const
 
 Decomposition = Callable[[Formula], Edge]
 
 
-def _infer(op: str, keeps: bool) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]:
-    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-        check_count(op, operands, 1)
-        shape, axes = operands[0].shape, attrs["axes"]
-        check_axes(op, axes, len(shape))
-        check_kind(op, operands[0].dtype, ("float",))
-        return operands[0] if keeps else TensorType(without(shape, axes), operands[0].dtype)
+def _reduced(op: str, keeps: bool) -> ShapeRule:
+    def shape_left(attrs: Attrs, shape: Shape) -> Shape:
+        check_axes(op, attrs["axes"], len(shape))
+        return shape if keeps else without(shape, attrs["axes"])
 
-    return infer
+    return shape_left
 
 
 class _Steps:
@@ -85,25 +82,15 @@ def stepwise(decompose: Decomposition) -> Builder:
     return builder
 
 
-def _cost(per_element: float) -> Callable[[Call], float]:
-    def cost(call: Call) -> float:
-        count = 1.0
-        for size in call.operands[0].shape:
-            count *= size
-        return per_element * count
-
-    return cost
-
-
-def _widened(decompose: Decomposition) -> Decomposition:
+def widened(decompose: Decomposition) -> Decomposition:
     """Halves are computed in float32 and rounded once."""
 
     def wide(f: Formula) -> Edge:
         dtype = f.dtype(f.x)
         if dtype not in HALF:
             return decompose(f)
-        inner = Formula(f.attrs, (f.apply("cast", f.x, dtype="float32"),), f.maker)
-        return f.apply("cast", decompose(inner), dtype=dtype)
+        cast = (edge if f.dtype(edge) == "bool" else f.apply("cast", edge, dtype="float32") for edge in f.operands)
+        return f.apply("cast", decompose(Formula(f.attrs, tuple(cast), f.maker)), dtype=dtype)
 
     return wide
 
@@ -111,15 +98,16 @@ def _widened(decompose: Decomposition) -> Decomposition:
 def _composite(
     name: str, decompose: Decomposition, gradient: Gradient, per_element: float, keeps: bool = True
 ) -> Operator:
-    whole = _widened(decompose)
+    whole = widened(decompose)
     return Operator(
         name=name,
         kind="composite",
-        infer=_infer(name, keeps),
+        infer=typed(name, 1, _reduced(name, keeps), FLOAT),
         axes=along("axes", Role.OPAQUE, removed=not keeps),
-        cost=_cost(per_element),
+        cost=per_operand_element(per_element),
         numpy=stepwise(whole),
         axis_attrs=("axes",),
+        least=lambda attrs: 1,
         gradient=gradient,
         decompose=whole,
     )

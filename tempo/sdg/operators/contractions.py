@@ -9,23 +9,14 @@ import numpy as np
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, after_a_new_one
 from tempo.sdg.operators.gradients import Reverse
 from tempo.sdg.operators.matmul import contraction
 from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.sdg.operators.shapes import (
-    check_axes,
-    check_count,
-    check_kind,
-    check_same_dtype,
-    show,
-    without,
-)
+from tempo.sdg.operators.shapes import NUMBER, check_axes, show, typed, without
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
-
-NUMBER = ("float", "int", "uint")
 
 _Pair = tuple[tuple[int, ...], tuple[int, ...]]  # axes of lhs and of rhs
 
@@ -41,11 +32,7 @@ def accumulating(function: Function, call: Call) -> Function:
 # dot {lhs_contract, rhs_contract, lhs_batch, rhs_batch}: axes of the result are batch, free ones of lhs, those of rhs
 
 
-def _infer_dot(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("dot", operands, 2)
-    dtype = check_same_dtype("dot", operands)
-    check_kind("dot", dtype, NUMBER)
-    lhs, rhs = (operand.shape for operand in operands)
+def _contracted(attrs: Attrs, lhs: Shape, rhs: Shape) -> Shape:
     _check_pairs(attrs["lhs_contract"], attrs["rhs_contract"], lhs, rhs)
     _check_pairs(attrs["lhs_batch"], attrs["rhs_batch"], lhs, rhs)
     check_axes("dot", (*attrs["lhs_batch"], *attrs["lhs_contract"]), len(lhs))
@@ -53,7 +40,7 @@ def _infer_dot(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     batch = tuple(lhs[axis] for axis in attrs["lhs_batch"])
     lhs_free = without(lhs, (*attrs["lhs_batch"], *attrs["lhs_contract"]))
     rhs_free = without(rhs, (*attrs["rhs_batch"], *attrs["rhs_contract"]))
-    return TensorType(batch + lhs_free + rhs_free, dtype)
+    return batch + lhs_free + rhs_free
 
 
 def _check_pairs(
@@ -143,7 +130,7 @@ def _dot(r: Reverse, lhs: Edge, rhs: Edge, contract: _Pair, batch: _Pair) -> Edg
 DOT = Operator(
     name="dot",
     kind="contraction",
-    infer=_infer_dot,
+    infer=typed("dot", 2, _contracted, NUMBER),
     axes=_dot_axes,
     cost=_dot_cost,
     numpy=_numpy_dot,
@@ -151,5 +138,3 @@ DOT = Operator(
     inserts=_lift_dot,
     gradient=_dot_gradient,
 )
-
-CONTRACTIONS = (DOT,)

@@ -12,13 +12,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape
-from tempo.sdg.operators.contractions import NUMBER, accumulating
+from tempo.sdg.operators.contractions import accumulating
 from tempo.sdg.operators.gradients import Formula, Reverse
 from tempo.sdg.operators.matmul import contraction
 from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.sdg.operators.shapes import check_count, check_kind, check_same_dtype, show
+from tempo.sdg.operators.shapes import NUMBER, show, typed
 from tempo.symbolic import Expr, as_expr, const, maximum
 
 # conv {strides, padding, dilation, batch}: x is batch + (N..., C, *spatial), w is batch + (O, C, *kernel), the result
@@ -32,11 +32,7 @@ def _conv_split(attrs: Attrs, x_rank: int, w_rank: int) -> tuple[int, int]:
     return x_rank - spatial - 1, spatial
 
 
-def _infer_conv(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("conv", operands, 2)
-    dtype = check_same_dtype("conv", operands)
-    check_kind("conv", dtype, NUMBER)
-    x, w = (operand.shape for operand in operands)
+def _convolved(attrs: Attrs, x: Shape, w: Shape) -> Shape:
     batch = attrs.get("batch", 0)
     channel, spatial = _conv_split(attrs, len(x), len(w))
     if spatial < 0 or channel < batch or x[:batch] != w[:batch] or x[channel] != w[batch + 1]:
@@ -46,7 +42,7 @@ def _infer_conv(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     if not spatial == len(attrs["strides"]) == len(attrs["padding"]) == len(attrs["dilation"]):
         raise ShapeError(f"conv: strides, padding and dilation do not name each of the {spatial} spatial axes once")
     sizes = zip(x[channel + 1 :], w[batch + 2 :], attrs["strides"], attrs["padding"], attrs["dilation"])
-    return TensorType((*x[:channel], w[batch], *(_conv_size(*axis) for axis in sizes)), dtype)
+    return (*x[:channel], w[batch], *(_conv_size(*axis) for axis in sizes))
 
 
 def _conv_size(size: Expr, kernel: Expr, stride: int, padding: tuple[int, int], dilation: int) -> Expr:
@@ -250,7 +246,7 @@ def _shifted(r: Reverse, edge: Edge, axis: int, low: Expr, size: Expr) -> Edge:
 CONV = Operator(
     name="conv",
     kind="contraction",
-    infer=_infer_conv,
+    infer=typed("conv", 2, _convolved, NUMBER),
     axes=_conv_axes,
     cost=_conv_cost,
     numpy=_numpy_conv,

@@ -12,7 +12,7 @@ from tempo.sdg.call import ArrayValue, Call
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, broadcast_axes
 from tempo.sdg.operators.operator import Function, Operator
-from tempo.sdg.operators.shapes import check_axes, check_count, no_cost, shape_of
+from tempo.sdg.operators.shapes import Infer, check_axes, check_count, no_cost, shape_of
 
 _NO_OPERAND = "it has no operand; the pass makes a lifted dim an axis of an iota where its expression varies"
 
@@ -61,9 +61,12 @@ def _numpy_iota(call: Call) -> Function:
 # index_value {expr}: int32; condition_value {condition}: bool
 
 
-def _infer_index_value(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("index_value", operands, 0)
-    return TensorType((), "int32")
+def _scalar(op: str, dtype: str) -> Infer:
+    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+        check_count(op, operands, 0)
+        return TensorType((), dtype)
+
+    return infer
 
 
 def _wrapped(value: int) -> np.int32:
@@ -74,53 +77,45 @@ def _wrapped(value: int) -> np.int32:
         return np.uint32(value & 0xFFFFFFFF).view(np.int32)
 
 
-def _infer_condition_value(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("condition_value", operands, 0)
-    return TensorType((), "bool")
-
-
-CONSTANT = Operator(
-    name="constant",
-    kind="creation",
-    infer=_infer_constant,
-    axes=broadcast_axes,
-    cost=no_cost,
-    numpy=_numpy_constant,
-    lift_note=_NO_OPERAND,
+CREATION = (
+    Operator(
+        name="constant",
+        kind="creation",
+        infer=_infer_constant,
+        axes=broadcast_axes,
+        cost=no_cost,
+        numpy=_numpy_constant,
+        lift_note=_NO_OPERAND,
+    ),
+    Operator(
+        name="iota",
+        kind="creation",
+        infer=_infer_iota,
+        axes=_counted,
+        cost=no_cost,
+        numpy=_numpy_iota,
+        lift_note=_NO_OPERAND,
+        static_attrs=("shape",),
+        entries={"shape": SIZE},
+    ),
+    Operator(
+        name="index_value",
+        kind="creation",
+        infer=_scalar("index_value", "int32"),
+        axes=broadcast_axes,
+        cost=no_cost,
+        numpy=lambda call: _wrapped,
+        lift_note=_NO_OPERAND,
+        scalar_attrs=("expr",),
+    ),
+    Operator(
+        name="condition_value",
+        kind="creation",
+        infer=_scalar("condition_value", "bool"),
+        axes=broadcast_axes,
+        cost=no_cost,
+        numpy=lambda call: np.bool_,
+        lift_note=_NO_OPERAND,
+        scalar_attrs=("condition",),
+    ),
 )
-
-IOTA = Operator(
-    name="iota",
-    kind="creation",
-    infer=_infer_iota,
-    axes=_counted,
-    cost=no_cost,
-    numpy=_numpy_iota,
-    lift_note=_NO_OPERAND,
-    static_attrs=("shape",),
-    entries={"shape": SIZE},
-)
-
-INDEX_VALUE = Operator(
-    name="index_value",
-    kind="creation",
-    infer=_infer_index_value,
-    axes=broadcast_axes,
-    cost=no_cost,
-    numpy=lambda call: _wrapped,
-    lift_note=_NO_OPERAND,
-    scalar_attrs=("expr",),
-)
-
-CONDITION_VALUE = Operator(
-    name="condition_value",
-    kind="creation",
-    infer=_infer_condition_value,
-    axes=broadcast_axes,
-    cost=no_cost,
-    numpy=lambda call: np.bool_,
-    lift_note=_NO_OPERAND,
-    scalar_attrs=("condition",),
-)
-
-CREATION = (CONSTANT, IOTA, INDEX_VALUE, CONDITION_VALUE)

@@ -16,31 +16,20 @@ from tempo.sdg.operators.axes import Attrs, broadcast_axes
 from tempo.sdg.operators.gradients import Partial, Reverse, constant, elementwise, none
 from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.sdg.operators.shapes import (
+    ANY,
+    FLOAT,
+    INTEGER,
+    NUMBER,
     broadcast_shapes,
     check_count,
     check_kind,
     check_same_dtype,
     per_element,
+    typed,
 )
 
-Infer = Callable[[Attrs, tuple[TensorType, ...]], TensorType]
-
-FLOAT = ("float",)
-NUMBER = ("float", "int", "uint")
-INTEGER = ("int", "uint")
 BITS = ("bool", "int", "uint")
-ANY = ("float", "int", "uint", "bool")
 TRANSCENDENTAL = 10.0  # operations that one exp, log, sin ... counts for
-
-
-def _infer(op: str, count: int, kinds: tuple[str, ...], result: str | None) -> Infer:
-    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-        check_count(op, operands, count)
-        dtype = check_same_dtype(op, operands)
-        check_kind(op, dtype, kinds)
-        return TensorType(broadcast_shapes([operand.shape for operand in operands], op), result or dtype)
-
-    return infer
 
 
 def _always(function: Function) -> Builder:
@@ -78,7 +67,7 @@ def _elementwise(
     return Operator(
         name=name,
         kind="elementwise",
-        infer=_infer(name, count, kinds, result),
+        infer=typed(name, count, lambda attrs, *shapes: broadcast_shapes(shapes, name), kinds, result),
         axes=broadcast_axes,
         cost=per_element(weight),
         numpy=numpy,
@@ -246,24 +235,25 @@ def _cast_back(r: Reverse) -> tuple[Edge | None]:
     return (r.apply("cast", r.g, dtype=source) if dtypes.is_float(source) else None,)
 
 
-CAST = Operator(
-    name="cast",
-    kind="elementwise",
-    infer=_infer_cast,
-    axes=broadcast_axes,
-    cost=per_element(),
-    numpy=_numpy_cast,
-    gradient=_cast_back,
+ELEMENTWISE = (
+    *UNARY,
+    *BINARY,
+    Operator(
+        name="cast",
+        kind="elementwise",
+        infer=_infer_cast,
+        axes=broadcast_axes,
+        cost=per_element(),
+        numpy=_numpy_cast,
+        gradient=_cast_back,
+    ),
+    Operator(
+        name="where",
+        kind="elementwise",
+        infer=_infer_where,
+        axes=broadcast_axes,
+        cost=per_element(),
+        numpy=_always(cast(Function, np.where)),
+        gradient=elementwise(none, lambda r: r.where(r.x, r.g, 0), lambda r: r.where(r.x, 0, r.g)),
+    ),
 )
-
-WHERE = Operator(
-    name="where",
-    kind="elementwise",
-    infer=_infer_where,
-    axes=broadcast_axes,
-    cost=per_element(),
-    numpy=_always(cast(Function, np.where)),
-    gradient=elementwise(none, lambda r: r.where(r.x, r.g, 0), lambda r: r.where(r.x, 0, r.g)),
-)
-
-ELEMENTWISE = (*UNARY, *BINARY, CAST, WHERE)

@@ -9,33 +9,32 @@ import numpy as np
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, along
 from tempo.sdg.operators.gradients import Reverse
 from tempo.sdg.operators.operator import Function, Operator
 from tempo.sdg.operators.shapes import (
     check_axes,
-    check_count,
     is_number,
     no_cost,
     per_element,
     shape_of,
     show,
+    typed,
 )
 from tempo.symbolic import Expr, as_expr, const
 
 # pad {low, high, value}: `value` (0 unless given) before and after, sizes per axis
 
 
-def _infer_pad(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("pad", operands, 1)
-    shape, low, high = operands[0].shape, shape_of(attrs["low"]), shape_of(attrs["high"])
+def _padded(attrs: Attrs, shape: Shape) -> Shape:
+    low, high = shape_of(attrs["low"]), shape_of(attrs["high"])
     if not len(shape) == len(low) == len(high):
         raise ShapeError(f"pad: {show(low)} and {show(high)} do not name every axis of {show(shape)} once")
     negative = [size for size in (*low, *high) if size.is_const and size.as_int() < 0]
     if negative:
         raise ShapeError(f"pad: {negative[0]} elements cannot be added")
-    return TensorType(tuple(a + size + b for a, size, b in zip(low, shape, high)), operands[0].dtype)
+    return tuple(a + size + b for a, size, b in zip(low, shape, high))
 
 
 def _pad_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
@@ -64,9 +63,8 @@ def _pad_gradient(r: Reverse) -> tuple[Edge]:
 # slice {starts, lengths, steps}: positions start, start + step, ... along every axis
 
 
-def _infer_slice(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("slice", operands, 1)
-    shape, lengths, steps = operands[0].shape, shape_of(attrs["lengths"]), attrs["steps"]
+def _cut(attrs: Attrs, shape: Shape) -> Shape:
+    lengths, steps = shape_of(attrs["lengths"]), attrs["steps"]
     if not len(shape) == len(lengths) == len(attrs["starts"]) == len(steps):
         raise ShapeError(f"slice: not every axis of {show(shape)} has one start, length and step")
     if 0 in steps:
@@ -74,7 +72,7 @@ def _infer_slice(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     if const(0) not in lengths:  # else nothing is read
         for start, size, length, step in zip(attrs["starts"], shape, lengths, steps):
             _check_slice(as_expr(start), size, length, step)
-    return TensorType(lengths, operands[0].dtype)
+    return lengths
 
 
 def _check_slice(start: Expr, size: Expr, length: Expr, step: int) -> None:
@@ -197,10 +195,9 @@ def _scattered(r: Reverse, edge: Edge, axis: int, start: Expr, step: int, size: 
 # mask {axis, fill, length}: positions at or after `length` along `axis` become `fill`; made by static tiling
 
 
-def _infer_mask(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("mask", operands, 1)
-    check_axes("mask", (attrs["axis"],), len(operands[0].shape))
-    return operands[0]
+def _masked(attrs: Attrs, shape: Shape) -> Shape:
+    check_axes("mask", (attrs["axis"],), len(shape))
+    return shape
 
 
 def _numpy_mask(call: Call) -> Function:
@@ -221,43 +218,41 @@ def _mask_gradient(r: Reverse) -> tuple[Edge]:
     return (r.apply("mask", r.g, **{**r.attrs, "fill": 0}),)
 
 
-PAD = Operator(
-    name="pad",
-    kind="movement",
-    infer=_infer_pad,
-    axes=_pad_axes,
-    cost=no_cost,
-    numpy=_numpy_pad,
-    entries={"low": 0, "high": 0},
-    static_attrs=("low", "high"),
-    gradient=_pad_gradient,
+EXTENTS = (
+    Operator(
+        name="pad",
+        kind="movement",
+        infer=typed("pad", 1, _padded),
+        axes=_pad_axes,
+        cost=no_cost,
+        numpy=_numpy_pad,
+        entries={"low": 0, "high": 0},
+        static_attrs=("low", "high"),
+        gradient=_pad_gradient,
+    ),
+    Operator(
+        name="slice",
+        kind="movement",
+        infer=typed("slice", 1, _cut),
+        axes=_slice_axes,
+        cost=no_cost,
+        numpy=_numpy_slice,
+        entries={"starts": const(0), "lengths": SIZE, "steps": 1},
+        scalar_attrs=("starts",),
+        static_attrs=("lengths",),
+        views=True,
+        gradient=_slice_gradient,
+    ),
+    Operator(
+        name="mask",
+        kind="movement",
+        infer=typed("mask", 1, _masked),
+        axes=along("axis", Role.PARALLEL, ordered=True),
+        cost=per_element(),
+        numpy=_numpy_mask,
+        axis_attrs=("axis",),
+        scalar_attrs=("length",),
+        views=True,
+        gradient=_mask_gradient,
+    ),
 )
-
-SLICE = Operator(
-    name="slice",
-    kind="movement",
-    infer=_infer_slice,
-    axes=_slice_axes,
-    cost=no_cost,
-    numpy=_numpy_slice,
-    entries={"starts": const(0), "lengths": SIZE, "steps": 1},
-    scalar_attrs=("starts",),
-    static_attrs=("lengths",),
-    views=True,
-    gradient=_slice_gradient,
-)
-
-MASK = Operator(
-    name="mask",
-    kind="movement",
-    infer=_infer_mask,
-    axes=along("axis", Role.PARALLEL, ordered=True),
-    cost=per_element(),
-    numpy=_numpy_mask,
-    axis_attrs=("axis",),
-    scalar_attrs=("length",),
-    views=True,
-    gradient=_mask_gradient,
-)
-
-EXTENTS = (PAD, SLICE, MASK)

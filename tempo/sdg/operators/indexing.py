@@ -24,12 +24,9 @@ from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, only
 from tempo.sdg.operators.gradients import Gradient, Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.sdg.operators.shapes import check_axes, check_count, check_kind, check_same_dtype, show
+from tempo.sdg.operators.shapes import INTEGER, NUMBER, check_axes, check_count, check_kind, check_same_dtype, show
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr, const
-
-INTEGER = ("int", "uint")
-NUMBER = ("float", "int", "uint")
 
 
 def _batch(attrs: Attrs) -> int:
@@ -288,19 +285,18 @@ def _gather(name: str, gradient: Gradient) -> Operator:
     )
 
 
-GATHER = _gather("gather", _gather_gradient)
-GATHER_PAIRS = _gather("gather_pairs", _pairs_gradient)
-
-SCATTER_ADD = Operator(
-    name="scatter_add",
-    kind="indexing",
-    infer=_infer_scatter,
-    axes=_scatter_axes,
-    cost=_cost,
-    numpy=_numpy_scatter,
-    fold=Fold(lambda dtype: 0),
-    inserts=_lift_scatter,
-    gradient=_scatter_gradient,
+INDEXING = (
+    _gather("gather", _gather_gradient),
+    _gather("gather_pairs", _pairs_gradient),
+    Operator(
+        name="scatter_add",
+        kind="indexing",
+        infer=_infer_scatter,
+        axes=_scatter_axes,
+        cost=_cost,
+        numpy=_numpy_scatter,
+        fold=Fold(lambda dtype: 0),
+        inserts=_lift_scatter,
+        gradient=_scatter_gradient,
+    ),
 )
-
-INDEXING = (GATHER, GATHER_PAIRS, SCATTER_ADD)

@@ -17,43 +17,25 @@ import numpy as np
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators.axes import Attrs, AxisRule, Factor, Factors, Role, Shape, only
+from tempo.sdg.graph import Edge
+from tempo.sdg.operators.axes import Attrs, Factor, Factors, Role, Shape, only
 from tempo.sdg.operators.gradients import Gradient, Reverse
 from tempo.sdg.operators.operator import Builder, Function, Operator
-from tempo.sdg.operators.shapes import check_count, check_kind
+from tempo.sdg.operators.shapes import FLOAT, ShapeRule, show, typed
 from tempo.sdg.operators.special import HALF
 
-Infer = Callable[[Attrs, tuple[TensorType, ...]], TensorType]
 
-
-def _square(op: str, operands: tuple[TensorType, ...], count: int) -> Shape:
-    """The shape of the first operand, checked."""
-    check_count(op, operands, count)
-    shape = operands[0].shape
-    check_kind(op, operands[0].dtype, ("float",))
+def _square(op: str, shape: Shape) -> Shape:
+    """The shape, checked."""
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ShapeError(f"{op} of a tensor of shape {_show(shape)}: the last two axes must be equal")
+        raise ShapeError(f"{op} of a tensor of shape {show(shape)}: its last two axes must be of one size")
     return shape
 
 
-def _show(shape: Shape) -> str:
-    return f"({', '.join(map(str, shape))})"
-
-
-def _infer_solve(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    shape, right = _square("solve", operands, 2), operands[1]
-    if right.shape[:-1] != shape[:-1]:
-        raise ShapeError(f"solve of shapes {_show(shape)} and {_show(right.shape)}")
+def _solved(attrs: Attrs, left: Shape, right: Shape) -> Shape:
+    if right[:-1] != _square("solve", left)[:-1]:
+        raise ShapeError(f"solve of shapes {show(left)} and {show(right)}")
     return right
-
-
-def _infer_cholesky(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    return TensorType(_square("cholesky", operands, 1), operands[0].dtype)
-
-
-def _infer_det(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    return TensorType(_square("det", operands, 1)[:-2], operands[0].dtype)
 
 
 def _matrices(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
@@ -159,13 +141,15 @@ def _cholesky_gradient(r: Reverse) -> tuple[Edge]:
     return (lower(r.add(inner, _transposed(r, inner)), inner),)
 
 
-def _operator(name: str, infer: Infer, numpy: Function, factor: float, gradient: Gradient) -> Operator:
-    axes: AxisRule = _matrices
-    return Operator(name, "contraction", infer, axes, _cost(factor), _numpy(numpy), gradient=gradient)
+def _operator(name: str, count: int, shape: ShapeRule, numpy: Function, factor: float, gradient: Gradient) -> Operator:
+    infer = typed(name, count, shape, FLOAT)
+    return Operator(name, "contraction", infer, _matrices, _cost(factor), _numpy(numpy), gradient=gradient)
 
 
 LINALG = (
-    _operator("solve", _infer_solve, np.linalg.solve, 2 / 3, _solve_gradient),
-    _operator("cholesky", _infer_cholesky, np.linalg.cholesky, 1 / 3, _cholesky_gradient),
-    _operator("det", _infer_det, np.linalg.det, 2 / 3, _det_gradient),
+    _operator("solve", 2, _solved, np.linalg.solve, 2 / 3, _solve_gradient),
+    _operator(
+        "cholesky", 1, lambda attrs, shape: _square("cholesky", shape), np.linalg.cholesky, 1 / 3, _cholesky_gradient
+    ),
+    _operator("det", 1, lambda attrs, shape: _square("det", shape)[:-2], np.linalg.det, 2 / 3, _det_gradient),
 )

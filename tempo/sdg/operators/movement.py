@@ -17,7 +17,16 @@ from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, along, broadcast_axes
 from tempo.sdg.operators.gradients import Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.sdg.operators.shapes import check_axes, check_count, check_same_dtype, is_number, no_cost, shape_of, show
+from tempo.sdg.operators.shapes import (
+    check_axes,
+    check_same_dtype,
+    is_number,
+    no_cost,
+    same_shape,
+    shape_of,
+    show,
+    typed,
+)
 from tempo.symbolic import Expr, as_expr, const
 
 _FILLED = 4096  # elements below which a filled array is cheaper to make than a broadcast view
@@ -42,12 +51,11 @@ def elements(shape: Iterable[Expr]) -> Mapping[tuple[Any, ...], int]:
     return {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
 
 
-def _infer_reshape(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("reshape", operands, 1)
+def _reshaped(attrs: Attrs, given: Shape) -> Shape:
     shape = shape_of(attrs["shape"])
-    if elements(shape) != elements(operands[0].shape):
-        raise ShapeError(f"reshape: {show(operands[0].shape)} has not as many elements as {show(shape)}")
-    return TensorType(shape, operands[0].dtype)
+    if elements(shape) != elements(given):
+        raise ShapeError(f"reshape: {show(given)} has not as many elements as {show(shape)}")
+    return shape
 
 
 @dataclass(frozen=True)
@@ -116,13 +124,12 @@ def _reshape_gradient(r: Reverse) -> tuple[Edge]:
 # transpose {axes}: axis i of the result is axis axes[i] of the operand
 
 
-def _infer_transpose(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("transpose", operands, 1)
-    shape, axes = operands[0].shape, attrs["axes"]
+def _transposed(attrs: Attrs, shape: Shape) -> Shape:
+    axes = attrs["axes"]
     check_axes("transpose", axes, len(shape))
     if len(axes) != len(shape):
         raise ShapeError(f"transpose: {show(axes)} is no order of the {len(shape)} axes of {show(shape)}")
-    return TensorType(tuple(shape[axis] for axis in axes), operands[0].dtype)
+    return tuple(shape[axis] for axis in axes)
 
 
 def _transpose_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
@@ -147,14 +154,13 @@ def _aligned(shape: Sequence[Any], rank: int, batch: int) -> tuple[Any, ...]:
     return (*shape[:batch], *(1,) * (rank - len(shape)), *shape[batch:])
 
 
-def _infer_broadcast(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("broadcast", operands, 1)
-    shape, given = shape_of(attrs["shape"]), operands[0].shape
+def _broadcast(attrs: Attrs, given: Shape) -> Shape:
+    shape = shape_of(attrs["shape"])
     aligned = shape_of(_aligned(given, len(shape), attrs.get("batch", 0)))
     fits = len(aligned) == len(shape) and all(a == b or is_number(a, 1) for a, b in zip(aligned, shape))
     if not fits:
         raise ShapeError(f"broadcast: {show(given)} does not broadcast to {show(shape)}")
-    return TensorType(shape, operands[0].dtype)
+    return shape
 
 
 def _lift_broadcast(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
@@ -227,10 +233,9 @@ def _concat_gradient(r: Reverse) -> list[Edge]:
 # flip {axes}
 
 
-def _infer_flip(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("flip", operands, 1)
-    check_axes("flip", attrs["axes"], len(operands[0].shape))
-    return operands[0]
+def _flipped(attrs: Attrs, shape: Shape) -> Shape:
+    check_axes("flip", attrs["axes"], len(shape))
+    return shape
 
 
 def _numpy_flip(call: Call) -> Function:
@@ -238,86 +243,74 @@ def _numpy_flip(call: Call) -> Function:
     return lambda x: x[index]
 
 
-# copy: the operand itself; what reads through an index map without computing
-
-
-def _infer_copy(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("copy", operands, 1)
-    return operands[0]
-
-
-RESHAPE = Operator(
-    name="reshape",
-    kind="movement",
-    infer=_infer_reshape,
-    axes=_reshape_axes,
-    cost=no_cost,
-    numpy=_numpy_reshape,
-    entries={"shape": SIZE},
-    static_attrs=("shape",),
-    views=True,
-    gradient=_reshape_gradient,
+MOVEMENT = (
+    Operator(
+        name="reshape",
+        kind="movement",
+        infer=typed("reshape", 1, _reshaped),
+        axes=_reshape_axes,
+        cost=no_cost,
+        numpy=_numpy_reshape,
+        entries={"shape": SIZE},
+        static_attrs=("shape",),
+        views=True,
+        gradient=_reshape_gradient,
+    ),
+    Operator(
+        name="transpose",
+        kind="movement",
+        infer=typed("transpose", 1, _transposed),
+        axes=_transpose_axes,
+        cost=no_cost,
+        numpy=_numpy_transpose,
+        axis_attrs=("axes",),
+        entries={"axes": 0},
+        views=True,
+        gradient=_transpose_gradient,
+    ),
+    Operator(
+        name="broadcast",
+        kind="movement",
+        infer=typed("broadcast", 1, _broadcast),
+        axes=broadcast_axes,
+        cost=no_cost,
+        numpy=_numpy_broadcast,
+        entries={"shape": SIZE},
+        inserts=_lift_broadcast,
+        static_attrs=("shape",),
+        views=True,
+        gradient=_broadcast_gradient,
+    ),
+    Operator(
+        name="concat",
+        kind="movement",
+        infer=_infer_concat,
+        axes=along("axis", Role.MOVING),
+        cost=no_cost,
+        numpy=_numpy_concat,
+        axis_attrs=("axis",),
+        gradient=_concat_gradient,
+    ),
+    Operator(
+        name="flip",
+        kind="movement",
+        infer=typed("flip", 1, _flipped),
+        axes=along("axes", Role.MOVING),
+        cost=no_cost,
+        numpy=_numpy_flip,
+        axis_attrs=("axes",),
+        views=True,
+        gradient=lambda r: (r.apply("flip", r.g, axes=r.attrs["axes"]),),
+    ),
+    # the operand itself; what reads through an index map without computing
+    Operator(
+        name="copy",
+        kind="movement",
+        infer=typed("copy", 1, same_shape),
+        axes=broadcast_axes,
+        cost=no_cost,
+        numpy=identity,
+        views=True,
+        gradient=lambda r: (r.g,),
+    ),
 )
-
-TRANSPOSE = Operator(
-    name="transpose",
-    kind="movement",
-    infer=_infer_transpose,
-    axes=_transpose_axes,
-    cost=no_cost,
-    numpy=_numpy_transpose,
-    axis_attrs=("axes",),
-    entries={"axes": 0},
-    views=True,
-    gradient=_transpose_gradient,
-)
-
-BROADCAST = Operator(
-    name="broadcast",
-    kind="movement",
-    infer=_infer_broadcast,
-    axes=broadcast_axes,
-    cost=no_cost,
-    numpy=_numpy_broadcast,
-    entries={"shape": SIZE},
-    inserts=_lift_broadcast,
-    static_attrs=("shape",),
-    views=True,
-    gradient=_broadcast_gradient,
-)
-
-CONCAT = Operator(
-    name="concat",
-    kind="movement",
-    infer=_infer_concat,
-    axes=along("axis", Role.MOVING),
-    cost=no_cost,
-    numpy=_numpy_concat,
-    axis_attrs=("axis",),
-    gradient=_concat_gradient,
-)
-
-FLIP = Operator(
-    name="flip",
-    kind="movement",
-    infer=_infer_flip,
-    axes=along("axes", Role.MOVING),
-    cost=no_cost,
-    numpy=_numpy_flip,
-    axis_attrs=("axes",),
-    views=True,
-    gradient=lambda r: (r.apply("flip", r.g, axes=r.attrs["axes"]),),
-)
-
-COPY = Operator(
-    name="copy",
-    kind="movement",
-    infer=_infer_copy,
-    axes=broadcast_axes,
-    cost=no_cost,
-    numpy=identity,
-    views=True,
-    gradient=lambda r: (r.g,),
-)
-
-MOVEMENT = (RESHAPE, TRANSPOSE, BROADCAST, CONCAT, FLIP, COPY)

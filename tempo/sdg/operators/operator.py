@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tempo.sdg.call import Call
-from tempo.sdg.graph import TensorType
 from tempo.sdg.operators.axes import SIZE, Attrs, AxisRule, Fold, Shape, after_a_new_one
+from tempo.sdg.operators.shapes import Infer
 from tempo.symbolic import Condition, Expr, as_expr
 
 Function = Callable[..., Any]
@@ -34,6 +34,10 @@ class Lifted:
     repeats: tuple[int, ...] = ()
 
 
+def _none_at_all(attrs: Attrs) -> int:
+    return 0
+
+
 LiftRule = Callable[[Attrs, tuple[bool, ...], tuple[int, ...], Expr], Lifted]
 
 
@@ -51,6 +55,7 @@ class Operator:
                   whose length varies
     cost          arithmetic operations of a call
     numpy         the meaning: a function of the arrays, then the run-time scalars
+    least         how many elements along the axes that it folds or sorts it has no value without
     inserts       `lift` where it is more than a new axis in the attributes; none has it where `lift_note` says why
     scalar_attrs  the attributes whose expressions are passed at run time, in this order
     static_attrs  the attributes whose expressions must be numbers in a `Call`
@@ -60,7 +65,7 @@ class Operator:
 
     name: str
     kind: Kind
-    infer: Callable[[Attrs, tuple[TensorType, ...]], TensorType]
+    infer: Infer
     axes: AxisRule
     cost: Callable[[Call], float]
     numpy: Builder
@@ -69,6 +74,7 @@ class Operator:
     entries: Mapping[str, Any] = field(default_factory=dict)
     inserts: LiftRule | None = None
     lift_note: str = ""
+    least: Callable[[Attrs], int] = _none_at_all
     scalar_attrs: tuple[str, ...] = ()
     static_attrs: tuple[str, ...] = ()
     views: bool = False

@@ -84,5 +84,3 @@ RANDOM_BITS = Operator(
     static_attrs=("shape",),
     entries={"shape": SIZE},
 )
-
-RANDOM = (RANDOM_BITS,)

@@ -10,44 +10,35 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, along
 from tempo.sdg.operators.gradients import Gradient, Reverse, constant
 from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.sdg.operators.shapes import (
+    ANY,
+    NUMBER,
+    ShapeRule,
     check_axes,
-    check_count,
-    check_kind,
     is_number,
     per_operand_element,
+    typed,
     without,
 )
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import const
 
-NUMBER = ("float", "int", "uint")
-ANY = ("float", "int", "uint", "bool")
-
 # reduce_* {axes}: the axes are removed
 
 
-def _infer_reduce(
-    op: str, kinds: tuple[str, ...], result: str | None, empty: bool
-) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]:
-    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-        check_count(op, operands, 1)
-        shape, axes = operands[0].shape, attrs["axes"]
+def _reduced(op: str, key: str, least: int) -> ShapeRule:
+    def shape_without(attrs: Attrs, shape: Shape) -> Shape:
+        axes = attrs[key] if key == "axes" else (attrs[key],)
         check_axes(op, axes, len(shape))
-        check_kind(op, operands[0].dtype, kinds)
-        if not empty and any(is_number(shape[axis], 0) for axis in axes):
-            raise _empty(op)
-        return TensorType(without(shape, axes), result or operands[0].dtype)
+        if least and any(is_number(shape[axis], 0) for axis in axes):
+            raise ShapeError(f"{op} over an empty axis has no value")
+        return without(shape, axes)
 
-    return infer
-
-
-def _empty(op: str) -> ShapeError:
-    return ShapeError(f"{op} over an empty axis has no value")
+    return shape_without
 
 
 def _of_nothing(call: Call, axes: tuple[int, ...], value: Any) -> Function | None:
@@ -121,17 +112,18 @@ def _reduction(
     neutral: Callable[[str], bool | int | float],
     combine: str,
     result: str | None = None,
-    empty: bool = True,
+    least: int = 0,
     gradient: Gradient = constant,
 ) -> Operator:
     return Operator(
         name=name,
         kind="reduction",
-        infer=_infer_reduce(name, kinds, result, empty),
+        infer=typed(name, 1, _reduced(name, "axes", least), kinds, result),
         axes=along("axes", Role.REDUCING, removed=True),
-        cost=per_operand_element,
+        cost=per_operand_element(),
         numpy=numpy,
         fold=Fold(neutral, combine),
+        least=lambda attrs: max(least, int(attrs.get("nonempty", False))),  # a mean is a sum that says `nonempty`
         axis_attrs=("axes",),
         gradient=gradient,
     )
@@ -146,7 +138,7 @@ REDUCTIONS = (
         _extreme(np.maximum, dtypes.lowest),
         dtypes.lowest,
         "maximum",
-        empty=False,
+        least=1,
         gradient=_extreme_gradient,
     ),
     _reduction(
@@ -155,7 +147,7 @@ REDUCTIONS = (
         _extreme(np.minimum, dtypes.highest),
         dtypes.highest,
         "minimum",
-        empty=False,
+        least=1,
         gradient=_extreme_gradient,
     ),
     _reduction("reduce_any", ANY, _quantified(np.logical_or), lambda dtype: False, "logical_or", result="bool"),
@@ -163,18 +155,6 @@ REDUCTIONS = (
 )
 
 # argmax, argmin {axis}: the first position of the extreme, or of NaN; int32
-
-
-def _infer_arg(op: str) -> Callable[[Attrs, tuple[TensorType, ...]], TensorType]:
-    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-        check_count(op, operands, 1)
-        shape, axis = operands[0].shape, attrs["axis"]
-        check_axes(op, (axis,), len(shape))
-        if is_number(shape[axis], 0):
-            raise _empty(op)
-        return TensorType(without(shape, (axis,)), "int32")
-
-    return infer
 
 
 def _position(function: Callable[[Any, int], Any]) -> Builder:
@@ -189,11 +169,12 @@ def _arg(name: str, function: Callable[[Any, int], Any], neutral: Callable[[str]
     return Operator(
         name=name,
         kind="reduction",
-        infer=_infer_arg(name),
+        infer=typed(name, 1, _reduced(name, "axis", 1), result="int32"),
         axes=along("axis", Role.REDUCING, removed=True, ordered=True),
-        cost=per_operand_element,
+        cost=per_operand_element(),
         numpy=_position(function),
         fold=Fold(neutral),
+        least=lambda attrs: 1,
         axis_attrs=("axis",),
         gradient=constant,
     )
@@ -207,14 +188,12 @@ ARGS = (
 # cumsum, cumprod, sort, argsort {axis}
 
 
-def _infer_along(op: str, kinds: tuple[str, ...], result: str | None = None) -> Any:
-    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-        check_count(op, operands, 1)
-        check_axes(op, (attrs["axis"],), len(operands[0].shape))
-        check_kind(op, operands[0].dtype, kinds)
-        return TensorType(operands[0].shape, result or operands[0].dtype)
+def _kept(op: str) -> ShapeRule:
+    def same_shape(attrs: Attrs, shape: Shape) -> Shape:
+        check_axes(op, (attrs["axis"],), len(shape))
+        return shape
 
-    return infer
+    return same_shape
 
 
 def _running(function: np.ufunc) -> Builder:
@@ -302,63 +281,37 @@ def _sort_gradient(r: Reverse) -> tuple[Edge]:
     return (r.transpose(found, [last.index(place) for place in range(rank)]),)
 
 
-CUMSUM = Operator(
-    name="cumsum",
-    kind="scan",
-    infer=_infer_along("cumsum", NUMBER),
-    axes=along("axis", Role.SCANNING),
-    cost=per_operand_element,
-    numpy=_running(np.add),
-    axis_attrs=("axis",),
-    gradient=_cumsum_gradient,
-)
+def _scan(
+    name: str,
+    kinds: tuple[str, ...],
+    numpy: Builder,
+    cost: Callable[[Call], float],
+    gradient: Gradient,
+    fold: Fold | None = None,
+    result: str | None = None,
+) -> Operator:
+    return Operator(
+        name=name,
+        kind="scan",
+        infer=typed(name, 1, _kept(name), kinds, result),
+        axes=along("axis", Role.SCANNING),
+        fold=fold,
+        cost=cost,
+        numpy=numpy,
+        axis_attrs=("axis",),
+        gradient=gradient,
+    )
 
-CUMPROD = Operator(
-    name="cumprod",
-    kind="scan",
-    infer=_infer_along("cumprod", NUMBER),
-    axes=along("axis", Role.SCANNING),
-    cost=per_operand_element,
-    numpy=_running(np.multiply),
-    axis_attrs=("axis",),
-    gradient=_cumprod_gradient,
-)
-
-SORT = Operator(
-    name="sort",
-    kind="scan",
-    infer=_infer_along("sort", ANY),
-    axes=along("axis", Role.SCANNING),
-    fold=Fold(_last),
-    cost=_sort_cost,
-    numpy=_numpy_sort,
-    axis_attrs=("axis",),
-    gradient=_sort_gradient,
-)
-
-ARGSORT = Operator(
-    name="argsort",
-    kind="scan",
-    infer=_infer_along("argsort", ANY, "int32"),
-    axes=along("axis", Role.SCANNING),
-    fold=Fold(_last),
-    cost=_sort_cost,
-    numpy=_numpy_argsort,
-    axis_attrs=("axis",),
-    gradient=constant,
-)
 
 # top_k_indices {axis, k}: the positions of the k greatest elements, greatest first, equal ones as they lie; int32
 
 
-def _infer_top_k(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("top_k", operands, 1)
-    shape, axis, k = operands[0].shape, attrs["axis"], attrs["k"]
+def _greatest(attrs: Attrs, shape: Shape) -> Shape:
+    axis, k = attrs["axis"], attrs["k"]
     check_axes("top_k", (axis,), len(shape))
-    check_kind("top_k", operands[0].dtype, ANY)
     if shape[axis].is_const and shape[axis].as_int() < k:
         raise ShapeError(f"top_k of {k} elements along an axis of {shape[axis]}")
-    return TensorType((*shape[:axis], const(k), *shape[axis + 1 :]), "int32")
+    return (*shape[:axis], const(k), *shape[axis + 1 :])
 
 
 def _top_k_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
@@ -379,16 +332,21 @@ def _numpy_top_k(call: Call) -> Function:
     return positions_of_greatest
 
 
-TOP_K = Operator(
-    name="top_k_indices",
-    kind="reduction",
-    infer=_infer_top_k,
-    axes=_top_k_axes,
-    fold=Fold(dtypes.lowest),
-    cost=_sort_cost,
-    numpy=_numpy_top_k,
-    axis_attrs=("axis",),
-    gradient=constant,
+SCANS = (
+    _scan("cumsum", NUMBER, _running(np.add), per_operand_element(), _cumsum_gradient),
+    _scan("cumprod", NUMBER, _running(np.multiply), per_operand_element(), _cumprod_gradient),
+    _scan("sort", ANY, _numpy_sort, _sort_cost, _sort_gradient, Fold(_last)),
+    _scan("argsort", ANY, _numpy_argsort, _sort_cost, constant, Fold(_last), "int32"),
+    Operator(
+        name="top_k_indices",
+        kind="reduction",
+        infer=typed("top_k", 1, _greatest, result="int32"),
+        axes=_top_k_axes,
+        fold=Fold(dtypes.lowest),
+        least=lambda attrs: int(attrs["k"]),
+        cost=_sort_cost,
+        numpy=_numpy_top_k,
+        axis_attrs=("axis",),
+        gradient=constant,
+    ),
 )
-
-SCANS = (CUMSUM, CUMPROD, SORT, ARGSORT, TOP_K)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,8 +10,35 @@ from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators.axes import Shape
+from tempo.sdg.operators.axes import Attrs, Shape
 from tempo.symbolic import Expr, as_expr
+
+FLOAT = ("float",)
+INTEGER = ("int", "uint")
+NUMBER = ("float", "int", "uint")
+ANY = ("float", "int", "uint", "bool")
+
+Infer = Callable[[Attrs, tuple[TensorType, ...]], TensorType]
+Cost = Callable[[Call], float]
+ShapeRule = Callable[..., Shape]
+"""From the attributes, and the shape of each operand."""
+
+
+def typed(op: str, count: int, shape: ShapeRule, kinds: Sequence[str] = ANY, result: str | None = None) -> Infer:
+    """The rule of an operator that takes `count` operands of one dtype, which is of `kinds`. Its result has that dtype,
+    or `result`."""
+
+    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+        check_count(op, operands, count)
+        dtype = check_same_dtype(op, operands)
+        check_kind(op, dtype, kinds)
+        return TensorType(shape(attrs, *(operand.shape for operand in operands)), result or dtype)
+
+    return infer
+
+
+def same_shape(attrs: Attrs, shape: Shape) -> Shape:
+    return shape
 
 
 def shape_of(sizes: Iterable[int | Expr]) -> Shape:
@@ -91,7 +118,7 @@ def without(items: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
     return tuple(item for axis, item in enumerate(items) if axis not in removed)
 
 
-def per_element(weight: float = 1.0) -> Any:
+def per_element(weight: float = 1.0) -> Cost:
     """The cost of `weight` operations for every element of the result."""
 
     def cost(call: Call) -> float:
@@ -104,6 +131,10 @@ def no_cost(call: Call) -> float:
     return 0.0
 
 
-def per_operand_element(call: Call) -> float:
-    """The cost of one operation for every element of the first operand."""
-    return float(call.operands[0].elements)
+def per_operand_element(weight: float = 1.0) -> Cost:
+    """The cost of `weight` operations for every element of the first operand."""
+
+    def cost(call: Call) -> float:
+        return weight * call.operands[0].elements
+
+    return cost

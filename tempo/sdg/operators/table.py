@@ -10,7 +10,7 @@ from tempo.sdg.call import Call, StaticType
 from tempo.sdg.composites.attention import ATTENTION
 from tempo.sdg.composites.banded_attention import BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
-from tempo.sdg.operators.contractions import CONTRACTIONS
+from tempo.sdg.operators.contractions import DOT
 from tempo.sdg.operators.convolution import CONV
 from tempo.sdg.operators.creation import CREATION
 from tempo.sdg.operators.elementwise import ELEMENTWISE
@@ -20,7 +20,7 @@ from tempo.sdg.operators.linalg import LINALG
 from tempo.sdg.operators.movement import MOVEMENT
 from tempo.sdg.operators.nominal import NOMINAL, PLACEHOLDERS
 from tempo.sdg.operators.operator import Operator
-from tempo.sdg.operators.random import RANDOM
+from tempo.sdg.operators.random import RANDOM_BITS
 from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
 from tempo.symbolic import Expr
 
@@ -31,7 +31,7 @@ _ALL = (
     *REDUCTIONS,
     *ARGS,
     *SCANS,
-    *CONTRACTIONS,
+    DOT,
     CONV,
     *LINALG,
     *COMPOSITES,
@@ -39,7 +39,7 @@ _ALL = (
     BANDED_ATTENTION,
     *INDEXING,
     *CREATION,
-    *RANDOM,
+    RANDOM_BITS,
     *NOMINAL,
     *PLACEHOLDERS,
 )
