@@ -26,7 +26,6 @@ from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
 from tempo.sdg.operators.located import with_names_of_data
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import TRUE, Condition, Context, Symbol, var
 
 VERIFY_VARIABLE = "TEMPO_VERIFY"
@@ -156,7 +155,7 @@ def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Cluster
         named = (each for each in program.clusters if each.name in error.statements)
         nodes = (program.graph.nodes[id] for each in named for id in each.nodes)
         error.location = error.location or next((node.location for node in nodes if node.location), None)
-        stops, clusters = stops_of(program.graph).values(), program.cluster_of()
+        stops, clusters = program.graph.stops.values(), program.cluster_of()
         ending = ", ".join(each.name for each in stops if clusters[each.edge.node].name in error.statements)
         if ending:
             error.add_note(f"The run may end early along {ending}: that dim must be the outermost ordered one.")

@@ -162,7 +162,7 @@ def _closed(program: Program, node: Node, state: Node) -> Node:
 def _final_value(program: Program, name: str, node: Node, time_dims: tuple[Symbol, ...]) -> Output:
     """The value at the last point of the time dims, at every point of the others.
 
-    Along a dim that a run may end along early, every point may be the last (see `tempo.sdg.stops`).
+    Along a dim that a run may end along early, every point may be the last (see `Graph.stops`).
     """
     last = [symbol for symbol in time_dims if Port("stop", symbol.name) not in program.builder.outputs]
     map = tuple(Point(program.builder.size(symbol) - 1 if symbol in last else var(symbol)) for symbol in node.domain)

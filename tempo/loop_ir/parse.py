@@ -32,7 +32,6 @@ from tempo.loop_ir.ir import (
 )
 from tempo.sdg.graph import Node, Port
 from tempo.sdg.parse import (
-    ParseError,
     bracketed,
     match,
     parse_node,
@@ -40,6 +39,7 @@ from tempo.sdg.parse import (
     parse_symbol,
     parse_type,
     parse_value,
+    reading,
     split,
 )
 from tempo.symbolic import Dim, Expr, parse_condition, parse_expr
@@ -68,10 +68,8 @@ def parse(text: str, values: Mapping[str, Any] | None = None) -> LoopProgram:
     lines.reverse()  # the next is the last
     while lines:
         depth, line = lines.pop()
-        try:
+        with reading(line):
             reader.top(line, lines, depth)
-        except (ValueError, SyntaxError, LookupError, TypeError) as error:
-            raise error if isinstance(error, ParseError) else ParseError(f"cannot read {line!r}: {error}") from error
     return reader.program()
 
 
@@ -175,12 +173,8 @@ class _ProgramReader:
         found: list[Statement] = []
         while lines and lines[-1][0] > depth:
             inner, line = lines.pop()
-            try:
+            with reading(line):
                 found.append(self.statement(line, lines, inner))
-            except (ValueError, SyntaxError, LookupError, TypeError) as error:
-                raise (
-                    error if isinstance(error, ParseError) else ParseError(f"cannot read {line!r}: {error}")
-                ) from error
         return tuple(found)
 
     def statement(self, line: str, lines: Lines, depth: int) -> Statement:

@@ -23,7 +23,6 @@ from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, TensorType
 from tempo.sdg.operators.located import must_not_fail
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, disjunction, maximum, minimum, var
 
 UNKNOWN, FINITE, INFINITE, NOT_A_NUMBER = 0, 1, 2, 3
@@ -120,7 +119,7 @@ _BOOL = TensorType((), "bool")
 def unchecked_past_stops(graph: Graph, facts: Condition = TRUE) -> Graph:
     """The graph, whose checked indices are 0 at points that are asked for past the end of the run alone."""
     checking = [node for node in graph.nodes.values() if must_not_fail(node)]
-    stops = {dim: output for dim, output in stops_of(graph).items() if not graph.nodes[output.edge.node].is_constant}
+    stops = {dim: output for dim, output in graph.stops.items() if not graph.nodes[output.edge.node].is_constant}
     if not checking or not stops:
         return graph
     demands, rewriter = demand(graph, facts), Rewriter(graph)

@@ -40,7 +40,6 @@ from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Case, Edge, Element, Graph, Node, Output, Point, Slice
 from tempo.sdg.operators import OPERATORS, call_for
 from tempo.sdg.operators.located import located, name_of_data
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import Symbol, const
 
 Array = np.ndarray[Any, Any]
@@ -98,7 +97,7 @@ class Evaluator:
 
     def run(self) -> Evaluated:
         """Every output and every effect; host calls in the order that the language prescribes."""
-        kept = {symbol: self._kept(output) for symbol, output in stops_of(self.graph).items()}
+        kept = {symbol: self._kept(output) for symbol, output in self.graph.stops.items()}
         for instance in self._effects_in_order():
             domain = self.graph.nodes[instance.node].domain
             if all(at < kept.get(symbol, at + 1) for symbol, at in zip(domain, instance.point)):

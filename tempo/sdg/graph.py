@@ -25,7 +25,7 @@ class Port(NamedTuple):
     """What a program is given or gives, by its role and its name: an input and a state may have one name.
 
     It is given each "input", the "seed", and the "state" of each parameter at the start. It gives each "output", each
-    "state" at the end, a "stop" per dim along which it may end early (see `tempo.sdg.stops`), and what each "watch" saw
+    "state" at the end, a "stop" per dim along which it may end early (see `Graph.stops`), and what each "watch" saw
     (see `tempo.passes.instrument`).
     """
 
@@ -330,6 +330,11 @@ class Output:
     def port(self) -> Port:
         return Port(self.role, self.name)
 
+    @property
+    def last_along(self) -> Symbol | None:
+        """The dim at whose last point it is taken."""
+        return next((symbol for symbol in self.domain if symbol not in self.layout), None)
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -351,6 +356,16 @@ class Graph:
 
     def dim(self, symbol: Symbol) -> Dim:
         return self._by_symbol[symbol]
+
+    @cached_property
+    def stops(self) -> Mapping[Symbol, Output]:
+        """The outputs that end runs early, by dim. One of role "stop" is named after a dim `t` and varies along it alone.
+
+        Its value, an int32 scalar, is 0 at the points after which the run goes on, and at point `p` where it ends the
+        number of points kept, `p + 1`. Outputs along `t` are cut to them. Of an output of role "state" or "stop" whose
+        layout does not name `t`, the value at the last point that is kept counts.
+        """
+        return {output.domain[0]: output for output in self.outputs if output.role == "stop"}
 
     def domain_dims(self, node: Node) -> tuple[Dim, ...]:
         return tuple(map(self._by_symbol.__getitem__, node.domain))

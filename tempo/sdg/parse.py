@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import numpy as np
@@ -30,6 +31,17 @@ class ParseError(TempoError, ValueError):
     """The text is none that a graph prints as."""
 
 
+@contextmanager
+def reading(line: str) -> Iterator[None]:
+    """Whatever goes wrong inside is a ParseError about the line, or about one within it."""
+    try:
+        yield
+    except ParseError:
+        raise
+    except (ValueError, SyntaxError, LookupError, TypeError) as error:
+        raise ParseError(f"cannot read {line!r}: {error}") from error
+
+
 def parse(text: str, values: Mapping[str, Any] | None = None) -> Graph:
     """The graph that prints as `text`; `values` gives what placeholders stand for.
 
@@ -41,7 +53,7 @@ def parse(text: str, values: Mapping[str, Any] | None = None) -> Graph:
     outputs: list[Output] = []
     sinks: tuple[int, ...] = ()
     for line in _lines(text):
-        try:
+        with reading(line):
             if line.startswith("dims"):
                 dims = tuple(_dim(item) for item in split(line[4:]))
             elif line.startswith("%"):
@@ -51,8 +63,6 @@ def parse(text: str, values: Mapping[str, Any] | None = None) -> Graph:
                 sinks = tuple(int(item.removeprefix("%")) for item in split(line[5:]))
             else:
                 outputs.append(_output(line))
-        except (ValueError, SyntaxError, LookupError, TypeError) as error:
-            raise ParseError(f"cannot read {line!r}: {error}") from error
     return Graph(dims, nodes, tuple(outputs), sinks)
 
 

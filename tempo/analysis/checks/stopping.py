@@ -25,7 +25,6 @@ from tempo.sdg.call import ArrayValue
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, TensorType, index_exprs
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import Box, Condition, Context, Expr, Symbol, const, var
 
 
@@ -47,7 +46,7 @@ def check_stops(graph: Graph) -> None:
     """Raises `UnsupportedError`, at the line of the reader, for a read along the dim of a stop that is not proven to
     be of the present or the past; where the reader does not vary along the dim, of its first point.
     """
-    for symbol in stops_of(graph):
+    for symbol in graph.stops:
         check_along(graph, symbol, f"the run may end early along {symbol.name}")
 
 
@@ -180,7 +179,7 @@ def endless(graph: Graph, symbol: Symbol) -> Graph:
     outputs = tuple(_at_every_point(graph, output, symbol) for output in graph.outputs)
     found = replace(graph, outputs=outputs)
     _check_size_is_not_read(found, symbol, size)
-    if symbol not in stops_of(graph):
+    if symbol not in graph.stops:
         found = _with_stop(found, symbol)
     check_along(found, symbol, f"{symbol.name} has no end")
     return found
@@ -195,7 +194,7 @@ def _with_stop(graph: Graph, symbol: Symbol) -> Graph:
 
 
 def _at_every_point(graph: Graph, output: Output, symbol: Symbol) -> Output:
-    """The state of a parameter at the last point of the dim becomes that at each (see `tempo.sdg.stops`)."""
+    """The state of a parameter at the last point of the dim becomes that at each (see `Graph.stops`)."""
     node = graph.nodes[output.edge.node]
     if output.role != "state" or symbol not in node.domain or symbol in output.domain:
         return output

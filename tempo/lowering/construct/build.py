@@ -30,7 +30,6 @@ from tempo.lowering.scheduling.places import Fragment, parts, top_items
 from tempo.lowering.storage.assignment import Storage
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
 from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
-from tempo.sdg.stops import last_along
 from tempo.symbolic import FALSE, TRUE, Condition, Dim, Expr, Symbol, conjunction, const, var
 
 
@@ -136,7 +135,7 @@ def _stored_in_output(program: Clustered, storage: Mapping[Value, Storage]) -> d
     for output in program.graph.outputs:
         value = output.edge.node, output.edge.result
         decided, node = storage.get(value), program.graph.nodes[output.edge.node]
-        if decided is not None and decided.axes and decided.is_full(node) and not last_along(output):
+        if decided is not None and decided.axes and decided.is_full(node) and not output.last_along:
             found.setdefault(value, output)
     return found
 
@@ -220,7 +219,7 @@ class _Builder:
     def states(self) -> list[Output]:
         """The states that are copied at the end from where the run has them."""
         nodes = self.program.graph.nodes
-        states = (each for each in self.program.graph.outputs if each.role == "state" and not last_along(each))
+        states = (each for each in self.program.graph.outputs if each.role == "state" and not each.last_along)
         return [each for each in states if nodes[each.edge.node].op in ("copy", "reshape")]
 
     def last_value(self, state: Output) -> LastValue | None:

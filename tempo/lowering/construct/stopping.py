@@ -14,7 +14,6 @@ from tempo.lowering.scheduling.clusters import Clustered
 from tempo.schedule import tree
 from tempo.schedule.tree import For, If, Run, ScheduleTree, runs
 from tempo.sdg.graph import Output
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import Box, Condition, Context, Symbol, const, var
 
 Trees = tuple[ScheduleTree, ...]
@@ -31,7 +30,7 @@ class Stops:
     @staticmethod
     def of(program: Clustered) -> Stops:
         clusters = program.cluster_of()
-        found = {clusters[output.edge.node].name: output for output in stops_of(program.graph).values()}
+        found = {clusters[output.edge.node].name: output for output in program.graph.stops.values()}
         return Stops(found, {cluster.name: program.box(cluster) for cluster in program.clusters})
 
     def leaves(self, loop: For) -> Output | None:

@@ -27,7 +27,6 @@ from tempo.sdg.call import static_type
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS, call_for
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, const, var
 
 
@@ -229,7 +228,7 @@ def _before_and_after_stops(program: Clustered) -> Iterator[Dependence]:
     """
     cluster_of = program.cluster_of()
     kept = {cluster_of[output.edge.node].name for output in program.graph.outputs if output.edge.node in cluster_of}
-    for dim, output in stops_of(program.graph).items():
+    for dim, output in program.graph.stops.items():
         stop = cluster_of[output.edge.node]
         for cluster in program.clusters:
             if dim not in cluster.domain:

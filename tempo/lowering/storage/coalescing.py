@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from tempo.lowering.scheduling.clusters import Clustered, Value, ValueRead
 from tempo.sdg.graph import Case, Graph, Node, Output, Point
-from tempo.sdg.stops import last_along
 from tempo.symbolic import TRUE, Condition, Expr, const, var
 
 
@@ -70,7 +69,7 @@ class _Homes:
     def _has_one_buffer(self, id: int) -> bool:
         """Outputs of the same value, and outputs of the last point only, have buffers of their own."""
         shown = self.outputs.get(id, [])
-        return len(shown) <= 1 and not any(last_along(output) for output in shown)
+        return len(shown) <= 1 and not any(output.last_along for output in shown)
 
     def _of(self, owner: Node) -> Iterator[tuple[Value, Home]]:
         context = self.program.context(self.clusters[owner.id])

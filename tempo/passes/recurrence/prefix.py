@@ -36,7 +36,6 @@ from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import Expr, Symbol, const, var
 
 _NEUTRAL = {"reduce_sum": 0, "dot": 0, "reduce_prod": 1, "reduce_any": False, "reduce_all": True}
@@ -135,7 +134,7 @@ class _Making:
 
     def _at_once(self, node: Node, found: Sliding, lo: Expr, hi: Expr) -> bool:
         """Whether the sum is over the whole dim up to (or from) the point, and nothing goes step by step before it."""
-        if node.op != "reduce_sum" or found.symbol in stops_of(self.graph):
+        if node.op != "reduce_sum" or found.symbol in self.graph.stops:
             return False
         edges = leaves(self.graph, node, found.symbol) or []
         start, stop = found.slice.start, found.slice.start + found.slice.length
@@ -185,7 +184,7 @@ class Accumulate:
     name: ClassVar[str] = "accumulate"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
-        stopped = stops_of(graph)  # how far these go is known when they have ended
+        stopped = graph.stops  # how far these go is known when they have ended
         for dim in graph.dims:
             if forced(self.mapping, dim.symbol.name) == "sequential" and dim.symbol not in stopped:
                 graph = _accumulated(graph, dim.symbol, context)

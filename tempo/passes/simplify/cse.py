@@ -19,7 +19,6 @@ from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.exact import exact
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs, substitute_index
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import Condition, Expr, Symbol, var
 
 Shift = Mapping[Symbol, int]
@@ -123,7 +122,7 @@ class _Merging:
         return None
 
     def _within(self, symbol: Symbol, by: int, needed: Demand) -> bool:
-        if by > 0 and symbol in stops_of(self.graph):
+        if by > 0 and symbol in self.graph.stops:
             return False  # a later point may never be made
         sizes = self.context.over(self.graph, ())
         lo, hi = needed.box.interval(symbol)

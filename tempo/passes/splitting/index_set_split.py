@@ -28,7 +28,6 @@ from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, TensorType, identity_map
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import TRUE, And, Condition, Context, Dim, Expr, Ge, Symbol, const, maximum, minimum, var
 
 _WORTH = frozenset({"contraction", "reduction"})
@@ -130,7 +129,7 @@ def _may_go_ahead(graph: Graph, node: Node, symbol: Symbol) -> bool:
     waits for a stop (`past_stops.py`)."""
     if node.has_effect or node.attr("role") == "parameter":
         return False
-    return not (must_not_fail(node) and symbol in stops_of(graph))
+    return not (must_not_fail(node) and symbol in graph.stops)
 
 
 def _needed_within(graph: Graph, cut: Cut, context: PassContext) -> list[int]:

@@ -29,7 +29,6 @@ from tempo.passes.vectorize.rewrite import lifted
 from tempo.passes.vectorize.strip_mining import between, strippable, stripped
 from tempo.passes.vectorize.working_set import Held
 from tempo.sdg.graph import Graph
-from tempo.sdg.stops import stops_of
 from tempo.symbolic import Context, Dim, Symbol
 
 Kind = Literal["sequential", "blocks", "full"]
@@ -286,7 +285,7 @@ class Lift:
     def apply(self, graph: Graph, context: PassContext) -> Decided[Graph]:
         graph = without_dead_nodes(graph)
         search = MappingSearch(context, self.mapping, self.composites, self.costs)
-        kept = self.exclude | stops_of(graph).keys()
+        kept = self.exclude | graph.stops.keys()
         for dim in reversed(graph.dims):
             if dim.symbol in kept:
                 continue
