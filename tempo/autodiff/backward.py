@@ -16,9 +16,9 @@ from tempo.autodiff.adjoints import Alternatives, choice, collected
 from tempo.autodiff.nodes import Guarded, Nodes
 from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.pullback import pulled_back
-from tempo.autodiff.reach import differentiable_reads, differentiated, leading_to, reached
+from tempo.autodiff.reach import differentiable_reads, differentiated
 from tempo.autodiff.transpose import contributions
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType
 from tempo.symbolic import TRUE, Box, Condition, Context, Symbol, const
 
@@ -44,8 +44,12 @@ class Backward:
         reads = {
             id: [edge.node for edge in differentiable_reads(self.graph, node)] for id, node in self.graph.nodes.items()
         }
-        below = reached(reads, loss.edge.node)
-        self.active = leading_to(reads, below, {node for node, _ in wanted})
+        below = reached([loss.edge.node], reads.__getitem__)
+        readers: dict[int, list[int]] = {id: [] for id in below}
+        for id in below:
+            for producer in reads[id]:
+                readers[producer].append(id)
+        self.active = reached(below.intersection(node for node, _ in wanted), readers.__getitem__)
         self.reads = {id: [other for other in reads[id] if other in self.active] for id in self.active}
         self.boxes = self._boxes()
         self.received: dict[Value, list[Guarded]] = {}

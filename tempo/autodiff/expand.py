@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from tempo.autodiff.backward import Backward, Loss
 from tempo.autodiff.nodes import Nodes
-from tempo.autodiff.reach import differentiable_reads, reached
+from tempo.autodiff.reach import differentiable_reads
 from tempo.errors import UnsupportedError
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Graph, Node
 
 PLACEHOLDERS = frozenset({"gradient", "stop_gradient", "custom_gradient", "cotangent"})
@@ -52,8 +52,8 @@ def _loss(node: Node) -> Loss:
 def _depths(groups: Mapping[Loss, list[int]], reads: Mapping[int, list[int]]) -> dict[Loss, int]:
     """How many gradients each loss goes through, one in another."""
     owner = {id: loss for loss, ids in groups.items() for id in ids}
-    within = {loss: {owner[id] for id in reached(reads, loss.edge.node) if id in owner} for loss in groups}
-    return {loss: len(inner) for loss, inner in within.items()}
+    below = {loss: reached([loss.edge.node], reads.__getitem__) for loss in groups}
+    return {loss: len({owner[id] for id in ids if id in owner}) for loss, ids in below.items()}
 
 
 def _within_itself(node: Node) -> UnsupportedError:
@@ -79,22 +79,11 @@ def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:
 
 def _without_markers(graph: Graph) -> Graph:
     """`stop_gradient` and `custom_gradient` are their first operand; what reads a cotangent was only a pattern."""
-    patterns = _reading_cotangents(graph)
+    cotangents = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
+    patterns = reached(cotangents, lambda id: [reader for reader, _ in graph.consumers[id]])
     nodes = {
         id: replace(node, op="copy", operands=node.operands[:1], attrs=()) if node.op in PLACEHOLDERS else node
         for id, node in graph.nodes.items()
         if id not in patterns
     }
     return replace(graph, nodes=nodes)
-
-
-def _reading_cotangents(graph: Graph) -> set[int]:
-    readers = graph.consumers
-    pending = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
-    seen = set(pending)
-    while pending:
-        for reader, _ in readers[pending.pop()]:
-            if reader not in seen:
-                seen.add(reader)
-                pending.append(reader)
-    return seen

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tempo.autodiff.nodes import Nodes
 from tempo.errors import UnsupportedError
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Case, Edge, Node
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.gradients import Reverse
@@ -33,7 +34,10 @@ def _by_pattern(nodes: Nodes, node: Node, cotangent: Edge) -> list[Edge | None]:
     given = nodes.declare(placeholder.domain, placeholder.type, "cotangent", (Case(TRUE, cotangent),))
     copied = {placeholder.id: given.id}
     gradients: tuple[Edge | None, ...] = node.attr("gradients")
-    pattern = sorted(_reading(nodes, placeholder.id) & _read_by(nodes, gradients) - {placeholder.id})
+    now = nodes.finished()
+    reading = reached([placeholder.id], lambda id: [reader for reader, _ in now.consumers[id]])
+    read = reached((edge.node for edge in gradients if edge is not None), now.producers)
+    pattern = sorted(reading & read - {placeholder.id})
     originals = [nodes.nodes[id] for id in pattern]
     merges = [each for each in originals if each.is_merge]
     for each in merges:
@@ -60,27 +64,3 @@ def _copy(nodes: Nodes, node: Node, copied: dict[int, int]) -> int:
 
 def _moved(edge: Edge, copied: dict[int, int]) -> Edge:
     return replace(edge, node=copied.get(edge.node, edge.node))
-
-
-def _reading(nodes: Nodes, start: int) -> set[int]:
-    """All that depends on `start`."""
-    readers: dict[int, list[int]] = {}
-    for node in nodes.nodes.values():
-        for _, edge in node.reads():
-            readers.setdefault(edge.node, []).append(node.id)
-    return _closure([start], readers)
-
-
-def _read_by(nodes: Nodes, edges: Sequence[Edge | None]) -> set[int]:
-    reads = {node.id: [edge.node for _, edge in node.reads()] for node in nodes.nodes.values()}
-    return _closure([edge.node for edge in edges if edge is not None], reads)
-
-
-def _closure(start: Sequence[int], following: dict[int, list[int]]) -> set[int]:
-    seen, pending = set(start), list(start)
-    while pending:
-        for other in following.get(pending.pop(), ()):
-            if other not in seen:
-                seen.add(other)
-                pending.append(other)
-    return seen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tempo import dtypes
@@ -33,34 +33,6 @@ def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
 
 def _is_float(dtype: str) -> bool:
     return dtypes.is_float(dtype)
-
-
-def reached(reads: Mapping[int, list[int]], start: int) -> set[int]:
-    """What `start` reaches along `reads`, itself included."""
-    seen, pending = {start}, [start]
-    while pending:
-        for following in reads[pending.pop()]:
-            if following not in seen:
-                seen.add(following)
-                pending.append(following)
-    return seen
-
-
-def leading_to(reads: Mapping[int, list[int]], within: set[int], goals: set[int]) -> set[int]:
-    """The nodes of `within` from which a goal is reached."""
-    readers: dict[int, list[int]] = {id: [] for id in within}
-    for id in within:
-        for producer in reads[id]:
-            if producer in within:
-                readers[producer].append(id)
-    seen = goals & within
-    pending = list(seen)
-    while pending:
-        for reader in readers[pending.pop()]:
-            if reader not in seen:
-                seen.add(reader)
-                pending.append(reader)
-    return seen
 
 
 def differentiated(graph: Graph) -> Graph:

@@ -15,6 +15,7 @@ from tempo.analysis.reports import point_text, tensor_name
 from tempo.errors import NotFiniteError
 from tempo.passes.instrument import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
 from tempo.runtime.arguments.call import Arguments
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Graph, Node
 
 Array = np.ndarray[Any, Any]
@@ -80,15 +81,11 @@ class FiniteCheck:
         """The nodes that an infinity reaches which the program or its caller wrote down."""
         pending = [node.id for node in self.graph.nodes.values() if _writes_infinity(node)]
         pending += [node.id for node, array in self._inputs(arguments) if np.isinf(array).any()]
-        readers, reached = self.graph.consumers, set(pending)
-        while pending:
-            for reader, _ in readers[pending.pop()]:
-                node = self.graph.nodes[reader]
-                carries = any(dtypes.is_float(type.dtype) for type in node.results) and node.op not in BOUNDED
-                if carries and reader not in reached:
-                    reached.add(reader)
-                    pending.append(reader)
-        return reached
+        return reached(pending, lambda id: [reader for reader, _ in self.graph.consumers[id] if self._carries(reader)])
+
+    def _carries(self, id: int) -> bool:
+        node = self.graph.nodes[id]
+        return any(dtypes.is_float(type.dtype) for type in node.results) and node.op not in BOUNDED
 
     # -- which is first --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from tempo.loop_ir.analysis.names import made, used
 from tempo.loop_ir.ir import Assign, Block, Compute, Read, Statement, WindowIndex, Write, walk
 from tempo.loop_ir.rewriter import rewritten
 from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, Tracked, tracked
+from tempo.sdg.components import reached
 from tempo.symbolic import Expr
 
 
@@ -176,8 +177,8 @@ def apart(block: Block, members: frozenset[int]) -> tuple[tuple[int, ...], tuple
     A statement between members that needs one, and that one needs, joins them.
     """
     needs = _needs(block)
-    behind = _closure(members, _turned(needs))  # what needs a member
-    ahead = _closure(members, needs)
+    behind = reached(members, _turned(needs).__getitem__)  # what needs a member
+    ahead = reached(members, needs.__getitem__)
     region = members | (behind & ahead)
     first = min(region)
     after = [at for at in range(len(block)) if at not in region and (at in behind or at > max(region))]
@@ -219,16 +220,6 @@ def _turned(needs: Sequence[set[int]]) -> list[set[int]]:
         for other in mine:
             found[other].add(at)
     return found
-
-
-def _closure(start: frozenset[int], edges: Sequence[set[int]]) -> frozenset[int]:
-    found, pending = set(start), list(start)
-    while pending:
-        for other in edges[pending.pop()]:
-            if other not in found:
-                found.add(other)
-                pending.append(other)
-    return frozenset(found)
 
 
 def renamed(block: Block, kept: frozenset[str], suffix: str) -> Block:
