@@ -38,18 +38,12 @@ class Point(Structural):
     """One dim of the producer is read at one index."""
 
     index: Expr
-    _hash: int = cached(0)
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.index,)
-
-    def __eq__(
-        self, other: object
-    ) -> bool:  # as in Structural, without its tuples: passes compare and look up reads all the time
+    # As in Structural, without its tuples: passes compare and look up reads all the time.
+    def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is Point and self.index == other.index)
 
-    def __hash__(self) -> int:
-        return self._hash or self._hashed()
+    __hash__ = Structural.__hash__
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +58,6 @@ class Slice(Structural):
     start: Expr
     length: Expr
     extent: Expr | None = None
-    _hash: int = cached(0)
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.start, self.length, self.extent)
 
     @property
     def seen(self) -> Expr:
@@ -85,19 +75,14 @@ class Edge(Structural):
     node: int
     map: IndexMap = ()
     result: int = 0
-    _hash: int = cached(0)
     _dims: frozenset[Symbol] | None = cached(None)
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.node, self.map, self.result)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
             type(other) is Edge and self.node == other.node and self.map == other.map and self.result == other.result
         )
 
-    def __hash__(self) -> int:
-        return self._hash or self._hashed()
+    __hash__ = Structural.__hash__
 
     def substitute(self, mapping: Mapping[Symbol, Expr]) -> Edge:
         return Edge(self.node, tuple(substitute_index(index, mapping) for index in self.map), self.result)

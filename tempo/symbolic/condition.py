@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import Any
 
 from tempo.symbolic.division import interval
 from tempo.symbolic.expr import (
@@ -24,7 +23,7 @@ from tempo.symbolic.expr import (
     const,
     from_terms,
 )
-from tempo.symbolic.structural import Structural, cached
+from tempo.symbolic.structural import Structural
 
 
 class Condition(Structural):
@@ -40,7 +39,7 @@ class Condition(Structural):
         return frozenset(symbol for symbol in self.symbols() if symbol.kind == "size")
 
     def substitute(self, mapping: Substitution) -> Condition:
-        raise NotImplementedError
+        return self.map_exprs(lambda expr: expr.substitute(mapping))
 
     def map_exprs(self, change: Callable[[Expr], Expr]) -> Condition:
         """The same condition over other expressions."""
@@ -73,16 +72,9 @@ class Constant(Condition):
     """`TRUE` or `FALSE`."""
 
     value: bool
-    _hash: int = cached(0)
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.value,)
 
     def symbols(self) -> frozenset[Symbol]:
         return frozenset()
-
-    def substitute(self, mapping: Substitution) -> Condition:
-        return self
 
     def map_exprs(self, change: Callable[[Expr], Expr]) -> Condition:
         return self
@@ -104,19 +96,14 @@ TRUE = Constant(True)
 FALSE = Constant(False)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Condition):
     """What `Ge` and `Eq` share."""
 
     expr: Expr
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.expr,)
-
     def symbols(self) -> frozenset[Symbol]:
         return self.expr.symbols()
-
-    def substitute(self, mapping: Substitution) -> Condition:
-        return self.map_exprs(lambda expr: expr.substitute(mapping))
 
     def map_exprs(self, change: Callable[[Expr], Expr]) -> Condition:
         changed = change(self.expr)
@@ -125,12 +112,8 @@ class Comparison(Condition):
         return nonnegative(changed) if isinstance(self, Ge) else zero(changed)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Ge(Comparison):
     """`expr >= 0`. `nonnegative(expr)` is the constructor that simplifies."""
-
-    expr: Expr
-    _hash: int = cached(0)
 
     def evaluate(self, env: Bindings) -> Value:
         return self.expr.evaluate(env) >= 0
@@ -139,12 +122,8 @@ class Ge(Comparison):
         return nonnegative(-1 - self.expr)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Eq(Comparison):
     """`expr == 0`. `zero(expr)` is the constructor that simplifies."""
-
-    expr: Expr
-    _hash: int = cached(0)
 
     def evaluate(self, env: Bindings) -> Value:
         return self.expr.evaluate(env) == 0
@@ -153,53 +132,33 @@ class Eq(Comparison):
         return disjunction((nonnegative(self.expr - 1), nonnegative(-1 - self.expr)))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _Compound(Condition):
     """What `And` and `Or` share: at least two arguments, none of the same kind, in the order written."""
 
     args: tuple[Condition, ...]
 
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.args,)
-
     def symbols(self) -> frozenset[Symbol]:
         return frozenset[Symbol]().union(*(arg.symbols() for arg in self.args))
 
-    def _joined(self, args: Iterable[Condition]) -> Condition:
-        return conjunction(args) if isinstance(self, And) else disjunction(args)
-
-    def substitute(self, mapping: Substitution) -> Condition:
-        return self._joined(arg.substitute(mapping) for arg in self.args)
-
     def map_exprs(self, change: Callable[[Expr], Expr]) -> Condition:
-        return self._joined(arg.map_exprs(change) for arg in self.args)
+        join = conjunction if isinstance(self, And) else disjunction
+        return join(arg.map_exprs(change) for arg in self.args)
+
+    def evaluate(self, env: Bindings) -> Value:
+        return reduce(and_ if isinstance(self, And) else or_, (arg.evaluate(env) for arg in self.args))
+
+    def __invert__(self) -> Condition:
+        join = disjunction if isinstance(self, And) else conjunction
+        return join(~arg for arg in self.args)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class And(_Compound):
     """All of `args` hold. `conjunction(args)` is the constructor that simplifies."""
 
-    args: tuple[Condition, ...]
-    _hash: int = cached(0)
 
-    def evaluate(self, env: Bindings) -> Value:
-        return reduce(and_, (arg.evaluate(env) for arg in self.args))
-
-    def __invert__(self) -> Condition:
-        return disjunction(~arg for arg in self.args)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Or(_Compound):
     """One of `args` holds. `disjunction(args)` is the constructor that simplifies."""
-
-    args: tuple[Condition, ...]
-    _hash: int = cached(0)
-
-    def evaluate(self, env: Bindings) -> Value:
-        return reduce(or_, (arg.evaluate(env) for arg in self.args))
-
-    def __invert__(self) -> Condition:
-        return conjunction(~arg for arg in self.args)
 
     def as_unequal(self) -> Eq | None:
         """`e == 0` when this is `e >= 1 or e <= -1`, which prints as `e != 0`."""

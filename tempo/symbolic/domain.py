@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tempo.symbolic.condition import Condition, conjunction
 from tempo.symbolic.expr import ZERO, Bindings, Expr, Substitution, Symbol, Value, as_expr, maximum, minimum, var
-from tempo.symbolic.structural import Structural, cached
+from tempo.symbolic.structural import Structural
 
 LARGEST_SIZE = 2**30
 """Of a dim: so that an index, plus or minus another or a small number, fits into 32 bits."""
@@ -30,16 +29,6 @@ class Box(Structural):
     """`lo <= dim < hi` for every `(dim, lo, hi)` of `bounds`, which are in canonical order."""
 
     bounds: tuple[tuple[Symbol, Expr, Expr], ...] = ()
-    _hash: int = cached(0)
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.bounds,)
-
-    def __eq__(self, other: object) -> bool:  # as in Structural, without its tuples
-        return self is other or (type(other) is Box and self.bounds == other.bounds)
-
-    def __hash__(self) -> int:
-        return self._hash or self._hashed()
 
     @staticmethod
     def full(dims: Iterable[Dim]) -> Box:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import index as to_index
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -42,7 +42,6 @@ class Symbol(Structural):
 
     name: str
     kind: Literal["dim", "size"]
-    _hash: int = cached(0)
     key: tuple[int, str] = cached((0, ""))
     expr: Expr | None = cached(None)  # noqa: RUF009 - an immutable default, as the others
 
@@ -56,9 +55,6 @@ class Symbol(Structural):
 
     def __hash__(self) -> int:
         return self._hash
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.name, self.kind)
 
     def __lt__(self, other: Symbol) -> bool:
         return self.key < other.key
@@ -78,11 +74,12 @@ class Symbol(Structural):
         return env[self]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _Composite(Structural):
     """What `FloorDiv`, `Mod`, `Min` and `Max` share; `key` orders atoms and is unique to the structure."""
 
-    _rank = 2
-    _key: tuple[int, str] | None
+    _rank: ClassVar[int] = 2
+    _key: tuple[int, str] | None = cached(None)
 
     @property
     def key(self) -> tuple[int, str]:
@@ -97,27 +94,19 @@ class _Composite(Structural):
         return self.key[1]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _Division(_Composite):
-    """What `FloorDiv` and `Mod` share."""
+    """What `FloorDiv` and `Mod` share; `divisor > 1`."""
 
     expr: Expr
     divisor: int
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.expr, self.divisor)
 
     def symbols(self) -> frozenset[Symbol]:
         return self.expr.symbols()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class FloorDiv(_Division):
-    """`expr // divisor`, rounded towards minus infinity; `divisor > 1`."""
-
-    expr: Expr
-    divisor: int
-    _hash: int = cached(0)
-    _key: tuple[int, str] | None = cached(None)
+    """`expr // divisor`, rounded towards minus infinity."""
 
     def substitute(self, mapping: Substitution) -> Expr:
         return self.expr.substitute(mapping) // self.divisor
@@ -126,14 +115,8 @@ class FloorDiv(_Division):
         return self.expr.value(env) // self.divisor
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Mod(_Division):
-    """`expr % divisor`, in `0 .. divisor - 1`; `divisor > 1`."""
-
-    expr: Expr
-    divisor: int
-    _hash: int = cached(0)
-    _key: tuple[int, str] | None = cached(None)
+    """`expr % divisor`, in `0 .. divisor - 1`."""
 
     def substitute(self, mapping: Substitution) -> Expr:
         return self.expr.substitute(mapping) % self.divisor
@@ -142,14 +125,12 @@ class Mod(_Division):
         return self.expr.value(env) % self.divisor
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _Extremum(_Composite):
     """What `Min` and `Max` share: at least two arguments, sorted, none a constant away from another."""
 
     _rank = 3
     args: tuple[Expr, ...]
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.args,)
 
     def symbols(self) -> frozenset[Symbol]:
         return _NO_SYMBOLS.union(*(arg.symbols() for arg in self.args))
@@ -161,35 +142,19 @@ class _Extremum(_Composite):
     def substitute(self, mapping: Substitution) -> Expr:
         return self.rebuild(arg.substitute(mapping) for arg in self.args)
 
+    def value(self, env: Bindings) -> Value:
+        is_least, values = isinstance(self, Min), [arg.value(env) for arg in self.args]
+        if any(isinstance(value, np.ndarray) for value in values):
+            return reduce(np.minimum if is_least else np.maximum, values)
+        return (min if is_least else max)(values)
 
-@dataclass(frozen=True, eq=False, repr=False)
+
 class Min(_Extremum):
     """The smallest of `args`."""
 
-    args: tuple[Expr, ...]
-    _hash: int = cached(0)
-    _key: tuple[int, str] | None = cached(None)
 
-    def value(self, env: Bindings) -> Value:
-        return _extreme(min, np.minimum, [arg.value(env) for arg in self.args])
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Max(_Extremum):
     """The largest of `args`."""
-
-    args: tuple[Expr, ...]
-    _hash: int = cached(0)
-    _key: tuple[int, str] | None = cached(None)
-
-    def value(self, env: Bindings) -> Value:
-        return _extreme(max, np.maximum, [arg.value(env) for arg in self.args])
-
-
-def _extreme(of_ints: Callable[..., Value], of_arrays: Callable[..., Value], values: list[Value]) -> Value:
-    if any(isinstance(value, np.ndarray) for value in values):
-        return reduce(of_arrays, values)
-    return of_ints(values)
 
 
 Atom: TypeAlias = Symbol | FloorDiv | Mod | Min | Max
@@ -202,13 +167,9 @@ class Expr(Structural):
 
     terms: Terms
     const: int
-    _hash: int = cached(0)
     _symbols: frozenset[Symbol] | None = cached(None)
     _dims: frozenset[Symbol] | None = cached(None)
     _is_long: bool | None = cached(None)
-
-    def _fields(self) -> tuple[Any, ...]:
-        return (self.terms, self.const)
 
     def __eq__(self, other: object) -> bool:  # as in Structural, without its tuples
         return self is other or (type(other) is Expr and self.const == other.const and self.terms == other.terms)

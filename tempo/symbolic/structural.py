@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 
-class Structural:
-    """Equality by `_fields()`, with a hash that is computed once and never pickled (string hashes vary by process)."""
+def cached(default: Any) -> Any:
+    """A dataclass field that holds what is computed on demand, outside of equality and construction."""
+    return field(default=default, init=False, repr=False, compare=False)
 
-    _hash: int
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Structural:
+    """Equality by fields, with a hash that is computed once and never pickled (string hashes vary by process)."""
+
+    _hash: int = cached(0)
 
     def _fields(self) -> tuple[Any, ...]:
-        raise NotImplementedError
+        return tuple([getattr(self, name) for name in self.__match_args__])
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -33,8 +39,3 @@ class Structural:
 
     def __repr__(self) -> str:
         return str(self)
-
-
-def cached(default: Any) -> Any:
-    """A dataclass field that holds what is computed on demand, outside of equality and construction."""
-    return field(default=default, init=False, repr=False, compare=False)
