@@ -33,7 +33,7 @@ from tempo.symbolic.expr import (
     var,
 )
 from tempo.symbolic.parse import parse_condition, parse_expr
-from tempo.symbolic.python import to_python
+from tempo.symbolic.text import to_python
 
 __all__ = [
     "FALSE",

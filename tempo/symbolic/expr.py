@@ -10,7 +10,7 @@ from __future__ import annotations
 import keyword
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import index as to_index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -79,7 +79,7 @@ class _Composite(Structural):
     """What `FloorDiv`, `Mod`, `Min` and `Max` share; `key` orders atoms and is unique to the structure."""
 
     _rank: ClassVar[int] = 2
-    _key: tuple[int, str] | None = cached(None)
+    _key: tuple[int, str] | None = field(default=None, init=False)
 
     @property
     def key(self) -> tuple[int, str]:

@@ -15,10 +15,11 @@ def cached(default: Any) -> Any:
 class Structural:
     """Equality by fields, with a hash that is computed once and never pickled (string hashes vary by process)."""
 
-    _hash: int = cached(0)
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def _fields(self) -> tuple[Any, ...]:
-        return tuple([getattr(self, name) for name in self.__match_args__])
+        names: tuple[str, ...] = self.__match_args__
+        return tuple([getattr(self, name) for name in names])
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tempo.symbolic.expr import ZERO, Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, from_terms
@@ -10,25 +12,39 @@ if TYPE_CHECKING:
     from tempo.symbolic.condition import Comparison, Condition
 
 
-def atom_text(atom: Atom) -> str:
+Names = Callable[[Symbol], str]
+
+
+def to_python(value: Expr | Condition, names: Names) -> ast.expr:
+    """The source tree of `value`, with `names(symbol)` for each symbol; it calls the builtins `min` and `max`.
+
+    >>> from tempo.symbolic import dim, minimum, size
+    >>> ast.unparse(to_python(minimum(dim("t") + 1, size("t")), lambda s: "T" if s.kind == "size" else s.name))
+    'min(t + 1, T)'
+    """
+    text = expr_text(value, names) if isinstance(value, Expr) else condition_text(value, names)
+    return ast.parse(text, mode="eval").body
+
+
+def atom_text(atom: Atom, names: Names = str) -> str:
     if isinstance(atom, Symbol):
-        return str(atom)
+        return names(atom)
     if isinstance(atom, FloorDiv):
-        return f"{_operand(atom.expr)}//{atom.divisor}"
+        return f"{_operand(atom.expr, names)}//{atom.divisor}"
     if isinstance(atom, Mod):
-        return f"{_operand(atom.expr)} % {atom.divisor}"
+        return f"{_operand(atom.expr, names)} % {atom.divisor}"
     name = "min" if isinstance(atom, Min) else "max"
-    return f"{name}({', '.join(map(expr_text, atom.args))})"
+    return f"{name}({', '.join(expr_text(arg, names) for arg in atom.args)})"
 
 
-def _operand(expr: Expr) -> str:
+def _operand(expr: Expr, names: Names) -> str:
     """The dividend; anything but a symbol, min or max stands in parentheses."""
     lone = expr.terms[0][0] if len(expr.terms) == 1 and expr.const == 0 and expr.terms[0][1] == 1 else None
-    text = expr_text(expr)
+    text = expr_text(expr, names)
     return text if isinstance(lone, Symbol | Min | Max) else f"({text})"
 
 
-def display_order(expr: Expr) -> list[tuple[Atom | None, int]]:
+def _display_order(expr: Expr) -> list[tuple[Atom | None, int]]:
     """Terms as a reader wants them, the constant as `(None, value)`: a positive term first if there is one."""
     positive = [(atom, c) for atom, c in expr.terms if c > 0]
     negative = [(atom, c) for atom, c in expr.terms if c < 0]
@@ -38,28 +54,23 @@ def display_order(expr: Expr) -> list[tuple[Atom | None, int]]:
     return [*positive, *negative, *constant]
 
 
-def expr_text(expr: Expr) -> str:
-    parts: list[str] = []
-    for atom, c in display_order(expr):
-        sign = "-" if c < 0 else "+"
-        if parts:
-            parts.append(f" {sign} {_term_text(atom, abs(c))}")
-        else:
-            parts.append(f"-{_term_text(atom, -c, leading_minus=True)}" if c < 0 else _term_text(atom, c))
-    return "".join(parts)
+def expr_text(expr: Expr, names: Names = str) -> str:
+    first, *rest = _display_order(expr)
+    more = (f" {'-' if c < 0 else '+'} {_term_text(atom, abs(c), names)}" for atom, c in rest)
+    return "".join((_term_text(*first, names), *more))
 
 
-def _term_text(atom: Atom | None, factor: int, leading_minus: bool = False) -> str:
+def _term_text(atom: Atom | None, factor: int, names: Names) -> str:
     if atom is None:
         return str(factor)
-    text = str(atom)
+    text = atom_text(atom, names)
     # "-t//2" is "(-t)//2" and "2*t//2" is "(2*t)//2" to Python
-    if isinstance(atom, FloorDiv | Mod) and (factor != 1 or leading_minus):
+    if isinstance(atom, FloorDiv | Mod) and factor != 1:
         text = f"({text})"
-    return text if factor == 1 else f"{factor}*{text}"
+    return text if factor == 1 else f"-{text}" if factor == -1 else f"{factor}*{text}"
 
 
-def sides(comparison: Comparison) -> tuple[Expr, str, Expr]:
+def _sides(comparison: Comparison) -> tuple[Expr, str, Expr]:
     """`expr >= 0` or `expr == 0` as (left, operator, right), negative terms moved over; the first atom stands left."""
     from tempo.symbolic.condition import Eq
 
@@ -78,26 +89,25 @@ def sides(comparison: Comparison) -> tuple[Expr, str, Expr]:
     return (negative, "<", positive + (c + 1)) if strict else (negative, "<=", positive + c)
 
 
-def condition_text(condition: Condition) -> str:
+def condition_text(condition: Condition, names: Names = str) -> str:
     from tempo.symbolic.condition import And, Comparison, Or
 
+    unequal = condition.as_unequal() if isinstance(condition, Or) else None
+    if unequal is not None:
+        left, _, right = _sides(unequal)
+        return f"{expr_text(left, names)} != {expr_text(right, names)}"
     if isinstance(condition, Comparison):
-        left, operator, right = sides(condition)
-        return f"{expr_text(left)} {operator} {expr_text(right)}"
-    if isinstance(condition, And):
-        return " and ".join(_nested(arg) for arg in condition.args)
-    if isinstance(condition, Or):
-        unequal = condition.as_unequal()
-        if unequal is None:
-            return " or ".join(_nested(arg) for arg in condition.args)
-        left, _, right = sides(unequal)
-        return f"{expr_text(left)} != {expr_text(right)}"
+        left, operator, right = _sides(condition)
+        return f"{expr_text(left, names)} {operator} {expr_text(right, names)}"
+    if isinstance(condition, And | Or):
+        joint = " and " if isinstance(condition, And) else " or "
+        return joint.join(_nested(arg, names) for arg in condition.args)
     return str(condition)
 
 
-def _nested(condition: Condition) -> str:
+def _nested(condition: Condition, names: Names) -> str:
     from tempo.symbolic.condition import And, Or
 
-    text = condition_text(condition)
+    text = condition_text(condition, names)
     compound = isinstance(condition, And) or (isinstance(condition, Or) and condition.as_unequal() is None)
     return f"({text})" if compound else text
