@@ -344,7 +344,7 @@ class Graph:
 
     @cached_property
     def stops(self) -> Mapping[Symbol, Output]:
-        """The outputs that end runs early, by dim. One of role "stop" is named after a dim `t` and varies along it alone.
+        """The outputs that end runs early, by dim. One of role "stop" is named after a dim `t` and varies along it.
 
         Its value, an int32 scalar, is 0 at the points after which the run goes on, and at point `p` where it ends the
         number of points kept, `p + 1`. Outputs along `t` are cut to them. Of an output of role "state" or "stop" whose
