@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tempo.compiler.once import Once
 from tempo.errors import (
     AtUserLine,
     InputError,
+    MissingPackageError,
     NotFiniteError,
     ProgramError,
     SizeError,
@@ -24,16 +26,16 @@ from tempo.errors import (
 )
 from tempo.reference.streams import feeding
 from tempo.runtime.arguments.call import Arguments, CallChecker
-from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
+from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine
 from tempo.runtime.explain import explain
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.pickling import Recipe, compiled_again
-from tempo.runtime.progress import reporter
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs
 from tempo.runtime.results.results import Results
 from tempo.runtime.streaming import Stream, Way
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
+from tempo.waiting import told
 
 if TYPE_CHECKING:
     from tempo.language.tensor import RecurrentTensor
@@ -88,7 +90,7 @@ class Executable:
         arguments = self._arguments(inputs, sizes, state, seed, strict)
         planned = partial(self._planned_memory, arguments.sizes)
         with AtUserLine():
-            reporting = reporter(progress)
+            reporting = _reporter(progress)
         with reporting as report, told_what_is_large(planned), feeding(arguments.feeds):
             results = self._run(arguments, report)
         return Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
@@ -331,3 +333,35 @@ def _by_symbol(domain: tuple[Symbol, ...], point: Any) -> dict[Symbol, int]:
     if not all(isinstance(value, int | np.integer) for value in values.values()):
         raise InputError(f"the point {point!r} is not made of integers", location=user_location(), hint=wanted)
     return {symbol: int(values[symbol.name]) for symbol in domain}
+
+
+def _reporter(progress: Any) -> AbstractContextManager[Progress | None]:
+    """Gives a function of (done, total) iterations, or None. Raises `InputError` for what says neither."""
+    if callable(progress):
+        return nullcontext(progress)
+    if not isinstance(progress, bool | None):
+        hint = "write progress=True for a bar, or give a function of (done, total)"
+        raise InputError(f"progress={progress!r} is a {type(progress).__name__}", hint=hint)
+    return _bar(_tqdm()) if progress else nullcontext(None)
+
+
+def _tqdm() -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        hint = "install it with: python -m pip install 'tempo-sdg[progress]'"
+        raise MissingPackageError("progress=True needs tqdm", hint=hint) from error
+    return tqdm
+
+
+@contextmanager
+def _bar(tqdm: Any) -> Iterator[Progress]:
+    with tqdm(unit="step") as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.set_description_str("", refresh=False)
+            bar.update(done - bar.n)
+
+        with told(bar.set_description_str):
+            yield report

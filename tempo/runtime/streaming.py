@@ -14,8 +14,8 @@ from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
 from tempo.reference.streams import feeding
+from tempo.runtime.arguments.binding import StreamEndError
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.arguments.feeds import StreamEndError
 from tempo.runtime.compiled import Item, ProgramRun
 from tempo.runtime.engine import CompiledEngine
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large

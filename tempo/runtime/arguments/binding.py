@@ -1,17 +1,17 @@
-"""What a call is given, checked before anything runs: arrays by name, sizes, state, seed."""
+"""What a call is given, held to what the program declares: arrays by name, sizes, seed, iterators for streams."""
 
 from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import NO_POINTS, DTypeError, InputError, Location, SizeError, TempoError, nearest
+from tempo.errors import NO_POINTS, AtUserLine, DTypeError, HostCallError, InputError, Location, SizeError, nearest
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.plugins.manager import get_backend, list_backends
 from tempo.sdg.graph import Graph, Node, Role
@@ -156,11 +156,8 @@ def as_array(value: Any, node: Node, what: str, native: Native = lambda value: N
     """
     if native(value) == node.dtype:
         return value  # type: ignore[no-any-return]
-    try:
+    with AtUserLine(node.location):
         return _cast(numbers(value, what), node.dtype, what, weak=not hasattr(value, "dtype"))
-    except TempoError as error:
-        error.location = error.location or node.location
-        raise
 
 
 def numbers(value: Any, what: str) -> Array:
@@ -265,3 +262,72 @@ def seed_array(seed: Any) -> Array:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
         raise InputError(f"seed must be an integer from 0 to 2**32 - 1, not {seed!r}")
     return np.asarray(seed, np.uint32)
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+class StreamEndError(InputError):
+    """An iterator has ended before the run. Where the run has no end of its own, that is its end."""
+
+
+def stream_nodes(graph: Graph) -> dict[str, Node]:
+    """The streamed inputs, by name."""
+    return {node.attr("stream"): node for node in graph.nodes.values() if node.is_stream}
+
+
+def claim_length(table: SizeTable, node: Node, given: Any, endless: Symbol | None = None) -> None:
+    """What has a length has that of the dim, unless that is `endless`; raises `InputError` for what gives no values one
+    after the other."""
+    name = node.attr("stream")
+    if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable) or not getattr(given, "shape", (1,)):
+        raise InputError(
+            f"the stream {name!r} is a {type(given).__name__}, which gives no arrays one after the other",
+            location=node.location,
+            hint="pass an iterator, a generator or a sequence of arrays, one for each point",
+        )
+    symbol = node.domain[0]
+    if isinstance(given, Sized) and symbol != endless:
+        claim = SizeClaim(len(given), f"the length of the stream {name!r}", node.location)
+        table.claim(table.graph.dim(symbol).size, claim, symbol.name)
+
+
+@dataclass
+class IteratorFeed:
+    """Takes the next array of an iterator at every point; `shape` is that of each, `size` their number.
+
+    Nothing is taken after the last point, so that a call may go on where another has stopped.
+    """
+
+    node: Node
+    values: Iterator[Any]
+    shape: tuple[int, ...]
+    size: int
+
+    @staticmethod
+    def of(graph: Graph, node: Node, given: Any, sizes: Mapping[Symbol, int]) -> IteratorFeed:
+        shape = tuple(int(extent.evaluate(sizes)) for extent in node.shape)
+        size = int(graph.dim(node.domain[0]).size.evaluate(sizes))
+        return IteratorFeed(node, iter(given), shape, size)
+
+    def __call__(self, point: tuple[int, ...]) -> Array:
+        """Raises `InputError` and `DTypeError` with the point, and `HostCallError` chained to what the iterator raised.
+
+        The array is the run's own: an iterator may go on writing into what it gave.
+        """
+        where = f"the stream {self.node.attr('stream')!r} at {self.node.domain[0].name} = {point[0]}"
+        try:
+            value = next(self.values)
+        except StopIteration:
+            raise StreamEndError(
+                f"{where} has ended: it gave {point[0]} arrays, and the size of {self.node.domain[0].name} is "
+                f"{self.size}",
+                location=self.node.location,
+            ) from None
+        except Exception as error:
+            message = f"{where} failed: {type(error).__name__}: {error}"
+            raise HostCallError(message, location=self.node.location) from error
+        array = np.array(as_array(value, self.node, where))
+        if array.shape != self.shape:
+            raise InputError(f"{where} has shape {array.shape}, declared is {self.shape}", location=self.node.location)
+        return array
