@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,9 +22,10 @@ from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
 from tempo.loop_ir.analysis.live_ranges import Lifetimes
 from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter
-from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Statement, walk
+from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, walk
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
 from tempo.passes.manager import PassRecord
+from tempo.reference.evaluator import Evaluated
 from tempo.reference.host_calls import call_host
 from tempo.runtime.memory import allocation_error, check_room
 from tempo.runtime.strips import in_strips
@@ -158,47 +159,31 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
     """`sizes` are all of them, for the shapes of host results."""
     start, program, static = time.perf_counter(), made.loops, made.sizes
     requests = (SegmentRequest(program, segment, static, index_bits) for segment in program.segments)
-    segments = tuple(backend.compile_segment(request) for request in requests)
+    segments = tuple(map(backend.compile_segment, requests))
     emitter = DriverEmitter(program, static, backend.operator)
     namespace: dict[str, Any] = {**backend.array_functions(), "in_strips": in_strips}
-    namespace.update((each.name, made.function) for each, made in zip(program.segments, segments, strict=True))
     namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
+    in_chunks = dict(namespace)
+    for segment, code in zip(program.segments, segments, strict=True):
+        namespace[segment.name] = code.function
+        in_chunks[segment.name] = code.function if code.in_chunks is None else code.in_chunks.function
     sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
-    reads = [emitter.last_value(number, each) for number, each in enumerate(program.states.values())]
-    names = [(key, f"last_value_{number}") for number, key in enumerate(program.states)]
-    last_values = {key: define(source, name, namespace) for (key, name), source in zip(names, reads, strict=True)}
-    lifetimes = Lifetimes.of(program)
-    in_chunks = {each.name: made.in_chunks for each, made in zip(program.segments, segments, strict=True)}
-    parts = {name: way.function for name, way in in_chunks.items() if way is not None}
-    functions = [define(source, f"item_{number}", namespace) for number, source in enumerate(sources)]
-    chunked = {at for at, item in enumerate(program.items) if _in_chunks(program, item, segments) is not None}
-    items = tuple(
-        Item(
-            functions[number],
-            _loop(program, item),
-            define(source, f"item_{number}", {**namespace, **parts}) if number in chunked else functions[number],
-            _in_chunks(program, item, segments),
-            lifetimes.makes[number],
-            lifetimes.drops[number],
-            program.stopped[number],
-        )
-        for number, (source, item) in enumerate(zip(sources, program.items, strict=True))
-    )
-    source, seconds = "\n\n".join(sources), time.perf_counter() - start
-    return Compiled(program, backend, items, emitter.item_sizes(), segments, source, last_values, made.passes, seconds)
-
-
-def _loop(program: LoopProgram, item: Statement) -> Loop | None:
-    if isinstance(item, CallSegment):
-        return program.segments[item.segment].loop
-    return item if isinstance(item, Loop) else None
-
-
-def _in_chunks(program: LoopProgram, item: Statement, segments: tuple[CompiledSegment, ...]) -> int | None:
-    """The segment that the item runs, where it has a way of its own to be run in chunks."""
-    if not isinstance(item, CallSegment) or program.segments[item.segment].loop is None:
-        return None
-    return None if segments[item.segment].in_chunks is None else item.segment
+    last_values = {
+        port: define(emitter.last_value(number, each), f"last_value_{number}", namespace)
+        for number, (port, each) in enumerate(program.states.items())
+    }
+    lifetimes, items = Lifetimes.of(program), []
+    for number, (source, statement) in enumerate(zip(sources, program.items, strict=True)):
+        called = statement.segment if isinstance(statement, CallSegment) else None
+        loop = statement if isinstance(statement, Loop) else None if called is None else program.segments[called].loop
+        is_apart = called is not None and loop is not None and segments[called].in_chunks is not None
+        function = define(source, f"item_{number}", namespace)
+        part = define(source, f"item_{number}", in_chunks) if is_apart else function
+        lives = lifetimes.makes[number], lifetimes.drops[number]
+        items.append(Item(function, loop, part, called if is_apart else None, *lives, program.stopped[number]))
+    parameters, source = emitter.item_sizes(), "\n\n".join(sources)
+    seconds = time.perf_counter() - start
+    return Compiled(program, backend, tuple(items), parameters, segments, source, last_values, made.passes, seconds)
 
 
 def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]:
@@ -276,9 +261,6 @@ class ProgramRun:
     def has_ended(self, item: Item) -> bool:
         return item.stopped is not None and self.kept(item.stopped) > 0
 
-    def step(self, item: Item, start: int = 0, stop: int = 0) -> None:
-        self._run(item.function, start, stop)
-
     def _run(self, function: Callable[..., None], start: int, stop: int) -> None:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
         try:
@@ -292,14 +274,14 @@ class ProgramRun:
     def whole(self, item: Item) -> None:
         self._make(item)
         if not self.has_ended(item):
-            self.step(item, *(self.bounds(item) if item.loop else (0, 0)))
+            self._run(item.function, *(self.bounds(item) if item.loop else (0, 0)))
         self._drop(item)
 
     def upto(self, item: Item, stop: int) -> None:
         """Run a loop only so far."""
         self._make(item)
         lo, hi = self.bounds(item)
-        self.step(item, lo, max(lo, min(hi, stop)))
+        self._run(item.function, lo, max(lo, min(hi, stop)))
 
     def _make(self, item: Item) -> None:
         self.item += 1
@@ -378,6 +360,23 @@ class ProgramRun:
         """A part of such a view, for good."""
         backend = self.compiled.backend
         return backend.from_host(np.array(part)) if id in self.compiled.on_host else backend.owned(part)
+
+    def results(self, without: Collection[str] = ()) -> Evaluated:
+        """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""
+        self.compiled.backend.synchronize()
+        outputs = self.compiled.program.outputs.items()
+        taken = {
+            port.name: self.output(id) for port, id in outputs if port.role == "output" and port.name not in without
+        }
+        states = {port.name: self.output(id) for port, id in outputs if port.role == "state"}
+        kept = {dim: count for dim, slot in self.compiled.stops.items() if (count := self.kept(slot))}
+        return Evaluated(taken, states, kept, self.watched())
+
+    def watched(self) -> dict[str, Array]:
+        """What the outputs of role "watch" hold so far, as far as there is anything of them."""
+        outputs = self.compiled.program.outputs.items()
+        held = ((port.name, id) for port, id in outputs if port.role == "watch" and self.buffers[id] is not None)
+        return {name: self.compiled.backend.to_host(self.output(id)) for name, id in held}
 
 
 def _on_host(shape: tuple[int, ...], buffer: Buffer, fill: Any | None) -> Array:

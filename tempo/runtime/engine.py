@@ -16,18 +16,16 @@ from tempo.compiler.once import Once
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, Scheduler, verifies
 from tempo.compiler.support import check_supported
-from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, TempoError, UnsupportedError
+from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
 from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.passes.manager import Pass
-from tempo.reference.evaluator import Evaluator
+from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Compiled, ProgramRun, compile_program
-from tempo.runtime.results.outputs import Outputs
-from tempo.runtime.results.results import Look, Results, collect, looking_after, watched
-from tempo.runtime.results.salvage import no_state, salvaging
+from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
@@ -47,7 +45,7 @@ class Engine(Protocol):
     def finds_order(self) -> bool:
         """Whether there is an order of everything that the program demands, at all sizes."""
 
-    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
+    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
         """Run the program once. Where a call fails in the middle, `look` is shown what was watched until then."""
 
 
@@ -73,15 +71,10 @@ class ReferenceEngine:
     def finds_order(self) -> bool:
         return False  # it follows the demand, whatever there is
 
-    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
+    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
         evaluator = self.evaluator(arguments)
-        with looking_after(evaluator.so_far, look):
-            try:
-                results = evaluator.run()
-            except TempoError as error:
-                _tell_what_was_made(error, evaluator)
-                raise
-        return Results(results.outputs, results.state, results.kept, results.watched)
+        with guarded(partial(made_by_evaluator, evaluator), evaluator.so_far, look):
+            return evaluator.run()
 
 
 class CompiledEngine:
@@ -247,7 +240,7 @@ class CompiledEngine:
         parts = of.backend, of.scheduler, self.scheduler_name, of.options, of.likely
         return CompiledEngine(graph, *parts, passes, speculates)
 
-    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Results:
+    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
         if self._missed:
             return self.in_order().run(arguments, progress, look)
         try:
@@ -264,21 +257,15 @@ class CompiledEngine:
         plans = (self.plan_for(sizes), self.in_order().plan_for(sizes)) if self._speculates else ()
         return len({_work(plan.loops) for plan in plans}) > 1
 
-    def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Results:
+    def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Evaluated:
         run = self.start(arguments, in_parts=progress is not None)
-        with (
-            looking_after(partial(watched, run), look),
-            salvaging(run, arguments.arrays, self.named(arguments.sizes), self.graph),
-        ):
+        with guarded(partial(salvaged, run, arguments.arrays, self.graph), run.watched, look):
             if progress is None:
                 for item in run.compiled.items:
                     run.whole(item)
             else:
                 _with_progress(run, progress)
-        return collect(run)
-
-    def named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
-        return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.graph.dims}
+        return run.results()
 
 
 def _may_run_again(graph: Graph) -> bool:
@@ -308,18 +295,3 @@ def _with_progress(run: ProgramRun, progress: Progress) -> None:
         for start, stop in run.chunks(item, max(1, total // _CHUNKS)):
             done += stop - start
             progress(done, total)
-
-
-def _tell_what_was_made(error: TempoError, evaluator: Evaluator) -> None:
-    made = evaluator.made()
-    if made is None or error.outputs is not None:
-        return
-    results, dim, points = made
-    sizes = {each.symbol.name: int(each.size.evaluate(evaluator.sizes)) for each in evaluator.graph.dims}
-    sizes |= {} if dim is None else {dim.name: points}
-    error.outputs = Outputs(results.outputs, results.state, sizes)
-    states = [each.name for each in evaluator.graph.outputs if each.role == "state"]
-    unknown = [name for name in states if name not in results.state]
-    error.state = None if unknown else error.outputs.state
-    if unknown:
-        error.add_note(no_state(unknown))

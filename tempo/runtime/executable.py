@@ -31,8 +31,8 @@ from tempo.runtime.explain import explain
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.pickling import Recipe, compiled_again
 from tempo.runtime.results.finite import FiniteCheck
-from tempo.runtime.results.outputs import Outputs
-from tempo.runtime.results.results import Results
+from tempo.runtime.results.outputs import Outputs, outputs_of
+from tempo.runtime.results.salvage import Look
 from tempo.runtime.streaming import Stream, Way
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
 from tempo.waiting import told
@@ -92,21 +92,26 @@ class Executable:
         with AtUserLine():
             reporting = _reporter(progress)
         with reporting as report, told_what_is_large(planned), feeding(arguments.feeds):
-            results = self._run(arguments, report)
-        return Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
+            return self._run(arguments, report)
 
-    def _run(self, arguments: Arguments, report: Callable[[int, int], None] | None) -> Results:
-        if self._finite is None:
-            return self._engine.run(arguments, report)
-        self._finite.given(arguments)
-        results = self._engine.run(arguments, report, partial(self._finite.made, arguments))
+    def _run(self, arguments: Arguments, report: Progress | None) -> Outputs:
+        look = self._look(arguments)
+        results = self._engine.run(arguments, report, look)
+        outputs = outputs_of(results, self.graph, arguments.sizes)
         try:
-            self._finite.made(arguments, results.watched)
+            if look is not None:
+                look(results.watched, False)
         except NotFiniteError as error:
-            error.outputs = Outputs(results.outputs, results.state, self._named(arguments.sizes) | results.kept)
-            error.state = error.outputs.state
+            error.outputs, error.state = outputs, outputs.state
             raise
-        return results
+        return outputs
+
+    def _look(self, arguments: Arguments) -> Look | None:
+        """What looks whether values are finite, if that is asked for; those that are given are looked at here."""
+        if self._finite is None:
+            return None
+        self._finite.given(arguments)
+        return partial(self._finite.made, arguments)
 
     def stream(
         self,
@@ -143,11 +148,7 @@ class Executable:
         if endless:
             return self._endless(self._engine, way, inputs, {**(sizes or {})}, state, seed, strict)
         arguments = self._arguments(inputs, sizes, state, seed, strict)
-        look = None
-        if self._finite is not None:
-            self._finite.given(arguments)
-            look = partial(self._finite.made, arguments)
-        return Stream(self._engine, arguments, way, self._named(arguments.sizes), look)
+        return Stream(self._engine, arguments, way, self._look(arguments))
 
     def _endless(
         self,
@@ -180,7 +181,7 @@ class Executable:
                 location=user_location(),
                 hint=f"give the size of {dim.name}",
             )
-        return Stream(unending, arguments, way, self._named(arguments.sizes))
+        return Stream(unending, arguments, way)
 
     def value(
         self,
@@ -277,9 +278,6 @@ class Executable:
     def _planned_memory(self, sizes: Mapping[Symbol, int]) -> Memory | None:
         engine = self._engine
         return memory_of(engine.plan_for(sizes).loops, sizes) if isinstance(engine, CompiledEngine) else None
-
-    def _named(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
-        return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.graph.dims}
 
     def _compiled_engine(self, what: str) -> CompiledEngine:
         if not isinstance(self._engine, CompiledEngine):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,9 +19,8 @@ from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Item, ProgramRun
 from tempo.runtime.engine import CompiledEngine
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
-from tempo.runtime.results.outputs import Outputs, Step
-from tempo.runtime.results.results import Look, collect, looking_after, watched
-from tempo.runtime.results.salvage import made_so_far, salvaging, whole_points
+from tempo.runtime.results.outputs import Outputs, Step, outputs_of
+from tempo.runtime.results.salvage import Look, guarded, made_so_far, salvaged, whole_points
 from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
 
@@ -46,14 +45,7 @@ class Stream(Iterator[Step]):
     Nothing is computed before the first step; that the program can be run along the dim is checked at once.
     """
 
-    def __init__(
-        self,
-        engine: CompiledEngine,
-        arguments: Arguments,
-        way: Way,
-        names: Mapping[str, int],
-        look: Look | None = None,
-    ):
+    def __init__(self, engine: CompiledEngine, arguments: Arguments, way: Way, look: Look | None = None):
         """`look` is shown what is watched after every step."""
         engine = engine.in_order()  # what was given is not taken back
         dim = way.dim
@@ -78,7 +70,7 @@ class Stream(Iterator[Step]):
         self._failure: BaseException | None = None
         self._given, self._graph = arguments.arrays, engine.graph
         self._made, self._way, self._without = run, way, () if way.keep else tuple(each.name for each in streamed)
-        self._names, self._feeds, self._look = names, arguments.feeds, look
+        self._feeds, self._look = arguments.feeds, look
         self._steps = self._run(run, item, _steps(run, run.compiled.items[item], streamed, way, delay, size))
 
     @property
@@ -102,12 +94,11 @@ class Stream(Iterator[Step]):
         with (
             told_what_is_large(self._planned),
             feeding(self._feeds),
-            looking_after(partial(watched, self._made), self._look),
-            salvaging(self._made, self._given, self._names, self._graph),
+            guarded(partial(salvaged, self._made, self._given, self._graph), self._made.watched, self._look),
         ):
             step = next(self._steps)
             if self._look is not None:
-                self._look(watched(self._made), True)
+                self._look(self._made.watched(), True)
             return step
 
     def _run(self, run: ProgramRun, number: int, steps: Steps) -> Iterator[Step]:
@@ -115,14 +106,14 @@ class Stream(Iterator[Step]):
         for item in items[:number]:
             run.whole(item)
         if (yield from steps):
-            self.result, _ = made_so_far(run, self._given, self._names, self._graph)
+            self.result, _ = made_so_far(run, self._given, self._graph)
             return
         for item in items[number + 1 :]:
             run.whole(item)
-        results = collect(run, self._without)
+        results = run.results(self._without)
         if self._look is not None:
             self._look(results.watched, False)
-        self.result = Outputs(results.outputs, results.state, {**self._names, **results.kept})
+        self.result = outputs_of(results, self._graph, run.sizes)
 
 
 def _streamed_outputs(plan: Plan, dim: Symbol) -> list[Output]:

@@ -355,6 +355,10 @@ class Graph:
     def domain_dims(self, node: Node) -> tuple[Dim, ...]:
         return tuple(map(self._by_symbol.__getitem__, node.domain))
 
+    def named_sizes(self, sizes: Mapping[Symbol, int]) -> dict[str, int]:
+        """The size of every dim by its name, given the values of size symbols."""
+        return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.dims}
+
     def canonical(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
         """The given dims, each once, in canonical order."""
         return canonical(self.dims, symbols)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tempo.reference.evaluator import Evaluated
+    from tempo.sdg.graph import Graph
+    from tempo.symbolic import Symbol
 
 
 class _ArrayMapping(Mapping[str, Any]):
@@ -42,6 +47,11 @@ class Outputs(_ArrayMapping):
         super().__init__(arrays)
         self.state = State(state)
         self.sizes = dict(sizes)
+
+
+def outputs_of(made: Evaluated, graph: Graph, sizes: Mapping[Symbol, int]) -> Outputs:
+    """Of a run that has ended."""
+    return Outputs(made.outputs, made.state, graph.named_sizes(sizes) | made.kept)
 
 
 class Step(_ArrayMapping):

@@ -2,53 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tempo.errors import TempoError
+from tempo.errors import BackendCallError, HostCallError, TempoError
 from tempo.loop_ir.analysis.whole_points import Marks, marks, source_of, writers
 from tempo.loop_ir.ir import CallSegment, LastValue, Loop, LoopProgram, Read, expressions, walk
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
+from tempo.reference.evaluator import Evaluator
 from tempo.runtime.compiled import ProgramRun
 from tempo.runtime.results.outputs import Outputs
 from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import Symbol
 
 Array = Any
+Made = tuple[Outputs, Collection[str]]
+"""What there is of a run: outputs and parameters, and the names of parameters that are not known."""
 Layout = tuple[Symbol | int, ...]
+Look = Callable[[dict[str, Array], bool], None]
+"""Raises where what is watched is not finite; told whether there is more to come."""
 
 
 @contextmanager
-def salvaging(run: ProgramRun, given: Mapping[Port, Array], names: Mapping[str, int], graph: Graph) -> Iterator[None]:
+def guarded(
+    made: Callable[[], tuple[Outputs, Collection[str]] | None],
+    so_far: Callable[[], dict[str, Array]],
+    look: Look | None,
+) -> Iterator[None]:
     """An error inside gets what the run has made.
 
-    `given` are the arrays of the call, `names` the sizes of dims; `graph` is what the user wrote.
+    A call that fails may do so because of what it was given: `look` is shown what was watched so far, and what is not
+    finite is raised in its place.
     """
     try:
         yield
     except TempoError as error:
-        if error.outputs is None and run.compiled.program.hosts:
-            found, unknown = made_so_far(run, given, names, graph)
-            error.outputs, error.state = found, None if unknown else found.state
-            if unknown:
-                error.add_note(no_state(unknown))
+        _note(error, None if error.outputs is not None else made())
+        if look is not None and isinstance(error, HostCallError | BackendCallError):
+            _look_before(error, partial(look, so_far(), False))
         raise
 
 
-def no_state(unknown: Collection[str]) -> str:
-    """Why an error has no state."""
-    names = ", ".join(map(repr, unknown))
-    return f"The error's state is None: at the last whole point nothing needed the value of {names}, or it is lost."
+def _note(error: TempoError, made: Made | None) -> None:
+    if made is None:
+        return
+    error.outputs, unknown = made
+    error.state = None if unknown else error.outputs.state
+    if unknown:
+        names = ", ".join(map(repr, unknown))
+        error.add_note(
+            f"The error's state is None: at the last whole point nothing needed the value of {names}, or it is lost."
+        )
 
 
-def made_so_far(
-    run: ProgramRun, given: Mapping[Port, Array], names: Mapping[str, int], graph: Graph
-) -> tuple[Outputs, tuple[str, ...]]:
-    """Outputs and parameters up to the last whole point; the names of parameters that are not known there."""
-    found = _Stand.of(run, names)
-    sizes = dict(names) if found.dim is None else {**names, found.dim.name: found.points}
+def _look_before(error: TempoError, look: Callable[[], None]) -> None:
+    try:
+        look()
+    except TempoError as found:
+        found.outputs, found.state = error.outputs, error.state
+        raise
+
+
+def salvaged(run: ProgramRun, given: Mapping[Port, Array], graph: Graph) -> Made | None:
+    """What there is of a run that a call has ended, for `guarded`."""
+    return made_so_far(run, given, graph) if run.compiled.program.hosts else None
+
+
+def made_by_evaluator(evaluator: Evaluator) -> Made | None:
+    """The same of the reference evaluator."""
+    made = evaluator.made()
+    if made is None:
+        return None
+    results, dim, points = made
+    sizes = evaluator.graph.named_sizes(evaluator.sizes) | ({} if dim is None else {dim.name: points})
+    states = [each.name for each in evaluator.graph.outputs if each.role == "state"]
+    return Outputs(results.outputs, results.state, sizes), [name for name in states if name not in results.state]
+
+
+def made_so_far(run: ProgramRun, given: Mapping[Port, Array], graph: Graph) -> Made:
+    """Outputs and parameters up to the last whole point; the names of parameters that are not known there.
+
+    `given` are the arrays of the call; `graph` is what the user wrote.
+    """
+    sizes = graph.named_sizes(run.sizes)
+    found = _Stand.of(run, sizes)
+    sizes |= {} if found.dim is None else {found.dim.name: found.points}
     domains = {each.name: graph.nodes[each.edge.node].domain for each in graph.outputs if each.role == "state"}
     state = found.state(given, domains)
     layouts = {output.name: output.layout for output in graph.outputs if output.role == "output"}
