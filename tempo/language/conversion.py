@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import DTypeError, ShapeError, TempoError, user_location
+from tempo.errors import AtUserLine, DTypeError, ShapeError, TempoError, user_location
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, show
 from tempo.language.program import current_program
 from tempo.language.tensor import RecurrentTensor, apply, open_program
@@ -51,12 +51,11 @@ def is_python_scalar(value: Any) -> bool:
 
 def as_dtype(value: Any) -> str:
     """The name of a dtype. Raises `DTypeError` at the user's line."""
-    try:
-        return dtypes.as_dtype(value)
-    except TempoError as error:
-        raise _at_user(error) from None
-    except ValueError:  # NumPy's, for an object whose `dtype` is none
-        raise DTypeError(f"{show(value)} is no dtype", location=user_location(), hint="write tp.float32") from None
+    with AtUserLine():
+        try:
+            return dtypes.as_dtype(value)
+        except ValueError:  # NumPy's, for an object whose `dtype` is none
+            raise DTypeError(f"{show(value)} is no dtype", hint="write tp.float32") from None
 
 
 def scalar(value: bool | int | float, dtype: str, weak: bool = False) -> RecurrentTensor:
@@ -66,10 +65,8 @@ def scalar(value: bool | int | float, dtype: str, weak: bool = False) -> Recurre
 
 def scalar_array(value: bool | int | float, dtype: str) -> Numbers:
     if not dtypes.is_integer(dtype):
-        try:
+        with AtUserLine():
             return dtypes.rounded_scalar(value, dtype)
-        except TempoError as error:
-            raise _at_user(error) from None
     limits = np.iinfo(dtypes.to_numpy(dtype))
     if not limits.min <= value <= limits.max:
         raise DTypeError(
@@ -98,27 +95,22 @@ def array(value: Any, dtype: str | None = None) -> RecurrentTensor:
 
 
 def _of_numbers(numbers: Numbers, dtype: str | None) -> RecurrentTensor:
-    try:
+    with AtUserLine():
         return _constant(dtypes.convert(numbers, dtype))
-    except TempoError as error:
-        raise _at_user(error) from None
 
 
 def _numbers(value: Any) -> Numbers:
     """The array that NumPy takes `value` for, as it is. Raises `DTypeError`."""
     current_program()
-    try:
-        return dtypes.numbers(
-            value if hasattr(value, "__array__") or not hasattr(value, "__dlpack__") else np.from_dlpack(value)
-        )
-    except TempoError as error:
-        raise _at_user(error) from None
-    except (TypeError, ValueError) as error:
-        raise DTypeError(
-            f"{show(value)} is no array of numbers: {error}",
-            location=user_location(),
-            hint="join tensors with tp.stack or tp.concatenate",
-        ) from error
+    is_numpys = hasattr(value, "__array__") or not hasattr(value, "__dlpack__")
+    with AtUserLine():
+        try:
+            return dtypes.numbers(value if is_numpys else np.from_dlpack(value))
+        except TempoError:
+            raise
+        except (TypeError, ValueError) as error:
+            hint = "join tensors with tp.stack or tp.concatenate"
+            raise DTypeError(f"{show(value)} is no array of numbers: {error}", hint=hint) from error
 
 
 def constant(array_like: Any, dtype: Any = None) -> RecurrentTensor:
@@ -207,15 +199,8 @@ def assignable(value: TensorLike, dtype: str, what: str) -> RecurrentTensor:
 def _check_cast(source: str, target: str, what: str, weak: bool) -> None:
     if weak and dtypes.is_integer(source) and dtypes.is_integer(target):
         return
-    try:
+    with AtUserLine():
         dtypes.check_cast(source, target, what)
-    except DTypeError as error:
-        raise _at_user(error) from None
-
-
-def _at_user(error: TempoError) -> TempoError:
-    error.location = error.location or user_location()
-    return error
 
 
 def integers(x: RecurrentTensor) -> RecurrentTensor:

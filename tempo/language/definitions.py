@@ -95,10 +95,8 @@ def _left_side(x: RecurrentTensor, key: Any) -> LeftSide:
 
 
 def _condition_side(x: RecurrentTensor, key: bool | IndexCondition) -> LeftSide:
-    if isinstance(key, IndexCondition):
-        x.program.require(key.program, f"the condition {key}")
-    condition = to_condition(key)
-    outside = _dims(condition) - set(x.symbols)
+    condition = to_condition(key, x.program)
+    outside = set(condition.dims()) - set(x.symbols)
     if outside:
         raise DefinitionError(
             f"the condition {condition} of a case of {x.label} uses {_names(outside)}, which is none of its dims",
@@ -193,19 +191,13 @@ def _branch(program: Program, branch: Any, last: bool) -> tuple[Condition, Any]:
             location=user_location(),
             hint="conditions compare dims and sizes (t == 0); to select by data use tp.where(mask, a, b)",
         )
-    if isinstance(condition, IndexCondition):
-        program.require(condition.program, f"the condition {condition}")
-    return to_condition(condition), value
+    return to_condition(condition, program), value
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, RecurrentTensor):
         return "a tensor"
     return f"the index expression {value}" if isinstance(value, IndexExpression) else f"a {type(value).__name__}"
-
-
-def _dims(condition: Condition) -> set[Symbol]:
-    return {symbol for symbol in condition.symbols() if symbol.kind == "dim"}
 
 
 def _names(symbols: set[Symbol]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tempo.errors import ProgramError, ShapeError, user_location
@@ -54,18 +54,14 @@ def host_call(
     Along `ordered_by` points are called in lexicographic order without holes. Calls that share a `resource` (the same
     object, or an equal name) are ordered among each other by the ordered dims that both have, then by declaration.
     """
-    program = current_program()
-    call = _Declaration(program, fn, inputs, ordered_by, batched, resource, "host_call")
-    results = tuple(_result(program, entry, call.batched) for entry in several(out))
-    if not results:
+    call = _Declaration(fn, inputs, out, ordered_by, batched)
+    if not call.results:
         raise ShapeError("a host call without results", location=user_location(), hint="use tp.sink")
-    varying = {symbol for type in results for size in type.shape for symbol in size.dims()}
-    if varying & set(call.batched):
+    if call.varying & set(call.batched):
         raise ShapeError(
             "a result of a host call has a shape that varies along a batched dim", location=user_location()
         )
-    id = call.declare(results, varying)
-    return at_rows(program, id, call.batched, len(results))
+    return at_rows(call.program, call.on_host("host_call", fn, resource), call.batched, len(call.results))
 
 
 def sink(
@@ -76,9 +72,8 @@ def sink(
     resource: Any = None,
 ) -> None:
     """A Python function that is called at every point of its domain for its effect; see `host_call`."""
-    program = current_program()
-    call = _Declaration(program, fn, inputs, ordered_by, batched, resource, "sink")
-    program.builder.add_sink(call.declare((), set()))
+    call = _Declaration(fn, inputs, (), ordered_by, batched)
+    call.program.builder.add_sink(call.on_host("sink", fn, resource))
 
 
 def _result(program: Program, entry: Any, batched: tuple[Symbol, ...]) -> TensorType:
@@ -123,34 +118,25 @@ def backend_call(
     >>> c
     RecurrentTensor(hypot, domain=(t,), shape=(), dtype=float32)
     """
-    program = current_program()
-    _check_backend(backend)
-    call = _Declaration(program, fn, inputs, (), batched, None, "backend_call")
-    results = tuple(_result(program, entry, call.batched) for entry in several(out))
-    if not results:
+    if not isinstance(backend, str) or backend in ("", "reference"):  # type: ignore[redundant-expr]
+        raise ProgramError(
+            f"backend={backend!r} names no backend with arrays of its own",
+            location=user_location(),
+            hint='write the name of the backend that the function is for: backend="jax", "torch" or "numpy"',
+        )
+    call = _Declaration(fn, inputs, out, (), batched)
+    if not call.results:
         raise ShapeError("a backend call without results", location=user_location(), hint="out= says what it returns")
-    seen = [program.builder.seen_type(edge).shape for edge in call.operands]
-    if any(size.dims() for shape in (*seen, *(type.shape for type in results)) for size in shape):
+    seen = map(call.program.builder.seen_type, call.operands)
+    if call.varying or any(size.dims() for type in seen for size in type.shape):
         raise ShapeError(
             "a shape of a backend call varies along a dim",
             location=user_location(),
             hint="a function of the backend is compiled for one shape: pad what it takes, or reduce it first",
         )
-    function = BackendFunction(fn, call.name, len(results), user_location())
-    domain = program.builder.canonical(call.domain - set(call.batched))
-    attrs = {"fn": function, "backend": backend}
-    id = program.builder.nominal("backend_call", domain, results, call.operands, attrs=attrs, name=call.name)
-    return at_rows(program, id, call.batched, len(results))
-
-
-def _check_backend(backend: Any) -> None:
-    if isinstance(backend, str) and backend not in ("", "reference"):
-        return
-    raise ProgramError(
-        f"backend={backend!r} names no backend with arrays of its own",
-        location=user_location(),
-        hint='write the name of the backend that the function is for: backend="jax", "torch" or "numpy"',
-    )
+    function = BackendFunction(fn, call.name, len(call.results), user_location())
+    id = call.declare("backend_call", {"fn": function, "backend": backend})
+    return at_rows(call.program, id, call.batched, len(call.results))
 
 
 def at_rows(program: Program, id: int, batched: tuple[Symbol, ...], count: int) -> tuple[RecurrentTensor, ...]:
@@ -161,19 +147,15 @@ def at_rows(program: Program, id: int, batched: tuple[Symbol, ...], count: int) 
 
 
 class _Declaration:
-    """A call while it is declared: its dims checked, its operands read over the whole of batched dims."""
+    """A call while it is declared: its dims checked, its operands read over the whole of batched dims.
+
+    `varying`: the dims along which the shape of a result varies.
+    """
 
     def __init__(
-        self,
-        program: Program,
-        fn: Callable[..., Any],
-        inputs: Sequence[TensorLike],
-        ordered_by: Dims,
-        batched: Dims,
-        resource: Any,
-        op: str,
+        self, fn: Callable[..., Any], inputs: Sequence[TensorLike], out: Any, ordered_by: Dims, batched: Dims
     ) -> None:
-        self.program, self.fn, self.op = program, fn, op
+        self.program = program = current_program()
         self.name = str(getattr(fn, "__name__", None) or type(fn).__name__)
         if not callable(fn):
             raise ProgramError(f"{fn!r} cannot be called", location=user_location())
@@ -186,22 +168,26 @@ class _Declaration:
                 location=user_location(),
                 hint="a batched dim is passed whole, in one call, so its points have no order",
             )
-        self.resource = None if resource is None else Resource(resource)
         tensors = [as_tensor(value) for value in inputs]
-        self.domain = {symbol for tensor in tensors for symbol in tensor.symbols} | set(self.ordered_by)
-        self.operands = tuple(self._operand(tensor) for tensor in tensors)
+        self.operands = tuple(self._over_rows(tensor) for tensor in tensors)
+        self.results = tuple(_result(program, entry, self.batched) for entry in several(out))
+        self.varying = {symbol for type in self.results for size in type.shape for symbol in size.dims()}
+        self.domain = {symbol for tensor in tensors for symbol in tensor.symbols} | set(self.ordered_by) | self.varying
 
-    def _operand(self, x: RecurrentTensor) -> Edge:
-        rows = [symbol for symbol in x.symbols if symbol in self.batched]
-        return x.at(**{symbol.name: slice(None) for symbol in rows}).edge if rows else x.edge
+    def _over_rows(self, x: RecurrentTensor) -> Edge:
+        return x.at(**{symbol.name: slice(None) for symbol in x.symbols if symbol in self.batched}).edge
 
-    def declare(self, results: tuple[TensorType, ...], varying: set[Symbol]) -> int:
+    def on_host(self, op: str, fn: Callable[..., Any], resource: Any) -> int:
+        """The node of a call that is made on the host."""
         attrs = {
             "name": self.name,
-            "fn": self.fn,
+            "fn": fn,
             "ordered_by": self.ordered_by,
             "batched": self.batched,
-            "resource": self.resource,
+            "resource": None if resource is None else Resource(resource),
         }
-        domain = self.program.builder.canonical((self.domain | varying) - set(self.batched))
-        return self.program.builder.nominal(self.op, domain, results, self.operands, attrs=attrs, name=self.name)
+        return self.declare(op, attrs)
+
+    def declare(self, op: str, attrs: Mapping[str, Any]) -> int:
+        domain = self.program.builder.canonical(self.domain - set(self.batched))
+        return self.program.builder.nominal(op, domain, self.results, self.operands, attrs=attrs, name=self.name)

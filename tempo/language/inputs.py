@@ -7,7 +7,7 @@ from typing import Any
 from tempo.errors import DTypeError, ProgramError, ShapeError, user_location
 from tempo.keywords import RESERVED
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor
-from tempo.language.functions.arithmetic import where
+from tempo.language.functions.elementwise import where
 from tempo.language.host import at_rows
 from tempo.language.indexing.expression import Dim
 from tempo.language.program import Program, check_name, current_program

@@ -14,8 +14,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError, user_location
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, is_python_scalar, operand, promoted
-from tempo.language.functions.arithmetic import less, maximum, minimum, subtract, where
-from tempo.language.functions.elementwise import log, sqrt
+from tempo.language.functions.elementwise import less, log, maximum, minimum, sqrt, subtract, where
 from tempo.language.functions.reductions import argmax, argsort
 from tempo.language.indexing.expression import IndexExpression
 from tempo.language.program import SEED_DECLARATION, Program, current_program
@@ -33,8 +32,7 @@ def bits(shape: Any = (), *, dims: Any = (), dtype: Any = "uint32") -> Recurrent
     if name not in _WIDTHS:
         raise DTypeError(f"random bits have dtype {name}", location=user_location(), hint=f"use {', '.join(_WIDTHS)}")
     program = current_program()
-    domain = program.check_dims(dims, "the dims of a random draw")
-    return _draw(program, to_shape(program, shape), domain, _WIDTHS[name])
+    return _draw(program, to_shape(program, shape), _domain(program, dims), _WIDTHS[name])
 
 
 def uniform(
@@ -45,9 +43,7 @@ def uniform(
     name = _float(dtype)
     sizes, domain = to_shape(program, shape), _domain(program, dims, low, high)
     unit = cast(_unit(program, sizes, domain, name), name)
-    width = _scale(high, low, name)
-    scaled = unit if _is(width, 1.0) else unit * width
-    return cast(scaled if _is(low, 0.0) else scaled + low, name)
+    return _moved(unit, _scale(high, low, name), low)
 
 
 def normal(
@@ -58,8 +54,7 @@ def normal(
     name = _float(dtype)
     sizes, domain = to_shape(program, shape), _domain(program, dims, loc, scale)
     standard = cast(_erfinv(_symmetric(program, sizes, domain, name)) * 1.4142135623730951, name)
-    scaled = standard if _is(scale, 1.0) else standard * scale
-    return cast(scaled if _is(loc, 0.0) else scaled + loc, name)
+    return _moved(standard, scale, loc)
 
 
 def bernoulli(p: TensorLike = 0.5, shape: Any = None, *, dims: Any = None) -> RecurrentTensor:
@@ -87,13 +82,9 @@ def categorical(logits: TensorLike, axis: int = -1, *, dims: Any = None) -> Recu
 
 def permutation(n: int | IndexExpression, *, dims: Any = ()) -> RecurrentTensor:
     """The numbers 0 to `n - 1` in random order, int32, shape (n,)."""
-    return argsort(bits(_one_axis(n), dims=dims), 0)
-
-
-def _one_axis(n: Any) -> tuple[Any, ...]:
-    if isinstance(n, (tuple, list)):
+    if hasattr(n, "__len__"):
         raise ShapeError("a permutation has one size", location=user_location(), hint="write permutation(n)")
-    return (n,)
+    return argsort(bits((n,), dims=dims), 0)
 
 
 def _float(dtype: Any) -> str:
@@ -105,8 +96,10 @@ def _float(dtype: Any) -> str:
     return name
 
 
-def _is(value: TensorLike, number: float) -> bool:
-    return is_python_scalar(value) and bool(value == number)
+def _moved(x: RecurrentTensor, scale: TensorLike, start: TensorLike) -> RecurrentTensor:
+    """`start + scale * x` in the dtype of `x`, without what changes nothing."""
+    scaled = x if is_python_scalar(scale) and scale == 1 else x * scale
+    return cast(scaled if is_python_scalar(start) and start == 0 else scaled + start, x.dtype)
 
 
 def _scale(high: TensorLike, low: TensorLike, dtype: str) -> TensorLike:
@@ -126,18 +119,20 @@ def _domain(program: Program, dims: Any, *values: TensorLike) -> tuple[Symbol, .
 
 def _unit(program: Program, shape: Shape, domain: tuple[Symbol, ...], dtype: str) -> RecurrentTensor:
     """In [0, 1): float64 from the high 53 of 64 bits, else float32 from the high 24 of 32."""
-    if dtype == "float64":
-        return cast(_draw(program, shape, domain, 64) >> 11, "float64") * 2.0**-53
-    return cast(_draw(program, shape, domain, 32) >> 8, "float32") * 2.0**-24
+    width, digits, float = _precision(dtype)
+    return cast(_draw(program, shape, domain, width) >> width - digits, float) * 2.0**-digits
 
 
 def _symmetric(program: Program, shape: Shape, domain: tuple[Symbol, ...], dtype: str) -> RecurrentTensor:
     """In (-1, 1), symmetric about 0 and never 0: odd multiples of 2**-24 (of 2**-53 for float64), all exact."""
-    if dtype == "float64":
-        whole = cast(_draw(program, shape, domain, 64) >> 11, "int64") - 2**52
-        return (cast(whole, "float64") + 0.5) * 2.0**-52
-    whole = cast(_draw(program, shape, domain, 32) >> 8, "int32") - 2**23
-    return (cast(whole, "float32") + 0.5) * 2.0**-23
+    width, digits, float = _precision(dtype)
+    whole = cast(_draw(program, shape, domain, width) >> width - digits, f"int{width}") - 2 ** (digits - 1)
+    return (cast(whole, float) + 0.5) * 2.0 ** (1 - digits)
+
+
+def _precision(dtype: str) -> tuple[int, int, str]:
+    """How many bits are drawn for a number of the dtype, how many of them it takes, and the dtype that has them."""
+    return (64, 53, "float64") if dtype == "float64" else (32, 24, "float32")
 
 
 def _draw(program: Program, shape: Shape, domain: tuple[Symbol, ...], width: int) -> RecurrentTensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from tempo.errors import IndexExpressionError, ShapeError, user_location
 from tempo.language.indexing.expression import is_integer, to_expr
 from tempo.language.program import Program
 from tempo.language.tensor import RecurrentTensor, apply
+from tempo.sdg.operators.shapes import show as show
 from tempo.symbolic import Context, Expr, const
 
 Shape = tuple[Expr, ...]
@@ -29,11 +30,6 @@ def to_shape(program: Program, shape: Any) -> Shape:
         if expr.is_const and expr.as_int() < 0:
             raise ShapeError(f"the shape {show(exprs)} has a negative size", location=user_location())
     return exprs
-
-
-def show(shape: Iterable[Any]) -> str:
-    texts = [str(size) for size in shape]
-    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
 def to_int(value: Any, what: str) -> int:

@@ -9,7 +9,8 @@ from tempo.errors import IndexExpressionError, user_location
 from tempo.language.indexing.expression import Dim, IndexExpression
 from tempo.language.program import Program, current_program
 from tempo.language.unknown_names import UnknownName
-from tempo.sdg.graph import Edge, IndexMap, Node, Point, TensorType, identity_map
+from tempo.sdg.graph import Edge, Node, Point, TensorType, identity_map
+from tempo.sdg.operators.shapes import show
 from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:  # what methods call is made of tensors: `tempo.language` binds these names when all are there
@@ -105,8 +106,9 @@ class RecurrentTensor:
 
     def __repr__(self) -> str:
         name = self.name or self.node.op
-        read = "" if self.is_identity else f"[{_map_text(self.edge.map)}]"
-        domain, shape = _tuple_text(self.symbols), _tuple_text(self.shape)
+        items = (str(i.index) if isinstance(i, Point) else f"{i.start}:{i.start + i.length}" for i in self.edge.map)
+        read = "" if self.is_identity else f"[{', '.join(items)}]"
+        domain, shape = show(self.symbols), show(self.shape)
         return f"RecurrentTensor({name}{read}, domain={domain}, shape={shape}, dtype={self.dtype})"
 
     # Reading and defining.
@@ -329,17 +331,6 @@ _NUMPY_OPERATORS = {
 def _instead_of(name: str) -> str:
     known = hasattr(functions, name)
     return f"write tp.{name} instead of numpy's" if known else "use the functions of tempo instead of numpy's"
-
-
-def _tuple_text(items: Any) -> str:
-    texts = [str(item) for item in items]
-    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
-
-
-def _map_text(map: IndexMap) -> str:
-    return ", ".join(
-        str(item.index) if isinstance(item, Point) else f"{item.start}:{item.start + item.length}" for item in map
-    )
 
 
 def apply(

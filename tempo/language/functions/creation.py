@@ -17,7 +17,7 @@ from tempo.language.conversion import (
     integers,
     promoted,
 )
-from tempo.language.functions.arithmetic import equal, greater_equal, where
+from tempo.language.functions.elementwise import equal, greater_equal, where
 from tempo.language.indexing.expression import IndexExpression, is_integer, to_expr
 from tempo.language.program import Program, current_program
 from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, to_shape

@@ -1,53 +1,189 @@
-"""Elementwise functions of mathematics; integers become float32 where the result is no integer."""
+"""Elementwise functions: shapes broadcast and dtypes promote as `tempo.dtypes` says.
+
+Arithmetic, comparisons, logic, selection, and mathematics, in which integers become float32.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
 import ml_dtypes
+import numpy as np
 
 from tempo import dtypes
-from tempo.language.conversion import TensorLike, as_tensor, promoted
-from tempo.language.functions.arithmetic import (
-    absolute,
-    binary,
-    clip,
-    equal,
-    logical_and,
-    logical_or,
-    maximum,
-    power,
-    unary,
-    where,
-)
-from tempo.language.tensor import RecurrentTensor
+from tempo.language.conversion import TensorLike, as_tensor, cast, is_python_scalar, operand, promoted
+from tempo.language.conversion import as_dtype as to_dtype
+from tempo.language.tensor import RecurrentTensor, apply
 
 
-def _float(op: str, x: TensorLike) -> RecurrentTensor:
-    return unary(op, x, to_float=True)
+class Unary(Protocol):
+    def __call__(self, x: TensorLike) -> RecurrentTensor: ...
 
 
-def exp(x: TensorLike) -> RecurrentTensor:
-    """e to the power of `x`."""
-    return _float("exp", x)
+class Binary(Protocol):
+    def __call__(self, a: TensorLike, b: TensorLike) -> RecurrentTensor: ...
+
+
+Function = TypeVar("Function", Unary, Binary)
+Convert = Callable[..., list[RecurrentTensor]]
+
+
+def numeric(*values: TensorLike) -> list[RecurrentTensor]:
+    """Promoted; bool becomes int32, as arithmetic that bool has not."""
+    operands = promoted(*values)
+    return [cast(x, "int32") for x in operands] if operands[0].dtype == "bool" else operands
+
+
+def floating(*values: TensorLike) -> list[RecurrentTensor]:
+    """Promoted; integers and bools become float32."""
+    return promoted(*values, to_float=True)
+
+
+def _unary(name: str, doc: str, convert: Convert = floating, op: str = "", is_bool: bool = False) -> Unary:
+    """The function `name` of users: the operator `op`, called so unless given, on what `convert` makes of `x`."""
+
+    def function(x: TensorLike) -> RecurrentTensor:
+        (operand,) = convert(x)
+        return apply(op or name, operand, weak=operand.weak and not is_bool)
+
+    return _named(function, name, doc)
+
+
+def _binary(name: str, doc: str, convert: Convert = promoted, op: str = "", is_bool: bool = False) -> Binary:
+    """The same of two operands."""
+
+    def function(a: TensorLike, b: TensorLike) -> RecurrentTensor:
+        left, right = convert(a, b)
+        return apply(op or name, left, right, weak=left.weak and not is_bool)
+
+    return _named(function, name, doc)
+
+
+def _named(function: Function, name: str, doc: str) -> Function:
+    named: Any = function
+    named.__name__ = named.__qualname__ = name
+    named.__doc__ = doc
+    return function
+
+
+add = _binary("add", "`a + b`; of bools, the logical or.")
+subtract = _binary("subtract", "`a - b`.", numeric, op="sub")
+multiply = _binary("multiply", "`a * b`; of bools, the logical and.", op="mul")
+divide = _binary("divide", "`a / b`; of integers, float32.", floating, op="div")
+floor_divide = _binary("floor_divide", "`a // b`, rounded towards minus infinity.", numeric, op="floordiv")
+mod = _binary("mod", "`a % b`, with the sign of `b`.", numeric)
+maximum = _binary("maximum", "The larger of each pair; NaN where either is NaN.")
+minimum = _binary("minimum", "The smaller of each pair; NaN where either is NaN.")
+bitwise_and = _binary("bitwise_and", "`a & b`, of integers or bools.")
+bitwise_or = _binary("bitwise_or", "`a | b`, of integers or bools.")
+bitwise_xor = _binary("bitwise_xor", "`a ^ b`, of integers or bools.")
+left_shift = _binary("left_shift", "`a << b`, of integers.", op="shift_left")
+right_shift = _binary("right_shift", "`a >> b`, of integers; the sign is kept.", op="shift_right")
+
+logical_and = _binary("logical_and", "Whether both are nonzero.", is_bool=True)
+logical_or = _binary("logical_or", "Whether one is nonzero.", is_bool=True)
+logical_xor = _binary("logical_xor", "Whether exactly one is nonzero.", is_bool=True)
+equal = _binary("equal", "`a == b`, elementwise.", op="eq", is_bool=True)
+not_equal = _binary("not_equal", "`a != b`, elementwise.", op="ne", is_bool=True)
+less = _binary("less", "`a < b`, elementwise.", op="lt", is_bool=True)
+less_equal = _binary("less_equal", "`a <= b`, elementwise.", op="le", is_bool=True)
+greater = _binary("greater", "`a > b`, elementwise.", op="gt", is_bool=True)
+greater_equal = _binary("greater_equal", "`a >= b`, elementwise.", op="ge", is_bool=True)
+logical_not = _unary("logical_not", "Whether zero.", promoted, is_bool=True)
+
+bitwise_not = _unary("bitwise_not", "`~x`, of integers or bools.", promoted)
+negative = _unary("negative", "`-x`.", numeric, op="neg")
+sign = _unary("sign", "-1, 0 or 1.", numeric)
+
+exp = _unary("exp", "e to the power of `x`.")
+expm1 = _unary("expm1", "`exp(x) - 1`, precise near 0.")
+log = _unary("log", "The natural logarithm.")
+log1p = _unary("log1p", "`log(1 + x)`, precise near 0.")
+sqrt = _unary("sqrt", "The square root.")
+rsqrt = _unary("rsqrt", "`1 / sqrt(x)`.")
+sin = _unary("sin", "The sine of an angle in radians.")
+cos = _unary("cos", "The cosine of an angle in radians.")
+tan = _unary("tan", "The tangent of an angle in radians.")
+arcsin = _unary("arcsin", "The inverse of `sin`.", op="asin")
+arccos = _unary("arccos", "The inverse of `cos`.", op="acos")
+arctan = _unary("arctan", "The inverse of `tan`.", op="atan")
+sinh = _unary("sinh", "The hyperbolic sine.")
+cosh = _unary("cosh", "The hyperbolic cosine.")
+tanh = _unary("tanh", "The hyperbolic tangent.")
+arcsinh = _unary("arcsinh", "The inverse of `sinh`.", op="asinh")
+arccosh = _unary("arccosh", "The inverse of `cosh`.", op="acosh")
+arctanh = _unary("arctanh", "The inverse of `tanh`.", op="atanh")
+sigmoid = _unary("sigmoid", "`1 / (1 + exp(-x))`.", op="logistic")
+erf = _unary("erf", "The error function.")
+isnan = _unary("isnan", "Whether not a number.")
+isinf = _unary("isinf", "Whether infinite.")
+isfinite = _unary("isfinite", "Whether neither infinite nor NaN.")
+arctan2 = _binary("arctan2", "The angle of the point `(b, a)`.", floating, op="atan2")
+
+
+def astype(x: TensorLike, dtype: Any) -> RecurrentTensor:
+    """`x` cast to `dtype`; floats are truncated towards zero to integers."""
+    return as_tensor(x, to_dtype(dtype))
+
+
+def power(a: TensorLike, b: TensorLike) -> RecurrentTensor:
+    """`a ** b`; a small whole Python number becomes products."""
+    if is_python_scalar(b) and not isinstance(b, bool) and b in (1, 2, 3) and not is_python_scalar(a):
+        base, _ = numeric(a, b) if isinstance(b, int) else promoted(a, b)
+        return base if b == 1 else multiply(base, base) if b == 2 else multiply(multiply(base, base), base)
+    left, right = numeric(a, b)
+    return apply("pow", left, right, weak=left.weak)
+
+
+def where(mask: TensorLike, a: TensorLike, b: TensorLike) -> RecurrentTensor:
+    """`a` where `mask` is nonzero, else `b`. Selects by data: both are computed, so it guards nothing (see `cases`)."""
+    left, right = promoted(a, b)
+    return apply("where", truth(mask), left, right, weak=left.weak)
+
+
+def truth(x: TensorLike) -> RecurrentTensor:
+    """Whether nonzero; an array is asked before it is rounded."""
+    given = operand(x)
+    if isinstance(given, np.ndarray):
+        return as_tensor(given, "bool")
+    tensor = as_tensor(given)
+    return tensor if tensor.dtype == "bool" else not_equal(tensor, 0)
+
+
+def clip(x: TensorLike, min: TensorLike = None, max: TensorLike = None) -> RecurrentTensor:
+    """`x` limited to `min` and `max`; None leaves that side open."""
+    result, *bounds = promoted(x, *(bound for bound in (min, max) if bound is not None))
+    if min is not None:
+        result = maximum(result, bounds[0])
+    return result if max is None else minimum(result, bounds[-1])
+
+
+def positive(x: TensorLike) -> RecurrentTensor:
+    """`x` itself."""
+    return as_tensor(x)
+
+
+def absolute(x: TensorLike) -> RecurrentTensor:
+    """The distance from zero."""
+    operand = as_tensor(x)
+    return operand if operand.dtype == "bool" else apply("abs", operand, weak=operand.weak)
+
+
+def square(x: TensorLike) -> RecurrentTensor:
+    """`x * x`."""
+    (operand,) = numeric(x)
+    return multiply(operand, operand)
+
+
+def reciprocal(x: TensorLike) -> RecurrentTensor:
+    """`1 / x`."""
+    return divide(1, x)
 
 
 def exp2(x: TensorLike) -> RecurrentTensor:
     """2 to the power of `x`."""
     return power(2.0, x)
-
-
-def expm1(x: TensorLike) -> RecurrentTensor:
-    """`exp(x) - 1`, precise near 0."""
-    return _float("expm1", x)
-
-
-def log(x: TensorLike) -> RecurrentTensor:
-    """The natural logarithm."""
-    return _float("log", x)
-
-
-def log1p(x: TensorLike) -> RecurrentTensor:
-    """`log(1 + x)`, precise near 0."""
-    return _float("log1p", x)
 
 
 def log2(x: TensorLike) -> RecurrentTensor:
@@ -60,86 +196,11 @@ def log10(x: TensorLike) -> RecurrentTensor:
     return log(x) * 0.4342944819032518
 
 
-def sqrt(x: TensorLike) -> RecurrentTensor:
-    """The square root."""
-    return _float("sqrt", x)
-
-
-def rsqrt(x: TensorLike) -> RecurrentTensor:
-    """`1 / sqrt(x)`."""
-    return _float("rsqrt", x)
-
-
-def sin(x: TensorLike) -> RecurrentTensor:
-    """The sine of an angle in radians."""
-    return _float("sin", x)
-
-
-def cos(x: TensorLike) -> RecurrentTensor:
-    """The cosine of an angle in radians."""
-    return _float("cos", x)
-
-
-def tan(x: TensorLike) -> RecurrentTensor:
-    """The tangent of an angle in radians."""
-    return _float("tan", x)
-
-
-def arcsin(x: TensorLike) -> RecurrentTensor:
-    """The inverse of `sin`."""
-    return _float("asin", x)
-
-
-def arccos(x: TensorLike) -> RecurrentTensor:
-    """The inverse of `cos`."""
-    return _float("acos", x)
-
-
-def arctan(x: TensorLike) -> RecurrentTensor:
-    """The inverse of `tan`."""
-    return _float("atan", x)
-
-
-def sinh(x: TensorLike) -> RecurrentTensor:
-    """The hyperbolic sine."""
-    return _float("sinh", x)
-
-
-def cosh(x: TensorLike) -> RecurrentTensor:
-    """The hyperbolic cosine."""
-    return _float("cosh", x)
-
-
-def tanh(x: TensorLike) -> RecurrentTensor:
-    """The hyperbolic tangent."""
-    return _float("tanh", x)
-
-
-def arcsinh(x: TensorLike) -> RecurrentTensor:
-    """The inverse of `sinh`."""
-    return _float("asinh", x)
-
-
-def arccosh(x: TensorLike) -> RecurrentTensor:
-    """The inverse of `cosh`."""
-    return _float("acosh", x)
-
-
-def arctanh(x: TensorLike) -> RecurrentTensor:
-    """The inverse of `tanh`."""
-    return _float("atanh", x)
-
-
 def logaddexp(a: TensorLike, b: TensorLike) -> RecurrentTensor:
     """`log(exp(a) + exp(b))` without overflow."""
-    left, right = promoted(a, b, to_float=True)
+    left, right = floating(a, b)
     distance = where(equal(left, right), 0.0, absolute(left - right))  # two equal infinities have no difference
     return maximum(left, right) + log1p(exp(-distance))
-
-
-def erf(x: TensorLike) -> RecurrentTensor:
-    """The error function."""
-    return _float("erf", x)
 
 
 def floor(x: TensorLike) -> RecurrentTensor:
@@ -166,27 +227,12 @@ def trunc(x: TensorLike) -> RecurrentTensor:
 def _rounded(op: str, x: TensorLike) -> RecurrentTensor:
     """Integers are themselves."""
     operand = as_tensor(x)
-    return unary(op, operand) if dtypes.is_float(operand.dtype) else operand
-
-
-def isnan(x: TensorLike) -> RecurrentTensor:
-    """Whether not a number."""
-    return _float("isnan", x)
-
-
-def isinf(x: TensorLike) -> RecurrentTensor:
-    """Whether infinite."""
-    return _float("isinf", x)
-
-
-def isfinite(x: TensorLike) -> RecurrentTensor:
-    """Whether neither infinite nor NaN."""
-    return _float("isfinite", x)
+    return apply(op, operand, weak=operand.weak) if dtypes.is_float(operand.dtype) else operand
 
 
 def isclose(a: TensorLike, b: TensorLike, rtol: float = 1e-5, atol: float = 1e-8) -> RecurrentTensor:
     """Whether `|a - b| <= atol + rtol * |b|`, or both are the same infinity."""
-    left, right = promoted(a, b, to_float=True)
+    left, right = floating(a, b)
     near = absolute(left - right) <= atol + rtol * absolute(right)
     return logical_or(equal(left, right), logical_and(near, isfinite(right)))
 
@@ -200,12 +246,7 @@ def nan_to_num(x: TensorLike, nan: float = 0.0) -> RecurrentTensor:
     return where(isnan(operand), nan, clip(operand, -limit, limit))
 
 
-def arctan2(a: TensorLike, b: TensorLike) -> RecurrentTensor:
-    """The angle of the point `(b, a)`."""
-    return binary("atan2", a, b, to_float=True)
-
-
 def hypot(a: TensorLike, b: TensorLike) -> RecurrentTensor:
     """The square root of `a**2 + b**2`."""
-    left, right = promoted(a, b, to_float=True)
+    left, right = floating(a, b)
     return sqrt(left * left + right * right)

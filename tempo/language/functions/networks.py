@@ -9,20 +9,31 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import ProgramError, ShapeError, user_location
 from tempo.language.conversion import TensorLike, as_tensor, integers, promoted
-from tempo.language.functions.arithmetic import absolute as magnitude
-from tempo.language.functions.arithmetic import equal, maximum, minimum, where
-from tempo.language.functions.elementwise import erf, exp, expm1, log1p, tanh
+from tempo.language.functions.elementwise import (
+    absolute,
+    equal,
+    erf,
+    exp,
+    expm1,
+    floating,
+    log1p,
+    maximum,
+    minimum,
+    sigmoid,
+    tanh,
+    where,
+)
 from tempo.language.functions.lookup import take_along_axis
 from tempo.language.functions.movement import expand_dims, squeeze
 from tempo.language.functions.reductions import log_softmax
 from tempo.language.indexing.expression import show
 from tempo.language.shapes import broadcast, normalize_axis, to_int
 from tempo.language.shapes import show as shown
-from tempo.language.tensor import RecurrentTensor, apply
+from tempo.language.tensor import RecurrentTensor
 
 
 def _float(x: TensorLike) -> RecurrentTensor:
-    return promoted(x, to_float=True)[0]
+    return floating(x)[0]
 
 
 def relu(x: TensorLike) -> RecurrentTensor:
@@ -42,12 +53,6 @@ def elu(x: TensorLike, alpha: float = 1.0) -> RecurrentTensor:
     return where(tensor > 0, tensor, alpha * expm1(minimum(tensor, 0)))
 
 
-def sigmoid(x: TensorLike) -> RecurrentTensor:
-    """`1 / (1 + exp(-x))`."""
-    tensor = _float(x)
-    return apply("logistic", tensor, weak=tensor.weak)
-
-
 def log_sigmoid(x: TensorLike) -> RecurrentTensor:
     """`log(sigmoid(x))` without overflow."""
     return -softplus(-_float(x))
@@ -56,7 +61,7 @@ def log_sigmoid(x: TensorLike) -> RecurrentTensor:
 def softplus(x: TensorLike) -> RecurrentTensor:
     """`log(1 + exp(x))` without overflow."""
     tensor = _float(x)
-    return maximum(tensor, 0) + log1p(exp(-magnitude(tensor)))
+    return maximum(tensor, 0) + log1p(exp(-absolute(tensor)))
 
 
 def silu(x: TensorLike) -> RecurrentTensor:

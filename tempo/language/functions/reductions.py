@@ -10,9 +10,8 @@ from typing import Any
 
 from tempo import dtypes
 from tempo.errors import IndexExpressionError, ShapeError, user_location
-from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, promoted, scalar
-from tempo.language.functions.arithmetic import multiply, truth
-from tempo.language.functions.elementwise import sqrt
+from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, scalar
+from tempo.language.functions.elementwise import floating, multiply, sqrt, truth
 from tempo.language.functions.movement import flip
 from tempo.language.indexing import expression as index_expression
 from tempo.language.indexing.expression import IndexExpression, is_integer
@@ -144,7 +143,7 @@ def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTe
 
 def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
     """The sum divided by the number of elements; of integers and bools, float32. An error where an axis is empty."""
-    (given,) = promoted(x, to_float=True)
+    (given,) = floating(x)
     tensor = _wide(given)
     axes = normalize_axes(axis, tensor.ndim)
     _not_empty(tensor, axes, "mean")
@@ -175,7 +174,7 @@ def count(x: RecurrentTensor, axes: Sequence[int], less: int = 0) -> RecurrentTe
 
 def var(x: TensorLike, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> RecurrentTensor:
     """The mean squared distance from the mean; the divisor is the number of elements less `ddof`."""
-    (given,) = promoted(x, to_float=True)
+    (given,) = floating(x)
     tensor = _wide(given)
     axes = normalize_axes(axis, tensor.ndim)
     distance = tensor - mean(tensor, axis, keepdims=True)
@@ -257,21 +256,17 @@ def _flat_along(x: RecurrentTensor, axis: int | None) -> tuple[RecurrentTensor, 
 
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:
     """`log(sum(exp(x)))` without overflow."""
-    tensor, axes = _to_normalize(x, axis, "logsumexp")
-    result = apply("logsumexp", tensor, attrs={"axes": axes}, weak=tensor.weak)
-    return _kept(result, tensor.type.shape, axes) if keepdims else result
+    return _normalized("logsumexp", x, axis, keepdims)
 
 
 def softmax(x: TensorLike, axis: Axes = -1) -> RecurrentTensor:
     """`exp(x) / sum(exp(x))` along the axes, without overflow."""
-    tensor, axes = _to_normalize(x, axis, "softmax")
-    return apply("softmax", tensor, attrs={"axes": axes}, weak=tensor.weak)
+    return _normalized("softmax", x, axis)
 
 
 def log_softmax(x: TensorLike, axis: Axes = -1) -> RecurrentTensor:
     """`log(softmax(x))` without overflow."""
-    tensor, axes = _to_normalize(x, axis, "log_softmax")
-    return apply("log_softmax", tensor, attrs={"axes": axes}, weak=tensor.weak)
+    return _normalized("log_softmax", x, axis)
 
 
 def layer_norm(x: TensorLike, axis: Axes = -1, epsilon: float = 1e-5) -> RecurrentTensor:
@@ -279,8 +274,7 @@ def layer_norm(x: TensorLike, axis: Axes = -1, epsilon: float = 1e-5) -> Recurre
 
     Source: Ba, Kiros and Hinton 2016, section 3.
     """
-    tensor, axes = _to_normalize(x, axis, "layer_norm")
-    return apply("layer_norm", tensor, attrs={"axes": axes, "epsilon": float(epsilon)}, weak=tensor.weak)
+    return _normalized("layer_norm", x, axis, epsilon=epsilon)
 
 
 def rms_norm(x: TensorLike, axis: Axes = -1, epsilon: float = 1e-6) -> RecurrentTensor:
@@ -288,13 +282,14 @@ def rms_norm(x: TensorLike, axis: Axes = -1, epsilon: float = 1e-6) -> Recurrent
 
     Source: Zhang and Sennrich 2019, equation 4.
     """
-    tensor, axes = _to_normalize(x, axis, "rms_norm")
-    return apply("rms_norm", tensor, attrs={"axes": axes, "epsilon": float(epsilon)}, weak=tensor.weak)
+    return _normalized("rms_norm", x, axis, epsilon=epsilon)
 
 
-def _to_normalize(x: TensorLike, axis: Axes, name: str) -> tuple[RecurrentTensor, tuple[int, ...]]:
-    """A tensor of floats, and axes that are not empty."""
-    (tensor,) = promoted(x, to_float=True)
+def _normalized(op: str, x: TensorLike, axis: Axes, keepdims: bool = False, **attrs: float) -> RecurrentTensor:
+    """The operator on a tensor of floats, along axes that are not empty."""
+    (tensor,) = floating(x)
     axes = normalize_axes(axis, tensor.ndim)
-    _not_empty(tensor, axes, name)
-    return tensor, axes
+    _not_empty(tensor, axes, op)
+    numbers = {name: float(value) for name, value in attrs.items()}
+    result = apply(op, tensor, attrs={"axes": axes, **numbers}, weak=tensor.weak)
+    return _kept(result, tensor.type.shape, axes) if keepdims else result

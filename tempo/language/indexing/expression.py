@@ -241,9 +241,10 @@ def _arithmetic(operation: Callable[[Any, Any], Any], symbol: str, left: Any, ri
         return NotImplemented
     text = f"({_text(left)}) {symbol} ({_text(right)})"
     if not isinstance(other, IndexExpression) and not is_integer(other):
+        given = _text(left if other is right else right)
         fail(
             f"{text} is no index expression: {show(other)} is no integer",
-            f"as a tensor, write tp.as_tensor({_expression_of(left, right)}) {symbol} ...; as an index, use integers",
+            f"as a tensor, write tp.as_tensor({given}) {symbol} ...; as an index, use integers",
         )
     program = common_program(left, right)
     a, b = _operand(left, "an operand"), _operand(right, "an operand")
@@ -286,10 +287,13 @@ def _combine(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any
     return IndexCondition(program, operation(to_condition(left), to_condition(right)))
 
 
-def to_condition(value: IndexCondition | bool | np.bool_) -> Condition:
-    if isinstance(value, IndexCondition):
-        return value.condition
-    return TRUE if value else FALSE
+def to_condition(value: IndexCondition | bool | np.bool_, program: Program | None = None) -> Condition:
+    """The condition that `value` is. Raises `ProgramError` for one of another program than `program`."""
+    if not isinstance(value, IndexCondition):
+        return TRUE if value else FALSE
+    if program is not None:
+        program.require(value.program, f"the condition {value}")
+    return value.condition
 
 
 def _belongs(value: Any) -> bool:
@@ -305,10 +309,6 @@ def _with_array(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> 
 
 def _text(value: Any) -> str:
     return str(value.expr) if isinstance(value, IndexExpression) else str(value)
-
-
-def _expression_of(left: Any, right: Any) -> str:
-    return _text(left if isinstance(left, IndexExpression) else right)
 
 
 def fail(message: str, hint: str) -> NoReturn:

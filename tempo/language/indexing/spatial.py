@@ -10,8 +10,8 @@ import numpy as np
 
 from tempo.errors import DefinitionError, IndexOutOfRangeError, ShapeError, user_location
 from tempo.language.conversion import as_tensor, index_value, integers
-from tempo.language.functions.arithmetic import where
 from tempo.language.functions.creation import iota
+from tempo.language.functions.elementwise import where
 from tempo.language.functions.lookup import gather
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, fail, is_integer, to_expr
 from tempo.language.shapes import broadcast, common_shape, reshaped, show, transposed
@@ -102,17 +102,11 @@ def _entry(x: RecurrentTensor, item: Any, size: Expr) -> AxisSlice | RecurrentTe
         return AxisSlice(start, const(1), dropped=True, proven=inside)
     if isinstance(item, slice):
         part = _slice(x, item, size)
-        inside = context.implies(_first(part).ge(0) & _last(part).lt(size))
+        ends = part.start, part.start + (part.length - 1) * part.step
+        first, last = ends if part.step > 0 else ends[::-1]
+        inside = context.implies(first.ge(0) & last.lt(size))
         return replace(part, proven=inside or part.length == const(0))
     return _index_tensor(item, size)
-
-
-def _first(part: AxisSlice) -> Expr:
-    return part.start if part.step > 0 else part.start + (part.length - 1) * part.step
-
-
-def _last(part: AxisSlice) -> Expr:
-    return part.start + (part.length - 1) * part.step if part.step > 0 else part.start
 
 
 def _positions(part: AxisSlice) -> RecurrentTensor:
