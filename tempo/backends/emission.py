@@ -2,8 +2,7 @@
 
 from tempo.loop_ir.analysis.last_uses import blocks, used
 from tempo.loop_ir.codegen.python import Emitter
-from tempo.loop_ir.codegen.scalar_emitter import ScalarEmitter, along, is_element, is_scalar_slot
-from tempo.loop_ir.codegen.scalar_forms import form_of, has_scalars
+from tempo.loop_ir.codegen.scalar_emitter import ScalarEmitter, along, form_of, has_scalars, is_element, is_scalar_slot
 from tempo.loop_ir.codegen.syntax import assign, call, name, subscript
 from tempo.loop_ir.codegen.unit_slices import Pick, picks
 from tempo.sdg.cache_blocks import BLOCK_BYTES, block_of, cache_blocks, empty

@@ -3,8 +3,7 @@
 from tempo.loop_ir.analysis.carried_values import Place, earlier, read_place, recent
 from tempo.loop_ir.analysis.footprint import Reaches, reaches
 from tempo.loop_ir.analysis.layouts import layouts_in_segments
-from tempo.loop_ir.analysis.live_ranges import peak_bytes
-from tempo.loop_ir.analysis.liveness import Liveness
+from tempo.loop_ir.analysis.liveness import Liveness, peak_bytes
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.transforms.loop_splitting import fixed_condition, is_empty, iterations, split
 

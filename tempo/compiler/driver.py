@@ -1,16 +1,18 @@
 """The driver: `plan` makes of a program what holds for all sizes, `specialise` of a plan what runs at some.
 
 graph -> passes -> demand, clusters -> problem -> schedule -> storage -> LoopIR -> passes -> passes at sizes
+
+Where a plan is refused there are fewer dims as axes: no program is, that can be run with loops over all of its dims.
+Last of all, without the passes that code can do without: they may make operators that a backend has not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tempo.backends.base import Backend
-from tempo.compiler.fallback import with_fewer_axes
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, PlanOptions, Scheduler
 from tempo.compiler.plan import plan as planned
@@ -19,7 +21,7 @@ from tempo.errors import UnsupportedError
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
-from tempo.passes.manager import Forced, Pass, PassManager, PassRecord, needed
+from tempo.passes.manager import Forced, Pass, PassManager, PassRecord, forced, needed
 from tempo.passes.pipeline import PassRegistry
 from tempo.passes.vectorize.search import Lift
 from tempo.plugins.manager import default_manager
@@ -27,6 +29,50 @@ from tempo.reference.backend import ReferenceBackend
 from tempo.sdg.graph import Graph
 from tempo.symbolic import TRUE, Condition, Symbol
 from tempo.waiting import waiting
+
+
+def with_fewer_axes(
+    planned: Callable[[Forced], Plan], mapping: Forced, dims: Sequence[str], as_written: Callable[[], Plan]
+) -> Plan:
+    """What `planned` makes of `mapping`; where it refuses that, with a loop over one of `dims`, or over all of them, or
+    what `as_written` makes, without passes.
+
+    Raises what it refused first where that does not help.
+    """
+    try:
+        return planned(mapping)
+    except UnsupportedError as error:
+        refused = error
+    ways = {dim: forced(mapping, dim) for dim in dims}
+    open_dims = [dim for dim in dims if ways[dim] != "sequential"]
+    found = _tried(planned, ways, open_dims) if open_dims else None
+    if found is None:
+        try:
+            return _explained(as_written(), "no pass is run that may be left out, since with them", refused)
+        except UnsupportedError:
+            raise refused from None
+    looped = open_dims
+    for dim in reversed(open_dims) if len(open_dims) > 1 else ():
+        smaller = _tried(planned, ways, [dim])
+        if smaller is not None:
+            found, looped = smaller, [dim]
+            break
+    return _explained(found, f"{', '.join(looped)}: sequential, since with axes", refused)
+
+
+def _explained(plan: Plan, what: str, refused: UnsupportedError) -> Plan:
+    return replace(plan, decisions=(f"{what} the plan is refused: {refused.message}", *plan.decisions))
+
+
+def _tried(
+    planned: Callable[[Forced], Plan], ways: Mapping[str, str | int | None], looped: Sequence[str]
+) -> Plan | None:
+    """The plan with loops over some dims, if there is one."""
+    mapping = {dim: "sequential" if dim in looped else way for dim, way in ways.items()}
+    try:
+        return planned({dim: way for dim, way in mapping.items() if way is not None})
+    except UnsupportedError:
+        return None
 
 
 def registered_passes() -> tuple[Pass, ...]:

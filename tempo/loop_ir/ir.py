@@ -7,7 +7,8 @@ that uses it or in one around it. The text (`str(program)`) is what `explain()` 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from tempo.errors import Location
@@ -247,45 +248,49 @@ Block = tuple[Statement, ...]
 class Segment:
     """A maximal piece without host work: one executable of the backend.
 
-    When `loop` is set the whole segment is that loop, run from `start` to `stop` as given at the call. `arguments` are
-    the symbols (sizes, variables of host loops around it) whose values it is given; `buffers` all that it touches;
-    `results` those that it writes, in the order in which it returns them. `unread`: it is given None for these, since
-    it reads nothing of them that it did not write.
+    `results`: of the buffers that it writes those that it returns, in order. `is_loop`: it is one loop, which is run
+    from `start` to `stop` as given at the call. `unread`: it is given None for these, since it reads nothing of them
+    that it did not write.
     """
 
     id: int
-    name: str
     body: Block
-    loop: Loop | None
-    arguments: tuple[Symbol, ...]
-    buffers: tuple[int, ...]
     results: tuple[int, ...]
-    tables: tuple[int, ...] = ()
+    is_loop: bool = False
     unread: frozenset[int] = frozenset()
 
     @staticmethod
-    def of(id: int, body: Block, loop: Loop | None = None) -> Segment:
+    def of(id: int, body: Block, is_loop: bool = False) -> Segment:
         """The segment of these statements; all that they write are its results."""
-        everything = tuple(walk(body))
-        buffers = {each.buffer for each in everything if isinstance(each, Read | Write)}
-        written = {each.buffer for each in everything if isinstance(each, Write)}
-        tables = {each.table for each in everything if isinstance(each, Guard)}
-        return Segment(
-            id=id,
-            name=f"segment_{id}",
-            body=body,
-            loop=loop,
-            arguments=_arguments(body, loop),
-            buffers=tuple(sorted(buffers)),
-            results=tuple(sorted(written)),
-            tables=tuple(sorted(tables)),
-        )
+        written = {each.buffer for each in walk(body) if isinstance(each, Write)}
+        return Segment(id, body, tuple(sorted(written)), is_loop)
 
-    def with_body(self, body: Block) -> Segment:
-        """The segment with other statements, which touch the same buffers."""
-        loop = body[0] if self.loop else None
-        assert loop is None or isinstance(loop, Loop)
-        return replace(self, body=body, loop=loop)
+    @property
+    def name(self) -> str:
+        return f"segment_{self.id}"
+
+    @property
+    def loop(self) -> Loop | None:
+        loop = self.body[0] if self.is_loop else None
+        assert isinstance(loop, Loop | None)
+        return loop
+
+    @cached_property
+    def buffers(self) -> tuple[int, ...]:
+        """All that it touches."""
+        return tuple(sorted({each.buffer for each in walk(self.body) if isinstance(each, Read | Write)}))
+
+    @cached_property
+    def tables(self) -> tuple[int, ...]:
+        return tuple(sorted({each.table for each in walk(self.body) if isinstance(each, Guard)}))
+
+    @cached_property
+    def arguments(self) -> tuple[Symbol, ...]:
+        """The symbols whose values it is given: sizes, variables of host loops around it."""
+        inner = {statement.var for statement in walk(self.body) if isinstance(statement, Loop)}
+        given = (statement for statement in walk(self.body) if statement is not self.loop)
+        needed = {symbol for each in given for expr in expressions(each) for symbol in expr.symbols()}
+        return tuple(sorted(needed - inner))
 
 
 @dataclass(frozen=True)
@@ -323,22 +328,15 @@ class LoopProgram:
     states: Mapping[Port, LastValue] = field(default_factory=dict)  # where what is in `outputs` is no copy
     offsets: Mapping[int, Offsets] = field(default_factory=dict)  # by item that is one loop
 
+    def statements(self) -> Iterator[Statement]:
+        """Every statement of the items and of the segments, outer before inner."""
+        for body in (self.items, *(segment.body for segment in self.segments)):
+            yield from walk(body)
+
     def __str__(self) -> str:
         from tempo.loop_ir.text import render
 
         return render(self)
-
-
-def _arguments(body: Block, loop: Loop | None) -> tuple[Symbol, ...]:
-    """The symbols that the body needs from outside: sizes, and variables of loops around it."""
-    inner = {statement.var for statement in walk(body) if isinstance(statement, Loop)}
-    needed: set[Symbol] = set()
-    for statement in walk(body):
-        if statement is loop:
-            continue
-        for expr in expressions(statement):
-            needed |= expr.symbols()
-    return tuple(sorted(needed - inner))
 
 
 def nested(statement: Statement) -> tuple[Block, ...]:
@@ -347,6 +345,8 @@ def nested(statement: Statement) -> tuple[Block, ...]:
         return (statement.body,)
     if isinstance(statement, Branch):
         return (statement.then, statement.otherwise)
+    if isinstance(statement, CallHost):
+        return (statement.reads, statement.writes)
     return ()
 
 
@@ -385,8 +385,6 @@ def expressions(statement: Statement) -> Iterator[Expr | Condition]:
             yield from point
         case Loop(lo=lo, hi=hi):
             yield from (lo, hi)
-        case CallHost(point=point, reads=reads, trims=trims):
+        case CallHost(point=point, trims=trims):
             yield from point
-            for read in reads:
-                yield from expressions(read)
             yield from (length for operand in trims for length in operand if length is not None)

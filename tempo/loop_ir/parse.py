@@ -51,7 +51,7 @@ _NAME = r'"(?:[^"\\]|\\.)*"'
 _PORT = re.compile(rf"(?:(\w+) )?({_NAME})")
 _BUFFER = re.compile(rf"({_NAME}): (\w+\[.*?\]) (internal|input|constant|output)\b(.*)")
 _READ = re.compile(r"read b(\d+)(.*)", re.DOTALL)
-_SEGMENT = re.compile(r"segment segment_(\d+)\((.*?); (.*?)\) -> \((.*?)\)(.*):")
+_SEGMENT = re.compile(r"segment segment_(\d+)\(.*?; .*?\) -> \((.*?)\)(.*):")
 _STATE = re.compile(r"(read .*) shape \[(.*)\] axes \((.*)\) over \((.*)\) where (.*)")
 _LOOP = re.compile(r"for (\S+) in (.*?)\.\.(.*?)( backwards)?(?:, calls of (\d+) ahead)?:")
 
@@ -149,22 +149,11 @@ class _ProgramReader:
                 raise ValueError(f"{word!r} begins nothing")
 
     def segment(self, line: str, lines: Lines, depth: int) -> Segment:
-        number, arguments, buffers, results, rest = match(_SEGMENT, line).groups()
+        number, results, rest = match(_SEGMENT, line).groups()  # what it is given follows from the body
         flags, body = _flags(rest), self.block(lines, depth)
-        loop = body[0] if "loop" in flags else None
-        if not isinstance(loop, Loop | None):
+        if "loop" in flags and not isinstance(body[0], Loop):
             raise ValueError("its body is no loop")
-        return Segment(
-            int(number),
-            f"segment_{number}",
-            body,
-            loop,
-            tuple(map(parse_symbol, split(arguments))),
-            _ids(buffers),
-            _ids(results),
-            tuple(int(table) for table in split(flags.get("tables", ""))),
-            frozenset(_ids(flags.get("unread", ""))),
-        )
+        return Segment(int(number), body, _ids(results), "loop" in flags, frozenset(_ids(flags.get("unread", ""))))
 
     # -- statements ------------------------------------------------------------------------------------------------
 

@@ -29,9 +29,7 @@ class Narrow(NamedTuple):
 
 def count(program: LoopProgram) -> Mapping[str, int]:
     """How many statements there are of each operator, and of each other kind."""
-    bodies = (program.items, *(segment.body for segment in program.segments))
-    statements = (each for body in bodies for each in walk(body))
-    return Counter(each.op if isinstance(each, Compute) else type(each).__name__ for each in statements)
+    return Counter(each.op if isinstance(each, Compute) else type(each).__name__ for each in program.statements())
 
 
 def _has_all(op: str, *dtypes: str) -> Exclusion | None:

@@ -77,7 +77,8 @@ def rewritten_program(program: LoopProgram, change: Replace = _stays, finish: Fi
     bodies = [rewritten(segment.body, change, finish) for segment in program.segments]
     items = rewritten(program.items, change, finish)
     segments = tuple(
-        each if body is each.body else each.with_body(body) for each, body in zip(program.segments, bodies, strict=True)
+        each if body is each.body else replace(each, body=body)
+        for each, body in zip(program.segments, bodies, strict=True)
     )
     if _same(program.segments, segments) and items is program.items:
         return program

@@ -100,18 +100,14 @@ class _Verifier:
 
     def __post_init__(self) -> None:
         self.known = {symbol: const(size) for symbol, size in self.sizes.items()}
-        bodies = (self.program.items, *(segment.body for segment in self.program.segments))
-        every = [each for body in bodies for each in walk(body)]
-        every += [write for call in every if isinstance(call, CallHost) for write in call.writes]
-        self.written = {each.buffer for each in every if isinstance(each, Write)}
+        self.written = {each.buffer for each in self.program.statements() if isinstance(each, Write)}
 
     # -- the program -----------------------------------------------------------------------------------------------
 
     @cached_property
     def for_all_sizes(self) -> bool:
         """Where sizes are known passes leave out what makes nothing: what reads it masks it, or never runs."""
-        every = (symbol for segment in self.program.segments for symbol in segment.arguments)
-        return not self.sizes and any(symbol.kind == "size" for symbol in every)
+        return not self.sizes and any(expr.sizes() for each in self.program.statements() for expr in expressions(each))
 
     def program_holds(self) -> None:
         program = self.program
@@ -124,7 +120,6 @@ class _Verifier:
         for segment in program.segments:
             with _at(segment.name):
                 self._segment_holds(segment)
-            self.block(segment.body, {}, _Around(frozenset(segment.arguments), segment=segment))
         self.block(program.items, {}, _Around(frozenset()))
 
     def _buffers_exist(self, ids: Iterable[int]) -> None:
@@ -132,21 +127,16 @@ class _Verifier:
             _require(id in self.program.buffers, f"there is no buffer b{id}")
 
     def _given_is_kept(self) -> None:
-        self._buffers_exist(self.written)
+        self._buffers_exist(each.buffer for each in self.program.statements() if isinstance(each, Read | Write | Stop))
         for id in self.written:
             role = self.program.buffers[id].role
             _require(role not in ("input", "constant"), f"b{id}, which is written, is an {role}")
 
     def _segment_holds(self, segment: Segment) -> None:
-        every = tuple(walk(segment.body))
-        _require(segment.loop is None or segment.body == (segment.loop,), "its loop is not its body")
-        touched = {each.buffer for each in every if isinstance(each, Read | Write)}
-        self._buffers_exist(touched)
-        _require(touched <= set(segment.buffers), f"it is not given {_labels(touched - set(segment.buffers))}")
-        tables = {each.table for each in every if isinstance(each, Guard)}
-        _require(tables <= set(segment.tables), f"it is not given the tables {sorted(tables - set(segment.tables))}")
+        is_loop = len(segment.body) == 1 and isinstance(segment.body[0], Loop)
+        _require(is_loop or not segment.is_loop, "it is no loop")
         _require(set(segment.tables) <= self.program.tables.keys(), "there is no such table")
-        written = {each.buffer for each in every if isinstance(each, Write)}
+        written = {each.buffer for each in walk(segment.body) if isinstance(each, Write)}
         _require(set(segment.results) <= written, "it returns what it does not write")
         lost = {id for id in written - set(segment.results) if self._is_needed(id, segment)}
         _require(not lost, f"it does not return {_labels(lost)}")
@@ -156,8 +146,7 @@ class _Verifier:
     def _is_needed(self, id: int, segment: Segment) -> bool:
         """Whether anything looks at a buffer after a call of the segment that writes it: others, or its next call."""
         elsewhere = {other for each in self.program.segments if each.id != segment.id for other in each.buffers}
-        calls = (each for each in walk(self.program.items) if isinstance(each, CallHost))
-        elsewhere |= {read.buffer for call in calls for read in call.reads}
+        elsewhere |= {each.buffer for each in walk(self.program.items) if isinstance(each, Read)}
         if self.program.buffers[id].role != "internal" or id in elsewhere:
             return True
         if segment.loop is None and CallSegment(segment.id) in self.program.items:
@@ -196,7 +185,6 @@ class _Verifier:
             case Write():
                 self._written(statement, self._named(statement.value, names), around)
             case Stop(buffer):
-                self._buffers_exist([buffer])
                 _require(self.program.buffers[buffer].is_slot, f"b{buffer} is no slot")
             case CallHost():
                 self._called(statement, around)
@@ -300,7 +288,6 @@ class _Verifier:
             self._inside(start, const(1) if extent is None else extent, axis.extent, around)
 
     def _indexed(self, id: int, entries: int) -> Buffer:
-        self._buffers_exist([id])
         buffer = self.program.buffers[id]
         # Without an index it is the whole buffer.
         _require(entries in (0, len(buffer.axes)), f"{buffer.label} has {len(buffer.axes)} axes")
@@ -364,8 +351,10 @@ class _Verifier:
 
     def _segment_called(self, number: int, around: _Around) -> None:
         _require(0 <= number < len(self.program.segments), f"there is no segment {number}")
-        needed = {each for each in self.program.segments[number].arguments if each.kind == "dim"}
+        segment = self.program.segments[number]
+        needed = {each for each in segment.arguments if each.kind == "dim"}
         _require(needed <= around.symbols, f"{_names(needed - around.symbols)} stands for nothing here")
+        self.block(segment.body, {}, replace(around, symbols=frozenset(segment.arguments), segment=segment))
 
 
 def _inferred_at(compute: Compute, known: Mapping[Symbol, Expr]) -> TensorType:

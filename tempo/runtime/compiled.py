@@ -16,13 +16,12 @@ from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.compiler.driver import Specialised
 from tempo.errors import TempoError
-from tempo.loop_ir.analysis.host_arrays import host_arrays
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
-from tempo.loop_ir.analysis.live_ranges import Lifetimes
+from tempo.loop_ir.analysis.liveness import Lifetimes
 from tempo.loop_ir.analysis.whole_points import marks
-from tempo.loop_ir.codegen.driver import DriverEmitter
-from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, walk
+from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays
+from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, Write, walk
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
 from tempo.passes.manager import PassRecord
 from tempo.reference.evaluator import Evaluated
@@ -150,8 +149,8 @@ class Compiled:
                 if isinstance(each, CallSegment):
                     segment = self.program.segments[each.segment]
                     found.update(set(segment.buffers) - segment.unread)
-                if isinstance(each, CallHost):
-                    found.update(write.buffer for write in each.writes)
+                if isinstance(each, Write):
+                    found.add(each.buffer)
         return frozenset(found)
 
 

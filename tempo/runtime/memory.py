@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tempo import dtypes
 from tempo.errors import InputError, MemoryLimitError
-from tempo.loop_ir.analysis.live_ranges import peak_bytes
+from tempo.loop_ir.analysis.liveness import peak_bytes
 from tempo.loop_ir.ir import Buffer, LoopProgram
 from tempo.symbolic import Symbol
 

@@ -72,7 +72,7 @@ class SplitLoops:
                 yield statement
 
         def divided(segment: Segment) -> Segment:
-            return segment.with_body(tuple(new for each in segment.body for new in apart(each)))
+            return replace(segment, body=tuple(new for each in segment.body for new in apart(each)))
 
         segments = (each if each.loop else divided(each) for each in program.segments)
         return replace(program, segments=tuple(segments))

@@ -16,7 +16,7 @@ from tempo_torch.scalars import scalar, tensor, torch_form
 import tempo as tp
 from tempo import dtypes
 from tempo.loop_ir.codegen.python import Emitter
-from tempo.loop_ir.codegen.scalar_forms import OPERATOR, TYPES
+from tempo.loop_ir.codegen.scalar_emitter import OPERATOR, TYPES
 from tempo.loop_ir.ir import Compute
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import TensorType

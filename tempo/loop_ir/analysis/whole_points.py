@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Offsets, Statement, walk
+from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Offsets, Statement, Write, walk
 from tempo.sdg.graph import Port
 from tempo.symbolic import Symbol, var
 
@@ -80,8 +80,8 @@ def writers(program: LoopProgram) -> Mapping[int, set[int]]:
             ids: tuple[int, ...] = ()
             if isinstance(each, CallSegment):
                 ids = program.segments[each.segment].results
-            if isinstance(each, CallHost):
-                ids = tuple(write.buffer for write in each.writes)
+            if isinstance(each, Write):
+                ids = (each.buffer,)
             for id in ids:
                 found.setdefault(id, set()).add(number)
     return found

@@ -1,17 +1,45 @@
-"""The driver as Python source: one function per item of a program, on a list of buffers."""
+"""The driver as Python source: one function per item of a program, on a list of buffers.
+
+Some buffers it keeps as arrays of NumPy's, whatever the backend: a call of the host gives one, and to put it into an
+array of the backend's takes longer than the call, at every step.
+"""
 
 from __future__ import annotations
 
 import ast
 from functools import cached_property
 
-from tempo.loop_ir.analysis.host_arrays import host_arrays
-from tempo.loop_ir.analysis.whole_points import Marks, marks
+from tempo.loop_ir.analysis.whole_points import Marks, marks, source_of
 from tempo.loop_ir.codegen import syntax
 from tempo.loop_ir.codegen.python import Emitter, symbols_of
-from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, LastValue, Loop, Segment, Statement, Write, stop_in
+from tempo.loop_ir.ir import (
+    Buffer,
+    CallHost,
+    CallSegment,
+    LastValue,
+    Loop,
+    LoopProgram,
+    Read,
+    Segment,
+    Statement,
+    Write,
+    stop_in,
+    walk,
+)
 from tempo.loop_ir.transforms.read_ahead import kept_back, staging
 from tempo.symbolic import Expr, Symbol
+
+
+def host_arrays(program: LoopProgram) -> frozenset[int]:
+    """What arrays are taken into before a segment is given them, and outputs that calls of the host alone touch."""
+    taken = (id for item in program.items if isinstance(item, Loop) for id in staging(item))
+    written = {each.buffer for each in walk(program.items) if isinstance(each, Write)}
+    elsewhere = {each.buffer for each in walk(program.items) if isinstance(each, Read)}
+    elsewhere.update(id for segment in program.segments for id in segment.buffers)
+    elsewhere.update(source_of(program, port) for port in program.outputs if port.role == "state")
+    buffers = (program.buffers[id] for id in written - elsewhere)
+    outputs = (each.id for each in buffers if each.role == "output" and each.axes and not each.is_circular)
+    return frozenset((*taken, *outputs))
 
 
 class DriverEmitter(Emitter):

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from tempo.loop_ir.ir import Assign, Compute, LoopProgram, Read, walk
+from tempo.loop_ir.ir import Assign, Compute, LoopProgram, Read
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Symbol
 
@@ -62,8 +62,7 @@ def _plain(symbol: Symbol) -> str:
 
 def _of_program(program: LoopProgram) -> Iterable[str]:
     """What LoopIR and its drivers name."""
-    for body in (program.items, *(segment.body for segment in program.segments)):
-        yield from (each.result for each in walk(body) if isinstance(each, Read | Compute | Assign))
+    yield from (each.result for each in program.statements() if isinstance(each, Read | Compute | Assign))
     yield from (buffer.label for buffer in program.buffers.values())
     yield from (segment.name for segment in program.segments)
     yield from (f"item_{number}" for number in range(len(program.items)))

@@ -46,7 +46,6 @@ from tempo.loop_ir.ir import (
     Write,
     expressions,
     stop_in,
-    walk,
 )
 from tempo.sdg.call import Call, static_type
 from tempo.sdg.graph import TensorType
@@ -62,9 +61,8 @@ def static_sizes(program: LoopProgram, buffers: bool = False) -> frozenset[Symbo
     """
     results = (type for node in program.hosts for type in node.results)
     extents = [size for type in results for size in type.shape]
-    for body in (program.items, *(segment.body for segment in program.segments)):
-        for statement in walk(body):
-            extents.extend(_static_extents(statement))
+    for statement in program.statements():
+        extents.extend(_static_extents(statement))
     if buffers:
         extents.extend(extent for buffer in program.buffers.values() for extent in buffer.logical_shape)
     return frozenset(symbol for extent in extents for symbol in extent.symbols())
@@ -78,9 +76,8 @@ def _static_extents(statement: Statement) -> Iterable[Expr]:
         yield from OPERATORS[statement.op].static(statement.attrs)
     if isinstance(statement, Write):
         yield from (extent for extent in statement.extents if extent is not None)
-    reads = statement.reads if isinstance(statement, CallHost) else (statement,)
-    indices = (entry for read in reads if isinstance(read, Read) for entry in read.index)
-    yield from (entry.extent for entry in indices if isinstance(entry, WindowIndex))
+    if isinstance(statement, Read):
+        yield from (entry.extent for entry in statement.index if isinstance(entry, WindowIndex))
 
 
 class Emitter:
@@ -348,13 +345,11 @@ class Emitter:
 
 def symbols_of(program: LoopProgram) -> frozenset[Symbol]:
     """The symbols that the source of a program has names for."""
-    bodies = (*(segment.body for segment in program.segments), program.items)
     found: set[Symbol] = set()
-    for body in bodies:
-        for statement in walk(body):
-            found.update(symbol for expr in expressions(statement) for symbol in expr.symbols())
-            if isinstance(statement, Loop):
-                found.add(statement.var)
+    for statement in program.statements():
+        found.update(symbol for expr in expressions(statement) for symbol in expr.symbols())
+        if isinstance(statement, Loop):
+            found.add(statement.var)
     for buffer in program.buffers.values():
         found.update(symbol for extent in buffer.logical_shape for symbol in extent.symbols())
     return frozenset(found)

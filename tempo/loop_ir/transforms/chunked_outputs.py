@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.loop_ir.ir import Axis, Block, Buffer, CallHost, LoopProgram, Read, Statement, Write, walk
+from tempo.loop_ir.ir import Axis, Block, Buffer, CallHost, LoopProgram, Read, Statement, Write
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten_program
 from tempo.sdg.graph import Port
@@ -66,14 +66,10 @@ def _narrowed(buffer: Buffer, at: int, width: int) -> Buffer:
 def _needed_whole(program: LoopProgram, dim: Symbol) -> frozenset[int]:
     """The buffers that are read, or of which several points along `dim` are written at once."""
     found: set[int] = set()
-    for body in (program.items, *(segment.body for segment in program.segments)):
-        for each in walk(body):
-            if isinstance(each, Read):
-                found.add(each.buffer)
-            if isinstance(each, CallHost):
-                found.update(read.buffer for read in each.reads)
-            if isinstance(each, Write) and not each.is_point:
-                buffer = program.buffers[each.buffer]
-                rows = (axis.dim for axis, extent in zip(buffer.axes, each.extents, strict=True) if extent is not None)
-                found.update([each.buffer] if dim in rows else [])
+    for each in program.statements():
+        if isinstance(each, Read):
+            found.add(each.buffer)
+        if isinstance(each, Write) and not each.is_point:
+            axes = zip(program.buffers[each.buffer].axes, each.extents, strict=True)
+            found.update(each.buffer for axis, extent in axes if extent is not None and axis.dim == dim)
     return frozenset(found)

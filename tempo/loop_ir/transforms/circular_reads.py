@@ -15,7 +15,7 @@ from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import Assign, Block, Buffer, Compute, LoopProgram, Read, Statement, WindowIndex
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten_program
-from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, factor_along
+from tempo.loop_ir.transforms.dynamic_extent.regions import FOLDED, factor_along
 from tempo.sdg.operators import Role
 from tempo.symbolic import Context, Expr, const
 

@@ -24,7 +24,7 @@ class Forwarding:
     name: ClassVar[str] = "forwarding"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
-        segments = tuple(each.with_body(forwarded(each.body)) for each in program.segments)
+        segments = tuple(replace(each, body=forwarded(each.body)) for each in program.segments)
         return replace(program, segments=segments)
 
 

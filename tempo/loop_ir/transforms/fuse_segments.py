@@ -3,14 +3,21 @@
 Loops at the top are segments of their own, so that they can be run in chunks. A run that asks for no chunks gains
 nothing by that: as one executable it is one call, what only its loops hand to one another never leaves it, and inputs
 and outputs are brought into the order of axes that loops want, and out of it, by the executable itself.
+
+Slots that are written anew before anything reads them neither go in nor out (`PassThrough`): such a backend pays for
+each array that goes in and out of a call, and a loop of the host makes a call at every step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from tempo import dtypes
+from tempo.loop_ir.analysis.liveness import Liveness
+from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.ir import (
     Buffer,
     CallSegment,
@@ -109,3 +116,36 @@ def _permuted(shape: tuple[Expr, ...], axes: tuple[int, ...]) -> tuple[Expr, ...
 
 def _renamed(ids: Mapping[Port, int], outside: Mapping[int, Buffer]) -> dict[Port, int]:
     return {port: outside[id].id if id in outside else id for port, id in ids.items()}
+
+
+_SMALL = 1 << 16
+"""Bytes. What is written to a larger slot is better written to where the last value was, so that goes in."""
+
+
+@dataclass(frozen=True)
+class PassThrough:
+    """The program whose segments return no more than something may read, and are given no more than they read. The
+    latter where segments make the buffers that they are given None for."""
+
+    name: ClassVar[str] = "pass_through"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        remembered = replaced(program)
+        segments = tuple(_less(each, program, context, remembered) for each in program.segments)
+        return replace(program, segments=segments)
+
+
+def _less(segment: Segment, program: LoopProgram, context: LoopContext, remembered: frozenset[int]) -> Segment:
+    live = Liveness(program, segment, [segment.body])
+    slots = {id for id in segment.buffers if program.buffers[id].is_slot}
+    scratch = {id for id in slots.intersection(segment.results) if id not in live.at_end}
+    results = tuple(id for id in segment.results if id not in scratch)
+    if not context.allocates_inside:
+        return replace(segment, results=results)
+    made = (program.buffers[id] for id in slots.intersection(results) if id not in live.at_start)
+    anew = {each.id for each in made if each.role == "internal" and (each.id in remembered or _is_small(each, context))}
+    return replace(segment, results=results, unread=frozenset(scratch if segment.loop else scratch | anew))
+
+
+def _is_small(buffer: Buffer, context: LoopContext) -> bool:
+    return math.prod(buffer.extents(context.sizes)) * dtypes.itemsize(buffer.dtype) <= _SMALL

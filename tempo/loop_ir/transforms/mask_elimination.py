@@ -16,7 +16,6 @@ from tempo.loop_ir.ir import (
     Assign,
     Block,
     Buffer,
-    CallHost,
     CallSegment,
     Compute,
     Loop,
@@ -78,10 +77,8 @@ class _IdleMasks:
             if isinstance(statement, CallSegment):
                 self.items[statement.segment] = item, path
                 self._find(self.program.segments[statement.segment].body, item, path)
-            written = statement.writes if isinstance(statement, CallHost) else (statement,)
-            for each in written:
-                if isinstance(each, Write):
-                    self.writes.setdefault(each.buffer, []).append(_Writing(each, item, path))
+            if isinstance(statement, Write):
+                self.writes.setdefault(statement.buffer, []).append(_Writing(statement, item, path))
             for inner in nested(statement):
                 self._find(inner, item, (*path, statement))
 
@@ -92,7 +89,7 @@ class _IdleMasks:
         if number not in self.items:
             return segment
         item, path = self.items[number]
-        return segment.with_body(rewritten(segment.body, finish=partial(self.block, item), scope=BlockScope(path)))
+        return replace(segment, body=rewritten(segment.body, finish=partial(self.block, item), scope=BlockScope(path)))
 
     def block(self, item: int, block: Block, scope: BlockScope) -> Block:
         reads: dict[str, Read] = {}

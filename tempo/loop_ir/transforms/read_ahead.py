@@ -43,6 +43,9 @@ from tempo.symbolic import Symbol, const, var
 MOST_BYTES = 1 << 22  # of the arrays of a strip together: a larger array takes longer than a call
 
 
+_OF_THE_HOST = CallHost | Read | Write | CallSegment | Branch | Guard
+
+
 @dataclass(frozen=True)
 class TakeAhead:
     """The program with loops in strips of at most so many points, where the host does no more than to take arrays."""
@@ -64,7 +67,7 @@ def _strip(program: LoopProgram, number: int, sizes: Mapping[Symbol, int], most:
         return 1
     inside = tuple(walk(loop.body))
     calls = [each for each in inside if isinstance(each, CallHost)]
-    if not calls or not all(isinstance(each, CallHost | CallSegment | Branch | Guard) for each in inside):
+    if not calls or not all(isinstance(each, _OF_THE_HOST) for each in inside):
         return 1
     if not all(program.hosts[call.call].is_stream for call in calls) or _may_fail(program, inside):
         return 1
@@ -83,8 +86,7 @@ def kept_back(program: LoopProgram, number: int, loop: Loop) -> int:
 
 def staging(loop: Loop) -> tuple[int, ...]:
     """The buffers that the arrays of a strip are taken into."""
-    calls = (each for each in walk(loop.body) if isinstance(each, CallHost))
-    return tuple(write.buffer for call in calls for write in call.writes) if loop.strip > 1 else ()
+    return tuple(each.buffer for each in walk(loop.body) if isinstance(each, Write)) if loop.strip > 1 else ()
 
 
 def _may_fail(program: LoopProgram, block: Block) -> bool:
@@ -113,7 +115,7 @@ class _Distribution:
         if not isinstance(statement, CallSegment):
             return None
         id = len(self.segments)
-        self.segments.append(replace(self.program.segments[statement.segment], id=id, name=f"segment_{id}"))
+        self.segments.append(replace(self.program.segments[statement.segment], id=id))
         return (CallSegment(id),)
 
     def distributed(self, loop: Loop, strip: int) -> Loop:
@@ -124,7 +126,7 @@ class _Distribution:
         }
         (inner,) = forwarded((replace(loop, body=self.iteration(loop.body, staged, loop, strip)),))
         assert isinstance(inner, Loop)
-        self.segments.append(Segment.of(len(self.segments), (inner,), inner))
+        self.segments.append(Segment.of(len(self.segments), (inner,), is_loop=True))
         calls = self.calls(loop.body, staged, loop, strip)
         return replace(loop, body=(*calls, CallSegment(len(self.segments) - 1)), strip=strip)
 

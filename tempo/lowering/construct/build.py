@@ -284,8 +284,7 @@ class _Builder:
     def segment(self, part: Fragment, top: bool) -> CallSegment:
         """At the top a loop alone is run in chunks; elsewhere nobody gives it a start and a stop."""
         body = self.pure_block(part.items)
-        loop = body[0] if top and len(body) == 1 and isinstance(body[0], Loop) else None
-        segment = Segment.of(len(self.segments), body, loop)
+        segment = Segment.of(len(self.segments), body, is_loop=top and len(body) == 1 and isinstance(body[0], Loop))
         self.segments.append(segment)
         return CallSegment(segment.id)
 

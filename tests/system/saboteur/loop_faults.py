@@ -192,15 +192,10 @@ def other_variable(program: LoopProgram, sizes: Sizes, draw: Random) -> LoopProg
 
 
 def forgotten(program: LoopProgram, sizes: Sizes, draw: Random) -> LoopProgram | None:
-    """The head of a segment leaves something out."""
+    """A segment does not return something."""
     wrong: list[Segment] = []
     for each in program.segments:
-        wrong += [replace(each, buffers=tuple(other for other in each.buffers if other != id)) for id in each.buffers]
         wrong += [replace(each, results=tuple(other for other in each.results if other != id)) for id in each.results]
-        wrong += [
-            replace(each, arguments=tuple(other for other in each.arguments if other != at)) for at in each.arguments
-        ]
-        wrong += [replace(each, tables=()) for _ in each.tables]
     if not wrong:
         return None
     chosen = draw.choice(wrong)

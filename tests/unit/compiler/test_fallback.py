@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import tempo as tp
-from tempo.compiler.fallback import with_fewer_axes
+from tempo.compiler.driver import with_fewer_axes
 from tempo.compiler.plan import Plan
 from tempo.errors import UnsupportedError
 from tempo.passes.manager import Forced

@@ -20,7 +20,7 @@ buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
 buffer b1 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
 input "x" = b0
 output "h" = b1
-segment segment_0(t.size; b0, b1) -> (b1) loop:
+segment segment_0(; b0, b1) -> (b1) loop:
   for t in t.size..0 backwards:
     v1 = read b0[t]
     choose t <= 3 and t >= 1:

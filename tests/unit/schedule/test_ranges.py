@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo.schedule.ranges import box_maxima
+from tempo.schedule.verify import box_maxima
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=3), st.integers(0, 2**32 - 1))

@@ -18,8 +18,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.ir import Assign, Axis, Block, Buffer, Compute, Loop, PointIndex, Read, Statement, WindowIndex, Write
-from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, Tracked
-from tempo.loop_ir.transforms.dynamic_extent.regions import Region, renamed
+from tempo.loop_ir.transforms.dynamic_extent.regions import FOLDED, Region, Tracked, renamed
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS

@@ -43,8 +43,8 @@ from tempo.loop_ir.ir import (
 )
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten
-from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED
 from tempo.loop_ir.transforms.dynamic_extent.regions import (
+    FOLDED,
     Region,
     apart,
     lengths,
@@ -111,12 +111,7 @@ class _Tiler:
         return made
 
     def segment(self, segment: Segment) -> Segment:
-        body = rewritten(segment.body, finish=self.block)
-        if body is segment.body:
-            return segment
-        loop = body[0] if segment.loop else None
-        assert loop is None or isinstance(loop, Loop)
-        return replace(Segment.of(segment.id, body, loop), name=segment.name, results=segment.results)
+        return replace(segment, body=rewritten(segment.body, finish=self.block))
 
     def block(self, block: Block, scope: BlockScope) -> Block:
         self.loops = scope.loops

@@ -39,8 +39,8 @@ def loop(*body: Statement, var: Symbol = T) -> Loop:
 def liveness(*blocks: tuple[Statement, ...], elsewhere: tuple[int, ...] = (), output: int | None = None) -> Liveness:
     roles = {id: "output" if id == output else "internal" for id in (A, B)}
     buffers = {id: Buffer(id, f"b{id}", "float32", (), (), role) for id, role in roles.items()}  # type: ignore[arg-type]
-    segment = Segment(0, "segment_0", tuple(s for block in blocks for s in block), None, (), (A, B), (A, B))
-    other = Segment(1, "segment_1", tuple(map(read, elsewhere)), None, (), elsewhere, ())
+    segment = Segment(0, tuple(s for block in blocks for s in block), (A, B))
+    other = Segment.of(1, tuple(map(read, elsewhere)))
     program = LoopProgram((), (segment, other), buffers, (), {}, {}, {}, {})
     return Liveness(program, segment, blocks)
 

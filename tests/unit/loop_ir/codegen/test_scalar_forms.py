@@ -10,7 +10,7 @@ import pytest
 
 import tempo as tp
 from tempo import dtypes
-from tempo.loop_ir.codegen.scalar_forms import OPERATOR, TYPES, form_of
+from tempo.loop_ir.codegen.scalar_emitter import OPERATOR, TYPES, form_of
 from tempo.loop_ir.ir import Compute
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import TensorType

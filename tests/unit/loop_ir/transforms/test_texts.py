@@ -10,9 +10,8 @@ from tempo.loop_ir.transforms.chunked_outputs import ChunkedOutputs
 from tempo.loop_ir.transforms.circular_reads import CircularReads
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
-from tempo.loop_ir.transforms.fuse_segments import FuseSegments
+from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
-from tempo.loop_ir.transforms.pass_through import PassThrough
 from tempo.loop_ir.transforms.read_ahead import TakeAhead
 from tempo.symbolic import Symbol
 from tests.unit.loop_ir.transforms.texts import after, assert_becomes, assert_stays

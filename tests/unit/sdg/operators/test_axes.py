@@ -14,7 +14,7 @@ from tempo.conformance.by_operator import each_sample
 from tempo.conformance.operator_samples import SAMPLES, Sample, as_int
 from tempo.errors import ShapeError, TempoError
 from tempo.loop_ir.ir import Compute
-from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import tracked
+from tempo.loop_ir.transforms.dynamic_extent.regions import tracked
 from tempo.passes.ragged.rules import RULES
 from tempo.passes.ragged.static_extents import StaticExtents
 from tempo.sdg.call import Array, Call, StaticType

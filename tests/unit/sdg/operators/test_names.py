@@ -39,7 +39,6 @@ AXES = {
     },
     "tempo/passes/ragged/values.py": set(),
     "tempo/loop_ir/transforms/circular_reads.py": set(),
-    "tempo/loop_ir/transforms/dynamic_extent/axis_propagation.py": set(),
     "tempo/loop_ir/transforms/dynamic_extent/regions.py": set(),
     "tempo/loop_ir/transforms/dynamic_extent/tile.py": {"mask"},
     "tempo/loop_ir/transforms/dynamic_extent/versions.py": {"mask"},

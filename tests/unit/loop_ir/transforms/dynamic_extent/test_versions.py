@@ -12,7 +12,7 @@ import tempo as tp
 from tempo.costs import EAGER, FUSED, Costs, RegionWork, cheapest, sampled
 from tempo.loop_ir.ir import Branch, Compute, Loop, LoopProgram, Read, WindowIndex, Write, walk
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.transforms.dynamic_extent.axis_propagation import FOLDED, tracked
+from tempo.loop_ir.transforms.dynamic_extent.regions import FOLDED, tracked
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
