@@ -139,10 +139,13 @@ class CompiledEngine:
                 if cycle is not None:
                     raise cycle_error(self.graph, cycle) from None
             plan = self._plan_at(sizes, outermost, error)
-        if verifies():
-            # Once for each plan and sizes: it walks all instances.
-            self._verified.get((outermost, frozenset(sizes.items())), partial(self._verify, plan, sizes))
+        self.verify(plan, sizes, outermost)
         return plan
+
+    def verify(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None) -> None:
+        """Where it was asked for, once for each plan and sizes: it walks all instances."""
+        if verifies():
+            self._verified.get((outermost, frozenset(sizes.items())), partial(self._verify, plan, sizes))
 
     def _plan_at(self, sizes: Mapping[Symbol, int], outermost: Symbol | None, refused: UnsupportedError) -> Plan:
         """A plan for these sizes alone, at which cases may be left out that no point takes."""
@@ -206,13 +209,13 @@ class CompiledEngine:
 
     def start(
         self,
+        plan: Plan,
         arguments: Arguments,
         outermost: Symbol | None = None,
         in_parts: bool = False,
         narrow: Narrow | None = None,
         ahead: int = MOST_POINTS,
     ) -> ProgramRun:
-        plan = self.plan_for(arguments.sizes, outermost)
         compiled = self.compiled(plan, arguments.sizes, outermost, in_parts, narrow, ahead)
         arrays = {id: arguments.arrays[key] for key, id in compiled.program.inputs.items()}
         tables = self._tables_for(plan, arguments.sizes, outermost)
@@ -258,7 +261,7 @@ class CompiledEngine:
         return len({_work(plan.loops) for plan in plans}) > 1
 
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Evaluated:
-        run = self.start(arguments, in_parts=progress is not None)
+        run = self.start(self.plan_for(arguments.sizes), arguments, in_parts=progress is not None)
         with guarded(partial(salvaged, run, arguments.arrays, self.graph), run.watched, look):
             if progress is None:
                 for item in run.compiled.items:

@@ -24,6 +24,9 @@ from tempo.runtime.results.salvage import Look, guarded, made_so_far, salvaged, 
 from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
 
+_WALKED = 8
+"""Points of a dim without an end at which a schedule is verified."""
+
 
 @dataclass(frozen=True)
 class Way:
@@ -49,8 +52,7 @@ class Stream(Iterator[Step]):
         """`look` is shown what is watched after every step."""
         engine = engine.in_order()  # what was given is not taken back
         dim = way.dim
-        # Without an end it is proven already that there is no cycle: none is looked for at the most points.
-        plan = engine.plan(dim) if way.endless else engine.plan_for(arguments.sizes, dim)
+        plan = _plan_without_end(engine, arguments, dim) if way.endless else engine.plan_for(arguments.sizes, dim)
         streamed = _streamed_outputs(plan, dim)
         top, delay, ahead = _loop_of(plan, streamed, dim)
         width = way.chunk + delay + ahead
@@ -64,7 +66,7 @@ class Stream(Iterator[Step]):
         self._planned = partial(memory_of, loops, arguments.sizes)
         with told_what_is_large(self._planned):
             most = min(way.chunk, MOST_POINTS)
-            run = engine.start(arguments, dim, in_parts=True, narrow=narrow, ahead=most)
+            run = engine.start(plan, arguments, dim, in_parts=True, narrow=narrow, ahead=most)
         item = _items(plan, dim, run)[top]
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
@@ -114,6 +116,14 @@ class Stream(Iterator[Step]):
         if self._look is not None:
             self._look(results.watched, False)
         self.result = outputs_of(results, self._graph, run.sizes)
+
+
+def _plan_without_end(engine: CompiledEngine, arguments: Arguments, dim: Symbol) -> Plan:
+    """That there is no cycle is proven already: none is looked for at the most points, nor are these walked."""
+    plan = engine.plan(dim)
+    (size,) = plan.graph.dim(dim).size.symbols()
+    engine.verify(plan, {**arguments.sizes, size: _WALKED}, dim)
+    return plan
 
 
 def _streamed_outputs(plan: Plan, dim: Symbol) -> list[Output]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import pytest
 from tempo_greedy.scheduler import GreedyScheduler
@@ -31,18 +33,33 @@ def _turned(tree: ScheduleTree) -> ScheduleTree:
     return For(tree.var, tree.lo, tree.hi, direction, _turned(tree.body))
 
 
-def test_an_illegal_schedule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def backwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A wrong scheduler, and schedules are verified."""
     monkeypatch.setenv("TEMPO_VERIFY", "1")
+    register_scheduler(SchedulerPlugin("backwards", Backwards))
+    yield "backwards"
+    default_manager().unregister("scheduler", "backwards")
+
+
+def running_sum(declare: Callable[..., tp.RecurrentTensor]) -> tp.Program:
     with tp.Program() as program:
         t = tp.dim("t")
-        x = tp.input("x", (), (t,))
+        x = declare("x", (), (t,))
         s = tp.recurrent("s", (), (t,))
         s[0] = x
-        s[t + 1] = s + x[t + 1]
+        s[t] = s[t - 1] + x
         tp.output("s", s)
-    register_scheduler(SchedulerPlugin("backwards", Backwards))
-    try:
-        with pytest.raises(InternalError, match="'backwards' made a wrong schedule: .* runs before "):
-            tp.compile(program, scheduler="backwards")(x=np.ones(3, np.float32))
-    finally:
-        default_manager().unregister("scheduler", "backwards")
+    return program
+
+
+def test_an_illegal_schedule_is_caught(backwards: str) -> None:
+    with pytest.raises(InternalError, match="'backwards' made a wrong schedule: .* runs before "):
+        tp.compile(running_sum(tp.input), scheduler=backwards)(x=np.ones(3, np.float32))
+
+
+def test_a_schedule_along_a_dim_without_an_end_is_verified_at_a_few_points(backwards: str) -> None:
+    program, x_data = running_sum(tp.stream_input), np.ones(20, np.float32)
+    assert len(list(tp.compile(program).stream("t", x=iter(x_data), sizes={"t": None}))) == 20
+    with pytest.raises(InternalError, match="'backwards' made a wrong schedule: .* runs before "):
+        tp.compile(program, scheduler=backwards).stream("t", x=iter(x_data), sizes={"t": None})
