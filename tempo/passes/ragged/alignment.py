@@ -19,13 +19,13 @@ from functools import reduce
 from tempo.analysis.demand.demand import Demand
 from tempo.costs import LikelySizes
 from tempo.errors import UnsupportedError
-from tempo.passes.ragged.values import Hulls
+from tempo.passes.ragged.values import Frame, Hulls
 from tempo.sdg.builder import expressions
 from tempo.sdg.components import greatest_fixed_point, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS, Operator, Role
 from tempo.sdg.operators.axes import Factor, Factors
-from tempo.symbolic import Condition, Context, Dim, Expr, Symbol, const, maximum, var
+from tempo.symbolic import Context, Dim, Expr, Symbol, const, maximum, var
 
 MOST_WIDENING = 2
 """A hull for all points may be so many times as long as the longest single read, or each point gets its own copy."""
@@ -259,18 +259,6 @@ class Frames:
 
 def _is_slice(index: Point | Slice) -> bool:
     return isinstance(index, Slice)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Position p holds element p - shift, and means something where 0 <= p - shift < length."""
-
-    shift: Expr
-    length: Expr
-    extent: Expr
-
-    def valid(self, position: Expr) -> Condition:
-        return position.ge(self.shift) & position.lt(self.shift + self.length)
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,21 @@ for one that is the same at all points along the dim: a mask of its own for ever
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tempo import dtypes
 from tempo.errors import InternalError
-from tempo.passes.ragged.alignment import Axes, AxisClass, Frame, Frames
+from tempo.passes.ragged.alignment import Axes, AxisClass, Frames
 from tempo.passes.ragged.nonfinite import WholeOperand, where, with_infinities
+from tempo.passes.ragged.rules import convolved, static
+from tempo.passes.ragged.values import Frame, Situation, Value
 from tempo.sdg.graph import Edge, Graph, Node, Slice
-from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.rewriter import Rewriter, Tensors, without_idle_dims
-from tempo.symbolic import TRUE, Dim, Expr, Symbol, const, var
+from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, const, var
 
 _POSITION = Symbol("%position", "dim")  # no identifier, so no dim of the program
+_SIDES = "lhs", "rhs"
 _EXACT = "float32"
 """Signs are summed in it, without error up to 2**24 of them."""
 
@@ -51,9 +54,14 @@ class _Hulling:
         return without_idle_dims(replace(self.old, nodes=self.new.nodes, outputs=outputs))
 
     def rewrite(self, node: Node) -> None:
-        tensors = Tensors(self.new, node.location)
-        operands = [self.read(tensors, node, edge) for edge in node.operands]
-        self.new.put(node, _RULES.get(node.op, _aligned)(self, tensors, node, operands))
+        tensors, values = Tensors(self.new, node.location), []
+        for edge in node.operands:
+            frames = _frames(self.frames.reads[node.id, edge])
+            values.append(Value(self.read(tensors, node, edge), self.old.seen_type(edge).shape, frames=frames))
+        framed = _Framed(node, tuple(values), self.frames.hulls, self.new, self.frames)
+        framed = framed.as_contraction() if node.op == "reduce_sum" else framed
+        framed = framed.with_whole() if framed.node.op == "dot" else framed
+        self.new.put(node, static(framed, _RULES).edge)
 
     def reader(self, node: Node) -> Node:
         """A node that is not rewritten, with what it reads as it was."""
@@ -105,15 +113,8 @@ class _Hulling:
                 moved.append((axis, first - lo, frame.extent))
         shown = replace(shown, map=tuple(map))
         for axis, first, extent in moved:
-            shown = self.placed(tensors, shown, axis, first, extent)
+            shown = placed(tensors, shown, axis, first, extent, self.sizes)
         return shown
-
-    def placed(self, tensors: Tensors, edge: Edge, axis: int, first: Expr, extent: Expr) -> Edge:
-        """An axis of `extent` positions, of which p shows position `first + p`, where that exists."""
-        edge = tensors.never_empty(edge, axis, self.sizes)
-        positions = tensors.iota((extent,), 0)
-        indices = positions if first == const(0) else tensors.add(positions, tensors.number(first))
-        return tensors.gather(edge, indices, axis)
 
     def is_inside(self, start: Expr, stop: Expr, lo: Expr, hi: Expr) -> bool:
         """Whether the same points are read for all along the dim, and they are all there."""
@@ -121,13 +122,29 @@ class _Hulling:
             return False
         return self.sizes.implies(start.ge(lo) & stop.le(hi))
 
-    # -- what rules do -----------------------------------------------------------------------------------------------
 
-    def varies(self, edge: Edge) -> bool:
-        return self.symbol in edge.dims()
+@dataclass(frozen=True)
+class _Framed(Situation):
+    """A node in its frames. Rules mask in them by a predicate, a vector at every point of the dim."""
 
-    def validity(self, tensors: Tensors, frame: Frame) -> Edge | None:
+    frames: Frames
+    whole: WholeOperand | None = None
+
+    @cached_property
+    def result(self) -> tuple[Frame | None, ...]:
+        return _frames(self.frames.axes[self.node.id])
+
+    def extent(self, axis: int) -> Expr:
+        frame = self.result[axis]
+        return self.lengths[axis] if frame is None else frame.extent
+
+    def varies(self, value: Value) -> bool:
+        return self.frames.symbol in value.edge.dims()
+
+    def validity(self, frame: Frame | None) -> Edge | None:
         """Which positions mean something, as a vector; None where all do."""
+        if frame is None:
+            return None
         position = Dim(_POSITION, frame.extent)
         valid_here = frame.valid(var(_POSITION))
         points = self.frames.context(symbol for symbol in valid_here.dims() if symbol != _POSITION)
@@ -135,62 +152,69 @@ class _Hulling:
         condition = here.simplify_condition(valid_here)
         if condition == TRUE:
             return None
-        valid = tensors.holds(condition, {_POSITION: tensors.iota((frame.extent,), 0)})
-        return tensors.broadcast(valid, (frame.extent,))
+        valid = self.tensors.holds(condition, {_POSITION: self.tensors.iota((frame.extent,), 0)})
+        return self.tensors.broadcast(valid, (frame.extent,))
 
-    def masked(
-        self, tensors: Tensors, edge: Edge, place: int, axis: AxisClass | None, fill: bool | int | float
-    ) -> Edge:
-        """The same with `fill` where an axis means nothing."""
-        valid = None if axis is None else self.validity(tensors, _frame(axis))
+    def masked(self, value: Value, axis: int, fill: bool | int | float) -> Value:
+        return replace(value, edge=self.filled(value.edge, axis, value.frame(axis), fill))
+
+    def filled(self, edge: Edge, axis: int, frame: Frame | None, fill: bool | int | float) -> Edge:
+        """The same with `fill` where an axis in the frame means nothing."""
+        valid, tensors = self.validity(frame), self.tensors
         if valid is None:
             return edge
-        return where(tensors, tensors.with_ones(valid, 1, tensors.rank(edge) - place - 1), edge, fill)
+        return where(tensors, tensors.with_ones(valid, 1, tensors.rank(edge) - axis - 1), edge, fill)
 
-    def neutralized(self, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> list[Edge]:
-        """The operands with what changes nothing wherever an axis that is folded or scanned means nothing."""
-        found, views = list(operands), [self.frames.reads[node.id, edge] for edge in node.operands]
-        for factor in self.frames.rules.factors(node):
-            for number, place in factor.places if factor.role in (Role.REDUCING, Role.SCANNING) else ():
-                fill = OPERATORS[node.op].padding(self.new.seen_type(found[number]).dtype)
-                if fill is not None:
-                    found[number] = self.masked(tensors, found[number], place, views[number][place], fill)
-        return found
+    def as_contraction(self) -> _Framed:
+        """A sum of what is the same at all points along the dim is a contraction with the predicate."""
+        (value,), tensors, axes = self.values, self.tensors, self.attrs["axes"]
+        framed = [axis for axis in axes if value.is_dynamic(axis)]
+        if len(framed) != 1 or self.varies(value) or (valid := self.validity(value.frame(framed[0]))) is None:
+            return self
+        rest = tuple(axis for axis in axes if axis not in framed)
+        edge = tensors.apply("reduce_sum", value.edge, axes=rest) if rest else value.edge
+        place, frame = framed[0] - sum(axis < framed[0] for axis in rest), value.frame(framed[0])
+        ones = tensors.apply("cast", valid, dtype=self.node.dtype)
+        frames = ((frame,), tuple(frame if axis == place else None for axis in range(tensors.rank(edge))))
+        values = (Value(each, tensors.shape(each), frames=of) for each, of in zip((ones, edge), frames))
+        attrs = (("lhs_batch", ()), ("lhs_contract", (0,)), ("rhs_batch", ()), ("rhs_contract", (place,)))
+        return replace(self, node=replace(self.node, op="dot", attrs=attrs), values=tuple(values))
 
-    def contracted(self, tensors: Tensors, node: Node, sides: Sequence[Edge], axes: Sequence[Axes]) -> Edge:
-        """`dot` with the attributes of `node`, over valid positions only."""
-        attrs = node.attributes
-        pairs = list(zip(attrs["lhs_contract"], attrs["rhs_contract"], strict=True))
-        framed = [(pair, axis) for pair in pairs if (axis := axes[0][pair[0]] or axes[1][pair[1]]) is not None]
-        open_ = [(pair, axis) for pair, axis in framed if self.validity(tensors, _frame(axis)) is not None]
-        operands, plain = list(sides), self.unmasked(tensors, sides, [pair for pair, _ in open_])
-        for pair, axis in open_:
-            for side in (0, 1):
-                if side != plain:
-                    operands[side] = self.masked(tensors, operands[side], pair[side], axis, 0)
-        if plain is None or not dtypes.is_float(self.new.seen_type(sides[0]).dtype):
-            return tensors.apply("dot", *operands, **attrs)
-        (pair, axis), name = open_[0], ("lhs", "rhs")[plain]
-        whole = WholeOperand(tensors, sides[plain], pair[plain], _frame(axis), attrs[f"{name}_contract"])
-        operands[plain] = whole.multiplied()
-        product = tensors.apply("dot", *operands, **attrs)
-        signs = [tensors.apply("cast", tensors.apply("sign", side), dtype=_EXACT) for side in operands]
-        signs[plain] = whole.infinite_signs(_EXACT)
-        ranks = [tensors.rank(side) for side in sides]
-        counts = [_as_in_result(tensors, count, attrs, plain, ranks) for count in (whole.infinite(), whole.undefined())]
-        return with_infinities(tensors, product, tensors.apply("dot", *signs, **attrs), *counts)
-
-    def unmasked(self, tensors: Tensors, sides: Sequence[Edge], pairs: Sequence[tuple[int, int]]) -> int | None:
-        """The operand that is not masked for every point along the dim, because it is the same at all of them."""
-        if len(pairs) != 1:
-            return None
-        (pair,) = pairs
+    def with_whole(self) -> _Framed:
+        """Of a contraction, one operand that is the same at all points along the dim, which is not masked for each."""
+        tensors, open_ = self.tensors, []
+        for pair in zip(self.attrs["lhs_contract"], self.attrs["rhs_contract"], strict=True):
+            frame = next(filter(None, (value.frame(axis) for value, axis in zip(self.values, pair))), None)
+            if frame is not None and self.validity(frame) is not None:
+                open_.append((pair, frame))
+        if len(open_) != 1:
+            return self
+        ((pair, frame),) = open_
         rest = [
-            self.frames.elements(size for place, size in enumerate(tensors.shape(side)) if place != pair[number])
-            for number, side in enumerate(sides)
+            self.frames.elements(size for axis, size in enumerate(self.physical(value)) if axis != own)
+            for value, own in zip(self.values, pair)
         ]
-        same = [side for side in (0, 1) if not self.varies(sides[side]) and rest[side] > 1]
-        return max(same, key=lambda side: rest[side], default=None)
+        same = [side for side in (0, 1) if not self.varies(self.values[side]) and rest[side] > 1]
+        if not same:
+            return self
+        side = max(same, key=lambda side: rest[side])
+        edge, contracted = self.values[side].edge, self.attrs[f"{_SIDES[side]}_contract"]
+        values = list(self.values)
+        values[side] = replace(values[side], frames=(None,) * tensors.rank(edge))
+        whole = WholeOperand(tensors, edge, pair[side], frame, contracted, side)
+        return replace(self, values=tuple(values), whole=whole)
+
+
+def placed(tensors: Tensors, edge: Edge, axis: int, first: Expr, extent: Expr, sizes: Context) -> Edge:
+    """An axis of `extent` positions, of which p shows position `first + p`, where that exists."""
+    edge = tensors.never_empty(edge, axis, sizes)
+    positions = tensors.iota((extent,), 0)
+    indices = positions if first == const(0) else tensors.add(positions, tensors.number(first))
+    return tensors.gather(edge, indices, axis)
+
+
+def _frames(axes: Axes) -> tuple[Frame | None, ...]:
+    return tuple(None if axis is None else _frame(axis) for axis in axes)
 
 
 def _frame(axis: AxisClass) -> Frame:
@@ -200,15 +224,26 @@ def _frame(axis: AxisClass) -> Frame:
     return frame
 
 
-def _resized(shape: Sequence[Expr], axes: Axes) -> tuple[Expr, ...]:
-    return tuple(size if axis is None else _frame(axis).extent for size, axis in zip(shape, axes, strict=True))
+def _contracted(situation: _Framed) -> Edge:
+    """Over valid positions only."""
+    tensors, whole, attrs = situation.tensors, situation.whole, situation.attrs
+    if whole is None or not dtypes.is_float(whole.dtype):
+        return situation.apply(situation.values)
+    operands = [value.edge for value in situation.values]
+    operands[whole.side] = whole.multiplied()
+    product = tensors.apply("dot", *operands, **attrs)
+    signs = [tensors.apply("cast", tensors.apply("sign", side), dtype=_EXACT) for side in operands]
+    signs[whole.side] = whole.infinite_signs(_EXACT)
+    ranks = [tensors.rank(side) for side in operands]
+    counts = (_as_in_result(tensors, many, attrs, whole.side, ranks) for many in (whole.infinite(), whole.undefined()))
+    return with_infinities(tensors, product, tensors.apply("dot", *signs, **attrs), *counts)
 
 
 def _as_in_result(
     tensors: Tensors, edge: Edge, attrs: Mapping[str, tuple[int, ...]], side: int, ranks: Sequence[int]
 ) -> Edge:
     """What has the axes of one operand of a `dot`, those contracted of size 1, so that it broadcasts to its result."""
-    batch, contracted = (attrs[f"{('lhs', 'rhs')[side]}_{kind}"] for kind in ("batch", "contract"))
+    batch, contracted = (attrs[f"{_SIDES[side]}_{kind}"] for kind in ("batch", "contract"))
     free = tuple(axis for axis in range(ranks[side]) if axis not in (*batch, *contracted))
     shape = tensors.shape(moved := tensors.transpose(edge, (*batch, *free, *contracted)))
     ones = (const(1),) * (ranks[1 - side] - len(batch) - len(contracted))
@@ -216,94 +251,35 @@ def _as_in_result(
     return tensors.reshape(moved, (*shape[: len(batch)], *((*own, *ones) if side == 0 else (*ones, *own))))
 
 
-def _counting(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
+def _counting(situation: _Framed) -> Edge:
     """An iota counts elements, not positions."""
-    counted = _aligned(hulling, tensors, node, operands)
-    framed = hulling.frames.axes[node.id][node.attr("axis")]
-    if framed is None or _frame(framed).shift == const(0):
+    tensors, frame = situation.tensors, situation.result[situation.attrs["axis"]]
+    counted = situation.apply((), shape=tuple(map(situation.extent, range(len(situation.lengths)))))
+    if frame is None or frame.shift == const(0):
         return counted
-    shift = tensors.apply("cast", tensors.number(_frame(framed).shift), dtype=node.dtype)
+    shift = tensors.apply("cast", tensors.number(frame.shift), dtype=situation.node.dtype)
     return tensors.apply("sub", counted, shift)
 
 
-def _aligned(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
-    shape = _resized(node.shape, hulling.frames.axes[node.id])
-    attrs = OPERATORS[node.op].resized(node.attributes, shape)
-    return tensors.apply(node.op, *hulling.neutralized(tensors, node, operands), **attrs)
-
-
-def _summed(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
-    """What is the same at all points along the dim is summed by a contraction with the predicate."""
-    (edge,), (view,) = operands, (hulling.frames.reads[node.id, read] for read in node.operands)
-    framed = [place for place in node.attr("axes") if view[place] is not None]
-    if len(framed) != 1 or hulling.varies(edge):
-        return _aligned(hulling, tensors, node, operands)
-    return _with_predicate(hulling, tensors, node, edge, view, framed[0])
-
-
-def _with_predicate(hulling: _Hulling, tensors: Tensors, node: Node, edge: Edge, view: Axes, place: int) -> Edge:
-    rest = tuple(axis for axis in node.attr("axes") if axis != place)
-    axis = view[place]
-    assert axis is not None
-    valid = hulling.validity(tensors, _frame(axis))
-    if valid is None:
-        return tensors.apply("reduce_sum", edge, **node.attributes)
-    if rest:
-        edge = tensors.apply("reduce_sum", edge, axes=rest)
-        place -= sum(other < place for other in rest)
-    ones = tensors.apply("cast", valid, dtype=node.dtype)
-    attrs = {"lhs_contract": (0,), "rhs_contract": (place,), "lhs_batch": (), "rhs_batch": ()}
-    kept = tuple(None if at != place else axis for at in range(tensors.rank(edge)))
-    dot = replace(node, op="dot", attrs=tuple(sorted(attrs.items())))
-    return hulling.contracted(tensors, dot, (ones, edge), ((axis,), kept))
-
-
-def _contracted(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
-    return hulling.contracted(tensors, node, operands, [hulling.frames.reads[node.id, e] for e in node.operands])
-
-
-def _convolved(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
-    """Both operands are masked along the channels; padding is made where what means something ends."""
-    (data, kernel) = hulling.neutralized(tensors, node, operands)
-    views = [hulling.frames.reads[node.id, edge] for edge in node.operands]
-    batch, padding = node.attr("batch", 0), list(node.attr("padding"))
-    channel = tensors.rank(data) - len(padding) - 1
-    for number, out in enumerate(hulling.frames.axes[node.id][channel + 1 :]):
-        axis = channel + 1 + number
-        if out is None:
-            continue
-        low, high = padding[number]
-        if low or high:
-            data = hulling.masked(tensors, data, axis, views[0][axis], 0)
-        reach = (tensors.shape(kernel)[batch + 2 + number] - 1) * node.attr("dilation")[number] + 1
-        size = (_frame(out).extent - 1) * node.attr("strides")[number] + reach
-        data, padding[number] = tensors.resized(data, axis, size, hulling.sizes, const(low)), (0, 0)
-    return tensors.apply("conv", data, kernel, **{**node.attributes, "padding": tuple(padding)})
-
-
-def _padded(hulling: _Hulling, tensors: Tensors, node: Node, operands: Sequence[Edge]) -> Edge:
+def _padded(situation: _Framed) -> Edge:
     """Every axis that is padded is placed where its elements are to be, and filled elsewhere."""
-    (edge,), view = operands, hulling.frames.reads[node.id, node.operands[0]]
-    given = hulling.old.seen_type(node.operands[0]).shape
-    for place, (low, high) in enumerate(zip(node.attr("low"), node.attr("high"), strict=True)):
+    (value,), attrs, tensors = situation.values, situation.attrs, situation.tensors
+    edge = value.edge
+    for axis, (low, high) in enumerate(zip(attrs["low"], attrs["high"], strict=True)):
         if low == const(0) and high == const(0):
             continue
-        before, after = view[place], hulling.frames.axes[node.id][place]
-        old = Frame(const(0), given[place], given[place]) if before is None else _frame(before)
-        size = node.shape[place] if after is None else _frame(after).extent
-        start = low + (const(0) if after is None else _frame(after).shift)
-        if old.shift != start or tensors.shape(edge)[place] != size:
-            edge = hulling.placed(tensors, edge, place, old.shift - start, size)
-        axis = AxisClass(old.length, frame=Frame(start, old.length, size))
-        edge = hulling.masked(tensors, edge, place, axis, node.attr("value", 0))
+        length, after, size = value.lengths[axis], situation.result[axis], situation.extent(axis)
+        before = value.frame(axis) or Frame(const(0), length, length)
+        start = low + (const(0) if after is None else after.shift)
+        if before.shift != start or tensors.shape(edge)[axis] != size:
+            edge = placed(tensors, edge, axis, before.shift - start, size, situation.hulls.sizes)
+        edge = situation.filled(edge, axis, Frame(start, before.length, size), attrs.get("value", 0))
     return edge
 
 
-_Rule = Callable[[_Hulling, Tensors, Node, Sequence[Edge]], Edge]
-_RULES: dict[str, _Rule] = {
-    "conv": _convolved,
+_RULES: dict[str, Callable[[_Framed], Edge]] = {
+    "conv": convolved,
     "dot": _contracted,
     "iota": _counting,
     "pad": _padded,
-    "reduce_sum": _summed,
 }

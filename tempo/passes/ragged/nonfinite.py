@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tempo import dtypes
-from tempo.passes.ragged.alignment import Frame
+from tempo.passes.ragged.values import Frame
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge
 from tempo.sdg.rewriter import Tensors
@@ -26,13 +26,14 @@ _COUNTS = "int32"
 
 @dataclass(frozen=True)
 class WholeOperand:
-    """An operand that is contracted over the windows that `frame` gives along `axis`, and over all of the others."""
+    """Operand `side`, contracted over the windows that `frame` gives along `axis`, and over all of the others."""
 
     tensors: Tensors
     edge: Edge
     axis: int
     frame: Frame
     contracted: Iterable[int]
+    side: int
 
     def multiplied(self) -> Edge:
         """What stands for the operand in the product."""

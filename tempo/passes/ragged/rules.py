@@ -7,10 +7,10 @@ has a rule of its own in `RULES`, which steps over the padding.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -26,16 +26,17 @@ from tempo.sdg.rewriter import INDEX_DTYPE
 from tempo.symbolic import Expr, NonAffineError, as_expr, const, maximum
 
 Rule = Callable[[Situation], Edge]
+S = TypeVar("S", bound=Situation)
 
 
-def static(situation: Situation) -> Value:
+def static(situation: S, rules: Mapping[str, Callable[[S], Edge]]) -> Value:
     """The node with static extents, of the same value wherever the lengths of the node make it valid."""
     operator = OPERATORS[situation.node.op]
     lengths = [value.lengths for value in situation.values]
     factors = operator.axes(situation.attrs, lengths, situation.lengths)
     for factor in factors:
-        situation = situation.given(_alike(situation, operator, factor))
-    rule = RULES.get(situation.node.op)
+        situation = replace(situation, values=_alike(situation, operator, factor, rules))
+    rule = rules.get(situation.node.op)
     if rule is not None:
         edge = rule(situation)
     else:
@@ -43,13 +44,13 @@ def static(situation: Situation) -> Value:
     return Value(edge, situation.lengths, _fills(situation, operator, factors))
 
 
-def _alike(situation: Situation, operator: Operator, factor: Factor) -> tuple[Value, ...]:
+def _alike(situation: Situation, operator: Operator, factor: Factor, rules: Collection[str]) -> tuple[Value, ...]:
     """The operands, which have as many positions along a factor, of which those do nothing that are not valid."""
     values, places = situation.values, factor.places
     if not any(values[number].is_dynamic(axis) for number, axis in places):
         return values
     if factor.role in (Role.MOVING, Role.WINDOW, Role.OPAQUE):
-        if situation.node.op not in RULES:
+        if operator.name not in rules:
             number, axis = places[0]
             raise situation.unsupported(
                 f"cannot work along axis {axis}, whose extent {values[number].lengths[axis]} varies"
@@ -104,8 +105,9 @@ def normalised(situation: Situation) -> Edge:
 
 def _physical(situation: Situation, factors: Factors) -> tuple[Expr, ...]:
     """The shape of the result: where an axis is kept, as long as it is in the operands."""
-    shape = list(map(situation.hull, situation.lengths))
-    kept = ((factor.result, place) for factor in factors for place in factor.places[:1])
+    shape = list(map(situation.extent, range(len(situation.lengths))))
+    alike = (factor for factor in factors if factor.role in (Role.PARALLEL, Role.SCANNING))
+    kept = ((factor.result, place) for factor in alike for place in factor.places[:1])
     for result, (number, axis) in kept:
         if result is not None:
             shape[result] = situation.physical(situation.values[number])[axis]
@@ -116,6 +118,7 @@ def convolved(situation: Situation) -> Edge:
     """Axes of the data get their padding, then the size at which the result has its hull."""
     attrs, values = situation.attrs, situation.values
     batch, padding, (data, kernel) = attrs.get("batch", 0), list(attrs["padding"]), values
+    extents: dict[int, Expr] = {}
     channel = len(data.lengths) - len(padding) - 1
     for number, taps in enumerate(kernel.lengths[batch + 2 :]):
         axis = channel + 1 + number
@@ -123,15 +126,18 @@ def convolved(situation: Situation) -> Edge:
             raise situation.unsupported(f"with a kernel of {taps} taps comes apart in the pass 'decompose'")
         if not data.is_dynamic(axis):
             continue
-        stride, dilation = attrs["strides"][number], attrs["dilation"][number]
-        out = situation.hulls.sizes.simplify(maximum(situation.hull(situation.lengths[axis]), 1))
-        size = (out - 1) * stride + (taps - 1) * dilation + 1
+        extents[axis] = situation.extent(axis)
+        some = situation.hulls.sizes.simplify(maximum(extents[axis], 1))
+        size = (some - 1) * attrs["strides"][number] + (taps - 1) * attrs["dilation"][number] + 1
         low, high = padding[number]
         if low or high:
             data = situation.masked(data, axis, 0)
         edge = situation.tensors.resized(data.edge, axis, size, situation.hulls.sizes, const(low))
         data, padding[number] = replace(data, edge=edge), (0, 0)
-    return situation.apply((data, kernel), padding=tuple(padding))
+    made = situation.apply((data, kernel), padding=tuple(padding))
+    for axis, extent in extents.items():
+        made = situation.tensors.cut(made, axis, const(0), extent)
+    return made
 
 
 def sliced(situation: Situation) -> Edge:
@@ -182,7 +188,7 @@ def _padded_below(situation: Situation, value: Value, axis: int, low: Expr, fill
     """One position of `fill` on either side, and all of the padding reads one of them: indices are clamped."""
     tensors = situation.tensors
     data = tensors.surrounded(value.edge, axis, const(1), const(1), fill)
-    positions = tensors.iota((situation.hull(situation.lengths[axis]),), 0)
+    positions = tensors.iota((situation.extent(axis),), 0)
     return replace(value, edge=tensors.gather(data, tensors.add(positions, tensors.number(1 - low)), axis))
 
 
@@ -193,7 +199,7 @@ def concatenated(situation: Situation) -> Edge:
     if not any(value.is_dynamic(axis) for value in values[:-1]):
         return joined
     tensors = situation.tensors
-    positions = tensors.iota((situation.hull(situation.lengths[axis]),), 0)
+    positions = tensors.iota((situation.extent(axis),), 0)
     indices, end = positions, const(0)
     for value in values[:-1]:
         end = end + value.lengths[axis]

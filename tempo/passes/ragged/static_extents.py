@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from tempo.errors import UnsupportedError
 from tempo.passes.manager import PassContext
-from tempo.passes.ragged.rules import static
+from tempo.passes.ragged.rules import RULES, static
 from tempo.passes.ragged.values import Fills, Hulls, Situation, Value
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, TensorType
@@ -89,7 +89,7 @@ class _Widening:
         return replace(type, shape=tuple(self.hulls.hull(size, node) for size in type.shape))
 
     def rewrite(self, node: Node) -> None:
-        values = [self.read(node, edge) for edge in node.operands]
+        values = tuple(self.read(node, edge) for edge in node.operands)
         if node.is_draw:
             shape = self.new.nodes[node.id].shape
             self.new.nodes[node.id] = self.new.nodes[node.id].with_attrs(shape=shape)
@@ -97,7 +97,7 @@ class _Widening:
             self.new.nodes[node.id] = self.at_the_boundary(node, values)
         else:
             situation = Situation(node, values, self.hulls, self.new)
-            made = static(situation)
+            made = static(situation, RULES)
             self.fills[node.id] = made.fills
             self.new.put(node, self.exact(situation.tensors, made.edge, situation.lengths))
 
@@ -119,7 +119,7 @@ class _Widening:
             cases.append(replace(case, edge=value.edge))
         return replace(self.new.nodes[node.id], cases=tuple(cases))
 
-    def at_the_boundary(self, node: Node, values: list[Value]) -> Node:
+    def at_the_boundary(self, node: Node, values: Sequence[Value]) -> Node:
         trims: Trims = tuple(tuple(n if n.dims() else None for n in value.lengths) for value in values)
         operands = tuple(value.edge for value in values)
         node = replace(node, operands=operands)

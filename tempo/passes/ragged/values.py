@@ -23,19 +23,36 @@ Fills = Mapping[int, bool | int | float]
 
 
 @dataclass(frozen=True)
+class Frame:
+    """Position p holds element p - shift, and means something where 0 <= p - shift < length."""
+
+    shift: Expr
+    length: Expr
+    extent: Expr
+
+    def valid(self, position: Expr) -> Condition:
+        return position.ge(self.shift) & position.lt(self.shift + self.length)
+
+
+@dataclass(frozen=True)
 class Value:
     """What an edge of the new graph shows; `lengths` are the valid lengths, over the dims of the consumer.
 
     `fills`, by axis: what is known to lie behind its valid length. Instead there may be NaN where it is among the valid
-    positions beside it, too: whatever folds them has it anyway.
+    positions beside it, too: whatever folds them has it anyway. `frames`, by axis, where only axes in a frame are
+    dynamic (`tempo.passes.ragged.masking`).
     """
 
     edge: Edge
     lengths: Shape
     fills: Fills = field(default_factory=dict)
+    frames: tuple[Frame | None, ...] | None = None
 
     def is_dynamic(self, axis: int) -> bool:
-        return bool(self.lengths[axis].dims())
+        return bool(self.lengths[axis].dims()) if self.frames is None else self.frames[axis] is not None
+
+    def frame(self, axis: int) -> Frame | None:
+        return None if self.frames is None else self.frames[axis]
 
     @property
     def dynamic_axes(self) -> tuple[int, ...]:
@@ -74,18 +91,18 @@ class Hulls:
         return self._contexts[key]
 
 
+@dataclass(frozen=True)
 class Situation:
     """A node whose extents are made static, its operands, and what rules do with them."""
 
-    def __init__(self, node: Node, values: Sequence[Value], hulls: Hulls, rewriter: Rewriter) -> None:
-        self.node = node
-        self.values = tuple(values)
-        self.hulls = hulls
-        self.tensors = Tensors(rewriter, node.location)
+    node: Node
+    values: tuple[Value, ...]
+    hulls: Hulls
+    rewriter: Rewriter
 
-    def given(self, values: Sequence[Value]) -> Situation:
-        """The same with other operands."""
-        return Situation(self.node, values, self.hulls, self.tensors.rewriter)
+    @cached_property
+    def tensors(self) -> Tensors:
+        return Tensors(self.rewriter, self.node.location)
 
     @cached_property
     def attrs(self) -> dict[str, Any]:
@@ -100,6 +117,10 @@ class Situation:
         """Whether it holds wherever the node is demanded. Where that is nowhere, shapes are checked all the same."""
         here = self.hulls.context(self.node)
         return (self.hulls.sizes if here.implies(FALSE) else here).implies(condition)
+
+    def extent(self, axis: int) -> Expr:
+        """Of an axis of the result that is made anew."""
+        return self.hull(self.lengths[axis])
 
     def hull(self, expr: Expr | int) -> Expr:
         return self.hulls.hull(as_expr(expr), self.node)
@@ -143,4 +164,4 @@ class Situation:
         return tuple(changed)
 
     def dtype(self, value: Value) -> str:
-        return self.tensors.rewriter.seen_type(value.edge).dtype
+        return self.rewriter.seen_type(value.edge).dtype
