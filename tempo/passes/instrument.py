@@ -13,13 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tempo import dtypes
 from tempo.analysis.checks.stopping import first_asked
 from tempo.analysis.demand.demand import Demand, certain_points, demand
 from tempo.analysis.reports import output_reader
-from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, TensorType
 from tempo.sdg.operators.located import must_not_fail
 from tempo.sdg.rewriter import Rewriter, Tensors
@@ -94,11 +91,11 @@ def _points(graph: Graph, node: Node, boxes: Sequence[Box]) -> Condition:
 def _verdict(tensors: Tensors, edge: Edge) -> Edge:
     axes = tuple(range(tensors.rank(edge)))
 
-    finite = tensors.apply("constant", value=ArrayValue(np.asarray(FINITE, _VALUES.dtype)))
+    finite = tensors.constant(FINITE, _VALUES.dtype)
 
     def some(flags: Edge) -> Edge:
         held = tensors.apply("reduce_any", flags, axes=axes) if axes else flags
-        return tensors.apply("cast", held, dtype=_VALUES.dtype)
+        return tensors.cast(held, _VALUES.dtype)
 
     not_finite = tensors.apply("logical_not", tensors.apply("isfinite", edge))
     counted = tensors.apply("add", some(not_finite), some(tensors.apply("isnan", edge)))
@@ -106,8 +103,7 @@ def _verdict(tensors: Tensors, edge: Edge) -> Edge:
 
 
 def _only(rewriter: Rewriter, reader: Node, where: Condition, value: Edge) -> Edge:
-    tensors = Tensors(rewriter, reader.location)
-    elsewhere = tensors.apply("constant", value=ArrayValue(np.asarray(FINITE, _VALUES.dtype)))
+    elsewhere = Tensors(rewriter, reader.location).constant(FINITE, _VALUES.dtype)
     cases = (Case(where, value), Case(TRUE, elsewhere))
     attrs = (("name", ""), ("role", "cases"))
     return rewriter.declare(Node(-1, "merge", reader.domain, (_VALUES,), (), attrs, cases, 0, "", reader.location))
@@ -145,8 +141,8 @@ def _going_on(rewriter: Rewriter, stop: Output) -> int:
     """`goes_on[0] = True, goes_on[t + 1] = goes_on[t] and stop[t] == 0`."""
     (dim,) = stop.domain
     tensors = Tensors(rewriter, stop.location)
-    begun = tensors.apply("constant", value=ArrayValue(np.ones((), np.bool_)))
-    still = tensors.apply("eq", stop.edge, tensors.apply("constant", value=ArrayValue(np.zeros((), np.int32))))
+    begun = tensors.constant(True, "bool")
+    still = tensors.apply("eq", stop.edge, tensors.constant(0, "int32"))
     attrs = (("name", f"{dim.name} goes on"), ("role", "recurrent"))
     declared = rewriter.declare(Node(-1, "merge", stop.domain, (_BOOL,), (), attrs, location=stop.location))
     both = tensors.apply("logical_and", declared, still)
@@ -160,8 +156,7 @@ def _masked(rewriter: Rewriter, node: Node, goes_on: Edge) -> Node:
     tensors, indices = Tensors(rewriter, node.location), range(1, 1 + node.attr("count", 1))
 
     def masked(edge: Edge) -> Edge:
-        zero = np.zeros((), dtypes.to_numpy(rewriter.seen_type(edge).dtype))
-        return tensors.apply("where", goes_on, edge, tensors.apply("constant", value=ArrayValue(zero)))
+        return tensors.apply("where", goes_on, edge, tensors.constant(0, tensors.seen(edge).dtype))
 
     operands = (masked(edge) if at in indices else edge for at, edge in enumerate(node.operands))
     return replace(node, operands=tuple(operands))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tempo import dtypes
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
@@ -49,7 +50,7 @@ class Rewriter(NodeBuilder):
 
     def put(self, old: Node, edge: Edge) -> None:
         """Makes what `edge` shows the value of node `old`: the node that was added for it gets its number and name."""
-        if edge.node < self._first or edge != self.identity(edge.node):
+        if edge.node < self._first or edge != self.identity(edge.node) or self.nodes[edge.node].is_nominal:
             edge = self.pure("copy", (edge,), {})
         node = self.nodes[edge.node]
         self.nodes[old.id] = replace(node, id=old.id, name=old.name, location=old.location)
@@ -137,6 +138,12 @@ class Tensors(Moves):
     def gather(self, data: Edge, indices: Edge, axis: int, batch: int = 0) -> Edge:
         """`data` at `indices` along `axis`; indices out of range are clamped."""
         return self.apply("gather", data, indices, axis=axis, batch=batch, checked=False)
+
+    def constant(self, value: bool | int | float, dtype: str) -> Edge:
+        return self.apply("constant", value=ArrayValue(np.asarray(value, dtypes.to_numpy(dtype))))
+
+    def cast(self, edge: Edge, dtype: str) -> Edge:
+        return edge if self.seen(edge).dtype == dtype else self.apply("cast", edge, dtype=dtype)
 
     def number(self, expr: Expr | int) -> Edge:
         return self.apply("index_value", expr=as_expr(expr))

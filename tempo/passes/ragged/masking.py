@@ -3,19 +3,20 @@
 The meaning stays; what is read is more. So it is done to nodes that are about to be lifted along the dim, for which
 all that they read is there anyway. Reductions mask with their neutral element. A contraction masks both operands, but
 for one that is the same at all points along the dim: a mask of its own for every point would be as many copies of it
-(`tempo.passes.ragged.nonfinite` says how that one keeps what is not finite inside of its windows).
+(`tempo.passes.ragged.masking` says how that one keeps what is not finite inside of its windows).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+import numpy as np
 
 from tempo import dtypes
 from tempo.errors import InternalError
 from tempo.passes.ragged.alignment import Axes, AxisClass, Frames
-from tempo.passes.ragged.nonfinite import WholeOperand, where, with_infinities
 from tempo.passes.ragged.rules import convolved, static
 from tempo.passes.ragged.values import Frame, Situation, Value
 from tempo.sdg.graph import Edge, Graph, Node, Slice
@@ -174,7 +175,7 @@ class _Framed(Situation):
         rest = tuple(axis for axis in axes if axis not in framed)
         edge = tensors.apply("reduce_sum", value.edge, axes=rest) if rest else value.edge
         place, frame = framed[0] - sum(axis < framed[0] for axis in rest), value.frame(framed[0])
-        ones = tensors.apply("cast", valid, dtype=self.node.dtype)
+        ones = tensors.cast(valid, self.node.dtype)
         frames = ((frame,), tuple(frame if axis == place else None for axis in range(tensors.rank(edge))))
         values = (Value(each, tensors.shape(each), frames=of) for each, of in zip((ones, edge), frames))
         attrs = (("lhs_batch", ()), ("lhs_contract", (0,)), ("rhs_batch", ()), ("rhs_contract", (place,)))
@@ -235,7 +236,7 @@ def _contracted(situation: _Framed) -> Edge:
     signs = [tensors.apply("cast", tensors.apply("sign", side), dtype=_EXACT) for side in operands]
     signs[whole.side] = whole.infinite_signs(_EXACT)
     ranks = [tensors.rank(side) for side in operands]
-    counts = (_as_in_result(tensors, many, attrs, whole.side, ranks) for many in (whole.infinite(), whole.undefined()))
+    counts = (_as_in_result(tensors, many, attrs, whole.side, ranks) for many in map(whole.counted, ("isinf", "isnan")))
     return with_infinities(tensors, product, tensors.apply("dot", *signs, **attrs), *counts)
 
 
@@ -283,3 +284,69 @@ _RULES: dict[str, Callable[[_Framed], Edge]] = {
     "iota": _counting,
     "pad": _padded,
 }
+
+
+_COUNTS = "int32"
+
+
+@dataclass(frozen=True)
+class WholeOperand:
+    """Operand `side`, contracted over the windows that `frame` gives along `axis`, and over all of the others."""
+
+    tensors: Tensors
+    edge: Edge
+    axis: int
+    frame: Frame
+    contracted: Iterable[int]
+    side: int
+
+    def multiplied(self) -> Edge:
+        """What stands for the operand in the product."""
+        finite = self.tensors.apply("isfinite", self.edge)
+        return self.tensors.apply("where", finite, self.edge, self.infinite_signs(self.dtype))
+
+    @property
+    def dtype(self) -> str:
+        return self.tensors.rewriter.seen_type(self.edge).dtype
+
+    def infinite_signs(self, dtype: str) -> Edge:
+        """1 where it is infinite, -1 where it is so below zero, else 0."""
+        infinite = self.tensors.apply("isinf", self.edge)
+        signs = where(self.tensors, infinite, self.tensors.apply("sign", self.edge), 0)
+        return self.tensors.cast(signs, dtype)
+
+    def counted(self, test: str) -> Edge:
+        """How many elements of each window pass a test; the contracted axes stay, of size 1."""
+        tensors, axis, frame = self.tensors, self.axis, self.frame
+        found = tensors.apply("cast", tensors.apply(test, self.edge), dtype=_COUNTS)
+        shape, gone = tensors.shape(found), tuple(sorted(place for place in self.contracted if place != axis))
+        if gone:
+            kept = (const(1) if place in gone else size for place, size in enumerate(shape))
+            found = tensors.reshape(tensors.apply("reduce_sum", found, axes=gone), kept)
+        sums = tensors.surrounded(tensors.apply("cumsum", found, axis=axis), axis, const(1), const(0))
+        count = tensors.cut(sums, axis, frame.shift + frame.length, const(1))
+        if frame.shift == const(0):
+            return count
+        return tensors.apply("sub", count, tensors.cut(sums, axis, frame.shift, const(1)))
+
+
+def with_infinities(tensors: Tensors, product: Edge, signs: Edge, infinite: Edge, undefined: Edge) -> Edge:
+    """The product, and what the elements that are not finite add to it.
+
+    `signs` is the sum of the signs of the products that are infinite; there are `infinite` elements of such, and
+    `undefined` that are NaN.
+    """
+    dtype, exact = (tensors.rewriter.seen_type(edge).dtype for edge in (product, signs))
+    many = tensors.cast(infinite, exact)
+    added = tensors.constant(np.nan, dtype)
+    for sign in (-1, 1):
+        every = many if sign > 0 else tensors.apply("neg", many)
+        added = tensors.apply("where", tensors.apply("eq", signs, every), tensors.constant(sign * np.inf, dtype), added)
+    added = where(tensors, tensors.apply("eq", undefined, tensors.constant(0, _COUNTS)), added, np.nan)
+    others = tensors.apply("gt", tensors.apply("add", infinite, undefined), tensors.constant(0, _COUNTS))
+    return tensors.apply("where", others, tensors.apply("add", product, added), product)
+
+
+def where(tensors: Tensors, mask: Edge, edge: Edge, fill: bool | int | float) -> Edge:
+    """`edge` where the mask holds, else `fill`."""
+    return tensors.apply("where", mask, edge, tensors.constant(fill, tensors.seen(edge).dtype))

@@ -258,18 +258,14 @@ def _inside(situation: Situation, index: Value, data: Value, axis: int) -> Value
     """
     tensors, dtype, edge = situation.tensors, situation.dtype(index), index.edge
     if dtypes.itemsize(dtype) < dtypes.itemsize(INDEX_DTYPE):
-        dtype, edge = INDEX_DTYPE, tensors.apply("cast", edge, dtype=INDEX_DTYPE)
+        dtype = INDEX_DTYPE
+        edge = tensors.cast(edge, dtype)
     if not situation.attrs.get("checked"):
-        last = _number(situation, maximum(data.lengths[axis] - 1, 0), dtype)
+        last = tensors.cast(tensors.number(maximum(data.lengths[axis] - 1, 0)), dtype)
         return replace(index, edge=tensors.apply("minimum", edge, last))
-    outside = tensors.apply("ge", edge, _number(situation, data.lengths[axis], dtype))
-    size = _number(situation, situation.physical(data)[axis], dtype)
+    outside = tensors.apply("ge", edge, tensors.cast(tensors.number(data.lengths[axis]), dtype))
+    size = tensors.cast(tensors.number(situation.physical(data)[axis]), dtype)
     return replace(index, edge=tensors.apply("where", outside, size, edge))
-
-
-def _number(situation: Situation, expr: Expr, dtype: str) -> Edge:
-    number = situation.tensors.number(expr)
-    return number if dtype == INDEX_DTYPE else situation.tensors.apply("cast", number, dtype=dtype)
 
 
 def scattered(situation: Situation) -> Edge:

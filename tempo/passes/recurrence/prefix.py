@@ -24,21 +24,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from tempo import dtypes
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.dependence.acyclic import Need, needs_of
 from tempo.analysis.dependence.levels import Direction, LoopBody, blocks
+from tempo.analysis.reports import elements_needed
 from tempo.passes.manager import Forced, PassContext, forced
-from tempo.passes.recurrence.sliding import COMBINE, Sliding, element, leaves, sliding
+from tempo.passes.recurrence.sliding import Sliding, element, leaves, sliding
 from tempo.passes.rewrite.driver import without_dead_nodes
-from tempo.sdg.call import ArrayValue
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType
+from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import Expr, Symbol, const, var
-
-_NEUTRAL = {"reduce_sum": 0, "dot": 0, "reduce_prod": 1, "reduce_any": False, "reduce_all": True}
 
 
 @dataclass(frozen=True)
@@ -71,18 +69,14 @@ def _read_along(graph: Graph, slides: Mapping[int, Sliding]) -> list[int]:
     return [id for id in slides if id in found]
 
 
-def _on_cycles(graph: Graph) -> frozenset[int]:
-    """The reductions among them never stand alone: every cycle runs through a merge as well."""
-    return frozenset(id for found in graph.components if len(found) > 1 for id in found)
-
-
 class _Making:
     def __init__(self, graph: Graph, context: PassContext) -> None:
         self.graph = graph
         self.sizes = context.over(graph, ())
         self.demands: Mapping[int, Demand] = context.demand(graph)
         self.new = Rewriter(graph)
-        self.cyclic = _on_cycles(graph)
+        # The reductions among them never stand alone: every cycle runs through a merge as well.
+        self.cyclic = frozenset(id for found in graph.components if len(found) > 1 for id in found)
 
     def make(self, node: Node, found: Sliding) -> None:
         """Puts the recurrence or the scan in place of the reduction, where there is one."""
@@ -94,41 +88,24 @@ class _Making:
         first = lo if found.grows else hi - 1
         base = None if first.dims() else self._base(tensors, node, found, first)
         if base is not None:
-            self._recurrence(tensors, node, found, first, base)
+            added = element(self.graph, tensors, node, found.index)
+            whole = _accumulator(tensors, node, found.symbol, found.grows, first, base, added)
+            self.new.put(node, tensors.cast(whole, node.dtype))
 
     def _base(self, tensors: Tensors, node: Node, found: Sliding, first: Expr) -> Edge | None:
         """The value at the first point."""
         length, at = found.length_at(first), {found.symbol: first}
         if length == const(1):
             return element(self.graph, tensors, node, found.index.substitute(at))
-        if length == const(0) and node.op in _NEUTRAL:
-            value = ArrayValue(np.asarray(_NEUTRAL[node.op], dtypes.to_numpy(node.dtype)))
-            return tensors.broadcast(tensors.apply("constant", value=value), node.shape)
+        neutral = OPERATORS[node.op].padding(node.dtype)
+        if length == const(0) and neutral is not None and not elements_needed(node):
+            return tensors.broadcast(tensors.constant(neutral, node.dtype), node.shape)
         if not self.sizes.implies(length.ge(1)):
             return None
         if node.id in self.cyclic:
             # At a fixed point it would have no place among the steps that it waits for and that wait for it.
             return self.new.numbered(node)
         return tensors.apply(node.op, *(edge.substitute(at) for edge in node.operands), **node.attributes)
-
-    def _recurrence(self, tensors: Tensors, node: Node, found: Sliding, first: Expr, base: Edge) -> None:
-        is_half = dtypes.is_float(node.dtype) and dtypes.itemsize(node.dtype) == 2
-        wide = "float32" if is_half else node.dtype
-        attrs = (("name", node.name or node.op), ("role", "recurrent"))
-        merge = Node(node.id, "merge", node.domain, (TensorType(node.shape, wide),), (), attrs)
-        whole = self.new.declare(replace(merge, name=node.name, location=node.location))
-        here = var(found.symbol)
-        last = whole.substitute({found.symbol: here - 1 if found.grows else here + 1})
-        added = self._as(tensors, element(self.graph, tensors, node, found.index), wide)
-        later = here.gt(first) if found.grows else here.lt(first)
-        start = Case(here.eq(first), self._as(tensors, base, wide))
-        cases = (start, Case(later, tensors.apply(COMBINE[node.op], last, added)))
-        self.new.define(whole, cases)
-        self.new.put(node, tensors.apply("cast", whole, dtype=node.dtype))
-
-    def _as(self, tensors: Tensors, edge: Edge, dtype: str) -> Edge:
-        same = self.new.seen_type(edge).dtype == dtype
-        return edge if same else tensors.apply("cast", edge, dtype=dtype)
 
     # All steps at once -----------------------------------------------------------------------------------------------
 
@@ -149,21 +126,13 @@ class _Making:
 
     def _is_parallel(self, ids: list[int], symbol: Symbol) -> bool:
         """Whether every node on the way to `ids` that varies along the dim is read there at the same point."""
-        pending, seen = list(ids), set(ids)
-        while pending:
-            node = self.graph.nodes[pending.pop()]
-            if symbol not in node.domain:
-                continue
-            if node.is_host_call or any(size.dims() for size in node.shape):
-                return False
-            for _, edge in node.reads():
-                domain = self.graph.nodes[edge.node].domain
-                if any(s == symbol and index != Point(var(symbol)) for s, index in zip(domain, edge.map)):
-                    return False
-                if edge.node not in seen:
-                    seen.add(edge.node)
-                    pending.append(edge.node)
-        return True
+        nodes, here = self.graph.nodes, (symbol, Point(var(symbol)))
+        way = reached(ids, lambda id: self.graph.producers(id) if symbol in nodes[id].domain else ())
+        along = [nodes[id] for id in way if symbol in nodes[id].domain]
+        if any(node.is_host_call or any(size.dims() for size in node.shape) for node in along):
+            return False
+        reads = ((nodes[edge.node].domain, edge) for node in along for _, edge in node.reads())
+        return all(at == here for domain, edge in reads for at in zip(domain, edge.map) if at[0] == symbol)
 
     def _scan(self, tensors: Tensors, node: Node, found: Sliding) -> Edge:
         size = self.graph.dim(found.symbol).size
@@ -251,21 +220,31 @@ def _range(graph: Graph, edges: Sequence[Edge], symbol: Symbol) -> Slice | None:
 
 
 def _put(graph: Graph, new: Rewriter, node: Node, symbol: Symbol, index: Slice, way: Direction) -> None:
-    """The sum up to every point in place of the node, which reads the last. Halves are accumulated in float32."""
+    """The sum up to every point in place of the node, which reads the last."""
     tensors, here = Tensors(new, node.location), var(symbol)
-    is_half = dtypes.is_float(node.dtype) and dtypes.itemsize(node.dtype) == 2
-    wide = "float32" if is_half else node.dtype
-    attrs = (("name", node.name or node.op), ("role", "recurrent"))
-    domain = graph.canonical({*node.domain, symbol})
-    merge = Node(node.id, "merge", domain, (TensorType(node.shape, wide),), (), attrs)
-    total = new.declare(replace(merge, name=node.name, location=node.location))
-    added = tensors.apply("cast", element(graph, tensors, node, here), dtype=wide)
     ends = index.start, index.start + index.length - const(1)
     first, last = ends if way == "forward" else reversed(ends)
-    before = total.substitute({symbol: here - 1 if way == "forward" else here + 1})
-    both = tensors.apply(COMBINE[node.op], before, added)
-    later = here.gt(first) if way == "forward" else here.lt(first)
-    cases = (Case(here.eq(first), added), Case(later, both))
-    new.define(total, cases)
+    added = element(graph, tensors, node, here)
+    total = _accumulator(tensors, node, symbol, way == "forward", first, added, added)
     map = tuple(Point(last) if part == Point(here) else part for part in total.map)
-    new.put(node, tensors.apply("cast", Edge(total.node, map), dtype=node.dtype))
+    new.put(node, tensors.cast(replace(total, map=map), node.dtype))
+
+
+def _accumulator(
+    tensors: Tensors, node: Node, symbol: Symbol, forward: bool, first: Expr, start: Edge, added: Edge
+) -> Edge:
+    """`s[first] = start`, and what is added to that of the step before; halves are accumulated in float32."""
+    new, here = tensors.rewriter, var(symbol)
+    is_half = dtypes.is_float(node.dtype) and dtypes.itemsize(node.dtype) == 2
+    type = TensorType(node.shape, "float32" if is_half else node.dtype)
+    attrs = (("name", node.name or node.op), ("role", "recurrent"))
+    domain = new.canonical({*node.domain, symbol})
+    merge = Node(node.id, "merge", domain, (type,), (), attrs, name=node.name, location=node.location)
+    whole = new.declare(merge)
+    start, added = (tensors.cast(edge, type.dtype) for edge in (start, added))
+    before = whole.substitute({symbol: here - 1 if forward else here + 1})
+    combine = OPERATORS[node.op].combine
+    assert combine is not None, "it reduces"
+    later = Case(here.gt(first) if forward else here.lt(first), tensors.apply(combine, before, added))
+    new.define(whole, (Case(here.eq(first), start), later))
+    return whole

@@ -9,23 +9,12 @@ the same bounds, or the product of two that a contraction sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.rewriter import Tensors
 from tempo.symbolic import Expr, Symbol, const, var
-
-COMBINE = {
-    "reduce_sum": "add",
-    "reduce_prod": "mul",
-    "reduce_max": "maximum",
-    "reduce_min": "minimum",
-    "reduce_any": "logical_or",
-    "reduce_all": "logical_and",
-    "dot": "add",
-}
 
 
 @dataclass(frozen=True)
@@ -71,13 +60,15 @@ def _slides(index: Slice, symbol: Symbol) -> Sliding | None:
 
 def leaves(graph: Graph, node: Node, symbol: Symbol) -> list[Edge] | None:
     """The reads of a slice whose axis the node reduces; None where something else varies along `symbol` in it."""
-    if node.op == "dot":
-        contracts = 0 in node.attr("lhs_contract") and 0 in node.attr("rhs_contract")
-        paired = contracts and node.attr("lhs_contract").index(0) == node.attr("rhs_contract").index(0)
-        reads = [edge for edge in node.operands if _is_leaf(graph, edge, symbol)]
-        return reads if paired and len(reads) == len(node.operands) else None
-    if node.op not in COMBINE or 0 not in node.attr("axes"):
+    operator = OPERATORS[node.op]
+    if operator.combine is None:
         return None
+    shapes = [graph.seen_type(edge).shape for edge in node.operands]
+    factors = operator.axes(node.attributes, shapes, node.shape)
+    if not any(factor.role is Role.REDUCING and set(factor.operands) == {0} for factor in factors):
+        return None
+    if len(node.operands) > 1:
+        return list(node.operands) if all(_is_leaf(graph, edge, symbol) for edge in node.operands) else None
     found: dict[Edge, bool] = {}
     return [edge for edge, leaf in found.items() if leaf] if _under(graph, node.operands[0], symbol, found) else None
 
@@ -119,21 +110,9 @@ def _has_axis(graph: Graph, node: Node, operand: Edge) -> bool:
 def element(graph: Graph, tensors: Tensors, node: Node, index: Expr) -> Edge:
     """The reduction of the one element at `index` of the dim that is sliced."""
     made: dict[Edge, Edge] = {}
-    if node.op == "dot":
-        lhs, rhs = (_at(graph, tensors, edge, index, made) for edge in node.operands)
-        return tensors.apply("dot", lhs, rhs, **_without_axis(node))
-    value = _at(graph, tensors, node.operands[0], index, made)
-    axes = tuple(axis - 1 for axis in node.attr("axes") if axis)
-    return tensors.apply(node.op, value, axes=axes) if axes else value
-
-
-def _without_axis(node: Node) -> dict[str, tuple[int, ...]]:
-    """The attributes of a contraction without the first axis of both sides, which is contracted."""
-
-    def shifted(axes: Sequence[int]) -> tuple[int, ...]:
-        return tuple(axis - 1 for axis in axes if axis)
-
-    return {name: shifted(axes) for name, axes in node.attrs}
+    values = [_at(graph, tensors, edge, index, made) for edge in node.operands]
+    attrs = {name: tuple(axis - 1 for axis in axes if axis) for name, axes in node.attrs if isinstance(axes, tuple)}
+    return tensors.apply(node.op, *values, **attrs) if len(values) > 1 or any(attrs.values()) else values[0]
 
 
 def _at(graph: Graph, tensors: Tensors, edge: Edge, index: Expr, made: dict[Edge, Edge]) -> Edge:
