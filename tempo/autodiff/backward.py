@@ -8,19 +8,21 @@ recurrence forward in time, one backward in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import groupby
 
+from tempo import dtypes
 from tempo.analysis.demand.demand import demand
-from tempo.autodiff.adjoints import Alternatives, choice, collected
 from tempo.autodiff.nodes import Guarded, Nodes
 from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.pullback import pulled_back
-from tempo.autodiff.reach import differentiable_reads, differentiated
 from tempo.autodiff.transpose import contributions
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType
-from tempo.symbolic import TRUE, Box, Condition, Context, Symbol, const
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, conjunction, const, disjunction
 
 Value = tuple[int, int]
 """A node and the number of one of its results."""
@@ -185,3 +187,174 @@ class Backward:
             cases.append((where, edge))
             left = left.assume(~where)
         return tuple(cases) if left.infeasible() else (*cases, zero)
+
+
+# Adjoints while they are collected: sums of contributions that exist at some points only.
+
+Alternatives = tuple[Guarded, ...]
+"""The value is that of the one that holds; none do where the adjoint is zero and nothing is to be computed."""
+
+
+def collected(nodes: Nodes, contributions: Sequence[Guarded], type: TensorType, context: Context) -> Alternatives:
+    """The sum of the contributions, so that at every point only those that exist there are computed."""
+    received: dict[Condition, list[Edge]] = {}
+    for condition, edge in contributions:
+        received.setdefault(condition, []).append(edge)
+    groups = [(condition, summed(nodes, edges)) for condition, edges in received.items()]
+    found: Alternatives = ()
+    for group in groups:
+        joined = _joined(nodes, found, group, context)
+        if joined is None:
+            return (_everywhere(nodes, tuple(groups), type, context),)
+        found = joined
+    return found
+
+
+def _everywhere(nodes: Nodes, groups: Alternatives, type: TensorType, context: Context) -> Guarded:
+    """The sum where any of them exists, of each with zeros where it does not: as many cases as there are groups."""
+    covered = disjunction(condition for condition, _ in groups)
+    zero = TRUE, nodes.zeros(type)
+    parts = [
+        edge if context.implies(condition) else nodes.choice(((condition, edge), zero), type)
+        for condition, edge in groups
+    ]
+    condition = TRUE if context.implies(covered) else context.simplify_condition(covered)
+    return condition, reduce(nodes.add, parts)
+
+
+def _joined(nodes: Nodes, found: Alternatives, new: Guarded, context: Context) -> Alternatives | None:
+    """`found` and `new`, added where both exist; None where there are several others, and not all of them apart."""
+    condition, edge = new
+    if all(context.excludes(other & condition) for other, _ in found):
+        return (*found, new)
+    if len(found) > 1:
+        return None
+    ((other, value),) = found
+    within = context.assume(condition)
+    if within.implies(other):  # new is the narrower one
+        return ((condition, nodes.add(value, edge)), (other, value))
+    if context.assume(other).implies(condition):
+        return ((other, nodes.add(value, edge)), (condition, edge))
+    both = context.simplify_condition(conjunction((other, condition)))
+    return ((both, nodes.add(value, edge)), (other, value), (condition, edge))
+
+
+def choice(nodes: Nodes, found: Alternatives, type: TensorType, context: Context) -> Guarded:
+    """One value and where there is one; a merge where there are several alternatives."""
+    if len(found) == 1:
+        return found[0]
+    covered = disjunction(condition for condition, _ in found)
+    if context.implies(covered):
+        cases = (*found[:-1], (TRUE, found[-1][1]))
+        return TRUE, nodes.choice(cases, type)
+    return context.simplify_condition(covered), nodes.choice(found, type)
+
+
+# A sum of what several slices of one tensor get: `pad(a) + pad(b)`, with zeros where the other is, is `concat(a, b)`.
+# The gates of a cell are slices of one product, so their gradients are the parts of one tensor. Padded and added, each
+# of them would be as large as all.
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """`edge` stands from `start` to `end` along an axis, of `size` positions; zeros are around it."""
+
+    edge: Edge
+    axis: int
+    start: int
+    end: int
+    size: Expr
+
+
+def summed(nodes: Nodes, edges: Sequence[Edge]) -> Edge:
+    """The sum of tensors of one shape."""
+    parts = [_part(nodes, edge) for edge in edges]
+    whole = [edge for edge, part in zip(edges, parts) if part is None]
+    found = (part for part in parts if part is not None)
+    rows = groupby(sorted(found, key=lambda part: (part.axis, part.start)), lambda part: part.axis)
+    return reduce(nodes.add, [*whole, *(edge for _, row in rows for edge in _in_rows(nodes, list(row)))])
+
+
+def _part(nodes: Nodes, edge: Edge) -> _Padded | None:
+    """What is padded with zeros along one axis, as far as numbers say; None for anything else."""
+    node = nodes.nodes[edge.node]
+    if node.op != "pad" or node.attr("value") != 0 or not nodes.is_identity(edge):
+        return None
+    (inner,), low, high = node.operands, node.attr("low"), node.attr("high")
+    axes = [axis for axis, sides in enumerate(zip(low, high)) if sides != (const(0), const(0))]
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    start, length = low[axis], nodes.shape(inner)[axis]
+    if not (start.is_const and length.is_const and start.as_int() >= 0):
+        return None
+    return _Padded(inner, axis, start.as_int(), (start + length).as_int(), nodes.shape(edge)[axis])
+
+
+def _in_rows(nodes: Nodes, parts: list[_Padded]) -> Iterable[Edge]:
+    """The parts in a row, in rows that do not overlap."""
+    while parts:
+        row, rest = [parts[0]], list[_Padded]()
+        for part in parts[1:]:
+            (row if part.start >= row[-1].end else rest).append(part)
+        yield _in_a_row(nodes, row)
+        parts = rest
+
+
+def _in_a_row(nodes: Nodes, row: list[_Padded]) -> Edge:
+    axis, edges, end = row[0].axis, list[Edge](), row[0].start
+    for part in row:
+        if part.start > end:
+            edges.append(_gap(nodes, part, part.start - end))
+        edges.append(part.edge)
+        end = part.end
+    joined = edges[0] if len(edges) == 1 else nodes.apply("concat", *edges, axis=axis)
+    return nodes.surrounded(joined, axis, const(row[0].start), row[0].size - end)
+
+
+def _gap(nodes: Nodes, part: _Padded, size: int) -> Edge:
+    type = nodes.seen(part.edge)
+    shape = (*type.shape[: part.axis], const(size), *type.shape[part.axis + 1 :])
+    return nodes.zeros(TensorType(shape, type.dtype))
+
+
+# Which reads derivatives go through.
+
+LEAVES = frozenset({"input", "host_call", "sink", "random_bits", "stop_gradient", "gradient", "cotangent"})
+
+
+def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
+    """The reads of floating values on which the value of `node` depends smoothly. A parameter is a leaf.
+
+    Of a function of the backend nothing is known, so it may: it has no rule, and to need one is an error.
+    """
+    if (
+        node.op in LEAVES
+        or not any(_is_float(type.dtype) for type in node.results)
+        or (node.is_merge and node.attr("role") == "parameter")
+    ):
+        return
+    edges = [edge for _, edge in node.reads()]
+    if node.op == "custom_gradient":
+        edges = edges[1:]  # the first is the value; its rule says what the others get
+    elif node.op not in ("merge", "backend_call") and OPERATORS[node.op].gradient is None:
+        return
+    yield from (edge for edge in edges if _is_float(graph.nodes[edge.node].results[edge.result].dtype))
+
+
+def _is_float(dtype: str) -> bool:
+    return dtypes.is_float(dtype)
+
+
+def differentiated(graph: Graph) -> Graph:
+    """The graph with leaves that read nothing, so that a demand follows what a derivative does."""
+    nodes = {id: _cut(node) for id, node in graph.nodes.items()}
+    return replace(graph, nodes=nodes)
+
+
+def _cut(node: Node) -> Node:
+    if node.is_merge:
+        return replace(node, cases=()) if node.attr("role") == "parameter" else node
+    if node.op == "custom_gradient":
+        return replace(node, operands=node.operands[1:])
+    return replace(node, operands=()) if node.op in LEAVES else node

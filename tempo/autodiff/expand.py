@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tempo.autodiff.backward import Backward, Loss
+from tempo.autodiff.backward import Backward, Loss, differentiable_reads
 from tempo.autodiff.nodes import Nodes
-from tempo.autodiff.reach import differentiable_reads
 from tempo.errors import UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Graph, Node

@@ -34,8 +34,7 @@ from tempo.analysis.reports import (
     uncovered_error,
 )
 from tempo.errors import InputError, InternalError, TempoError
-from tempo.reference.backend_calls import call_backend
-from tempo.reference.host_calls import call_host
+from tempo.reference.calls import call_backend, call_host
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Case, Edge, Element, Graph, Node, Output, Point, Slice
 from tempo.sdg.operators import OPERATORS, call_for

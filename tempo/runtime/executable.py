@@ -24,7 +24,7 @@ from tempo.errors import (
     nearest,
     user_location,
 )
-from tempo.reference.streams import feeding
+from tempo.reference.calls import feeding
 from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine
 from tempo.runtime.explain import explain

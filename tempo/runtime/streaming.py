@@ -13,7 +13,7 @@ from tempo.errors import SizeError, UnsupportedError
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
-from tempo.reference.streams import feeding
+from tempo.reference.calls import feeding
 from tempo.runtime.arguments.binding import StreamEndError
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Item, ProgramRun

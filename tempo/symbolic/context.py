@@ -7,19 +7,17 @@ Fourier-Motzkin elimination over the variables that are connected to the questio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from tempo.symbolic import simplification
-from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative
+from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, conjunction, nonnegative, zero
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.expr import Expr, FloorDiv, Max, Min, Mod, Symbol, const, from_terms, maximum, minimum, var
-from tempo.symbolic.proofs.counterexamples import Points
+from tempo.symbolic.proofs.counterexamples import Drawn, Points
 from tempo.symbolic.proofs.elimination import LinearConstraint, Rows
-from tempo.symbolic.proofs.intervals import has_dims, is_affine
-from tempo.symbolic.proofs.linear import ALWAYS, Clause
-from tempo.symbolic.proofs.prover import Choices, projections, refuted
-from tempo.symbolic.world import World
+from tempo.symbolic.proofs.intervals import Intervals, has_dims, is_affine
+from tempo.symbolic.proofs.linear import ALWAYS, Choices, Clause, Variables, projections, refuted
 
 Bounds: TypeAlias = tuple[int | None, int | None]
 
@@ -34,7 +32,7 @@ class Context:
     Every size is at least 1, every dim lies in its interval, and the facts hold.
     """
 
-    def __init__(self, world: World, facts: tuple[Condition, ...]) -> None:
+    def __init__(self, world: _World, facts: tuple[Condition, ...]) -> None:
         self._world = world
         self.facts = facts
         self._intervals = world.intervals.within(facts)
@@ -51,7 +49,7 @@ class Context:
     @staticmethod
     def of(dims: Iterable[Dim], *facts: Condition, box: Box | None = None) -> Context:
         """`0 <= d < size` for every dim, or the bounds of `box` for those that it has, and the facts."""
-        return Context(World.of(tuple(dims), box), _flat(facts))
+        return Context(_World.of(tuple(dims), box), _flat(facts))
 
     def assume(self, *facts: Condition) -> Context:
         """This context with more facts."""
@@ -327,3 +325,47 @@ def _flat(facts: Iterable[Condition]) -> tuple[Condition, ...]:
 
 def _negated(value: int | None) -> int | None:
     return None if value is None else -value
+
+
+class _World:
+    """What holds of dims and sizes by definition: their intervals, and the sizes that are given.
+
+    Shared by a context and all that are derived from it.
+    """
+
+    def __init__(self, box: Box, sizes: Mapping[Symbol, Expr]) -> None:
+        self._box = box
+        self._bounds = {symbol: (lo, hi) for symbol, lo, hi in box.bounds}
+        self._sizes = sizes
+        self.dims = frozenset(self._bounds)
+        self.intervals = Intervals.of(box, sizes)
+        self.variables = Variables(self._definition)
+        self._drawn: Drawn | None = None
+
+    @staticmethod
+    def of(dims: tuple[Dim, ...], box: Box | None) -> _World:
+        given = {} if box is None else {bound[0]: bound for bound in box.bounds}
+        bounds = [given.pop(bound[0], bound) for bound in Box.full(dims).bounds]
+        sizes = {Symbol(dim.symbol.name, "size"): dim.size for dim in dims}
+        return _World(Box((*bounds, *given.values())), {s: size for s, size in sizes.items() if size != var(s)})
+
+    def points(self, facts: Sequence[Condition]) -> Points:
+        """Some of those at which all this holds, and the facts."""
+        if self._drawn is None:
+            self._drawn = Drawn(self._box, self._sizes)
+        return self._drawn.points(facts)
+
+    def _definition(self, symbol: Symbol) -> Condition:
+        if symbol.kind == "size":
+            equal = self._sizes.get(symbol)
+            positive = nonnegative(var(symbol) - 1)
+            return positive if equal is None else positive & zero(var(symbol) - equal)
+        if symbol not in self._bounds:
+            return TRUE
+        lo, hi = self._bounds[symbol]
+        size = self._sizes.get(Symbol(symbol.name, "size"))
+        inside = var(symbol).ge(lo) & var(symbol).lt(hi)
+        return inside if size is None or size.is_const else inside & size.ge(1)
+
+    def __str__(self) -> str:
+        return str(self._box)

@@ -14,7 +14,7 @@ from tempo.conformance.random_programs.description import Built, RandomProgram
 from tempo.conformance.random_programs.recorder import RecordedCall
 from tempo.dtypes import to_numpy
 from tempo.errors import CycleError, DefinitionError, DomainError, ShapeError, TempoError, UnsupportedError
-from tempo.reference.streams import feeding
+from tempo.reference.calls import feeding
 from tempo.runtime.arguments.binding import input_nodes, stream_nodes
 from tempo.runtime.arguments.call import CallChecker
 from tempo.runtime.compile import compile

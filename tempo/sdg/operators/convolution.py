@@ -14,9 +14,8 @@ from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape
-from tempo.sdg.operators.contractions import accumulating
+from tempo.sdg.operators.contractions import accumulating, contraction
 from tempo.sdg.operators.gradients import Formula, Reverse
-from tempo.sdg.operators.matmul import contraction
 from tempo.sdg.operators.operator import Function, Lifted, Operator
 from tempo.sdg.operators.shapes import NUMBER, show, typed
 from tempo.symbolic import Expr, as_expr, const, maximum

@@ -20,7 +20,6 @@ from tempo.sdg.operators.linalg import LINALG
 from tempo.sdg.operators.movement import MOVEMENT
 from tempo.sdg.operators.nominal import NOMINAL, PLACEHOLDERS
 from tempo.sdg.operators.operator import Operator
-from tempo.sdg.operators.random import RANDOM_BITS
 from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
 from tempo.symbolic import Expr
 
@@ -39,7 +38,6 @@ _ALL = (
     BANDED_ATTENTION,
     *INDEXING,
     *CREATION,
-    RANDOM_BITS,
     *NOMINAL,
     *PLACEHOLDERS,
 )

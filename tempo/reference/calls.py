@@ -1,15 +1,19 @@
-"""Calling a user's function at one point, and holding it to what it declared."""
+"""Calls at one point: of a user's function, held to what it declared, of another backend, and of a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from tempo.analysis.reports import point_text
-from tempo.errors import HostCallError
-from tempo.reference.streams import taken
+from tempo.errors import HostCallError, UnsupportedError
+from tempo.plugins.manager import get_backend
+from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Node
 
 Array = np.ndarray[Any, Any]
@@ -87,3 +91,48 @@ def _where(node: Node, point: Sequence[int]) -> str:
     fn = node.attr("fn")
     name = getattr(fn, "__name__", None) or type(fn).__name__
     return f"{name} at {point_text(node.domain, point)}"
+
+
+def call_backend(node: Node, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
+    """The results of a `backend_call` node, by the operator table of the backend that it names.
+
+    Raises `BackendCallError`, and `UnknownBackendError` where that backend is not installed.
+    """
+    backend = get_backend(node.attr("backend"))
+    types = tuple(StaticType(shape, type.dtype) for shape, type in zip(shapes, node.results, strict=True))
+    function = backend.operator(Call("backend_call", node.attributes, (), types[0]))
+    values = function(*map(backend.from_host, arrays))
+    picks = (backend.operator(_result(node, at, type)) for at, type in enumerate(types))
+    return tuple(np.array(backend.to_host(pick(values))) for pick in picks)
+
+
+def _result(node: Node, at: int, type: StaticType) -> Call:
+    return Call("backend_result", {"fn": node.attr("fn"), "at": at}, (), type)
+
+
+Feed = Callable[[tuple[int, ...]], Array]
+"""The array at a point, asked for once each, in order."""
+
+_FEEDS: ContextVar[Mapping[str, Feed]] = ContextVar("feeds", default=MappingProxyType({}))
+
+
+@contextmanager
+def feeding(feeds: Mapping[str, Feed]) -> Iterator[None]:
+    """Inside, streams are read from `feeds`, by name."""
+    token = _FEEDS.set(feeds)
+    try:
+        yield
+    finally:
+        _FEEDS.reset(token)
+
+
+def taken(node: Node, point: Sequence[int]) -> Array:
+    """The value of a streamed input at `point`."""
+    name = node.attr("stream")
+    if name not in (feeds := _FEEDS.get()):
+        raise UnsupportedError(
+            f"the stream {name!r} is read outside of a run",
+            location=node.location,
+            hint="what a parameter begins with cannot come from a stream: use tp.input",
+        )
+    return feeds[name](tuple(map(int, point)))
