@@ -320,24 +320,18 @@ def _gap(nodes: Nodes, part: _Padded, size: int) -> Edge:
 
 # Which reads derivatives go through.
 
-LEAVES = frozenset({"input", "host_call", "sink", "random_bits", "stop_gradient", "gradient", "cotangent"})
-
 
 def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
     """The reads of floating values on which the value of `node` depends smoothly. A parameter is a leaf.
 
     Of a function of the backend nothing is known, so it may: it has no rule, and to need one is an error.
     """
-    if (
-        node.op in LEAVES
-        or not any(_is_float(type.dtype) for type in node.results)
-        or (node.is_merge and node.attr("role") == "parameter")
-    ):
+    if not any(_is_float(type.dtype) for type in node.results) or (node.is_merge and node.attr("role") == "parameter"):
         return
     edges = [edge for _, edge in node.reads()]
     if node.op == "custom_gradient":
         edges = edges[1:]  # the first is the value; its rule says what the others get
-    elif node.op not in ("merge", "backend_call") and OPERATORS[node.op].gradient is None:
+    elif _is_leaf(node):
         return
     yield from (edge for edge in edges if _is_float(graph.nodes[edge.node].results[edge.result].dtype))
 
@@ -357,4 +351,8 @@ def _cut(node: Node) -> Node:
         return replace(node, cases=()) if node.attr("role") == "parameter" else node
     if node.op == "custom_gradient":
         return replace(node, operands=node.operands[1:])
-    return replace(node, operands=()) if node.op in LEAVES else node
+    return replace(node, operands=()) if _is_leaf(node) else node
+
+
+def _is_leaf(node: Node) -> bool:
+    return OPERATORS[node.op].gradient is None and not node.is_merge and not node.is_backend_call

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from tempo import dtypes
 from tempo.errors import Location
-from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, TensorType, identity_map
 from tempo.sdg.read_composition import compose
 from tempo.sdg.rewriter import Rewriter, Tensors
@@ -37,24 +33,12 @@ class Nodes(Tensors):
     def identity(self, id: int) -> Edge:
         return self.rewriter.identity(id)
 
-    def constant(self, value: float, dtype: str) -> Edge:
-        return self.apply("constant", value=ArrayValue(np.asarray(value, dtypes.to_numpy(dtype))))
-
-    def zeros(self, type: TensorType) -> Edge:
-        return self.broadcast(self.constant(0, type.dtype), type.shape)
-
     def is_zero(self, edge: Edge) -> bool:
         """Whether it is what `zeros` makes."""
         node = self.nodes[edge.node]
         if node.op == "broadcast":
             return self.is_zero(node.operands[0])
         return node.is_constant and not node.attr("value").array.any()
-
-    def cast(self, edge: Edge, dtype: str) -> Edge:
-        return edge if self.seen(edge).dtype == dtype else self.apply("cast", edge, dtype=dtype)
-
-    def summed(self, edge: Edge, axes: Sequence[int]) -> Edge:
-        return self.apply("reduce_sum", edge, axes=tuple(axes)) if axes else edge
 
     def is_identity(self, edge: Edge) -> bool:
         return edge.map == identity_map(self.nodes[edge.node].domain)

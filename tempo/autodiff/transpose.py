@@ -85,11 +85,11 @@ class _Transposed:
         edge, ranges = read.edge, read.ranges
         if masked:
             edge = nodes.apply("where", self.masks(ranges, nodes.rank(edge)), edge, self.zero(edge))
-        edge = nodes.summed(edge, range(len(ranges)))
+        edge = nodes.sum(edge, range(len(ranges)))
         return self.times_lengths(edge, [each for each in self.preimage.ranges if each not in ranges])
 
     def zero(self, like: Edge) -> Edge:
-        return self.nodes.constant(0, self.nodes.seen(like).dtype)
+        return self.nodes.constant(0, self.nodes.dtype(like))
 
     def masks(self, ranges: Sequence[ReadRange], rank: int) -> Edge:
         """Whether the mask holds, along the axes of the ranges."""
@@ -108,7 +108,7 @@ class _Transposed:
             some = each.length.ge(1)
             if not here.implies(some):
                 edge = nodes.total((some, edge), nodes.seen(edge))
-            number = nodes.cast(nodes.number(each.length), nodes.seen(edge).dtype)
+            number = nodes.cast(nodes.number(each.length), nodes.dtype(edge))
             edge = nodes.apply("mul", edge, number)
         return edge
 
@@ -277,7 +277,7 @@ class _Transposed:
 
     def folded(self, read: _RangeRead, common: Sequence[ReadRange]) -> Edge:
         """Summed over the ranges that the other factor does not vary in."""
-        return self.nodes.summed(read.edge, [place for place, each in enumerate(read.ranges) if each not in common])
+        return self.nodes.sum(read.edge, [place for place, each in enumerate(read.ranges) if each not in common])
 
 
 def _sides(attrs: Mapping[str, tuple[int, ...]], ranks: Sequence[int]) -> list[dict[int, int]]:

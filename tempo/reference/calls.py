@@ -34,7 +34,7 @@ def call_host(
     except Exception as error:
         message = f"the host call {_where(node, point)} failed: {type(error).__name__}: {error}"
         raise HostCallError(message, location=node.location) from error
-    if node.op == "sink":
+    if not results:
         return ()
     values = returned if isinstance(returned, tuple) else (returned,)
     if len(values) != len(results) or returned is None:

@@ -7,14 +7,10 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-import numpy as np
-
-from tempo import dtypes
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder
-from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, Graph, Node, Slice, TensorType
-from tempo.sdg.operators.making import Moves
+from tempo.sdg.operators.making import Maker
 from tempo.symbolic import (
     FALSE,
     TRUE,
@@ -80,10 +76,10 @@ def _edge_again(rewriter: Rewriter, edge: Edge, location: Location | None) -> Ed
     return Tensors(rewriter, location).read(edge, rewriter.graph.nodes[edge.node].domain)
 
 
-class Tensors(Moves):
+class Tensors(Maker):
     """Operators as functions of edges, for the consumer at `location`."""
 
-    def __init__(self, rewriter: Rewriter, location: Location | None) -> None:
+    def __init__(self, rewriter: NodeBuilder, location: Location | None) -> None:
         self.rewriter = rewriter
         self.location = location
 
@@ -172,14 +168,15 @@ class Tensors(Moves):
             parts.append(self.number(rest))
         return reduce(self.add, parts)
 
-    def _atom(self, atom: Any, along: dict[Symbol, Edge]) -> Edge:
+    def _atom(self, atom: Any, along: dict[Symbol, Edge], *, is_wide: bool = False) -> Edge:
         if isinstance(atom, Symbol):
-            return along[atom]
+            return self.cast(along.get(atom) or self.number(var(atom)), WIDE_DTYPE) if is_wide else along[atom]
+        value, number = (self._wide, self._wide_number) if is_wide else (self.values, self.number)
         if isinstance(atom, FloorDiv | Mod):
             op = "floordiv" if isinstance(atom, FloorDiv) else "mod"
-            return self.apply(op, self.values(atom.expr, along), self.number(atom.divisor))
+            return self.apply(op, value(atom.expr, along), number(atom.divisor))
         op = "minimum" if isinstance(atom, Min) else "maximum"
-        return reduce(lambda a, b: self.apply(op, a, b), [self.values(arg, along) for arg in atom.args])
+        return reduce(lambda a, b: self.apply(op, a, b), [value(arg, along) for arg in atom.args])
 
     def holds(self, condition: Condition, along: dict[Symbol, Edge]) -> Edge:
         """`condition` with tensors in place of some of its symbols; bool."""
@@ -191,7 +188,7 @@ class Tensors(Moves):
         if not isinstance(condition, Ge | Eq):
             raise TypeError(f"{condition!r} is no condition")
         op = "ge" if isinstance(condition, Ge) else "eq"
-        if sides := self._sides(condition.expr, along, is_order=op == "ge"):
+        if sides := self._sides(condition.expr, along, is_order=isinstance(condition, Ge)):
             return self.apply(op, *sides)
         if not fits_as_operand(condition.expr):
             return self.apply(op, self._wide(condition.expr, along), self._wide_number(0))
@@ -224,17 +221,9 @@ class Tensors(Moves):
                 location=self.location,
                 hint="make its numbers smaller",
             )
-        parts = [self.apply("mul", self._wide_atom(atom, along), self._wide_number(by)) for atom, by in expr.terms]
+        atoms = ((self._atom(atom, along, is_wide=True), factor) for atom, factor in expr.terms)
+        parts = [self.apply("mul", atom, self._wide_number(factor)) for atom, factor in atoms]
         return reduce(self.add, [*parts, self._wide_number(expr.const)])
 
-    def _wide_atom(self, atom: Any, along: dict[Symbol, Edge]) -> Edge:
-        if isinstance(atom, Symbol):
-            return self.apply("cast", along.get(atom) or self.number(var(atom)), dtype=WIDE_DTYPE)
-        if isinstance(atom, FloorDiv | Mod):
-            op = "floordiv" if isinstance(atom, FloorDiv) else "mod"
-            return self.apply(op, self._wide(atom.expr, along), self._wide_number(atom.divisor))
-        op = "minimum" if isinstance(atom, Min) else "maximum"
-        return reduce(lambda a, b: self.apply(op, a, b), [self._wide(arg, along) for arg in atom.args])
-
     def _wide_number(self, number: int) -> Edge:
-        return self.apply("constant", value=ArrayValue(np.asarray(number, np.int64)))
+        return self.constant(number, WIDE_DTYPE)

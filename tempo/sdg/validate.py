@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tempo.errors import InternalError, Location, TempoError
 from tempo.sdg.builder import varying_dims
+from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Element, Graph, Node, Output, Point, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.text import node_text, output_text
@@ -173,25 +174,8 @@ def _check_sinks(graph: Graph) -> None:
 
 
 def _check_cycles(graph: Graph) -> None:
-    """Nodes are taken away whose producers are gone; reads of merges wait for nothing. What is left is a cycle."""
-    waiting = {id: {edge.node for edge in node.operands} for id, node in graph.nodes.items()}
-    consumers: dict[int, list[int]] = {id: [] for id in graph.nodes}
-    for id, producers in waiting.items():
-        for producer in producers:
-            consumers[producer].append(id)
-    ready = [id for id, producers in waiting.items() if not producers]
-    while ready:
-        done = ready.pop()
-        del waiting[done]
-        for consumer in consumers[done]:
-            waiting[consumer].discard(done)
-            if not waiting[consumer]:
-                ready.append(consumer)
-    if waiting:
-        # Some node left may only read a cycle; following producers that are left ends in one.
-        seen: set[int] = set()
-        current = next(iter(waiting))
-        while current not in seen:
-            seen.add(current)
-            current = min(waiting[current])
-        raise _failure("a cycle runs through no merge", node_text(graph.nodes[current]))
+    """Reads of merges wait for nothing: these have no operands."""
+    operands = {id: [edge.node for edge in node.operands] for id, node in graph.nodes.items()}
+    for component in strongly_connected(operands, operands):
+        if len(component) > 1 or component[0] in operands[component[0]]:
+            raise _failure("a cycle runs through no merge", node_text(graph.nodes[component[0]]))

@@ -7,11 +7,11 @@ the composite for a backend that does not take it. The gradient is the composite
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tempo.sdg.call import Call, static_type
-from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.graph import Edge, Node, TensorType
 from tempo.sdg.operators.axes import Attrs, Role, Shape, along
 from tempo.sdg.operators.gradients import Formula, Gradient, Reverse
 from tempo.sdg.operators.operator import Builder, Function, Operator
@@ -30,51 +30,28 @@ def _reduced(op: str, keeps: bool) -> ShapeRule:
     return shape_left
 
 
-class _Steps:
-    """Makes a function of arrays instead of nodes: the steps of a decomposition, in order."""
-
-    def __init__(self, operands: Sequence[TensorType]) -> None:
-        self.types = list(operands)
-        self.steps: list[tuple[Function, tuple[int, ...], tuple[Any, ...]]] = []
-
-    def seen(self, edge: Edge) -> TensorType:
-        return self.types[edge.node]
-
-    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
-        from tempo.sdg.operators.table import (  # the table holds composites, which are made of the others
-            OPERATORS,
-            call_for,
-        )
-
-        given = tuple(map(self.seen, operands))
-        result = OPERATORS[op].infer(attrs, given)
-        call = call_for(op, attrs, [static_type(type, Expr.as_int) for type in given], static_type(result, _int), _int)
-        self.steps.append(
-            (OPERATORS[op].numpy(call), tuple(edge.node for edge in operands), OPERATORS[op].scalars(call.attrs))
-        )
-        self.types.append(result)
-        return Edge(len(self.types) - 1)
-
-
-def _int(size: Expr | int) -> int:
-    return size if isinstance(size, int) else size.as_int()
-
-
 def stepwise(decompose: Decomposition) -> Builder:
     """The meaning of a composite: its decomposition, run step by step on arrays; scalars are handed on to the steps."""
 
     def builder(call: Call) -> Function:
-        from tempo.sdg.operators.table import OPERATORS
+        from tempo.sdg.builder import NodeBuilder
+        from tempo.sdg.operators.table import OPERATORS, call_for  # it holds composites, which are made of the others
+        from tempo.sdg.rewriter import Tensors
 
-        scalars = OPERATORS[call.op].scalars(call.attrs)
-        maker = _Steps([TensorType(shape_of(each.shape), each.dtype) for each in call.operands])
-        operands = tuple(Edge(place) for place in range(len(call.operands)))
-        result = decompose(Formula(call.attrs, operands, maker)).node
+        made, scalars, steps = NodeBuilder(), OPERATORS[call.op].scalars(call.attrs), []
+        types = [TensorType(shape_of(each.shape), each.dtype) for each in call.operands]
+        operands = tuple(made.declare(Node(-1, "input", (), (type,))) for type in types)
+        result = decompose(Formula(call.attrs, operands, Tensors(made, None))).node
+        for node in list(made.nodes.values())[len(operands) :]:
+            given = [static_type(made.seen_type(edge), Expr.as_int) for edge in node.operands]
+            step = call_for(node.op, node.attrs, given, static_type(node.type, Expr.as_int), Expr.as_int)
+            steps.append((node, OPERATORS[node.op].numpy(step), OPERATORS[node.op].scalars(step.attrs)))
 
         def run(*given: Any) -> Any:
-            values, now = list(given[: len(operands)]), dict(zip(scalars, given[len(operands) :], strict=True))
-            for function, places, own in maker.steps:
-                values.append(function(*(values[place] for place in places), *(now[each] for each in own)))
+            values = dict(enumerate(given[: len(operands)]))
+            now = dict(zip(scalars, given[len(operands) :], strict=True))
+            for node, function, own in steps:
+                values[node.id] = function(*(values[edge.node] for edge in node.operands), *(now[each] for each in own))
             return values[result]
 
         return run

@@ -7,22 +7,18 @@ operator is constant in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from tempo import dtypes
-from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import Attrs
-from tempo.sdg.operators.making import Maker, Moves
+from tempo.sdg.operators.making import Maker
 from tempo.symbolic import Expr, const
 
 
 @dataclass(frozen=True)
-class Formula(Moves):
+class Formula(Maker):
     """One application of an operator, and what can be made of its operands."""
 
     attrs: Attrs
@@ -40,17 +36,13 @@ class Formula(Moves):
     def seen(self, edge: Edge) -> TensorType:
         return self.maker.seen(edge)
 
-    def dtype(self, edge: Edge) -> str:
-        return self.seen(edge).dtype
-
     def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge:
         return self.maker.apply(op, *operands, **attrs)
 
     # Arithmetic; numbers take the dtype of the tensor that they meet.
 
     def number(self, value: float, like: Edge | None = None) -> Edge:
-        dtype = dtypes.to_numpy(self.dtype(self.x if like is None else like))
-        return self.apply("constant", value=ArrayValue(np.asarray(value, dtype)))
+        return self.constant(value, self.dtype(self.x if like is None else like))
 
     def _two(self, op: str, a: Edge | float, b: Edge | float) -> Edge:
         left = a if isinstance(a, Edge) else self.number(a, b if isinstance(b, Edge) else None)
@@ -82,13 +74,6 @@ class Formula(Moves):
         return self.apply("where", mask, left, b if isinstance(b, Edge) else self.number(b, left))
 
     # Shapes.
-
-    def sum(self, edge: Edge, axes: Iterable[int]) -> Edge:
-        chosen = tuple(axes)
-        return self.apply("reduce_sum", edge, axes=chosen) if chosen else edge
-
-    def zeros(self, like: Edge) -> Edge:
-        return self.broadcast(self.number(0, like), self.shape(like))
 
     def spread(self, edge: Edge, axes: Sequence[int], shape: Sequence[Expr]) -> Edge:
         """A value that has lost `axes` of `shape`, repeated along them."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tempo.errors import IndexOutOfRangeError, ShapeError, UnsupportedError
-from tempo.sdg.call import ArrayValue, Call, StaticType
+from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, only
 from tempo.sdg.operators.gradients import Gradient, Reverse
@@ -180,7 +180,7 @@ def _take_one(attrs: Attrs, data: StaticType) -> Function:
 def _gather_gradient(r: Reverse) -> tuple[Edge, None]:
     """What was read is added where it was read."""
     return r.apply(
-        "scatter_add", r.zeros(r.x), r.y, r.g, axis=r.attrs["axis"], batch=_batch(r.attrs), checked=False
+        "scatter_add", r.zeros(r.seen(r.x)), r.y, r.g, axis=r.attrs["axis"], batch=_batch(r.attrs), checked=False
     ), None
 
 
@@ -193,7 +193,7 @@ def _pairs_gradient(r: Reverse) -> tuple[Edge | None, ...]:
     def number(value: Expr) -> Edge:
         if dtype == "int32":
             return r.apply("index_value", expr=value)
-        return r.apply("constant", value=ArrayValue(np.asarray(value.as_int(), np.int64)))
+        return r.constant(value.as_int(), "int64")
 
     for axis, index in zip(reversed(axes), reversed(r.operands[1:])):
         place = r.apply("cast", index, dtype=dtype)

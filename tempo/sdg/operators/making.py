@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
+
+from tempo import dtypes
+from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, TensorType
 from tempo.symbolic import Expr, as_expr, const
 
 
-class Maker(Protocol):
-    """Makes nodes."""
-
-    def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge: ...
-
-    def seen(self, edge: Edge) -> TensorType: ...
-
-
-class Moves(ABC):
-    """What a maker of nodes makes of one edge by movement alone; nothing where nothing would move."""
+class Maker(ABC):
+    """Makes nodes; where nothing would move, the edge is what it was."""
 
     @abstractmethod
     def apply(self, op: str, *operands: Edge, **attrs: Any) -> Edge: ...
@@ -32,6 +28,22 @@ class Moves(ABC):
 
     def rank(self, edge: Edge) -> int:
         return len(self.shape(edge))
+
+    def dtype(self, edge: Edge) -> str:
+        return self.seen(edge).dtype
+
+    def constant(self, value: float, dtype: str) -> Edge:
+        return self.apply("constant", value=ArrayValue(np.asarray(value, dtypes.to_numpy(dtype))))
+
+    def zeros(self, type: TensorType) -> Edge:
+        return self.broadcast(self.constant(0, type.dtype), type.shape)
+
+    def cast(self, edge: Edge, dtype: str) -> Edge:
+        return edge if self.dtype(edge) == dtype else self.apply("cast", edge, dtype=dtype)
+
+    def sum(self, edge: Edge, axes: Iterable[int]) -> Edge:
+        chosen = tuple(axes)
+        return self.apply("reduce_sum", edge, axes=chosen) if chosen else edge
 
     def reshape(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
         wanted = tuple(as_expr(size) for size in shape)

@@ -6,11 +6,11 @@ from typing import Any
 
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.operators.making import Moves
+from tempo.sdg.operators.making import Maker
 from tempo.symbolic import Expr, const, size
 
 
-class Made(Moves):
+class Made(Maker):
     """Types by number; the last is that of the last node."""
 
     def __init__(self, *shape: Expr | int) -> None:
