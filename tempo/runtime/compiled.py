@@ -24,8 +24,8 @@ from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays
 from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, Write, walk
 from tempo.loop_ir.transforms.chunked_outputs import is_chunked
 from tempo.passes.manager import PassRecord
-from tempo.reference.evaluator import Evaluated
 from tempo.reference.calls import call_host
+from tempo.reference.evaluator import Evaluated
 from tempo.runtime.memory import allocation_error, check_room
 from tempo.runtime.strips import in_strips
 from tempo.sdg.call import static_type

@@ -10,8 +10,8 @@ import numpy as np
 
 from tempo.errors import InputError, SizeError, UnsupportedError, nearest
 from tempo.keywords import NOT_YET
-from tempo.reference.evaluator import Evaluator
 from tempo.reference.calls import Feed
+from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments import binding
 from tempo.runtime.results.outputs import Outputs, State
 from tempo.sdg.graph import Edge, Graph, Node, Output, Port
