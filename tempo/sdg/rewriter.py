@@ -135,12 +135,6 @@ class Tensors(Maker):
         """`data` at `indices` along `axis`; indices out of range are clamped."""
         return self.apply("gather", data, indices, axis=axis, batch=batch, checked=False)
 
-    def constant(self, value: bool | int | float, dtype: str) -> Edge:
-        return self.apply("constant", value=ArrayValue(np.asarray(value, dtypes.to_numpy(dtype))))
-
-    def cast(self, edge: Edge, dtype: str) -> Edge:
-        return edge if self.seen(edge).dtype == dtype else self.apply("cast", edge, dtype=dtype)
-
     def number(self, expr: Expr | int) -> Edge:
         return self.apply("index_value", expr=as_expr(expr))
 
