@@ -1,6 +1,6 @@
 """Python source of segments: the emitters that a backend extends, and what they know of slots and scalars."""
 
-from tempo.loop_ir.analysis.last_uses import blocks, used
+from tempo.loop_ir.analysis.names import blocks, operands
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.codegen.scalar_emitter import ScalarEmitter, along, form_of, has_scalars, is_element, is_scalar_slot
 from tempo.loop_ir.codegen.syntax import assign, call, name, subscript
@@ -26,5 +26,5 @@ __all__ = [
     "name",
     "picks",
     "subscript",
-    "used",
+    "operands",
 ]

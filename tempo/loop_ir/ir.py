@@ -57,6 +57,11 @@ class Buffer:
         return f"b{self.id}"
 
     @property
+    def is_given(self) -> bool:
+        """Whether it is there before the program runs."""
+        return self.role in ("input", "constant")
+
+    @property
     def is_slot(self) -> bool:
         return not self.axes
 

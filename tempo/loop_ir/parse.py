@@ -182,8 +182,12 @@ class _ProgramReader:
         return self.compute(target, value) if ":" in target else Assign(target, value)
 
     def compound(self, line: str, lines: Lines, depth: int) -> Statement:
-        if found := re.fullmatch(r"call (\d+)\((.*)\):", line):
-            return self.call(int(found[1]), _exprs(found[2]), lines, depth)
+        head, _, trims = line[:-1].partition(" trims ")
+        if found := re.fullmatch(r"call (\d+)\((.*)\)", head):
+            block, given = self.block(lines, depth), parse_value(trims, self.values) if trims else ()
+            reads = tuple(each for each in block if isinstance(each, Read))
+            writes = tuple(each for each in block if isinstance(each, Write))
+            return CallHost(int(found[1]), _exprs(found[2]), reads, given, writes)
         if found := re.fullmatch(r"if table_(\d+)\[(.*)\]:", line):
             return Guard(int(found[1]), _exprs(found[2]), self.block(lines, depth))
         if line.startswith("for "):
@@ -201,22 +205,6 @@ class _ProgramReader:
             lines.pop()
             otherwise = self.block(lines, depth)
         return Branch(parse_condition(condition), then, otherwise, word == "choose")
-
-    def call(self, number: int, point: tuple[Expr, ...], lines: Lines, depth: int) -> CallHost:
-        trims: Any = ()
-        if inside := [at for at, (deep, line) in enumerate(lines) if deep > depth and line.startswith("trims ")]:
-            # The trims are the last of the call, so the nearest line that has some is its own, or another call's.
-            trims = self._trims(lines, depth, inside[-1])
-        block = self.block(lines, depth)
-        reads = tuple(each for each in block if isinstance(each, Read))
-        writes = tuple(each for each in block if isinstance(each, Write))
-        return CallHost(number, point, reads, trims, writes)
-
-    def _trims(self, lines: Lines, depth: int, at: int) -> Any:
-        if any(deep <= depth for deep, _ in lines[at:]):
-            return ()
-        _, line = lines.pop(at)
-        return parse_value(line.removeprefix("trims "), self.values)
 
     def compute(self, target: str, value: str) -> Compute:
         result, type = target.split(": ", 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tempo.loop_ir.analysis.names import leaving
-from tempo.loop_ir.ir import Block, Branch, Guard, Loop, LoopProgram, Statement
+from tempo.loop_ir.ir import Block, Branch, Guard, Loop, LoopProgram, Statement, nested
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,7 @@ def rewritten_program(program: LoopProgram, change: Replace = _stays, finish: Fi
 
 
 def _does_something(statement: Statement) -> bool:
-    match statement:
-        case Loop(body=body) | Guard(body=body):
-            return bool(body)
-        case Branch(then=then, otherwise=otherwise):
-            return bool(then or otherwise)
-    return True
+    return not isinstance(statement, Loop | Guard | Branch) or any(nested(statement))
 
 
 def _same(old: Iterable[object], new: Iterable[object]) -> bool:

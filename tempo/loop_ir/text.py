@@ -125,9 +125,9 @@ class _ProgramWriter:
             case Stop(buffer):
                 yield f"{indent}stop if b{buffer} != 0"
             case CallHost(call, point, reads, trims, writes):
-                yield f"{indent}call {call}({_listed(point)}):"
+                shown = f" trims {value_text(trims, self.names)}" if trims else ""
+                yield f"{indent}call {call}({_listed(point)}){shown}:"
                 yield from self.block((*reads, *writes), depth + 1)
-                yield from [f"{indent}  trims {value_text(trims, self.names)}"] if trims else []
             case CallSegment(segment):
                 yield f"{indent}run segment_{segment}"
 

@@ -8,7 +8,7 @@ and stay inside of it, as far as sizes are known. A segment names all that it is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -128,9 +128,8 @@ class _Verifier:
 
     def _given_is_kept(self) -> None:
         self._buffers_exist(each.buffer for each in self.program.statements() if isinstance(each, Read | Write | Stop))
-        for id in self.written:
-            role = self.program.buffers[id].role
-            _require(role not in ("input", "constant"), f"b{id}, which is written, is an {role}")
+        for buffer in map(self.program.buffers.__getitem__, self.written):
+            _require(not buffer.is_given, f"{buffer.label}, which is written, is an {buffer.role}")
 
     def _segment_holds(self, segment: Segment) -> None:
         is_loop = len(segment.body) == 1 and isinstance(segment.body[0], Loop)
@@ -272,17 +271,14 @@ class _Verifier:
                 self._inside(entry.index, const(1), axis.extent, around)
             elif entry.exact and axis.kind == "full":
                 self._inside(entry.start, entry.extent, axis.extent, around)
-        whole = buffer.axes if not read.index else ()
-        type = TensorType((*(axis.extent for axis in whole), *windows, *buffer.shape), buffer.dtype)
-        is_made = buffer.role in ("input", "constant") or read.buffer in self.written
+        is_made = buffer.is_given or read.buffer in self.written
         _require(is_made or not self.for_all_sizes, f"nothing writes {buffer.label}")
-        return type
+        return _seen(buffer, read.index, windows)
 
     def _written(self, write: Write, value: TensorType, around: _Around) -> None:
         buffer = self._indexed(write.buffer, len(write.index))
         extents = [extent for extent in write.extents if extent is not None]
-        whole = buffer.axes if not write.index else ()
-        wanted = TensorType((*(axis.extent for axis in whole), *extents, *buffer.shape), buffer.dtype)
+        wanted = _seen(buffer, write.index, extents)
         _require(self._same(value, wanted), f"{write.value} is {_type(value)}, and its place {_type(wanted)}")
         for axis, start, extent in zip(buffer.axes, write.index, write.extents):
             self._inside(start, const(1) if extent is None else extent, axis.extent, around)
@@ -355,6 +351,11 @@ class _Verifier:
         needed = {each for each in segment.arguments if each.kind == "dim"}
         _require(needed <= around.symbols, f"{_names(needed - around.symbols)} stands for nothing here")
         self.block(segment.body, {}, replace(around, symbols=frozenset(segment.arguments), segment=segment))
+
+
+def _seen(buffer: Buffer, index: Sequence[object], extents: Sequence[Expr]) -> TensorType:
+    """What is read or written at an index with these extents: without an index all of the buffer."""
+    return TensorType((*extents, *buffer.shape) if index else buffer.logical_shape, buffer.dtype)
 
 
 def _inferred_at(compute: Compute, known: Mapping[Symbol, Expr]) -> TensorType:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.backends.emission import blocks, used
+from tempo.backends.emission import blocks, operands
 from tempo.backends.loop_ir import Compute, Loop, PointIndex, Read, Segment, Statement, Write, nested, walk
 from tempo.backends.operators import OPERATORS, Role
 from tempo.symbolic import Symbol, const
@@ -40,7 +40,7 @@ class Flow:
     def of(segment: Segment) -> Flow:
         body: Statements = (segment.loop,) if segment.loop else segment.body
         every = tuple(walk(body))
-        uses = Counter(name for statement in every for name in used(statement))
+        uses = Counter(name for statement in every for name in operands(statement))
         depths = list(_enclosed(body, ()))
         return Flow(
             applications={key: free for block in blocks(body) for key, free in _free(block, uses)},

@@ -157,7 +157,7 @@ def compute(result: str, *operands: str, op: str = "neg") -> Compute:
 
 
 def segment(*body: Statement) -> Segment:
-    return Segment(0, "segment_0", body, None, (), (), ())
+    return Segment(0, body, ())
 
 
 def test_one_place_where_a_value_is_made_says_nothing_of_another():

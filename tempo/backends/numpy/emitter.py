@@ -38,9 +38,9 @@ from tempo.backends.emission import (
     form_of,
     is_element,
     is_scalar_slot,
+    operands,
     picks,
     subscript,
-    used,
 )
 from tempo.backends.emission import name as _name
 from tempo.backends.loop_ir import Buffer, Compute, LoopProgram, Read, Segment, Statement, Write, walk
@@ -92,7 +92,7 @@ class NumpyEmitter(ScalarEmitter):
 
     def segment(self, segment: Segment) -> str:
         every = tuple(walk((segment.loop,) if segment.loop else segment.body))
-        self._uses = Counter(name for statement in every for name in used(statement))
+        self._uses = Counter(name for statement in every for name in operands(statement))
         read = ((each.result, self._buffer(each.buffer)) for each in every if isinstance(each, Read))
         self._slots = {name: buffer for name, buffer in read if is_scalar_slot(buffer)}
         self._picks = picks(segment)
@@ -173,7 +173,7 @@ class NumpyEmitter(ScalarEmitter):
         gone: list[list[str]] = []
         for entry in reversed(entries):
             parts = entry.members if isinstance(entry, _ElementwiseRun) else walk((entry,))
-            here = {name for part in parts for name in used(part)} & left
+            here = {name for part in parts for name in operands(part)} & left
             left -= here
             internal = (
                 entry.made - {each.result for each in self._kept(entry)}
@@ -196,7 +196,7 @@ class NumpyEmitter(ScalarEmitter):
         found: list[Statement | _ElementwiseRun] = []
         chains: dict[Shape, _ElementwiseRun] = {}
         for statement in statements:
-            names, passes = set(used(statement)), isinstance(statement, Compute | Read)
+            names, passes = set(operands(statement)), isinstance(statement, Compute | Read)
             shape = self._shape(statement.type) if isinstance(statement, Compute) else ()
             ended = [each for each in chains if each != shape and (not passes or names & chains[each].made)]
             found += [chains.pop(each) for each in ended]
@@ -236,7 +236,7 @@ class NumpyEmitter(ScalarEmitter):
 
     def _kept(self, chain: _ElementwiseRun) -> list[Compute]:
         """What is used outside of the chain, too."""
-        inner = Counter(name for member in chain.members for name in used(member))
+        inner = Counter(name for member in chain.members for name in operands(member))
         return [each for each in chain.members if self._uses[each.result] > inner[each.result]]
 
     def _over_blocks(self, chain: _ElementwiseRun, kept: Sequence[Compute], operands: Mapping[str, Shape]) -> ast.stmt:

@@ -15,16 +15,9 @@ from typing import Any
 from tempo import dtypes
 from tempo.errors import InternalError
 from tempo.loop_ir.analysis.carried_values import Place, Recent, circles, earlier, read_place
-from tempo.loop_ir.analysis.last_uses import LEAST, releases
+from tempo.loop_ir.analysis.names import LEAST, releases
+from tempo.loop_ir.codegen import syntax
 from tempo.loop_ir.codegen.names import Names
-from tempo.loop_ir.codegen.syntax import assign as _assign
-from tempo.loop_ir.codegen.syntax import call as _call
-from tempo.loop_ir.codegen.syntax import context as _context
-from tempo.loop_ir.codegen.syntax import function as _function
-from tempo.loop_ir.codegen.syntax import minus_one as _minus_one
-from tempo.loop_ir.codegen.syntax import name as _name
-from tempo.loop_ir.codegen.syntax import source as _source
-from tempo.loop_ir.codegen.syntax import subscript as _subscript
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -110,7 +103,7 @@ class Emitter:
         self._once = tuple(each for each in (segment.loop, *segment.body) if isinstance(each, Loop))
         body = self._loops(segment.loop, outermost=True) if segment.loop else self._block(segment.body)
         body.append(ast.Return(ast.Tuple([self.result(id) for id in segment.results], ast.Load())))
-        return _source(_function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
+        return syntax.source(syntax.function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
 
     def prologue(self) -> list[ast.stmt]:
         """Block before the body of a segment, asked for when the body is made: a hook for what can be hoisted."""
@@ -118,7 +111,7 @@ class Emitter:
 
     def result(self, buffer: int) -> ast.expr:
         """A buffer that the segment has written, as it is returned: a hook."""
-        return _name(self._buffer(buffer).label)
+        return syntax.name(self._buffer(buffer).label)
 
     def parameters(self, segment: Segment) -> list[str]:
         """The names of a segment function's parameters, in order."""
@@ -153,18 +146,18 @@ class Emitter:
                 self._held[result] = self._read(statement)
                 return []
             case Compute(result):
-                return [_assign(_name(result, ast.Store()), self.compute(statement))]
+                return [syntax.assign(syntax.name(result, ast.Store()), self.compute(statement))]
             case Assign(result, value):
-                return [_assign(_name(result, ast.Store()), self.value(value))]
+                return [syntax.assign(syntax.name(result, ast.Store()), self.value(value))]
             case Write(_, _, value):
-                return [_assign(self._target(statement), self.value(value))]
+                return [syntax.assign(self._target(statement), self.value(value))]
             case Branch(condition, then, otherwise):
                 held = dict(self._held)  # both sides may use what was read before them
                 tail = self._block(otherwise) if otherwise else []
                 self._held = held
                 return [ast.If(self._expr(condition), self._block(then), tail)]
             case Guard(table, point, body):
-                return [ast.If(_subscript(self._table(table), self._exprs(point)), self._block(body), [])]
+                return [ast.If(syntax.subscript(self._table(table), self._exprs(point)), self._block(body), [])]
             case Loop():
                 return self._loops(statement)
             case Stop(buffer):
@@ -175,26 +168,26 @@ class Emitter:
     def _read(self, read: Read) -> ast.expr:
         place = read_place(read)
         if place in self._handed:
-            return _name(self._handed[place])
-        return self.read(read, _name(self._buffer(read.buffer).label))
+            return syntax.name(self._handed[place])
+        return self.read(read, syntax.name(self._buffer(read.buffer).label))
 
     def _target(self, write: Write) -> ast.expr:
         if write.buffer in self._made_now:
-            return _name(self._made_now[write.buffer], ast.Store())
-        return self._place(_name(self._buffer(write.buffer).label, _context(not write.index)), write)
+            return syntax.name(self._made_now[write.buffer], ast.Store())
+        return self._place(syntax.name(self._buffer(write.buffer).label, syntax.context(not write.index)), write)
 
     def _held_by(self, slot: Buffer) -> ast.expr:
-        return _name(slot.label)
+        return syntax.name(slot.label)
 
     def _calls(self, call: CallHost | CallSegment) -> list[ast.stmt]:
         raise InternalError(f"a segment holds {type(call).__name__}, which needs the host")
 
     def _table(self, number: int) -> ast.expr:
-        return _name(f"table_{number}")
+        return syntax.name(f"table_{number}")
 
     def value(self, name: str) -> ast.expr:
         """A value by its name: a read stands where it is used."""
-        return self._held.pop(name) if name in self._held else _name(name)
+        return self._held.pop(name) if name in self._held else syntax.name(name)
 
     def _expr(self, value: Expr | Condition) -> ast.expr:
         return to_python(value, self.names)
@@ -211,19 +204,20 @@ class Emitter:
         if not handed:
             return [self._loop(loop, outermost)]
         places = [(earlier(each, loop, ago), names[ago]) for each, names in handed for ago in range(1, each.depth + 1)]
-        lo, hi = (_name("start"), _name("stop")) if outermost else (self._expr(loop.lo), self._expr(loop.hi))
-        forward, here = loop.direction == "forward", _name(self.names(loop.var), ast.Store())
-        end = _call("max", [lo, hi]) if forward else _minus_one(_call("min", [lo, hi]))
-        before = [_assign(here, lo if forward else _minus_one(hi)), *(self._opened_place(*each) for each in places)]
+        lo, hi = self._ends(loop, outermost)
+        forward, here = loop.direction == "forward", syntax.name(self.names(loop.var), ast.Store())
+        end = syntax.call("max", [lo, hi]) if forward else syntax.minus_one(syntax.call("min", [lo, hi]))
+        first = syntax.assign(here, lo if forward else syntax.minus_one(hi))
+        before = [first, *(self._opened_place(*each) for each in places)]
         self._handed.update(places)
         self._made_now.update({each.buffer: names[0] for each, names in handed})
         tree = self._loop(loop, outermost)
         for each, names in handed:
             self._made_now.pop(each.buffer)
-            ages = range(each.depth, 0, -1)
-            tree.body += [_assign(_name(names[ago], ast.Store()), _name(names[ago - 1])) for ago in ages]
+            for ago in range(each.depth, 0, -1):
+                tree.body.append(syntax.assign(syntax.name(names[ago], ast.Store()), syntax.name(names[ago - 1])))
         self._handed = {}
-        return [*before, tree, _assign(here, end), *(self._closed_place(*each) for each in places)]
+        return [*before, tree, syntax.assign(here, end), *(self._closed_place(*each) for each in places)]
 
     def _circles(self, loop: Loop) -> list[Recent]:
         """Those of small arrays, whose copies would hold more memory than is planned for otherwise."""
@@ -239,22 +233,25 @@ class Emitter:
     def _opened_place(self, place: Place, name: str) -> ast.stmt:
         buffer, index = place
         read = Read(name, buffer, tuple(PointIndex(each) for each in index), fresh=True)
-        return _assign(_name(name, ast.Store()), self.read(read, _name(self._buffer(buffer).label)))
+        return syntax.assign(syntax.name(name, ast.Store()), self.read(read, syntax.name(self._buffer(buffer).label)))
 
     def _closed_place(self, place: Place, name: str) -> ast.stmt:
-        return _assign(self._target(Write(*place, name)), _name(name))
+        return syntax.assign(self._target(Write(*place, name)), syntax.name(name))
+
+    def _ends(self, loop: Loop, outermost: bool) -> tuple[ast.expr, ast.expr]:
+        """From where to where it runs."""
+        return (syntax.name("start"), syntax.name("stop")) if outermost else (self._expr(loop.lo), self._expr(loop.hi))
 
     def _loop(self, loop: Loop, outermost: bool = False) -> ast.For:
-        lo = _name("start") if outermost else self._expr(loop.lo)
-        hi = _name("stop") if outermost else self._expr(loop.hi)
-        arguments = [lo, hi] if loop.direction == "forward" else [_minus_one(hi), _minus_one(lo), ast.Constant(-1)]
-        if loop.direction == "forward" and isinstance(lo, ast.Constant) and lo.value == 0:
-            arguments = [hi]
-        target = _name(self.names(loop.var), ast.Store())
+        lo, hi = self._ends(loop, outermost)
+        arguments = [hi] if isinstance(lo, ast.Constant) and lo.value == 0 else [lo, hi]
+        if loop.direction == "backward":
+            arguments = [syntax.minus_one(hi), syntax.minus_one(lo), ast.Constant(-1)]
+        target = syntax.name(self.names(loop.var), ast.Store())
         held = dict(self._held)  # what was read before the loop may be used after it, too
         body = self._block(loop.body)
         self._held = held
-        return ast.For(target, _call("range", arguments), body, [])
+        return ast.For(target, syntax.call("range", arguments), body, [])
 
     def compute(self, compute: Compute) -> ast.expr:
         """The expression of an operator's result."""
@@ -263,7 +260,7 @@ class Emitter:
     def applied(self, compute: Compute, function: Callable[..., Any], operands: list[ast.expr]) -> ast.expr:
         """`function` of the operands, then of the run-time scalars."""
         scalars = [self._expr(scalar) for scalar in compute.scalars]
-        return _call(self.named(function, compute.op), [*operands, *scalars])
+        return syntax.call(self.named(function, compute.op), [*operands, *scalars])
 
     def function_of(self, compute: Compute) -> Callable[..., Any]:
         """What the backend's table makes of one application."""
@@ -299,7 +296,7 @@ class Emitter:
         """What `array`, the buffer of `read`, holds at its index."""
         buffer = self._buffer(read.buffer)
         tree = self._partial(read, buffer, array)
-        return _call("fresh", [tree]) if read.fresh else tree
+        return syntax.call("fresh", [tree]) if read.fresh else tree
 
     @staticmethod
     def _is_whole(axis: Axis, index: WindowIndex) -> bool:
@@ -326,11 +323,11 @@ class Emitter:
             axis_now += 1
         while subscript and isinstance(subscript[-1], ast.Slice) and subscript[-1].lower is None:
             subscript.pop()
-        tree = _subscript(array, subscript) if subscript else array
+        tree = syntax.subscript(array, subscript) if subscript else array
         for axis_now, at, entry in later:
             function = "wrapped" if buffer.axes[at].kind == "window" else "clamped"
             extent = ast.Constant(self._resolve(entry.extent))
-            tree = _call(function, [tree, ast.Constant(axis_now), self._expr(entry.start), extent])
+            tree = syntax.call(function, [tree, ast.Constant(axis_now), self._expr(entry.start), extent])
         return tree
 
     def _place(self, array: ast.expr, write: Write) -> ast.expr:
@@ -340,7 +337,7 @@ class Emitter:
         for at, extent in enumerate(write.extents):
             if extent is not None:
                 places[at] = ast.Slice(places[at], self._expr(write.index[at] + self._resolve(extent)))
-        return _subscript(array, places, ast.Store())
+        return syntax.subscript(array, places, ast.Store())
 
 
 def symbols_of(program: LoopProgram) -> frozenset[Symbol]:

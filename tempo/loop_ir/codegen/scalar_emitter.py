@@ -18,36 +18,42 @@ from tempo.loop_ir.ir import Buffer, Compute, PointIndex, Read, Statement
 OPERATOR = "operator"
 """In a form: the function of the operator itself."""
 
-_COMPARISONS = {"lt": "x < y", "le": "x <= y", "gt": "x > y", "ge": "x >= y", "eq": "x == y", "ne": "x != y"}
-_ARITHMETIC = {"neg": "-x", "abs": "abs(x)", "add": "x + y", "sub": "x - y", "mul": "x * y"}
-_BITS = {"bitwise_and": "x & y", "bitwise_or": "x | y", "bitwise_xor": "x ^ y"}
-_CHOICE = {"where": "y if x else z"}
-
 _FORMS: Mapping[str, Mapping[str, str]] = {
-    "float": {
-        **_COMPARISONS, **_ARITHMETIC,
-        "div": "x / y",
-        "isnan": "x != x",
-        # Of what is equal one may be -0.0, and what is neither less nor greater may be NaN.
-        "maximum": f"x if x > y else y if y > x else {OPERATOR}(x, y)",
-        "minimum": f"x if x < y else y if y < x else {OPERATOR}(x, y)",
+    "lt": {"float int": "x < y"},
+    "le": {"float int": "x <= y"},
+    "gt": {"float int": "x > y"},
+    "ge": {"float int": "x >= y"},
+    "eq": {"float int": "x == y"},
+    "ne": {"float int": "x != y", "bool": "x ^ y"},
+    "isnan": {"float": "x != x"},
+    "neg": {"float int": "-x"},
+    "abs": {"float int": "abs(x)"},
+    "add": {"float int": "x + y", "bool": "x | y"},
+    "sub": {"float int": "x - y"},
+    "mul": {"float int": "x * y", "bool": "x & y"},
+    "div": {"float": "x / y"},
+    "floordiv": {"int": "x // y"},
+    "mod": {"int": "x % y"},
+    # Of floats that are equal one may be -0.0, and what is neither less nor greater may be NaN.
+    "maximum": {
+        "float": f"x if x > y else y if y > x else {OPERATOR}(x, y)", "int": "x if x > y else y", "bool": "x | y",
     },
-    "int": {
-        **_COMPARISONS, **_ARITHMETIC, **_BITS,
-        "floordiv": "x // y",
-        "mod": "x % y",
-        "shift_left": "x << y",
-        "shift_right": "x >> y",
-        "bitwise_not": "~x",
-        "maximum": "x if x > y else y",
-        "minimum": "x if x < y else y",
+    "minimum": {
+        "float": f"x if x < y else y if y < x else {OPERATOR}(x, y)", "int": "x if x < y else y", "bool": "x & y",
     },
-    "bool": {
-        **_BITS,
-        "add": "x | y", "mul": "x & y", "maximum": "x | y", "minimum": "x & y", "ne": "x ^ y",
-        "logical_and": "x & y", "logical_or": "x | y", "logical_xor": "x ^ y",
-    },
+    "bitwise_and": {"int bool": "x & y"},
+    "bitwise_or": {"int bool": "x | y"},
+    "bitwise_xor": {"int bool": "x ^ y"},
+    "bitwise_not": {"int": "~x"},
+    "shift_left": {"int": "x << y"},
+    "shift_right": {"int": "x >> y"},
+    "logical_and": {"bool": "x & y"},
+    "logical_or": {"bool": "x | y"},
+    "logical_xor": {"bool": "x ^ y"},
+    "where": {"bool": "y if x else z"},
+    "reshape": {"float int bool": "x"},
 }  # fmt: skip
+"""By operator, and by the kinds of the first operand."""
 
 
 def form_of(compute: Compute) -> str | None:
@@ -60,11 +66,10 @@ def form_of(compute: Compute) -> str | None:
     found = [type.dtype for type in (*compute.operand_types, compute.type)]
     if not all(dtype in _NATIVE for dtype in found):
         return None
-    if compute.op in ("where", "reshape"):
-        return _CHOICE.get(compute.op, "x")
     if compute.op == "cast":
         return _cast(found[0], found[1])
-    return _FORMS[_kind(found[0])].get(compute.op)
+    kind, forms = _kind(found[0]), _FORMS.get(compute.op, {})
+    return next((form for kinds, form in forms.items() if kind in kinds.split()), None)
 
 
 _NATIVE = frozenset(set(dtypes.DTYPES) - {"float16", "bfloat16"})

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tempo.loop_ir.analysis.last_uses import used
+from tempo.loop_ir.analysis.names import operands
 from tempo.loop_ir.ir import Block, Branch, Compute, Loop, Segment, Statement, nested, walk
 from tempo.symbolic import Condition, Context, Expr, as_expr, var
 
@@ -30,7 +30,7 @@ class Pick:
 def picks(segment: Segment) -> Mapping[str, Pick]:
     """By the name of the slice: those whose only use is the statement after them, which drops the axis."""
     body: Block = (segment.loop,) if segment.loop else segment.body
-    uses = Counter(name for statement in walk(body) for name in used(statement))
+    uses = Counter(name for statement in walk(body) for name in operands(statement))
     found = (pick for block, facts in _blocks(body, ()) for pick in _in_block(block, facts))
     return {name: pick for name, pick in found if uses[name] == 1}
 

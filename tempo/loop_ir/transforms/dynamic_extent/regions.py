@@ -158,17 +158,30 @@ def _with(type: TensorType, axis: int, extent: int) -> TensorType:
 # -- finding regions -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class Region:
-    """The statements that see the axis, by their place in the block: reads, operators and second names."""
+    """The statements that see the axis, by their place in the block: reads, operators and second names.
+
+    Made by `regions`, statement by statement. `broken`: something is done along the axis that allows no other extent.
+    """
 
     length: Expr
-    hull: int
-    reads: Mapping[int, Read]
-    entries: Mapping[int, int]  # of a read, where in its index the axis is
-    operators: Mapping[int, Tracked]
-    assigns: frozenset[int]
-    names: frozenset[str]  # what its statements make
+    hulls: set[int] = field(default_factory=set)
+    reads: dict[int, Read] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)  # of a read, where in its index the axis is
+    operators: dict[int, Tracked] = field(default_factory=dict)
+    assigns: set[int] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)  # what its statements make
+    broken: bool = False
+
+    @property
+    def has_one_hull(self) -> bool:
+        return len(self.hulls) == 1
+
+    @property
+    def hull(self) -> int:
+        (hull,) = self.hulls
+        return hull
 
     @property
     def members(self) -> frozenset[int]:
@@ -189,20 +202,7 @@ class Region:
         read, at = self.reads[place], self.entries[place]
         return replace(read, index=(*read.index[:at], window, *read.index[at + 1 :]))
 
-
-@dataclass
-class _Found:
-    """A region while it is being found. `broken`: something is done along the axis that allows no other extent."""
-
-    hulls: set[int] = field(default_factory=set)
-    reads: dict[int, Read] = field(default_factory=dict)
-    entries: dict[int, int] = field(default_factory=dict)
-    operators: dict[int, Tracked] = field(default_factory=dict)
-    assigns: set[int] = field(default_factory=set)
-    names: set[str] = field(default_factory=set)
-    broken: bool = False
-
-    def take(self, other: _Found) -> None:
+    def take(self, other: Region) -> None:
         self.hulls |= other.hulls
         self.reads.update(other.reads)
         self.entries.update(other.entries)
@@ -225,26 +225,14 @@ def regions(
     for name in leaving & finder.axes.keys():
         finder.of_name[name].broken = True
     found = {id(each): each for each in finder.of_name.values()}.values()
-    return [
-        Region(
-            length,
-            each.hulls.pop(),
-            each.reads,
-            each.entries,
-            each.operators,
-            frozenset(each.assigns),
-            frozenset(each.names),
-        )
-        for each in found
-        if not each.broken and len(each.hulls) == 1
-    ]
+    return [each for each in found if each.has_one_hull and not each.broken]
 
 
 class _RegionFinder:
     def __init__(self, length: Expr, resolve: Callable[[Expr], int]) -> None:
         self.length, self.resolve = length, resolve
         self.axes: dict[str, int] = {}
-        self.of_name: dict[str, _Found] = {}
+        self.of_name: dict[str, Region] = {}
 
     def statement(self, place: int, statement: Statement) -> None:
         if isinstance(statement, Read):
@@ -268,16 +256,16 @@ class _RegionFinder:
         ]
         if not entries:
             return
-        region, at = _Found(broken=len(entries) > 1), entries[0]
+        region, at = Region(self.length, broken=len(entries) > 1), entries[0]
         region.reads[place], region.entries[place] = read, at
         entry = read.index[at]
         assert isinstance(entry, WindowIndex)
         region.hulls.add(self.resolve(entry.extent))
         self.made(read.result, sum(isinstance(each, WindowIndex) for each in read.index[:at]), region)
 
-    def compute(self, place: int, compute: Compute, region: _Found) -> None:
+    def compute(self, place: int, compute: Compute, region: Region) -> None:
         axes = [self.axes.get(name) for name in compute.operands]
-        found = tracked(compute, axes, self.resolve, next(iter(region.hulls))) if len(region.hulls) == 1 else None
+        found = tracked(compute, axes, self.resolve, region.hull) if region.has_one_hull else None
         if found is None:
             region.broken = True
             return
@@ -286,11 +274,11 @@ class _RegionFinder:
         if found.axis != FOLDED:
             self.made(compute.result, found.axis, region)
 
-    def made(self, name: str, axis: int, region: _Found) -> None:
+    def made(self, name: str, axis: int, region: Region) -> None:
         self.axes[name], self.of_name[name] = axis, region
         region.names.add(name)
 
-    def joined(self, names: Sequence[str]) -> _Found:
+    def joined(self, names: Sequence[str]) -> Region:
         region = self.of_name[names[0]]
         for name in names[1:]:
             other = self.of_name[name]

@@ -124,10 +124,10 @@ class _Tiler:
         done: set[frozenset[str]] = set()
         while True:
             every = regions(block, length, self.resolve, kept)
-            found = next((each for each in every if each.names not in done), None)
+            found = next((each for each in every if frozenset(each.names) not in done), None)
             if found is None:
                 return block
-            done.add(found.names)
+            done.add(frozenset(found.names))
             block = self.rewritten(block, found, kept)
 
     def rewritten(self, block: Block, region: Region, kept: frozenset[str]) -> Block:
