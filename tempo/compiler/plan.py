@@ -35,7 +35,7 @@ class Scheduler(Protocol):
     def schedule(self, problem: SchedulingProblem) -> ScheduleTree | Scheduled: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """All that was decided for one program, for every size of which `facts` are true.
 

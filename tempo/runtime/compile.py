@@ -44,51 +44,40 @@ def compile(
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
     `DomainError`, `DefinitionError`, `CycleError`, and `InputError` for options that do not fit the program.
     """
-    with AtUserLine():
-        return _compiled(program, backend, scheduler, device, sizes, options)
-
-
-def _compiled(
-    program: Program,
-    backend: Any,
-    scheduler: Any,
-    device: str | None,
-    sizes: Mapping[str, int] | None,
-    options: Options | None,
-) -> Executable:
     from tempo.language.program import Program  # the language builds on nothing of the runtime
 
-    if not isinstance(program, Program):
-        raise ProgramError(
-            f"tp.compile takes a tp.Program, not {type(program).__name__}",
-            hint='write `with tp.Program("name") as program:` and compile that',
-        )
-    if not isinstance(options, Options | None):
-        raise InputError(f"options= is a {type(options).__name__}", hint="write options=tp.Options(...)")
-    options = options or Options()
-    chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
-    named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
-    if device is not None:
-        chosen = _on_device(chosen, device)
-    hooks = default_manager().hooks()
-    hooks.tempo_compile_started(program=program, backend=chosen.info.name, scheduler=_name(named))
-    graph, check = program.graph(), None
-    passes = registered_passes()
-    _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options), options), options)
-    if options.check_finite:
-        graph, watches = watched(graph)
-        check = FiniteCheck(program.graph(), watches)
-    engine: Engine
-    if getattr(chosen, "interprets", False):
-        engine = ReferenceEngine(graph, options)
-    else:
-        engine = CompiledEngine(
-            graph, chosen, get_scheduler(named), _name(named), options, _likely(graph, sizes), passes
-        )
-    given = chosen.info.name if backend is None else backend
-    executable = Executable(Recipe(program, given, named, device, sizes, options), engine, check)
-    hooks.tempo_compile_finished(program=program, executable=executable)
-    return executable
+    with AtUserLine():
+        if not isinstance(program, Program):
+            raise ProgramError(
+                f"tp.compile takes a tp.Program, not {type(program).__name__}",
+                hint='write `with tp.Program("name") as program:` and compile that',
+            )
+        if not isinstance(options, Options | None):
+            raise InputError(f"options= is a {type(options).__name__}", hint="write options=tp.Options(...)")
+        options = options or Options()
+        chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
+        named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
+        if device is not None:
+            chosen = _on_device(chosen, device)
+        hooks = default_manager().hooks()
+        hooks.tempo_compile_started(program=program, backend=chosen.info.name, scheduler=_name(named))
+        graph, check = program.graph(), None
+        passes = registered_passes()
+        _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options), options), options)
+        if options.check_finite:
+            graph, watches = watched(graph)
+            check = FiniteCheck(program.graph(), watches)
+        engine: Engine
+        if getattr(chosen, "interprets", False):
+            engine = ReferenceEngine(graph, options)
+        else:
+            engine = CompiledEngine(
+                graph, chosen, get_scheduler(named), _name(named), options, _likely(graph, sizes), passes
+            )
+        given = chosen.info.name if backend is None else backend
+        executable = Executable(Recipe(program, given, named, device, sizes, options), engine, check)
+        hooks.tempo_compile_finished(program=program, executable=executable)
+        return executable
 
 
 def _check_names(graph: Graph, manager: PassManager, options: Options) -> None:

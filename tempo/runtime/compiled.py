@@ -26,7 +26,7 @@ from tempo.loop_ir.transforms.chunked_outputs import is_chunked
 from tempo.passes.manager import PassRecord
 from tempo.reference.calls import call_host
 from tempo.reference.evaluator import Evaluated
-from tempo.runtime.memory import allocation_error, check_room
+from tempo.runtime.memory import check_room, too_large
 from tempo.runtime.strips import in_strips
 from tempo.sdg.call import static_type
 from tempo.sdg.graph import Node, Port
@@ -224,7 +224,7 @@ class ProgramRun:
 
     def _made(self, buffer: Buffer) -> Array:
         backend, shape = self.compiled.backend, self.shapes[buffer.id]
-        if buffer.role == "constant":
+        if buffer.id in self.compiled.program.constants:
             return self.compiled.constants[buffer.id]
         starts_at_zero = buffer.zeroed or buffer.id in self.compiled.read_early
         fill = 0 if starts_at_zero else _poison(buffer.dtype) if self.poison else None
@@ -239,7 +239,7 @@ class ProgramRun:
             array = backend.allocate(physical, buffer.dtype, fill)
         except Exception as error:
             if backend.is_out_of_memory(error):
-                raise allocation_error(buffer, self.sizes, error) from error
+                raise too_large(buffer, self.sizes, str(error)) from error
             raise
         if order is None:
             return array

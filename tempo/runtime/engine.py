@@ -32,9 +32,9 @@ from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
 from tempo.waiting import waiting
 
 Progress = Callable[[int, int], None]
-PlanKey = tuple[Symbol | None, Condition]
-LoopsKey = tuple[PlanKey, RunAs, Narrow | None, tuple[int, ...]]
-"""The dim that is streamed, how it is run, and the values of the sizes that shapes are made of."""
+AtSizes = frozenset[tuple[Symbol, int]]
+LoopsKey = tuple[Plan, RunAs, Narrow | None, tuple[int, ...]]
+"""A plan, how it is run, and the values of the sizes that shapes are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
 
@@ -102,18 +102,19 @@ class CompiledEngine:
         self.scheduler_name = scheduler_name
         self.native = backend.native
         check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
-        self._speculates = speculates and self.compiler.checks and _may_run_again(graph)
+        leaves_nothing = not any(node.is_call for node in graph.nodes.values())  # so a run may be made again
+        self._speculates = speculates and self.compiler.checks and leaves_nothing
         self.compiler = replace(self.compiler, speculates=self._speculates)
         self._missed = False  # an index was out of range that nobody asks for, and may be the next time
         self._in_order: Once[None, CompiledEngine] = Once()
-        self._plans: Once[PlanKey, Plan] = Once()
-        self._verified: Once[tuple[Symbol | None, frozenset[tuple[Symbol, int]]], None] = Once()
+        self._plans: Once[tuple[Symbol | None, Condition], Plan] = Once()
+        self._verified: Once[tuple[Plan, AtSizes], None] = Once()
         self._specialised: Once[LoopsKey, Specialised] = Once()
-        self._index_bits: Once[tuple[LoopsKey, frozenset[tuple[Symbol, int]]], int] = Once()
+        self._index_bits: Once[tuple[LoopsKey, AtSizes], int] = Once()
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
         self._endless: Once[Symbol, CompiledEngine] = Once()
-        self._narrowed: Once[tuple[PlanKey, Narrow], Plan] = Once()
-        self._tables: Once[tuple[PlanKey, tuple[tuple[Symbol, int], ...]], list[Any]] = Once()
+        self._narrowed: Once[tuple[Plan, Narrow], Plan] = Once()
+        self._tables: Once[tuple[Plan, AtSizes], list[Any]] = Once()
 
     def __repr__(self) -> str:
         return f'backend="{self.backend.info.name}", scheduler="{self.scheduler_name}"'
@@ -139,13 +140,13 @@ class CompiledEngine:
                 if cycle is not None:
                     raise cycle_error(self.graph, cycle) from None
             plan = self._plan_at(sizes, outermost, error)
-        self.verify(plan, sizes, outermost)
+        self.verify(plan, sizes)
         return plan
 
-    def verify(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None) -> None:
+    def verify(self, plan: Plan, sizes: Mapping[Symbol, int]) -> None:
         """Where it was asked for, once for each plan and sizes: it walks all instances."""
         if verifies():
-            self._verified.get((outermost, frozenset(sizes.items())), partial(self._verify, plan, sizes))
+            self._verified.get((plan, frozenset(sizes.items())), partial(self._verify, plan, sizes))
 
     def _plan_at(self, sizes: Mapping[Symbol, int], outermost: Symbol | None, refused: UnsupportedError) -> Plan:
         """A plan for these sizes alone, at which cases may be left out that no point takes."""
@@ -164,17 +165,16 @@ class CompiledEngine:
         self,
         plan: Plan,
         sizes: Mapping[Symbol, int],
-        outermost: Symbol | None = None,
         in_parts: bool = False,
         narrow: Narrow | None = None,
         ahead: int = MOST_POINTS,
     ) -> Compiled:
         """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it.
         `ahead`: how many arrays of a streamed input may be taken at once."""
-        planned = self.narrowed(plan, outermost, narrow)
+        planned = self.narrowed(plan, narrow)
         static = self.compiler.static(planned, sizes)
         run_as = RunAs(not in_parts, ahead)
-        key = (outermost, plan.facts), run_as, narrow, tuple(static.values())
+        key = plan, run_as, narrow, tuple(static.values())
         made = self._specialised.get(key, lambda: self.compiler.specialise(planned, static, run_as))
         bits = self._bits(key, made.loops, sizes)
 
@@ -192,11 +192,11 @@ class CompiledEngine:
         full, name = (key, frozenset(sizes.items())), self.backend.info.name
         return self._index_bits.get(full, lambda: index_bits(loops, self.graph, sizes, name))
 
-    def narrowed(self, plan: Plan, outermost: Symbol | None, narrow: Narrow | None) -> Plan:
+    def narrowed(self, plan: Plan, narrow: Narrow | None) -> Plan:
         """The plan with outputs kept as `narrow` says."""
         if narrow is None:
             return plan
-        return self._narrowed.get(((outermost, plan.facts), narrow), lambda: self.compiler.narrowed(plan, narrow))
+        return self._narrowed.get((plan, narrow), lambda: self.compiler.narrowed(plan, narrow))
 
     def endless(self, dim: Symbol) -> CompiledEngine:
         """The same program along a dim that has no end."""
@@ -211,17 +211,16 @@ class CompiledEngine:
         self,
         plan: Plan,
         arguments: Arguments,
-        outermost: Symbol | None = None,
         in_parts: bool = False,
         narrow: Narrow | None = None,
         ahead: int = MOST_POINTS,
     ) -> ProgramRun:
-        compiled = self.compiled(plan, arguments.sizes, outermost, in_parts, narrow, ahead)
+        compiled = self.compiled(plan, arguments.sizes, in_parts, narrow, ahead)
         arrays = {id: arguments.arrays[key] for key, id in compiled.program.inputs.items()}
-        tables = self._tables_for(plan, arguments.sizes, outermost)
+        tables = self._tables_for(plan, arguments.sizes)
         return ProgramRun(compiled, arguments.sizes, arrays, tables, self.options.poison)
 
-    def _tables_for(self, plan: Plan, sizes: Mapping[Symbol, int], outermost: Symbol | None) -> list[Any]:
+    def _tables_for(self, plan: Plan, sizes: Mapping[Symbol, int]) -> list[Any]:
         """The demanded points that guard statements; exact demand may take seconds, so it is found once per sizes."""
         if not plan.loops.tables:
             return []
@@ -230,7 +229,7 @@ class CompiledEngine:
             masks = demanded(plan.graph, sizes)
             return [masks[node] for _, node in sorted(plan.loops.tables.items())]
 
-        return self._tables.get(((outermost, plan.facts), tuple(sorted(sizes.items()))), make)
+        return self._tables.get((plan, frozenset(sizes.items())), make)
 
     def in_order(self) -> CompiledEngine:
         """The engine that looks nothing up which is not demanded."""
@@ -269,11 +268,6 @@ class CompiledEngine:
             else:
                 _with_progress(run, progress)
         return run.results()
-
-
-def _may_run_again(graph: Graph) -> bool:
-    """Whether a run leaves nothing behind and takes nothing away."""
-    return not any(node.is_call for node in graph.nodes.values())
 
 
 def _work(loops: LoopProgram) -> tuple[Block, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tempo import dtypes
 from tempo.errors import InputError, MemoryLimitError
-from tempo.loop_ir.analysis.liveness import peak_bytes
+from tempo.loop_ir.analysis.liveness import buffer_bytes, peak_bytes
 from tempo.loop_ir.ir import Buffer, LoopProgram
 from tempo.symbolic import Symbol
 
@@ -52,32 +52,27 @@ def check_room(program: LoopProgram, sizes: Mapping[Symbol, int], room: int | No
     """Raises `MemoryLimitError`, before anything is made, for an array that is larger than all memory there is, or
     outputs that are so together. What is given is there already; what lives in a segment may never be there at once.
     """
-    if room is None:
-        return
     made = [buffer for buffer in program.buffers.values() if buffer.role in ("internal", "output")]
-    entries = [(_entry(buffer, sizes, buffer.storage), buffer) for buffer in made]
-    largest, buffer = max(entries, key=lambda pair: pair[0].bytes, default=(None, None))
-    if largest is None or buffer is None:
+    if room is None or not made:
         return
-    outputs = sum(entry.bytes for entry, _ in entries if entry.role == "output")
-    if largest.bytes > room:
-        raise too_large(largest, buffer, f"there is memory for {room} B")
+    bytes = {buffer.id: buffer_bytes(program, buffer.id, sizes) for buffer in made}
+    largest = max(made, key=lambda buffer: bytes[buffer.id])
+    if bytes[largest.id] > room:
+        raise too_large(largest, sizes, f"there is memory for {room} B")
+    outputs = sum(bytes[buffer.id] for buffer in made if buffer.role == "output")
     if outputs > room:
-        raise too_large(largest, buffer, f"the outputs take {outputs} B, and there is memory for {room} B")
+        raise too_large(largest, sizes, f"the outputs take {outputs} B, and there is memory for {room} B")
 
 
-def too_large(entry: BufferMemory, buffer: Buffer, why: str) -> MemoryLimitError:
+def too_large(buffer: Buffer, sizes: Mapping[Symbol, int], why: str) -> MemoryLimitError:
+    """The error of an array that cannot be made."""
+    entry = _entry(buffer, sizes, buffer.storage)
     return MemoryLimitError(
         f"{entry.name}: {entry.dtype}{list(entry.shape)}, {entry.bytes} B, does not fit into memory: {why}",
         location=buffer.location,
         hint="use smaller sizes, or keep fewer points: what no output needs whole is not stored whole, and"
         " run.stream(..., keep=False) keeps no outputs",
     )
-
-
-def allocation_error(buffer: Buffer, sizes: Mapping[Symbol, int], error: Exception) -> MemoryLimitError:
-    """The error of an array that could not be made."""
-    return too_large(_entry(buffer, sizes, buffer.storage), buffer, str(error))
 
 
 @contextmanager

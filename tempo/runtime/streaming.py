@@ -53,25 +53,25 @@ class Stream(Iterator[Step]):
         engine = engine.in_order()  # what was given is not taken back
         dim = way.dim
         plan = _plan_without_end(engine, arguments, dim) if way.endless else engine.plan_for(arguments.sizes, dim)
-        streamed = _streamed_outputs(plan, dim)
+        streamed = [each for each in plan.graph.outputs if each.role == "output" and dim in each.domain]
         top, delay, ahead = _loop_of(plan, streamed, dim)
         width = way.chunk + delay + ahead
         size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
         narrow = None
         if not way.keep and (way.endless or width < size):
             narrow = Narrow(tuple(output.name for output in streamed), dim, width)
-        loops = engine.narrowed(plan, dim, narrow).loops
+        loops = engine.narrowed(plan, narrow).loops
         if way.endless:
             _check_bounded(plan, loops, dim)
         self._planned = partial(memory_of, loops, arguments.sizes)
         with told_what_is_large(self._planned):
             most = min(way.chunk, MOST_POINTS)
-            run = engine.start(plan, arguments, dim, in_parts=True, narrow=narrow, ahead=most)
+            run = engine.start(plan, arguments, in_parts=True, narrow=narrow, ahead=most)
         item = _items(plan, dim, run)[top]
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
         self._given, self._graph = arguments.arrays, engine.graph
-        self._made, self._way, self._without = run, way, () if way.keep else tuple(each.name for each in streamed)
+        self._made, self._without = run, () if way.keep else tuple(each.name for each in streamed)
         self._feeds, self._look = arguments.feeds, look
         self._steps = self._run(run, item, _steps(run, run.compiled.items[item], streamed, way, delay, size))
 
@@ -122,12 +122,8 @@ def _plan_without_end(engine: CompiledEngine, arguments: Arguments, dim: Symbol)
     """That there is no cycle is proven already: none is looked for at the most points, nor are these walked."""
     plan = engine.plan(dim)
     (size,) = plan.graph.dim(dim).size.symbols()
-    engine.verify(plan, {**arguments.sizes, size: _WALKED}, dim)
+    engine.verify(plan, {**arguments.sizes, size: _WALKED})
     return plan
-
-
-def _streamed_outputs(plan: Plan, dim: Symbol) -> list[Output]:
-    return [output for output in plan.graph.outputs if output.role == "output" and dim in output.domain]
 
 
 def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol) -> tuple[int, int, int]:

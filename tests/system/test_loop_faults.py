@@ -29,7 +29,7 @@ def outputs(engine: CompiledEngine, program: LoopProgram, arguments: Arguments) 
     try:
         compiled = compile_program(Specialised(program, static, ()), engine.backend, arguments.sizes)
         arrays = {id: arguments.arrays[key] for key, id in program.inputs.items()}
-        run = ProgramRun(compiled, arguments.sizes, arrays, engine._tables_for(plan, arguments.sizes, None), True)
+        run = ProgramRun(compiled, arguments.sizes, arrays, engine._tables_for(plan, arguments.sizes), True)
         for item in compiled.items:
             run.whole(item)
         return {key: np.asarray(run.output(id)) for key, id in program.outputs.items()}

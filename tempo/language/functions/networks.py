@@ -31,6 +31,8 @@ from tempo.language.shapes import broadcast, normalize_axis, to_int
 from tempo.language.shapes import show as shown
 from tempo.language.tensor import RecurrentTensor
 
+_BY_TANH: dict[Any, bool] = {"none": False, "tanh": True, False: False, True: True}
+
 
 def _float(x: TensorLike) -> RecurrentTensor:
     return floating(x)[0]
@@ -76,22 +78,16 @@ def gelu(x: TensorLike, approximate: str | bool = "none") -> RecurrentTensor:
     `approximate` is "none" or "tanh", as PyTorch's, or a bool, as JAX's. Source: Hendrycks and Gimpel 2016, section 2.
     """
     tensor = _float(x)
-    if _by_tanh(approximate):
-        inside = 0.7978845608028654 * (tensor + 0.044715 * (tensor * tensor * tensor))
-        return tensor * 0.5 * (1 + tanh(inside))
-    return tensor * 0.5 * (1 + erf(tensor * 0.7071067811865476))
-
-
-def _by_tanh(approximate: Any) -> bool:
-    if isinstance(approximate, bool | np.bool_):
-        return bool(approximate)
-    if not isinstance(approximate, str) or approximate not in ("none", "tanh"):
+    if not isinstance(approximate, str | bool | np.bool_) or approximate not in _BY_TANH:  # type: ignore[redundant-expr]
         raise ProgramError(
             f"approximate is {show(approximate)}, which names no way to compute gelu",
             location=user_location(),
             hint='write "none" (exact, the default) or "tanh"; False and True mean the same',
         )
-    return approximate == "tanh"
+    if _BY_TANH[approximate]:
+        inside = 0.7978845608028654 * (tensor + 0.044715 * (tensor * tensor * tensor))
+        return tensor * 0.5 * (1 + tanh(inside))
+    return tensor * 0.5 * (1 + erf(tensor * 0.7071067811865476))
 
 
 def cross_entropy(

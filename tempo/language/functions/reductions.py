@@ -230,20 +230,19 @@ def sort(x: TensorLike, axis: int | None = -1, descending: bool = False, stable:
     Of the flattened tensor for `axis=None`. Sorts are stable, whatever `stable` says.
     """
     tensor, along = _flat_along(as_tensor(x), axis)
-    return _sorted("sort", tensor, along, descending, stable)
+    return _sorted("sort", tensor, along, descending, stable, tensor.weak)
 
 
 def argsort(x: TensorLike, axis: int | None = -1, descending: bool = False, stable: bool = True) -> RecurrentTensor:
     """The positions that sort, as `sort` does, int32; equal elements keep their order, also where it is descending."""
     tensor, along = _flat_along(as_tensor(x), axis)
-    order = _sorted("argsort", tensor, along, descending, stable)
+    order = _sorted("argsort", tensor, along, descending, stable, weak=False)
     return index_value(tensor.type.shape[along] - 1) - order if descending else order
 
 
-def _sorted(op: str, x: RecurrentTensor, axis: int, descending: bool, stable: bool) -> RecurrentTensor:
+def _sorted(op: str, x: RecurrentTensor, axis: int, descending: bool, stable: bool, weak: bool) -> RecurrentTensor:
     """Descending is ascending from behind, seen from behind: what is equal has its order again."""
     to_bool(stable, "stable")
-    weak = x.weak and op == "sort"
     if not to_bool(descending, "descending"):
         return apply(op, x, attrs={"axis": axis}, weak=weak)
     return flip(apply(op, flip(x, axis), attrs={"axis": axis}, weak=weak), axis)

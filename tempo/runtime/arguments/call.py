@@ -92,7 +92,12 @@ class CallChecker:
             self._check_endless(endless[0])
             sizes = {**(sizes or {}), endless[0].name: endless[1]}
         known = self._known(given, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
-        states = self._states(stated, known, given, int(seed))
+        states = {
+            name: self._given_state(node, name, stated[name], known)
+            if name in stated
+            else self._initial.value(node, name, known, given, int(seed))
+            for name, node in self.states.items()
+        }
         arrays = dict(zip(self._ports, (*given.values(), *states.values(), seeded), strict=True))
         feeds = {
             name: binding.IteratorFeed.of(self.graph, node, inputs[name], known) for name, node in self.streams.items()
@@ -137,16 +142,6 @@ class CallChecker:
             )
 
     # -- parameters ------------------------------------------------------------------------------------------------
-
-    def _states(
-        self, given: Mapping[str, Any], sizes: Mapping[Symbol, int], inputs: Mapping[str, Array], seed: int
-    ) -> dict[str, Array]:
-        return {
-            name: self._given_state(node, name, given[name], sizes)
-            if name in given
-            else self._initial.value(node, name, sizes, inputs, seed)
-            for name, node in self.states.items()
-        }
 
     def _named_states(self, state: Mapping[str, Any] | None, strict: Any) -> Mapping[str, Any]:
         """What is given by name. What is no parameter is refused, but for `strict=False`.
@@ -242,7 +237,8 @@ class InitialValues:
             if each.id in alone.nodes
         }
         array = Evaluator(alone, arrays, sizes, seed).run().outputs["init"]
-        if array.size <= _MOST_KEPT and not any(map(_decided_by_call, alone.nodes.values())):
+        by_call = any(node.is_input or node.is_call for node in alone.nodes.values())  # the seed of draws is an input
+        if array.size <= _MOST_KEPT and not by_call:
             self._kept[name] = sizes, array
         return array
 
@@ -266,8 +262,3 @@ class InitialValues:
             nodes = {id: each for id, each in alone.nodes.items() if id in needed}
             self._alone[name] = replace(alone, nodes=nodes)
         return self._alone[name]
-
-
-def _decided_by_call(node: Node) -> bool:
-    """The seed, of which draws are made, is an input too."""
-    return node.is_input or node.is_call

@@ -17,11 +17,10 @@ from tempo.passes.instrument import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
 from tempo.runtime.arguments.call import Arguments
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Graph, Node
+from tempo.sdg.operators import OPERATORS
 
 Array = np.ndarray[Any, Any]
 
-BOUNDED = frozenset({"tanh", "logistic", "erf", "sign", "atan", "softmax"})
-"""Operators that give something finite for what is infinite."""
 MOST_STEPS = 1_000_000
 """How many instances are looked at on the way back from a point; the search ends there with what it has found."""
 
@@ -47,7 +46,7 @@ class FiniteCheck:
             if len(found):
                 layout = node.attr("layout") or (*node.domain, *range(len(node.shape)))
                 point = tuple(int(found[0][layout.index(symbol)]) for symbol in node.domain)
-                kind = "the input" if node.attr("role") == "input" else "the state of the parameter"
+                kind = "the state of the parameter" if node.port.role == "state" else "the input"
                 raise NotFiniteError(f"{kind} {tensor_name(node)!r} is NaN{_at(node, point)}", location=node.location)
 
     def made(self, arguments: Arguments, values: Mapping[str, Array], unfinished: bool = False) -> None:
@@ -85,7 +84,7 @@ class FiniteCheck:
 
     def _carries(self, id: int) -> bool:
         node = self.graph.nodes[id]
-        return any(dtypes.is_float(type.dtype) for type in node.results) and node.op not in BOUNDED
+        return any(dtypes.is_float(type.dtype) for type in node.results) and not OPERATORS[node.op].bounded
 
     # -- which is first --------------------------------------------------------------------------------------------
 
@@ -124,7 +123,7 @@ def _at(node: Node, point: tuple[int, ...]) -> str:
 def _writes_infinity(node: Node) -> bool:
     if node.is_constant and dtypes.is_float(node.dtype):
         return bool(np.isinf(node.attr("value").array).any())
-    return node.op == "pad" and dtypes.is_float(node.dtype) and bool(np.isinf(node.attr("value")))
+    return any(isinstance(value, float) and np.isinf(value) for value in node.attributes.values())
 
 
 class _Search:

@@ -73,7 +73,12 @@ def widened(decompose: Decomposition) -> Decomposition:
 
 
 def _composite(
-    name: str, decompose: Decomposition, gradient: Gradient, per_element: float, keeps: bool = True
+    name: str,
+    decompose: Decomposition,
+    gradient: Gradient,
+    per_element: float,
+    keeps: bool = True,
+    bounded: bool = False,
 ) -> Operator:
     whole = widened(decompose)
     return Operator(
@@ -85,6 +90,7 @@ def _composite(
         numpy=stepwise(whole),
         axis_attrs=("axes",),
         least=lambda attrs: 1,
+        bounded=bounded,
         gradient=gradient,
         decompose=whole,
     )
@@ -178,7 +184,7 @@ def _rms_norm_gradient(r: Reverse) -> tuple[Edge]:
 
 
 COMPOSITES = (
-    _composite("softmax", softmax, _softmax_gradient, 5.0),
+    _composite("softmax", softmax, _softmax_gradient, 5.0, bounded=True),
     _composite("log_softmax", _log_softmax, _log_softmax_gradient, 5.0),
     _composite("logsumexp", _logsumexp, _logsumexp_gradient, 4.0, keeps=False),
     _composite("layer_norm", _layer_norm, _layer_norm_gradient, 6.0),

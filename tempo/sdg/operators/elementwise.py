@@ -63,6 +63,7 @@ def _elementwise(
     weight: float = 1.0,
     result: str | None = None,
     partials: tuple[Partial, ...] = (),
+    bounded: bool = False,
 ) -> Operator:
     return Operator(
         name=name,
@@ -72,6 +73,7 @@ def _elementwise(
         cost=per_element(weight),
         numpy=numpy,
         gradient=elementwise(*partials) if partials else constant,
+        bounded=bounded,
     )
 
 
@@ -148,7 +150,7 @@ def _times(op: str, negative: bool = False) -> Partial:
 UNARY = (
     _unary("neg", NUMBER, np.negative, lambda r: r.neg(r.g)),
     _unary("abs", NUMBER, np.absolute, _times("sign")),
-    _unary("sign", NUMBER, np.sign),
+    _unary("sign", NUMBER, np.sign, bounded=True),
     _unary("exp", FLOAT, np.exp, lambda r: r.mul(r.g, r.result), weight=TRANSCENDENTAL),
     _unary("expm1", FLOAT, np.expm1, lambda r: r.mul(r.g, r.add(r.result, 1)), weight=TRANSCENDENTAL),
     _unary("log", FLOAT, np.log, lambda r: r.div(r.g, r.x), weight=TRANSCENDENTAL),
@@ -165,10 +167,12 @@ UNARY = (
            weight=TRANSCENDENTAL),
     _unary("acos", FLOAT, np.arccos, lambda r: r.mul(r.g, r.neg(r.apply("rsqrt", r.sub(1, r.square(r.x))))),
            weight=TRANSCENDENTAL),
-    _unary("atan", FLOAT, np.arctan, lambda r: r.div(r.g, r.add(r.square(r.x), 1)), weight=TRANSCENDENTAL),
+    _unary("atan", FLOAT, np.arctan, lambda r: r.div(r.g, r.add(r.square(r.x), 1)),
+           weight=TRANSCENDENTAL, bounded=True),
     _unary("sinh", FLOAT, np.sinh, _times("cosh"), weight=TRANSCENDENTAL),
     _unary("cosh", FLOAT, np.cosh, _times("sinh"), weight=TRANSCENDENTAL),
-    _unary("tanh", FLOAT, np.tanh, lambda r: r.mul(r.g, r.sub(1, r.square(r.result))), weight=TRANSCENDENTAL),
+    _unary("tanh", FLOAT, np.tanh, lambda r: r.mul(r.g, r.sub(1, r.square(r.result))),
+           weight=TRANSCENDENTAL, bounded=True),
     _unary("asinh", FLOAT, np.arcsinh, lambda r: r.mul(r.g, r.apply("rsqrt", r.add(r.square(r.x), 1))),
            weight=TRANSCENDENTAL),
     _unary(
@@ -180,10 +184,12 @@ UNARY = (
     _elementwise(
         "erf", 1, FLOAT, _by_dtype(special.erf), TRANSCENDENTAL,
         partials=(lambda r: r.mul(r.g, r.mul(2 / math.sqrt(math.pi), r.apply("exp", r.neg(r.square(r.x))))),),
+        bounded=True,
     ),
     _elementwise(
         "logistic", 1, FLOAT, _by_dtype(special.logistic), TRANSCENDENTAL,
         partials=(lambda r: r.mul(r.g, r.mul(r.result, r.sub(1, r.result))),),
+        bounded=True,
     ),
     _unary("floor", FLOAT, np.floor),
     _unary("ceil", FLOAT, np.ceil),

@@ -59,6 +59,7 @@ class Operator:
     inserts       `lift` where it is more than a new axis in the attributes; none has it where `lift_note` says why
     scalar_attrs  the attributes whose expressions are passed at run time, in this order
     static_attrs  the attributes whose expressions must be numbers in a `Call`
+    bounded       whether it gives something finite for what is infinite
     views         whether the result of the NumPy function may share memory with an operand
     gradient      the rule of reverse mode, see `tempo.sdg.operators.gradients`; None where `gradient_note` says why
     """
@@ -77,6 +78,7 @@ class Operator:
     least: Callable[[Attrs], int] = _none_at_all
     scalar_attrs: tuple[str, ...] = ()
     static_attrs: tuple[str, ...] = ()
+    bounded: bool = False
     views: bool = False
     gradient: Callable[..., Any] | None = None
     gradient_note: str = ""
