@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import stat
@@ -10,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+from itertools import accumulate
 from pathlib import Path
 
 _CPU = Path("/proc/cpuinfo")
@@ -25,7 +25,7 @@ def private(base: Path, below: Iterable[str], what: str, variable: str) -> Path 
     folder = base
     try:
         base.parent.mkdir(parents=True, exist_ok=True)
-        for folder in _ways(base, below):
+        for folder in accumulate(below, Path.joinpath, initial=base):
             folder.mkdir(mode=0o700, exist_ok=True)
             wrong = _wrong(folder)
             if wrong:
@@ -36,13 +36,6 @@ def private(base: Path, below: Iterable[str], what: str, variable: str) -> Path 
         wrong = f"{error}"
     warnings.warn(f"{what} are not kept: {wrong}; {variable} names another folder, or none", RuntimeWarning, 3)
     return None
-
-
-def _ways(base: Path, below: Iterable[str]) -> Iterable[Path]:
-    yield base
-    for part in below:
-        base = base / part
-        yield base
 
 
 def _wrong(folder: Path) -> str | None:
@@ -59,14 +52,17 @@ def _wrong(folder: Path) -> str | None:
 
 def versions(*distributions: str) -> str:
     """Python and each of the distributions, with its version."""
-    return " ".join([f"python {platform.python_version()}", *(f"{each} {_version(each)}" for each in distributions)])
+    return " ".join(
+        [f"python {platform.python_version()}", *(f"{each} {installed(each) or 'source'}" for each in distributions)]
+    )
 
 
-def _version(distribution: str) -> str:
+def installed(distribution: str) -> str | None:
+    """The version of a distribution; None where it is run from a source tree, or is not there."""
     try:
         return version(distribution)
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "source"
+    except PackageNotFoundError:
+        return None
 
 
 def machine() -> str:
@@ -85,4 +81,6 @@ def _features() -> list[str]:
 
 
 def digest(*parts: str) -> str:
+    import hashlib  # which takes longer to import than all else here
+
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

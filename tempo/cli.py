@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+from tempo.caches import installed
 from tempo.errors import ProgramError, SizeError, TempoError
 from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_hooks, list_schedulers
 from tempo.plugins.support import exclusions, markdown
@@ -64,7 +64,11 @@ def _parser() -> argparse.ArgumentParser:
 def _doctor(_: argparse.Namespace) -> int:
     listings = [*list_backends(), *list_schedulers(), *list_hooks()]
     _table("Python", ("", ""), [("version", platform.python_version()), ("platform", platform.platform())])
-    _table("Distributions", ("name", "version"), [(name, _version(name)) for name in (*REQUIRED, *OPTIONAL)])
+    _table(
+        "Distributions",
+        ("name", "version"),
+        [(name, installed(name) or "not installed") for name in (*REQUIRED, *OPTIONAL)],
+    )
     _table(
         f"Plugins (API {API_VERSION})",
         ("kind", "name", "distribution", "state", "devices"),
@@ -75,7 +79,7 @@ def _doctor(_: argparse.Namespace) -> int:
     variables = [(name, value) for name, value in sorted(os.environ.items()) if name.startswith("TEMPO_")]
     if variables:
         _table("Environment", ("variable", "value"), variables)
-    absent = [name for name in REQUIRED if not _installed_version(name)]
+    absent = [name for name in REQUIRED if not installed(name)]
     for name in absent:
         print(f"\nmissing: {name}; install it with: python -m pip install {name}")
     broken = [each for each in listings if each.state == "broken"]
@@ -133,17 +137,6 @@ def _devices(listing: Listing) -> str:
 
 def _summary(listing: Listing) -> str:
     return listing.descriptor.summary if listing.descriptor else listing.error.message if listing.error else ""
-
-
-def _version(distribution: str) -> str:
-    return _installed_version(distribution) or "not installed"
-
-
-def _installed_version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _sizes(pairs: Sequence[str]) -> dict[str, int]:

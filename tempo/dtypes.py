@@ -258,7 +258,9 @@ def rounded(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
         exact = array if dtype != "bfloat16" else _odd(array)
         result = exact.astype(target)
     if is_float(dtype) and not np.isfinite(result).all():
-        _check_finite(array, result, dtype)
+        lost = np.isinf(result) & np.isfinite(array)
+        if lost.any():
+            raise _too_large(first_of(array, lost), dtype)
     return result
 
 
@@ -287,12 +289,6 @@ def _odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     inexact = (within != wide) & ~np.isnan(wide)
     odd: np.ndarray[Any, Any] = within.view(np.uint32) | inexact
     return odd.view(np.float32)
-
-
-def _check_finite(array: np.ndarray[Any, Any], result: np.ndarray[Any, Any], dtype: str) -> None:
-    lost = np.isinf(result) & np.isfinite(array)
-    if lost.any():
-        raise _too_large(first_of(array, lost), dtype)
 
 
 def first_of(array: np.ndarray[Any, Any], wrong: np.ndarray[Any, Any]) -> str:

@@ -41,7 +41,7 @@ def as_tensor(value: TensorLike, dtype: Any = None) -> RecurrentTensor:
     if is_python_scalar(value):
         default, weak = ("int32", True) if type(value) is int else dtypes.scalar_dtype(value)
         return scalar(value, target or default, weak and target is None)
-    return array(value, target)
+    return _of_numbers(_numbers(value), target)
 
 
 def is_python_scalar(value: Any) -> bool:
@@ -85,13 +85,7 @@ def number(value: Any, dtype: str, what: str) -> bool | int | float:
     plain: bool | int | float = given.item() if isinstance(given, np.ndarray) else given
     if dtypes.is_integer(dtype) and plain != plain // 1:
         _check_cast("float32", dtype, what, weak=True)
-    made: bool | int | float = scalar_array(plain, dtype).item()
-    return made
-
-
-def array(value: Any, dtype: str | None = None) -> RecurrentTensor:
-    """A constant from anything that NumPy takes for an array of numbers."""
-    return _of_numbers(_numbers(value), dtype)
+    return scalar_array(plain, dtype).item()  # type: ignore[no-any-return]
 
 
 def _of_numbers(numbers: Numbers, dtype: str | None) -> RecurrentTensor:
@@ -119,7 +113,7 @@ def constant(array_like: Any, dtype: Any = None) -> RecurrentTensor:
     Shape as given; without `dtype`, int64 becomes int32 (an integer that does not fit raises `DTypeError`) and
     float64 becomes float32.
     """
-    return array(array_like, None if dtype is None else as_dtype(dtype))
+    return _of_numbers(_numbers(array_like), None if dtype is None else as_dtype(dtype))
 
 
 def _constant(value: np.ndarray[Any, Any], weak: bool = False) -> RecurrentTensor:

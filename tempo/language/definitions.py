@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tempo.errors import DefinitionError, IndexExpressionError, user_location
@@ -22,13 +21,8 @@ CASE_LEFT_SIDES = (
 )
 
 
-@dataclass(frozen=True)
-class LeftSide:
-    """Where a case holds, what is put for dims in the right side, and the dims that it shifts or fixes."""
-
-    condition: Condition
-    substitution: Mapping[Symbol, Expr]
-    time_dims: tuple[Symbol, ...] = ()
+LeftSide = tuple[Condition, Mapping[Symbol, Expr]]
+"""Where a case holds, and what is put in the right side for the dims that it shifts or fixes."""
 
 
 def recurrent(name: str, shape: Any, dims: Any, dtype: Any = "float32") -> RecurrentTensor:
@@ -74,11 +68,11 @@ def define(x: RecurrentTensor, key: Any, value: TensorLike) -> None:
             location=user_location(),
             hint="only tensors declared with tp.recurrent or tp.parameter are defined by cases; others are values",
         )
-    left = _left_side(x, key)
-    right = _right_side(x, left, value)
-    program.builder.add_case(x.edge.node, Case(left.condition, right.edge, user_location()))
+    condition, substitution = _left_side(x, key)
+    right = _right_side(x, condition, substitution, value)
+    program.builder.add_case(x.edge.node, Case(condition, right.edge, user_location()))
     if node.attr("role") == "parameter":
-        program.declared_parameters[x.name].time_dims.update(left.time_dims)
+        program.declared_parameters[x.name].time_dims.update(substitution)
 
 
 def _left_side(x: RecurrentTensor, key: Any) -> LeftSide:
@@ -91,7 +85,7 @@ def _left_side(x: RecurrentTensor, key: Any) -> LeftSide:
         condition = condition & where
         if replacement is not None:
             substitution[symbol] = replacement
-    return LeftSide(condition, substitution, tuple(substitution))
+    return condition, substitution
 
 
 def _condition_side(x: RecurrentTensor, key: bool | IndexCondition) -> LeftSide:
@@ -102,7 +96,7 @@ def _condition_side(x: RecurrentTensor, key: bool | IndexCondition) -> LeftSide:
             f"the condition {condition} of a case of {x.label} uses {_names(outside)}, which is none of its dims",
             location=user_location(),
         )
-    return LeftSide(condition, {})
+    return condition, {}
 
 
 def _left_position(x: RecurrentTensor, symbol: Symbol, item: Any) -> tuple[Condition, Expr | None]:
@@ -137,12 +131,14 @@ def _left_item(item: Any) -> str:
     return "a slice" if isinstance(item, slice) else str(item)
 
 
-def _right_side(x: RecurrentTensor, left: LeftSide, value: TensorLike) -> RecurrentTensor:
+def _right_side(
+    x: RecurrentTensor, condition: Condition, substitution: Mapping[Symbol, Expr], value: TensorLike
+) -> RecurrentTensor:
     """The value after substitution, cast and broadcast as NumPy assigns."""
     what = f"the value of a case of {x.label}"
     tensor = operand(value)
     if isinstance(tensor, RecurrentTensor):
-        tensor = RecurrentTensor(x.program, tensor.edge.substitute(left.substitution), tensor.weak)
+        tensor = RecurrentTensor(x.program, tensor.edge.substitute(substitution), tensor.weak)
         outside = set(tensor.symbols) - set(x.symbols)
         if outside:
             raise DefinitionError(
@@ -150,9 +146,8 @@ def _right_side(x: RecurrentTensor, left: LeftSide, value: TensorLike) -> Recurr
                 location=user_location(),
                 hint=f"read it at one point or reduce it along {_names(outside)}, or add that dim to the declaration",
             )
-    fitting = assignable(tensor, x.dtype, what)
-    context = x.program.builder.context.assume(left.condition)
-    return fit(fitting, x.type.shape, what, context)
+    context = x.program.builder.context.assume(condition)
+    return fit(assignable(tensor, x.dtype, what), x.type.shape, what, context)
 
 
 def cases(*branches: Any) -> RecurrentTensor:

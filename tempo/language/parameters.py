@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import fit, show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, Edge, Node, Output, Point, Port, TensorType
-from tempo.symbolic import FALSE, TRUE, Condition, Expr, Symbol, var
+from tempo.symbolic import TRUE, Expr, Symbol, disjunction, var
 
 Initializer: TypeAlias = Callable[..., Any]
 """`init(shape, dims=..., dtype=...)`: a tensor expression over `dims`, or an array."""
@@ -65,23 +65,15 @@ class Parameter:
     time_dims: set[Symbol] = field(default_factory=set)
     made: tuple[frozenset[Symbol], np.ndarray[Any, Any] | Edge] | None = None
 
-    def finished(self, program: Program) -> Finished:
-        """Its cases closed with the read of its state, its value at the end an output."""
+    def finished(self, program: Program) -> tuple[tuple[Node, Node], Output, ParameterSpec]:
+        """The node of its state, its own closed with the read of that, its value at the end as an output, the spec."""
         node = program.builder.nodes[self.node]
         others = tuple(symbol for symbol in node.domain if symbol not in self.time_dims)
         time_dims = tuple(symbol for symbol in node.domain if symbol in self.time_dims)
         state = _state_node(self, node, others)
         init = _initial_value(program, self, node, others)
         spec = ParameterSpec(self.name, node.shape, node.dtype, node.id, state.id, time_dims, init)
-        return Finished((state, _closed(program, node, state)), _final_value(program, self.name, node, time_dims), spec)
-
-
-class Finished(NamedTuple):
-    """A parameter complete: the nodes that change or come new, the output of role "state", the spec."""
-
-    nodes: tuple[Node, ...]
-    output: Output
-    spec: ParameterSpec
+        return (state, _closed(program, node, state)), _final_value(program, self.name, node, time_dims), spec
 
 
 def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "float32") -> RecurrentTensor:
@@ -150,10 +142,7 @@ def _state_node(parameter: Parameter, node: Node, others: tuple[Symbol, ...]) ->
 
 def _closed(program: Program, node: Node, state: Node) -> Node:
     """With the state as the last case; without, where the user's cases leave no point to it."""
-    covered: Condition = FALSE
-    for case in node.cases:
-        covered = covered | case.condition
-    if program.builder.context.excludes(~covered):
+    if program.builder.context.excludes(~disjunction(case.condition for case in node.cases)):
         return node
     edge = Edge(state.id, tuple(Point(var(symbol)) for symbol in state.domain))
     return replace(node, cases=(*node.cases, Case(TRUE, edge)))

@@ -186,10 +186,10 @@ class Program:
 
             with self:
                 finished = [each.finished(self) for each in self.declared_parameters.values()]
-            nodes = {**self.builder.nodes, **{node.id: node for each in finished for node in each.nodes}}
-            outputs = (*self.builder.outputs.values(), *(each.output for each in finished))
+            nodes = {**self.builder.nodes, **{node.id: node for changed, _, _ in finished for node in changed}}
+            outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
-            specs = {each.spec.name: each.spec for each in finished}
+            specs = {spec.name: spec for _, _, spec in finished}
             self._finished = (self.builder.changes, expand_gradients(declared), specs)
         return self._finished[1], MappingProxyType(dict(self._finished[2]))
 

@@ -14,11 +14,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
 import pluggy
 
+from tempo.caches import installed
 from tempo.errors import BrokenPluginError, TempoError
 from tempo.plugins import hookspecs, messages
 from tempo.plugins.descriptors import API_VERSION, EMBEDDED_BACKENDS, BackendPlugin, SchedulerPlugin
@@ -236,10 +237,7 @@ def _distribution(point: EntryPoint) -> str:
 
 
 def _core() -> str:
-    try:
-        return f"{CORE_DISTRIBUTION} {version(CORE_DISTRIBUTION)}"
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return CORE_DISTRIBUTION
+    return f"{CORE_DISTRIBUTION} {installed(CORE_DISTRIBUTION) or ''}".rstrip()
 
 
 def _is_disabled(group: str, name: str) -> bool:
@@ -272,11 +270,7 @@ def get_backend(backend: Any) -> Any:
 
     Raises `UnknownBackendError` (unknown, not installed, switched off) and `BrokenPluginError`.
     """
-    if isinstance(backend, str):
-        return default_manager().create("backend", backend)
-    if isinstance(backend, type) or not hasattr(backend, "info"):
-        raise messages.no_instance("backend", backend, default_manager().names("backend"))
-    return backend
+    return _instance("backend", backend, hasattr(backend, "info"))
 
 
 def get_scheduler(scheduler: Any) -> Any:
@@ -284,11 +278,15 @@ def get_scheduler(scheduler: Any) -> Any:
 
     Raises `UnknownSchedulerError` (unknown, not installed, switched off) and `BrokenPluginError`.
     """
-    if isinstance(scheduler, str):
-        return default_manager().create("scheduler", scheduler)
-    if isinstance(scheduler, type) or not callable(getattr(scheduler, "schedule", None)):
-        raise messages.no_instance("scheduler", scheduler, default_manager().names("scheduler"))
-    return scheduler
+    return _instance("scheduler", scheduler, callable(getattr(scheduler, "schedule", None)))
+
+
+def _instance(kind: str, given: Any, fits: bool) -> Any:
+    if isinstance(given, str):
+        return default_manager().create(kind, given)
+    if isinstance(given, type) or not fits:
+        raise messages.no_instance(kind, given, default_manager().names(kind))
+    return given
 
 
 def list_backends() -> list[Listing]:

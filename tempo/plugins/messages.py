@@ -27,7 +27,8 @@ DISTRIBUTIONS = {
 def unknown(kind: str, name: str, installed: Sequence[str]) -> TempoError:
     distribution = DISTRIBUTIONS[kind].get(name)
     if distribution:
-        return not_installed(kind, name, distribution, installed)
+        hint = f"install it with: python -m pip install {distribution}\n  {_installed(kind, installed)}"
+        return UNKNOWN[kind](f"the {kind} {name!r} is not installed", hint=hint)
     nearest = meant(name, [*installed, *DISTRIBUTIONS[kind]])
     guess = f"did you mean {nearest!r}? " if nearest else ""
     return UNKNOWN[kind](f"there is no {kind} {name!r}", hint=f"{guess}{_installed(kind, installed)}")
@@ -37,13 +38,6 @@ def no_instance(kind: str, given: object, installed: Sequence[str]) -> TempoErro
     what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
     return UNKNOWN[kind](
         f"{what} is no {kind}", hint=f"give a name or an instance of a {kind}; {_installed(kind, installed)}"
-    )
-
-
-def not_installed(kind: str, name: str, distribution: str, installed: Sequence[str]) -> TempoError:
-    return UNKNOWN[kind](
-        f"the {kind} {name!r} is not installed",
-        hint=f"install it with: python -m pip install {distribution}\n  {_installed(kind, installed)}",
     )
 
 

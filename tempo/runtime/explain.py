@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tempo.loop_ir.ir import LoopProgram
 from tempo.lowering.scheduling.clusters import Clustered
 from tempo.lowering.scheduling.places import has_host
 from tempo.passes.manager import operator_table
@@ -23,6 +22,11 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     def note(loop: For) -> str:
         return "host" if has_host(loop, hosts) else "device"
 
+    buffers = [
+        f"{buffer.label:<5} {buffer.name:<24} {buffer.role:<9} {buffer.storage:<20} {buffer.dtype}"
+        f"[{', '.join(map(str, buffer.logical_shape))}]"
+        for buffer in plan.loops.buffers.values()
+    ]
     parts = [
         f"# backend {engine.backend.info.name}, scheduler {engine.scheduler_name}",
         _section("passes", "\n".join(map(str, plan.passes))),
@@ -32,7 +36,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         _section("graph", str(plan.graph)),
         _section("statements", "\n".join(_statements(plan.program))),
         _section("schedule", "\n".join([*(f"# {line}" for line in plan.notes), render(plan.tree, note)])),
-        _section("buffers", "\n".join(_buffers(plan.loops))),
+        _section("buffers", "\n".join(buffers)),
     ]
     if sizes is not None and compiled is not None:
         rows = "\n".join(str(each) for made in compiled.passes for each in made.decisions) or "no length varies"
@@ -60,11 +64,3 @@ def _statements(program: Clustered) -> list[str]:
         dims = ", ".join(symbol.name for symbol in cluster.domain)
         rows.append(f"{cluster.name}({dims}): {operators}")
     return rows
-
-
-def _buffers(loops: LoopProgram) -> list[str]:
-    return [
-        f"{buffer.label:<5} {buffer.name:<24} {buffer.role:<9} {buffer.storage:<20} {buffer.dtype}"
-        f"[{', '.join(map(str, buffer.logical_shape))}]"
-        for buffer in loops.buffers.values()
-    ]

@@ -81,7 +81,8 @@ class CallChecker:
         """`endless`: a dim without an end, and the most points that it can have; a streamed input along it says nothing
         of its size."""
         seeded = binding.seed_array(seed)
-        _check_reserved(inputs)
+        if name := next((name for name in NOT_YET if name in inputs), None):
+            raise UnsupportedError(f"{name}= is kept for what Tempo does not do yet", hint="leave it out")
         inputs = binding.as_declared(inputs, {**self.inputs, **self.streams})
         binding.check_names(inputs, {**self.inputs, **self.streams}, "input")
         stated = self._named_states(state, strict)
@@ -198,13 +199,6 @@ def _some(names: Iterable[str]) -> str:
     listed = sorted(names)
     more = f" and {len(listed) - _MOST_NAMES} more" if len(listed) > _MOST_NAMES else ""
     return (", ".join(map(repr, listed[:_MOST_NAMES])) or "none") + more
-
-
-def _check_reserved(inputs: Mapping[str, Any]) -> None:
-    """What is kept for later may not be taken for something that has an effect today."""
-    for name in NOT_YET:
-        if name in inputs:
-            raise UnsupportedError(f"{name}= is kept for what Tempo does not do yet", hint="leave it out")
 
 
 def _input(name: str) -> str:

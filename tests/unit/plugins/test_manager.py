@@ -59,7 +59,7 @@ def _without_the_projects_own(group: str) -> list[Any]:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(manager_module, "version", lambda name: "0.1.0")
+    monkeypatch.setattr(manager_module, "installed", lambda name: "0.1.0")
     monkeypatch.setattr(manager_module, "entry_points", _without_the_projects_own)
     monkeypatch.delenv("TEMPO_DISABLED_PLUGINS", raising=False)
     monkeypatch.delenv("TEMPO_PLUGIN_DEBUG", raising=False)
