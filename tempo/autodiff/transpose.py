@@ -16,6 +16,7 @@ from tempo.autodiff.nodes import Guarded, Nodes
 from tempo.autodiff.preimage import GuardedBox, Preimage, ReadRange, preimages, primed
 from tempo.errors import UnsupportedError
 from tempo.sdg.graph import Edge, IndexMap, Point, Slice
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import TRUE, And, Context, Expr, Symbol, conjunction, const, maximum, var
 
 Positions = dict[int, Expr]
@@ -93,12 +94,15 @@ class _Transposed:
 
     def masks(self, ranges: Sequence[ReadRange], rank: int) -> Edge:
         """Whether the mask holds, along the axes of the ranges."""
-        nodes = self.nodes
-        along = {}
+        return self.nodes.holds(self.preimage.mask, self.lines(ranges, rank))
+
+    def lines(self, ranges: Sequence[ReadRange], rank: int) -> dict[Symbol, Edge]:
+        """The primed dims of ranges, each along an axis of its own, the first of `rank`."""
+        found = {}
         for place, each in enumerate(ranges):
-            line = nodes.positions(each.start, each.length)
-            along[primed(each.dim)] = nodes.reshape(line, (each.length, *(const(1),) * (rank - place - 1)))
-        return nodes.holds(self.preimage.mask, along)
+            line = self.nodes.positions(each.start, each.length)
+            found[primed(each.dim)] = self.nodes.reshape(line, (each.length, *(const(1),) * (rank - place - 1)))
+        return found
 
     def times_lengths(self, edge: Edge, ranges: Sequence[ReadRange]) -> Edge:
         """As often as there are consumers along dims in which the cotangent does not vary; where there are none, it is
@@ -190,14 +194,8 @@ class _Transposed:
         nodes, rank = self.nodes, self.nodes.rank(edge)
         front = [ranges.index(each) for each in moving]
         order = (*front, *(place for place in range(rank) if place not in front))
-        lines = {
-            primed(each.dim): nodes.reshape(
-                nodes.positions(each.start, each.length),
-                (each.length, *(const(1),) * (len(moving) - place - 1)),
-            )
-            for place, each in enumerate(moving)
-        }
-        index = nodes.broadcast(nodes.values(position, lines), (each.length for each in moving))
+        values = nodes.values(position, self.lines(moving, len(moving)))
+        index = nodes.broadcast(values, (each.length for each in moving))
         found = nodes.gather(nodes.transpose(edge, order), index, order.index(axis), batch=len(moving))
         left = [place for place in order if place != axis]
         return nodes.transpose(found, [left.index(place) for place in range(rank) if place != axis])
@@ -223,7 +221,10 @@ class _Transposed:
     def contracted(self, dot: Edge, positions: Positions) -> Edge | None:
         """The sum of `dot` over the ranges, at the positions of its axes; None where it must be summed as it is."""
         node = self.nodes.nodes[dot.node]
-        sides = _sides(node.attributes, [self.nodes.rank(edge) for edge in node.operands])
+        shapes = [self.nodes.shape(edge) for edge in node.operands]
+        factors = OPERATORS[node.op].axes(node.attributes, shapes, node.shape)
+        places = [(number, axis, each.result) for each in factors for number, axis in each.places]
+        sides = [{axis: to for number, axis, to in places if number == side and to is not None} for side in (0, 1)]
         reads = []
         for edge, axes in zip(node.operands, sides, strict=True):
             mine = {place: positions[axis] for place, axis in axes.items() if axis in positions}
@@ -278,18 +279,3 @@ class _Transposed:
     def folded(self, read: _RangeRead, common: Sequence[ReadRange]) -> Edge:
         """Summed over the ranges that the other factor does not vary in."""
         return self.nodes.sum(read.edge, [place for place, each in enumerate(read.ranges) if each not in common])
-
-
-def _sides(attrs: Mapping[str, tuple[int, ...]], ranks: Sequence[int]) -> list[dict[int, int]]:
-    """For each operand of a dot: which axis of the result each of its axes is, for those that are one."""
-    batch = len(attrs["lhs_batch"])
-    found, start = [], batch
-    for name, rank in zip(("lhs", "rhs"), ranks):
-        axes = {place: number for number, place in enumerate(attrs[f"{name}_batch"])}
-        taken = (*attrs[f"{name}_batch"], *attrs[f"{name}_contract"])
-        for place in range(rank):
-            if place not in taken:
-                axes[place] = start
-                start += 1
-        found.append(axes)
-    return found

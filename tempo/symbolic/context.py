@@ -64,11 +64,9 @@ class Context:
 
     def implies(self, condition: Condition) -> bool:
         """True: holds at every point for all sizes. False: not proven."""
-        if isinstance(condition, Constant):
-            return condition.value or self.infeasible()
         found = self._implied.get(condition)
         if found is None:
-            found = self._implied[condition] = self._find_implied(condition)
+            found = self._implied[condition] = self.excludes(~condition)
         return found
 
     def excludes(self, condition: Condition) -> bool:
@@ -140,16 +138,6 @@ class Context:
             return True
         seeds = frozenset(self._world.variables.number(symbol) for symbol in symbols)
         return refuted(*self._connected(ALWAYS, seeds))
-
-    def _find_implied(self, condition: Condition) -> bool:
-        if isinstance(condition, And):
-            return all(self.implies(arg) for arg in condition.args)
-        if isinstance(condition, Ge) and is_affine(condition.expr):
-            bound, exact = self._intervals.constant(condition.expr, 1)
-            proven = bound is not None and bound >= 0
-            if exact or proven:
-                return proven or self.infeasible()
-        return not self._known_points().refute(condition) and self._refutes(~condition)
 
     def _find_excluded(self, condition: Condition) -> bool:
         if isinstance(condition, Or):

@@ -91,20 +91,19 @@ def _decomposed(f: Formula) -> Edge:
     queries, keys, values, *rest = f.operands
     keys, values = f.transpose(keys, f.attrs["key_axes"]), f.transpose(values, f.attrs["value_axes"])
     last = f.rank(queries) - 1
-    batch = tuple(range(last - 1))
-    pairs = {"lhs_batch": batch, "rhs_batch": batch}
-    scores = f.apply("dot", queries, keys, lhs_contract=(last,), rhs_contract=(last,), **pairs)
-    if f.attrs["scale"] != 1:
-        scores = f.mul(scores, f.attrs["scale"])
-    if f.attrs["biased"]:
-        scores = f.add(scores, rest[0])
-    if f.attrs["masked"]:
-        scores = f.where(rest[-1], scores, f.attrs["fill"])
-    length = f.attrs["length"]
+    batch = range(last - 1), range(last - 1)
+    scores, length = scored(f, f.dot(queries, keys, ((last,), (last,)), batch), rest), f.attrs["length"]
     scores = f.apply("mask", scores, axis=last, fill=-math.inf, length=length)
     weights = softmax(Formula({"axes": (last,)}, (scores,), f.maker))
     values = f.apply("mask", values, axis=last - 1, fill=0, length=length)
-    return f.apply("dot", weights, values, lhs_contract=(last,), rhs_contract=(last - 1,), **pairs)
+    return f.dot(weights, values, ((last,), (last - 1,)), batch)
+
+
+def scored(f: Formula, products: Edge, rest: Sequence[Edge]) -> Edge:
+    """The scores, from q k^T, of all keys."""
+    scores = products if f.attrs["scale"] == 1 else f.mul(products, f.attrs["scale"])
+    scores = f.add(scores, rest[0]) if f.attrs["biased"] else scores
+    return f.where(rest[-1], scores, f.attrs["fill"]) if f.attrs["masked"] else scores
 
 
 ATTENTION = Operator(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tempo.sdg.call import Call
-from tempo.sdg.composites.attention import axes, inferred, lift
+from tempo.sdg.composites.attention import axes, inferred, lift, scored
 from tempo.sdg.composites.normalization import softmax, widened
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import Attrs
@@ -101,14 +101,7 @@ def _decomposed(f: Formula) -> Edge:
     keys, values = f.transpose(keys, f.attrs["key_axes"]), f.transpose(values, f.attrs["value_axes"])
     rank = f.rank(queries)
     batch, last = tuple(range(rank - 3)), rank - 1
-    pairs = {"lhs_batch": batch, "rhs_batch": batch}
-    scores = f.apply("dot", queries, keys, lhs_contract=(last,), rhs_contract=(last - 1,), **pairs)
-    if f.attrs["scale"] != 1:
-        scores = f.mul(scores, f.attrs["scale"])
-    if f.attrs["biased"]:
-        scores = f.add(scores, rest[0])
-    if f.attrs["masked"]:
-        scores = f.where(rest[-1], scores, f.attrs["fill"])
+    scores = scored(f, f.dot(queries, keys, ((last,), (last - 1,)), (batch, batch)), rest)
     seen = _seen(f, f.shape(scores)[-3], f.shape(scores)[-1])
     points, count = f.shape(seen)
     scores = f.where(f.reshape(seen, (points, 1, count)), scores, -math.inf)
@@ -116,8 +109,7 @@ def _decomposed(f: Formula) -> Edge:
     shape = f.shape(values)
     values = f.reshape(values, (*shape[:-2], 1, *shape[-2:]))
     values = f.where(f.reshape(seen, (points, count, 1)), values, 0)
-    pairs = {"lhs_batch": (*batch, last - 2), "rhs_batch": (*batch, last - 2)}
-    return f.apply("dot", weights, values, lhs_contract=(last,), rhs_contract=(last - 1,), **pairs)
+    return f.dot(weights, values, ((last,), (last - 1,)), ((*batch, last - 2), (*batch, last - 2)))
 
 
 def _seen(f: Formula, points: Expr, keys: Expr) -> Edge:

@@ -18,8 +18,6 @@ from tempo.sdg.operators.shapes import NUMBER, check_axes, show, typed, without
 from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr
 
-_Pair = tuple[tuple[int, ...], tuple[int, ...]]  # axes of lhs and of rhs
-
 
 def accumulating(function: Function, call: Call) -> Function:
     """Halves are contracted in float32 and rounded once."""
@@ -108,23 +106,10 @@ def _dot_operand(r: Reverse, mine: int) -> Edge:
     in_g, batch_of_g = tuple(range(start, start + len(other_free))), tuple(range(len(batch)))
     paired = [contract[other_contract.index(axis)] for axis in sorted(other_contract)]
     if mine == 0:
-        found, order = _dot(r, r.g, other, (in_g, other_free), (batch_of_g, other_batch)), (*batch, *free, *paired)
+        found, order = r.dot(r.g, other, (in_g, other_free), (batch_of_g, other_batch)), (*batch, *free, *paired)
     else:
-        found, order = _dot(r, other, r.g, (other_free, in_g), (other_batch, batch_of_g)), (*batch, *paired, *free)
+        found, order = r.dot(other, r.g, (other_free, in_g), (other_batch, batch_of_g)), (*batch, *paired, *free)
     return r.transpose(found, [order.index(axis) for axis in range(len(order))])
-
-
-def _dot(r: Reverse, lhs: Edge, rhs: Edge, contract: _Pair, batch: _Pair) -> Edge:
-    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = contract, batch
-    return r.apply(
-        "dot",
-        lhs,
-        rhs,
-        lhs_contract=lhs_contract,
-        rhs_contract=rhs_contract,
-        lhs_batch=lhs_batch,
-        rhs_batch=rhs_batch,
-    )
 
 
 DOT = Operator(

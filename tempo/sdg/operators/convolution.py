@@ -122,15 +122,8 @@ def _windowed(f: Formula) -> Edge:
         out = _conv_size(f.shape(x)[axis], taps, stride, padding, dilation)
         x = _window(f, f.surrounded(x, axis, const(low), const(high)), axis, (out, taps), (stride, dilation))
     taps_of_x = tuple(range(channel + 2, channel + 1 + 2 * spatial, 2))
-    found = f.apply(
-        "dot",
-        x,
-        f.y,
-        lhs_contract=(channel, *taps_of_x),
-        rhs_contract=tuple(range(batch + 1, f.rank(f.y))),
-        lhs_batch=tuple(range(batch)),
-        rhs_batch=tuple(range(batch)),
-    )  # batch + N... + spatial + O
+    contract = (channel, *taps_of_x), range(batch + 1, f.rank(f.y))
+    found = f.dot(x, f.y, contract, (range(batch), range(batch)))  # batch + N... + spatial + O
     return f.transpose(found, (*range(channel), channel + spatial, *range(channel, channel + spatial)))
 
 

@@ -102,9 +102,7 @@ def _transposed(r: Reverse, edge: Edge) -> Edge:
 
 def _product(r: Reverse, a: Edge, b: Edge) -> Edge:
     rank = r.rank(a)
-    batch = tuple(range(rank - 2))
-    contract = {"lhs_contract": (rank - 1,), "rhs_contract": (rank - 2,)}
-    return r.apply("dot", a, b, **contract, lhs_batch=batch, rhs_batch=batch)
+    return r.dot(a, b, ((rank - 1,), (rank - 2,)), (range(rank - 2), range(rank - 2)))
 
 
 def _position(r: Reverse, edge: Edge, axis: int) -> Edge:

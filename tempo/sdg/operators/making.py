@@ -13,6 +13,8 @@ from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, TensorType
 from tempo.symbolic import Expr, as_expr, const
 
+Axes = Sequence[int]
+
 
 class Maker(ABC):
     """Makes nodes; where nothing would move, the edge is what it was."""
@@ -44,6 +46,11 @@ class Maker(ABC):
     def sum(self, edge: Edge, axes: Iterable[int]) -> Edge:
         chosen = tuple(axes)
         return self.apply("reduce_sum", edge, axes=chosen) if chosen else edge
+
+    def dot(self, lhs: Edge, rhs: Edge, contract: tuple[Axes, Axes], batch: tuple[Axes, Axes]) -> Edge:
+        """The axes of the result are the batch, then the free ones of lhs, then those of rhs."""
+        sides = {"lhs_contract": contract[0], "rhs_contract": contract[1], "lhs_batch": batch[0], "rhs_batch": batch[1]}
+        return self.apply("dot", lhs, rhs, **{name: tuple(axes) for name, axes in sides.items()})
 
     def reshape(self, edge: Edge, shape: Iterable[Expr | int]) -> Edge:
         wanted = tuple(as_expr(size) for size in shape)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import gcd
 from typing import Any
 
@@ -39,21 +38,9 @@ def identity(call: Call) -> Function:
 # reshape {shape}: the same elements in row-major order
 
 
-def elements(shape: Iterable[Expr]) -> Mapping[tuple[Any, ...], int]:
-    """The product of the sizes as a polynomial: products of atoms to coefficients."""
-    total: Counter[tuple[Any, ...]] = Counter({(): 1})
-    for size in shape:
-        factors = [((atom,), coefficient) for atom, coefficient in size.terms] + [((), size.const)]
-        expanded: Counter[tuple[Any, ...]] = Counter()
-        for (left, a), (right, b) in product(total.items(), factors):
-            expanded[tuple(sorted(left + right, key=str))] += a * b
-        total = expanded
-    return {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
-
-
 def _reshaped(attrs: Attrs, given: Shape) -> Shape:
     shape = shape_of(attrs["shape"])
-    if elements(shape) != elements(given):
+    if _factorized(shape) != _factorized(given):
         raise ShapeError(f"reshape: {show(given)} has not as many elements as {show(shape)}")
     return shape
 
@@ -81,14 +68,14 @@ def groups(left: Shape, right: Shape) -> Iterator[Group]:
 
 
 def _factorized(sizes: Sequence[Expr]) -> tuple[int, Counter[Expr]]:
-    """The product of the sizes: a number, and expressions without a common factor."""
+    """The product of the sizes: a number, and expressions without a common factor. Products that are equal have one."""
     number, rest = 1, Counter[Expr]()
     for size in sizes:
         content = gcd(size.const, *(factor for _, factor in size.terms))
         number *= content
         if not size.is_const:
             rest[Expr(tuple((atom, factor // content) for atom, factor in size.terms), size.const // content)] += 1
-    return number, rest
+    return number, rest if number else Counter()
 
 
 def _divides(part: Sequence[Expr], whole: Sequence[Expr]) -> bool:

@@ -122,22 +122,16 @@ class Operator:
 
         An expression that is passed at run time stays one: a number that `rewrite` gives for it becomes a constant.
         """
-        replaced = dict(attrs)
-        for key in self.scalar_attrs:
-            if key in replaced:
-                replaced[key] = _map(replaced[key], lambda e: _as_expression(rewrite(e)))
-        for key in self.static_attrs:
-            if key in replaced:
-                replaced[key] = _map(replaced[key], rewrite)
-        return replaced
+        attrs = _rewritten(attrs, self.scalar_attrs, lambda e: _as_expression(rewrite(e)))
+        return _rewritten(attrs, self.static_attrs, rewrite)
 
     def resolve_static(self, attrs: Attrs, resolve: Callable[[Expr], int]) -> dict[str, Any]:
         """The attributes with every static expression replaced by its value; those passed at run time stay."""
-        resolved = dict(attrs)
-        for key in self.static_attrs:
-            if key in resolved:
-                resolved[key] = _map(resolved[key], lambda e: int(resolve(e)))
-        return resolved
+        return _rewritten(attrs, self.static_attrs, lambda e: int(resolve(e)))
+
+
+def _rewritten(attrs: Attrs, keys: tuple[str, ...], rewrite: Callable[[Any], Any]) -> dict[str, Any]:
+    return {key: _map(value, rewrite) if key in keys else value for key, value in attrs.items()}
 
 
 def _is_expression(value: Any) -> bool:

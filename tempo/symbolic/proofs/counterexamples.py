@@ -56,10 +56,6 @@ class Points(dict[Symbol, Value]):
         """Whether there is one: then what is known does not contradict itself."""
         return len(self._kept) > 0
 
-    def refute(self, condition: Condition) -> bool:
-        """Whether the condition fails at one of the points."""
-        return self.exist() and not np.all(condition.evaluate(self))
-
     def satisfy(self, condition: Condition) -> bool:
         """Whether the condition holds at one of the points."""
         return self.exist() and bool(np.any(condition.evaluate(self)))
