@@ -10,8 +10,9 @@ from tempo.autodiff.nodes import Nodes
 from tempo.errors import UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Graph, Node
+from tempo.sdg.operators.nominal import PLACEHOLDERS
 
-PLACEHOLDERS = frozenset({"gradient", "stop_gradient", "custom_gradient", "cotangent"})
+_NAMES = frozenset(operator.name for operator in PLACEHOLDERS)
 
 
 def expand_gradients(graph: Graph) -> Graph:
@@ -19,7 +20,7 @@ def expand_gradients(graph: Graph) -> Graph:
 
     Raises `UnsupportedError` at the line of `tp.grad` where a gradient is part of what it differentiates.
     """
-    if not any(node.op in PLACEHOLDERS for node in graph.nodes.values()):
+    if not any(node.op in _NAMES for node in graph.nodes.values()):
         return graph
     for loss, ids in _losses(graph):
         graph = _expanded(graph, loss, ids)
@@ -81,7 +82,7 @@ def _without_markers(graph: Graph) -> Graph:
     cotangents = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
     patterns = reached(cotangents, lambda id: [reader for reader, _ in graph.consumers[id]])
     nodes = {
-        id: replace(node, op="copy", operands=node.operands[:1], attrs=()) if node.op in PLACEHOLDERS else node
+        id: replace(node, op="copy", operands=node.operands[:1], attrs=()) if node.op in _NAMES else node
         for id, node in graph.nodes.items()
         if id not in patterns
     }

@@ -172,14 +172,7 @@ def attribute_exprs(node: Node) -> tuple[Expr | Condition, ...]:
 
 def expressions(op: str, attrs: Mapping[str, Any]) -> tuple[Expr | Condition, ...]:
     """Every expression and condition in attributes of an operator."""
-    found: list[Expr | Condition] = []
-
-    def note(expr: Expr | Condition) -> Expr | Condition:
-        found.append(expr)
-        return expr
-
-    OPERATORS[op].with_exprs(attrs, note)
-    return tuple(found)
+    return (*OPERATORS[op].scalars(attrs), *OPERATORS[op].static(attrs))
 
 
 def fresh_dim(name: str, taken: Iterable[str]) -> Symbol:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tempo.sdg.graph import Edge, IndexMap, Point, Slice, index_exprs
+from tempo.sdg.graph import Edge, IndexMap, Point, Slice, index_exprs, substitute_index
 from tempo.symbolic import Expr, Symbol, var
 
 
@@ -22,7 +22,7 @@ def compose(inner: Edge, domain: tuple[Symbol, ...], outer: IndexMap) -> Edge | 
     for index in inner.map:
         sliced = [symbol for symbol in slices if any(symbol in expr.dims() for expr in index_exprs(index))]
         if not sliced:
-            composed.append(_substitute(index, points))
+            composed.append(substitute_index(index, points))
             axes += [None] if isinstance(index, Slice) else []
             continue
         offset = _offset(index, sliced)
@@ -34,12 +34,6 @@ def compose(inner: Edge, domain: tuple[Symbol, ...], outer: IndexMap) -> Edge | 
     if axes[: len(slices)] != list(slices) or any(axis is not None for axis in axes[len(slices) :]):
         return None
     return Edge(inner.node, tuple(composed), inner.result)
-
-
-def _substitute(index: Point | Slice, points: dict[Symbol, Expr]) -> Point | Slice:
-    if isinstance(index, Point):
-        return Point(index.index.substitute(points))
-    return Slice(index.start.substitute(points), index.length.substitute(points), index.extent)
 
 
 def _offset(index: Point | Slice, sliced: list[Symbol]) -> Expr | None:

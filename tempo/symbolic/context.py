@@ -104,7 +104,7 @@ class Context:
             return self.simplify(expr), self.simplify(expr)
         found = self._ranges.get(expr)
         if found is None:
-            found = self._ranges[expr] = self._find_range(expr)
+            found = self._ranges[expr] = self._summed_bound(expr, 1), self._summed_bound(expr, -1)
         return found
 
     def simplify(self, expr: Expr) -> Expr:
@@ -194,18 +194,13 @@ class Context:
             least.append(-constant)
         return min(least, default=None)
 
-    def _find_range(self, expr: Expr) -> tuple[Expr | None, Expr | None]:
-        return self._summed_bound(expr, 1), self._summed_bound(expr, -1)
-
     def _summed_bound(self, expr: Expr, sign: int) -> Expr | None:
         """The bound; where it is not found for the whole, one made of those of the parts, which may be wider."""
         bound = self._symbolic_bound(expr, sign)
         if bound is not None:
             return bound
-        if len(expr.terms) == 1 and isinstance(expr.terms[0][0], Min | Max):
+        if len(expr.terms) == 1:
             return self._bound_of_arguments(expr, sign)
-        if len(expr.terms) < 2:
-            return None
         bounds = [self._summed_bound(from_terms({atom: factor}, 0), sign) for atom, factor in expr.terms]
         known = [each for each in bounds if each is not None]
         return self.simplify(sum(known, const(expr.const))) if len(known) == len(bounds) else None

@@ -15,17 +15,8 @@ from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, 
 from tempo.sdg.operators.gradients import Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
 from tempo.sdg.operators.shapes import NUMBER, check_axes, show, typed, without
-from tempo.sdg.operators.special import HALF
+from tempo.sdg.operators.special import in_float32
 from tempo.symbolic import Expr
-
-
-def accumulating(function: Function, call: Call) -> Function:
-    """Halves are contracted in float32 and rounded once."""
-    if call.result.dtype not in HALF:
-        return function
-    dtype = call.result.numpy_dtype
-    return lambda x, y: function(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
-
 
 # dot {lhs_contract, rhs_contract, lhs_batch, rhs_batch}: axes of the result are batch, free ones of lhs, those of rhs
 
@@ -86,7 +77,7 @@ def _dot_cost(call: Call) -> float:
 def _numpy_dot(call: Call) -> Function:
     axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
     lhs, rhs = (operand.shape for operand in call.operands)
-    return accumulating(contraction(lhs, rhs, *axes), call)
+    return in_float32(call.result.dtype, contraction(lhs, rhs, *axes))
 
 
 def _dot_gradient(r: Reverse) -> tuple[Edge, Edge]:

@@ -14,10 +14,11 @@ from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape
-from tempo.sdg.operators.contractions import accumulating, contraction
+from tempo.sdg.operators.contractions import contraction
 from tempo.sdg.operators.gradients import Formula, Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
 from tempo.sdg.operators.shapes import NUMBER, show, typed
+from tempo.sdg.operators.special import in_float32
 from tempo.symbolic import Expr, as_expr, const, maximum
 
 # conv {strides, padding, dilation, batch}: x is batch + (N..., C, *spatial), w is batch + (O, C, *kernel), the result
@@ -91,7 +92,7 @@ def _numpy_conv(call: Call) -> Function:
         view, w.shape, (channel, *kernel), tuple(range(batch + 1, w.rank)), shared, shared
     )  # batch + N... + spatial + O
     order = (*range(channel), channel + spatial, *range(channel, channel + spatial))
-    return accumulating(lambda a, b: contract(windows(a), b).transpose(order), call)
+    return in_float32(call.result.dtype, lambda a, b: contract(windows(a), b).transpose(order))
 
 
 def _windows(attrs: Attrs, channel: int, kernel: tuple[int, ...]) -> Function:

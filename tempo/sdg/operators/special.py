@@ -12,28 +12,28 @@ import numpy as np
 from tempo import dtypes
 
 Value = Any  # a NumPy array or scalar
-Function = Callable[[Value], Value]
+Function = Callable[..., Value]
 
 HALF = frozenset({"float16", "bfloat16"})
 """Dtypes whose sums, contractions and composed functions are computed in float32 and rounded once."""
 
 
-def _in_float32(dtype: str, function: Function) -> Function:
+def in_float32(dtype: str, function: Function) -> Function:
     """The function, with halves computed in float32 and rounded once."""
     if dtype not in HALF:
         return function
     target = dtypes.to_numpy(dtype)
-    return lambda x: function(x.astype(np.float32)).astype(target)
+    return lambda *arrays: function(*(x.astype(np.float32) for x in arrays)).astype(target)
 
 
 def rsqrt(dtype: str) -> Function:
-    return _in_float32(dtype, lambda x: np.reciprocal(np.sqrt(x)))
+    return in_float32(dtype, lambda x: np.reciprocal(np.sqrt(x)))
 
 
 def logistic(dtype: str) -> Function:
     """1 / (1 + exp(-x)). Where exp overflows to infinity, 0 is right."""
     one = np.float64(1) if dtype == "float64" else np.float32(1)
-    return _in_float32(dtype, lambda x: one / (one + np.exp(-x)))
+    return in_float32(dtype, lambda x: one / (one + np.exp(-x)))
 
 
 def integer_power(base: Value, exponent: Value) -> Value:
