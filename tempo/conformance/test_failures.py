@@ -231,6 +231,17 @@ def test_a_stream_without_an_end_ends_with_its_data(target: Target, chunk: int) 
 
 
 @pytest.mark.few_configurations
+def test_a_parameter_over_a_dim_of_one_point(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t", 1)
+        w = tp.parameter("w", (3,), init=np.zeros(3, np.float32), dims=(t,))
+        w[True] = tp.cases((t >= 2, tp.tanh(w[t - 2])), 0.5)
+        tp.output("y", w[0 : t.size].sum(axis=0))
+    target.agrees(program, {"y": np.full(3, 0.5)})
+    np.testing.assert_array_equal(target.to_numpy(target.compile(program)().state["w"]), np.full((1, 3), 0.5))
+
+
+@pytest.mark.few_configurations
 def test_what_was_made_beforehand_is_cut_as_well(target: Target) -> None:
     """Whatever lies in what order, the outputs are those of as many points as `sizes` says."""
     with tp.Program() as program:

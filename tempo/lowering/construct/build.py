@@ -237,9 +237,11 @@ class _Builder:
             Slice(const(0), dim.size) if index in others else Point(ends[dim.symbol]) if dim.symbol in ends else index
             for dim, index in zip(domain, edge.map)
         )
-        if not Edge(edge.node, map).dims() <= ends.keys() or len(state.layout) != len(copy.domain) + len(copy.shape):
-            return None
         seen = [dim for index in edge.map for dim in copy.domain if index == Point(var(dim))]
+        if sorted(seen) != sorted(copy.domain) or len(state.layout) != len(seen) + len(copy.shape):
+            return None
+        if not Edge(edge.node, map).dims() <= ends.keys():
+            return None
         labels = [*seen, *range(len(copy.shape))]
         sizes = (graph.dim(dim).size for dim in seen)
         read = self.lowering.read_edge("x0", replace(edge, map=map), {}, cluster)
