@@ -15,10 +15,11 @@ import numpy as np
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.demand.reads import RunSizes
-from tempo.analysis.dependence.acyclic import Need, behind, definite_cycle, demanded_by, stuck_needs, witness
+from tempo.analysis.dependence.acyclic import Need, definite_cycle, demanded_by, stuck_needs, witness
 from tempo.analysis.obligations import ChosenCase, Obligation, obligations, written_cases
 from tempo.analysis.reports import cycle_error, point_text, tensor_name
 from tempo.errors import DefinitionError, DTypeError
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, as_expr, conjunction, var
 from tempo.symbolic.widths import IntegerRange, bounds, exactly
@@ -77,7 +78,7 @@ def _certain(
     A demand that is exact, except where a cycle may be what demands the points of a cycle: then only what is demanded
     from outside.
     """
-    doubtful = behind(graph, (need.target for needs in stuck for need in needs))
+    doubtful = reached((need.target for needs in stuck for need in needs), graph.producers)
     exact = {id: reached for id, reached in demands.items() if reached.exact and id not in doubtful}
     found = {id: [reached] for id, reached in exact.items()}
     for needs in stuck:

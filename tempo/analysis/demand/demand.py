@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from tempo.analysis.demand.images import Image, Images, Readers, covers, hull
 from tempo.analysis.dependence.host_order import own_order
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.components import greatest_fixed_point, strongly_connected
 from tempo.sdg.graph import Graph, Node, Output
 from tempo.symbolic import TRUE, Box, Condition, Context, Dim, const
 
@@ -172,14 +172,7 @@ class _FixedPoint:
         Assumes it of all and drops what fails until nothing does. An instance that is in an assumed box and not
         demanded is read by another such instance; as instances depend on one another without cycles, there is none.
         """
-        exact, pending = set(order), list(order)
-        while pending:
-            id = pending.pop(0)
-            if id not in exact or self.is_exact(id, exact):
-                continue
-            exact.remove(id)
-            pending += [edge.node for _, edge in self.graph.nodes[id].reads()]
-        return exact
+        return greatest_fixed_point(order, self.is_exact, self.graph.producers)
 
     def surely(self, order: list[int]) -> Mapping[int, tuple[Box, ...]]:
         """Boxes of nodes whose points are all demanded, by the argument of `proven`: where the whole box is not, what

@@ -40,14 +40,6 @@ Conjuncts = tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
-class PointSet:
-    """A superset of a set of points; `exact` when it is proven to be the set itself, for all sizes."""
-
-    box: Box
-    exact: bool
-
-
-@dataclass(frozen=True)
 class Image:
     """The points of `producer` that a consumer reads through `map` from where `reader` says, clipped to the domain."""
 
@@ -60,12 +52,6 @@ class Image:
     def exact(self) -> bool:
         """Whether all points of the box are proven to be read."""
         return self.reader.is_exact(self.map)
-
-
-def images(graph: Graph, node: Node, region: PointSet, facts: Condition = TRUE) -> Iterator[tuple[int, PointSet]]:
-    """For every read of `node` from within `region`: the producer, and the points read, clipped to its domain."""
-    for image in Images(graph, Readers(facts)).of(node, region.box):
-        yield image.producer, PointSet(image.box, region.exact and image.exact)
 
 
 class Readers:

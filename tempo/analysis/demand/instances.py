@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tempo.analysis.demand.demand import Demand, demand
-from tempo.analysis.demand.reads import ReadBoxes, RunSizes, edge_reads, reads_at, reads_of_point
-from tempo.analysis.dependence.host_order import close_to_prefixes, order_reads
-from tempo.analysis.dependence.levels import Direction, Distance, levels
+from tempo.analysis.demand.reads import ReadBoxes, RunSizes, edge_reads, point_ranges, reads_at, reads_of_point
+from tempo.analysis.dependence.host_order import close_to_prefixes, order_edges, order_reads
+from tempo.analysis.dependence.levels import Direction, Distance, stuck
 from tempo.analysis.reports import Instance
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph, Node
@@ -198,10 +198,9 @@ class _DemandedPoints:
 
 def _own_order(graph: Graph, sizes: RunSizes, node: Node, mask: Array) -> list[ReadBoxes]:
     """The order of calls, as needs of the calls in `mask`."""
-    count = int(np.count_nonzero(mask))
-    if not node.has_effect or not count:
+    if not node.has_effect or not mask.any():
         return []
-    return order_reads(graph, sizes, node, np.nonzero(mask) if mask.ndim else (), count)
+    return order_reads(graph, sizes, node, np.nonzero(mask) if mask.ndim else ())
 
 
 def find_cycle(
@@ -256,22 +255,17 @@ def _needs(graph: Graph, sizes: RunSizes, masks: Masks, instance: Instance) -> I
     node = graph.nodes[instance.node]
     for edge, ranges in reads_of_point(sizes, node, instance.point):
         yield from (Instance(edge.node, point) for point in itertools.product(*ranges))
-    if not node.has_effect:
-        return
-    here = tuple(np.array([value]) for value in instance.point)
-    for read in order_reads(graph, sizes, node, here, 1):
-        box = tuple(slice(int(lo[0]), int(hi[0])) for lo, hi in zip(read.lo, read.hi)) if read.count else None
-        if box is None:
-            continue
-        called = np.argwhere(masks[read.source][box]) + [cut.start for cut in box]
-        yield from (Instance(read.source, tuple(point)) for point in called.tolist())
+    for edge in order_edges(graph, node) if node.has_effect else ():
+        box = point_ranges(sizes, node, edge, instance.point)
+        called = masks[edge.node]
+        yield from (Instance(edge.node, point) for point in itertools.product(*box) if called[point])
 
 
 def well_founded(graph: Graph, reads: Iterable[ReadBoxes]) -> bool:
     """True: no instance needs itself through `reads`. False: not proven (a skewed order may still exist)."""
     links = [ReadsLink(graph, read) for read in reads if read.count]
     names = {name: graph.nodes[name].domain for link in links for name in (link.source, link.target)}
-    return not any(level.stuck for outer in levels(names, links) for level in outer.walk())
+    return not stuck(names, links)
 
 
 @dataclass(frozen=True)

@@ -145,14 +145,14 @@ def _array(expr: Expr | Condition, env: Mapping[Symbol, Any], count: int) -> Arr
 def reads_of_point(sizes: RunSizes, node: Node, point: Sequence[int]) -> Iterator[tuple[Edge, list[range]]]:
     """What `node` reads at one point, inside the producers' domains: per dim the indices."""
     env = {**sizes.symbols, **dict(zip(node.domain, point))}
-    edges = list(node.operands)
-    chosen = next((case.edge for case in node.cases if case.condition.evaluate(env)), None)
-    for edge in [*edges, chosen] if chosen else edges:
-        yield edge, _ranges(sizes, edge, env)
+    chosen = (case.edge for case in node.cases if case.condition.evaluate(env))
+    for edge in (*node.operands, *itertools.islice(chosen, 1)):
+        yield edge, point_ranges(sizes, node, edge, point)
 
 
-def _ranges(sizes: RunSizes, edge: Edge, env: Mapping[Symbol, int]) -> list[range]:
-    ranges = []
+def point_ranges(sizes: RunSizes, node: Node, edge: Edge, point: Sequence[int]) -> list[range]:
+    """What a node reads through an edge at one point."""
+    env, ranges = {**sizes.symbols, **dict(zip(node.domain, point))}, []
     for index, size in zip(edge.map, sizes.shape(sizes.graph.nodes[edge.node].domain)):
         start = int((index.start if isinstance(index, Slice) else index.index).evaluate(env))
         stop = start + (int(index.length.evaluate(env)) if isinstance(index, Slice) else 1)

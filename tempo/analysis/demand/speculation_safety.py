@@ -18,6 +18,7 @@ from functools import cached_property
 from tempo.analysis.demand.demand import Demand, demand, wholly_demanded
 from tempo.analysis.demand.images import Image, Images, Readers, covers
 from tempo.analysis.obligations import Obligation, obligations_of
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import TRUE, Condition, Context
@@ -36,32 +37,16 @@ def harmless(
     and dropped where it fails until nothing does. `is_whole`: whether all of a node's box is demanded, or nothing of
     it and so nothing of those that read it; asked of what fails for some indices.
     """
-    cone = _cone(graph, demands, nodes)
+    # The nodes and what they are made of, up to what is demanded at all points.
+    cone = reached(nodes, lambda id: [each for each in graph.producers(id) if not _is_there(graph, demands, each)])
     readers: dict[int, set[int]] = defaultdict(set)
     for id in cone:
         for _, edge in graph.nodes[id].reads():
             readers[edge.node].add(id)
     failing = [id for id in cone if not _can_be_made(graph, graph.nodes[id], demands, facts)]
     whole = {id for id in failing if must_not_fail(graph.nodes[id]) and is_whole(id)}
-    lost = [id for id in failing if id not in whole]
-    found = cone - set(lost)
-    while lost:
-        fresh = readers[lost.pop()] & found - whole
-        found -= fresh
-        lost += fresh
-    return found
-
-
-def _cone(graph: Graph, demands: Mapping[int, Demand], nodes: Iterable[int]) -> set[int]:
-    """The nodes and what they are made of, up to what is demanded at all points."""
-    found, pending = set[int](), list(nodes)
-    while pending:
-        id = pending.pop()
-        if id in found:
-            continue
-        found.add(id)
-        pending += [edge.node for _, edge in graph.nodes[id].reads() if not _is_there(graph, demands, edge.node)]
-    return found
+    lost = reached(set(failing) - whole, lambda id: readers[id] - whole)
+    return cone - lost
 
 
 def _is_there(graph: Graph, demands: Mapping[int, Demand], id: int) -> bool:
@@ -123,16 +108,10 @@ class AllOrNone:
 
     def _conditions(self, id: int) -> list[Condition]:
         """When there is anything of those that read a node, through others whose demand is not exact."""
-        seen, pending, found = {id}, [id], dict[Condition, None]()
-        while pending:
-            for reader in self._readers[pending.pop()] - seen:
-                seen.add(reader)
-                if reader not in self.demands:
-                    continue
-                if self.demands[reader].exact:
-                    found[self.demands[reader].box.nonempty()] = None
-                else:
-                    pending.append(reader)
+        readers, demands = self._readers, self.demands
+        unsure = reached([id], lambda id: (r for r in readers[id] if r in demands and not demands[r].exact))
+        sure = (r for each in sorted(unsure) for r in readers[each] if r in demands and demands[r].exact)
+        found = dict.fromkeys(demands[reader].box.nonempty() for reader in sure)
         return [condition for condition in found if condition.sizes()][:_MOST_CONDITIONS]
 
     def _decides(self, condition: Condition, id: int) -> bool:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tempo.analysis.demand.demand import Demand
-from tempo.analysis.demand.images import PointSet, images
-from tempo.analysis.dependence.host_order import calls_before, effect_nodes
-from tempo.analysis.dependence.levels import Direction, Distance, Level, levels
+from tempo.analysis.demand.images import Images, Readers
+from tempo.analysis.dependence.host_order import effect_nodes, order_edges
+from tempo.analysis.dependence.levels import Direction, Distance, stuck
 from tempo.analysis.reports import SymbolicInstance, output_reader
-from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
+from tempo.sdg.graph import Edge, Graph, Point, Slice
 from tempo.symbolic import (
     FALSE,
     TRUE,
@@ -83,14 +83,7 @@ class Need:
 
 def stuck_needs(graph: Graph, demands: Mapping[int, Demand], facts: Condition = TRUE) -> list[tuple[Need, ...]]:
     """Components that may hold a cycle: no dim was found along which their needs go one way. Empty: no cycle at all."""
-    needs = list(needs_of(graph, demands, facts))
-    names = {id: graph.nodes[id].domain for id in demands}
-    found = (level for outer in levels(names, needs) for level in outer.walk())
-    return [_as_needs(level) for level in found if level.stuck]
-
-
-def _as_needs(level: Level[int]) -> tuple[Need, ...]:
-    return tuple(link for link in level.stuck if isinstance(link, Need))
+    return stuck({id: graph.nodes[id].domain for id in demands}, list(needs_of(graph, demands, facts)))
 
 
 def needs_of(graph: Graph, demands: Mapping[int, Demand], facts: Condition) -> Iterator[Need]:
@@ -100,10 +93,8 @@ def needs_of(graph: Graph, demands: Mapping[int, Demand], facts: Condition) -> I
             if edge.node in demands:
                 yield Need(graph, edge.node, id, _intervals(graph, edge), guard, demand, facts, edge)
     for node in effect_nodes(graph):
-        for before in calls_before(graph, node):
-            for equal, less in before.cones():
-                cone = _cone(graph, graph.nodes[before.source], equal, less)
-                yield Need(graph, before.source, node.id, cone, TRUE, demands[node.id], facts)
+        for edge in order_edges(graph, node):
+            yield Need(graph, edge.node, node.id, _intervals(graph, edge), TRUE, demands[node.id], facts)
 
 
 def _intervals(graph: Graph, edge: Edge) -> dict[Symbol, Interval]:
@@ -114,17 +105,6 @@ def _interval(index: Point | Slice) -> Interval:
     if isinstance(index, Slice):
         return index.start, index.start + index.length
     return index.index, index.index + 1
-
-
-def _cone(graph: Graph, other: Node, equal: tuple[Symbol, ...], less: Symbol | None) -> dict[Symbol, Interval]:
-    box: dict[Symbol, Interval] = {}
-    for dim in graph.domain_dims(other):
-        here = var(dim.symbol)
-        if dim.symbol in equal:
-            box[dim.symbol] = (here, here + 1)
-        else:
-            box[dim.symbol] = (as_expr(0), here if dim.symbol == less else dim.size)
-    return box
 
 
 MOST_STEPS = 2_000
@@ -156,15 +136,16 @@ def demanded_by(
 ) -> dict[int, list[Demand]]:
     """Per member, boxes of points that outputs, sinks and the other nodes, of `exact` demand, demand for certain."""
     found: dict[int, list[Demand]] = {id: [] for id in members}
+    read = Images(graph, Readers(facts))
     readers = [(graph.nodes[id], demand.box) for id, demand in exact.items() if id not in members]
     for output in graph.outputs:
         readers.append((output_reader(output), _full(graph, output.domain)))
     for reader, box in readers:
         if members.isdisjoint(edge.node for _, edge in reader.reads()):
             continue
-        for id, region in images(graph, reader, PointSet(box, exact=True), facts):
-            if id in members and region.exact:
-                found[id].append(Demand(region.box, exact=True))
+        for image in read.of(reader, box):
+            if image.producer in members and image.exact:
+                found[image.producer].append(Demand(image.box, exact=True))
     for id in members.intersection(graph.sinks):
         found[id].append(Demand(_full(graph, graph.nodes[id].domain), exact=True))
     return found
@@ -172,17 +153,6 @@ def demanded_by(
 
 def _full(graph: Graph, domain: Iterable[Symbol]) -> Box:
     return Box.full(graph.dim(symbol) for symbol in domain)
-
-
-def behind(graph: Graph, members: Iterable[int]) -> frozenset[int]:
-    """The nodes that the given ones reach through reads, themselves among them."""
-    pending, seen = list(members), set[int]()
-    while pending:
-        id = pending.pop()
-        if id not in seen:
-            seen.add(id)
-            pending.extend(edge.node for _, edge in graph.nodes[id].reads())
-    return frozenset(seen)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tempo.analysis.demand.reads import ReadBoxes, RunSizes
+from tempo.analysis.demand.reads import ReadBoxes, RunSizes, edge_reads
 from tempo.analysis.reports import Instance
-from tempo.sdg.graph import Graph, Node
-from tempo.symbolic import Symbol
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
+from tempo.symbolic import Symbol, const, var
 
 Array = np.ndarray[Any, Any]
 
@@ -161,29 +161,17 @@ def close_to_prefixes(node: Node, mask: Array) -> Array:
     return np.ascontiguousarray(back)
 
 
-def order_reads(graph: Graph, sizes: RunSizes, node: Node, points: tuple[Array, ...], count: int) -> list[ReadBoxes]:
+def order_reads(graph: Graph, sizes: RunSizes, node: Node, points: tuple[Array, ...]) -> list[ReadBoxes]:
     """The calls that come before those at `points`, as needs among instances (those not called included)."""
-    return [
-        _cone(sizes, node, graph.nodes[each.source], points, count, equal, less)
-        for each in calls_before(graph, node)
-        for equal, less in each.cones()
-    ]
+    found = (edge_reads(sizes, node.id, node.domain, edge, points) for edge in order_edges(graph, node))
+    return [each.inside(sizes.shape(graph.nodes[each.source].domain)) for each in found]
 
 
-def _cone(
-    sizes: RunSizes,
-    node: Node,
-    other: Node,
-    points: tuple[Array, ...],
-    count: int,
-    equal: tuple[Symbol, ...],
-    less: Symbol | None,
-) -> ReadBoxes:
-    """The points of `other` equal along some dims and less along one; all along the others."""
-    lo, hi = [], []
-    for symbol, size in zip(other.domain, sizes.shape(other.domain)):
-        bounded = symbol in equal or symbol == less
-        here = points[node.domain.index(symbol)] if bounded else np.full(count, size)
-        lo.append(here if symbol in equal else np.zeros(count, np.int64))
-        hi.append(here + 1 if symbol in equal else here)
-    return ReadBoxes(node.id, other.id, points, tuple(lo), tuple(hi), count).inside(sizes.shape(other.domain))
+def order_edges(graph: Graph, node: Node) -> Iterator[Edge]:
+    """The calls that come before those of a node, as reads of them."""
+    for before in calls_before(graph, node):
+        domain = graph.domain_dims(graph.nodes[before.source])
+        for equal, less in before.cones():
+            ends = {dim.symbol: var(dim.symbol) if dim.symbol == less else dim.size for dim in domain}
+            map = (Point(var(symbol)) if symbol in equal else Slice(const(0), end) for symbol, end in ends.items())
+            yield Edge(before.source, tuple(map))

@@ -12,7 +12,7 @@ import heapq
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from tempo.sdg.components import strongly_connected
 from tempo.symbolic import Symbol
@@ -81,21 +81,45 @@ class Level(Generic[Name]):
 
     names: tuple[Name, ...]
     loop: LegalLoop[Name] | None = None
-    inner: tuple[Level[Name], ...] = ()
-    stuck: tuple[Link[Name], ...] = ()
+    body: LoopBody[Name, Any] | None = None
+    stuck: tuple[Any, ...] = ()
 
-    def walk(self) -> Iterator[Level[Name]]:
-        """This level and all levels within."""
-        pending = [self]
-        while pending:
-            level = pending.pop()
-            yield level
-            pending.extend(reversed(level.inner))
+    @property
+    def inner(self) -> tuple[Level[Name], ...]:
+        return () if self.body is None else self.body.units
+
+
+@dataclass(frozen=True)
+class LoopBody(Generic[Name, AnyLink]):
+    """The components inside the same loops, sources first, the dims that are not looped over yet, the links left."""
+
+    units: tuple[Level[Name], ...]
+    dims: Mapping[Name, tuple[Symbol, ...]]
+    links: tuple[AnyLink, ...]
 
 
 def levels(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> tuple[Level[Name], ...]:
     """The levels of a graph of names (with their dims, outermost first), sources before targets."""
-    return tuple(_level(members, names, inner) for members, inner in components(names, links))
+    return _body(names, links).units
+
+
+def blocks(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> list[LoopBody[Name, AnyLink]]:
+    """The same seen from the inside: the bodies of all loops, inner ones before those around, and the whole last."""
+    pending, found = [_body(names, links)], list[LoopBody[Name, AnyLink]]()
+    while pending:
+        found.append(pending.pop())
+        pending += [level.body for level in found[-1].units if level.body is not None]
+    return found[::-1]
+
+
+def stuck(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> list[tuple[AnyLink, ...]]:
+    """The links of components that no dim serves, which may hold a cycle. Empty: there is none at all."""
+    return [level.stuck for block in blocks(names, links) for level in block.units if level.stuck]
+
+
+def _body(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> LoopBody[Name, AnyLink]:
+    units = (_level(members, names, inner) for members, inner in components(names, links))
+    return LoopBody(tuple(units), names, tuple(links))
 
 
 def _level(
@@ -107,16 +131,7 @@ def _level(
     if loop is None:
         return Level(members, stuck=tuple(links))
     left = {name: tuple(dim for dim in names[name] if dim != loop.dim) for name in members}
-    return Level(members, loop, levels(left, within(loop, links)))
-
-
-def sequential(found: Iterable[Level[Name]]) -> dict[Name, frozenset[Symbol]]:
-    """For each name the dims that it needs to go through one by one, at any level."""
-    dims: dict[Name, frozenset[Symbol]] = {}
-    for level in (inner for outer in found for inner in outer.walk()):
-        looped = frozenset((level.loop.dim,)) if level.loop else frozenset()
-        dims.update({name: dims.get(name, frozenset()) | looped for name in level.names})
-    return dims
+    return Level(members, loop, _body(left, within(loop, links)))
 
 
 def components(names: Iterable[Name], links: Sequence[AnyLink]) -> list[tuple[tuple[Name, ...], list[AnyLink]]]:
@@ -229,35 +244,3 @@ def within(loop: LegalLoop[Name], links: Iterable[AnyLink]) -> list[AnyLink]:
         link.narrowed(loop.dim, loop.direction, loop.delays[link.target] - loop.delays[link.source]) for link in links
     )
     return [link for link in left if link is not None]
-
-
-@dataclass(frozen=True)
-class Unit(Generic[Name]):
-    """A component of a block. `loop` is None for a name without a cycle, and for one that is `stuck`: no dim serves."""
-
-    names: tuple[Name, ...]
-    loop: LegalLoop[Name] | None = None
-    stuck: bool = False
-
-
-@dataclass(frozen=True)
-class LoopBody(Generic[Name, AnyLink]):
-    """The components inside the same loops, sources first, the dims that are not looped over yet, the links left."""
-
-    units: tuple[Unit[Name], ...]
-    dims: Mapping[Name, tuple[Symbol, ...]]
-    links: tuple[AnyLink, ...]
-
-
-def blocks(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> list[LoopBody[Name, AnyLink]]:
-    """All blocks, inner ones before the block that they are in."""
-    found: list[LoopBody[Name, AnyLink]] = []
-    units: list[Unit[Name]] = []
-    for members, inner in components(names, links):
-        loop = next((each for each in loops(members, names, inner) if each.carries), None) if inner else None
-        units.append(Unit(members, loop, stuck=bool(inner) and loop is None))
-        if loop is not None:
-            left = {name: tuple(dim for dim in names[name] if dim != loop.dim) for name in members}
-            found += blocks(left, within(loop, inner))
-    found.append(LoopBody(tuple(units), names, tuple(links)))
-    return found

@@ -15,6 +15,7 @@ from typing import Any
 
 from tempo.passes.rewrite.driver import Draft
 from tempo.passes.simplify.movement import ONE, Axes, Views, look_through
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.rewriter import Tensors
 from tempo.symbolic import Expr, as_expr
@@ -258,16 +259,12 @@ def has_numbers(found: Attention, views: Views) -> bool:
 def inside(graph: Graph, node: Node, given: Iterable[Edge]) -> frozenset[int] | None:
     """What lies between what a composite is of and its result, `node`; None where others read of it, too."""
     ends = {edge.node for edge in given}
-    pending = [edge.node for edge in node.operands]
-    seen: set[int] = set()
-    while pending:
-        id = pending.pop()
-        operands = graph.nodes[id].operands
-        if id in seen or id in ends or not operands:
-            continue
-        seen.add(id)
-        pending.extend(edge.node for edge in operands)
-    readers = graph.consumers
+
+    def made(id: int) -> list[int]:
+        operands = (edge.node for edge in graph.nodes[id].operands)
+        return [each for each in operands if each not in ends and graph.nodes[each].operands]
+
+    seen, readers = reached(made(node.id), made), graph.consumers
     shown = any(reader not in seen and reader != node.id for id in seen for reader, _ in readers[id])
     shown = shown or not seen.isdisjoint(output.edge.node for output in graph.outputs)
     return None if shown else frozenset(seen)

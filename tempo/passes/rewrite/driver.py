@@ -20,7 +20,7 @@ from tempo.errors import InternalError
 from tempo.passes.manager import PassContext
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import (
     Case,
     Edge,
@@ -115,25 +115,19 @@ class Sweep:
     def _effects(self) -> set[int]:
         """Nodes that need a call of the host, or a check of an index: leaving out a read of one could be seen."""
         found = {id for id, node in self.graph.nodes.items() if node.is_host_call or node.attr("checked")}
-        readers, pending = self.graph.consumers if found else {}, list(found)
-        while pending:
-            new = {reader for reader, _ in readers[pending.pop()]} - found
-            found |= new
-            pending.extend(new)
-        return found
+        return reached(found, lambda id: (reader for reader, _ in self.graph.consumers[id]))
 
     def may_be_dropped(self, edge: Edge) -> bool:
         """Whether nobody sees it when what the edge reads is no longer needed."""
-        pending, seen = [edge.node], {edge.node}
-        while self._effects and pending:
-            id = pending.pop()
-            if id in self._effects:
-                return False
-            # A node that this sweep has made is known by what it reads; merges keep their numbers.
-            new = {read.node for _, read in self.nodes[id].reads()} - seen if id not in self.graph.nodes else set()
-            seen |= new
-            pending.extend(new)
-        return True
+        if not self._effects:
+            return True
+
+        def reads(id: int) -> list[int]:
+            """A node that this sweep has made is known by what it reads; merges keep their numbers."""
+            return [] if id in self.graph.nodes else [edge.node for _, edge in self.nodes[id].reads()]
+
+        needed = reached([edge.node], reads)
+        return self._effects.isdisjoint(needed)
 
     def holds(self, condition: Condition) -> bool:
         """Whether a condition holds at every point of the dims that it mentions."""

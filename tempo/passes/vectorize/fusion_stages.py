@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tempo.analysis.dependence.acyclic import Need
 from tempo.analysis.dependence.levels import Direction, LoopBody
 from tempo.costs import LikelySizes
+from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Point
 from tempo.symbolic import Symbol
 
@@ -112,20 +113,7 @@ class Stages:
                 if link.source in members:
                     near[id].add(link.source)
                     near[link.source].add(id)
-        found, seen = [], set[int]()
-        for first in sorted(members):
-            if first in seen:
-                continue
-            group, pending = [], [first]
-            seen.add(first)
-            while pending:
-                id = pending.pop()
-                group.append(id)
-                fresh = near[id] - seen
-                seen |= fresh
-                pending += sorted(fresh)
-            found.append(tuple(sorted(group)))
-        return found
+        return [tuple(sorted(group)) for group in strongly_connected(sorted(near), near)]
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 

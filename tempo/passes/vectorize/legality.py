@@ -17,6 +17,7 @@ from tempo.passes.ragged.alignment import Frames
 from tempo.passes.ragged.values import Hulls
 from tempo.passes.splitting.stretches import Piece, pieces
 from tempo.sdg.builder import attribute_exprs
+from tempo.sdg.components import greatest_fixed_point, reached
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
@@ -230,37 +231,26 @@ class Candidates:
         return self.doing_the_same(every, [node for node in pending if node.id not in made]) if made else found
 
     def doing_the_same(self, found: set[int], pending: list[Node]) -> set[int]:
-        """Without those pending that do not do the same: assumed of all, dropped where it fails until all do."""
-        found, pending = set(found), list(pending)
-        readers: dict[int, list[Node]] = {}
-        for node in pending:
-            for _, edge in node.reads():
-                readers.setdefault(edge.node, []).append(node)
-        while pending:
-            node = pending.pop()
-            if node.id not in found or self.does_the_same(node, found):
-                continue
-            found.remove(node.id)
-            pending += readers.get(node.id, [])
-        return found
+        """Without those pending that do not do the same."""
+        open_, consumers = {node.id: node for node in pending}, self.graph.consumers
+        return greatest_fixed_point(
+            found,
+            lambda id, left: id not in open_ or self.does_the_same(open_[id], left),
+            lambda id: (reader for reader, _ in consumers[id]),
+        )
 
     def even(self, varying: Collection[int]) -> set[int]:
         """The nodes that are demanded at all points along the dim or at none, whatever the other coordinates are.
 
         So it is where every reader takes all points, or each its own and is even itself.
         """
-        found = set(varying)
         pending = [edge.node for output in self.graph.outputs for edge in self.uneven(output.domain, [output.edge])]
         for node in self.graph.nodes.values():
             guarded = [case.edge for case in node.cases] if guards(node, self.dim.symbol) else []
             uneven = self.uneven(node.domain, [edge for _, edge in node.reads()])
             pending += [edge.node for edge in (*uneven, *guarded)]
-        while pending:
-            id = pending.pop()
-            if id in found:
-                found.remove(id)
-                pending += [edge.node for _, edge in self.graph.nodes[id].reads()]
-        return found
+        uneven_too = reached(pending, self.graph.producers)
+        return set(varying) - uneven_too
 
     def uneven(self, domain: tuple[Symbol, ...], edges: list[Edge]) -> list[Edge]:
         """The reads that take neither all points along the dim nor each its own."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tempo.passes.vectorize.legality import Candidates, Span, guards
 from tempo.sdg.builder import fresh_dim
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
@@ -101,16 +101,8 @@ def between(candidates: Candidates, members: Collection[int], allowed: Collectio
             if edge.node in operands and _is_here(graph, edge, symbol):
                 operands[id].add(edge.node)
                 readers[edge.node].add(id)
-    return {*members, *(_reached(members, readers) & _reached(members, operands))}
-
-
-def _reached(first: Iterable[int], following: Mapping[int, Collection[int]]) -> set[int]:
-    found, pending = set[int](), list(first)
-    while pending:
-        fresh = set(following[pending.pop()]) - found
-        found |= fresh
-        pending += fresh
-    return found
+    read_of, made_of = (reached(members, following.__getitem__) for following in (readers, operands))
+    return read_of & made_of
 
 
 def _is_here(graph: Graph, edge: Edge, symbol: Symbol) -> bool:

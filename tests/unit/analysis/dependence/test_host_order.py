@@ -79,7 +79,7 @@ def test_all_who_ask_get_the_same_order(name: str) -> None:
 
     def checked(q: Instance) -> set[Instance]:
         point = tuple(np.array([value]) for value in q.point)
-        reads = [each for each in order_reads(graph, known, graph.nodes[q.node], point, 1) if each.count]
+        reads = [each for each in order_reads(graph, known, graph.nodes[q.node], point) if each.count]
         boxes = (
             (each.source, [range(int(lo[0]), int(hi[0])) for lo, hi in zip(each.lo, each.hi)])
             for each in reads
