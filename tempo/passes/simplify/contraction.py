@@ -15,15 +15,13 @@ from tempo import dtypes
 from tempo.passes.rewrite.driver import Draft, Sweep, Term
 from tempo.passes.simplify.movement import ONE, Axes, Moved, Shape, arranged, look_through
 from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr
-
-_REPEATABLE = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_any", "reduce_all"})
-_REDUCTIONS = _REPEATABLE | {"reduce_prod"}
 
 
 def reduction_of_movement(draft: Draft, sweep: Sweep) -> Term | Edge | None:
     """A reduction reads the source of what is moved; what repeats along a reduced axis is reduced without repeating."""
-    if draft.op not in _REDUCTIONS:
+    if OPERATORS[draft.op].kind != "reduction" or OPERATORS[draft.op].combine is None:
         return None
     operand = sweep.type_of(draft.operands[0])
     shape, reduced = operand.shape, frozenset(draft.attr("axes"))
@@ -44,7 +42,7 @@ def reduction_of_movement(draft: Draft, sweep: Sweep) -> Term | Edge | None:
 
 def _may_repeat(draft: Draft, repeated: Sequence[Expr], sweep: Sweep) -> bool:
     """An empty axis has another sum than n x, and no maximum; halves hold no large n."""
-    if draft.op not in _REPEATABLE or dtypes.itemsize(draft.type.dtype) == 2:
+    if draft.op == "reduce_prod" or dtypes.itemsize(draft.type.dtype) == 2:
         return False
     return all(sweep.holds(size.ge(1)) for size in repeated)
 

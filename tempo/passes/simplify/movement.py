@@ -19,7 +19,7 @@ import numpy as np
 from tempo.passes.rewrite.driver import Draft, Sweep, Term
 from tempo.passes.rewrite.patterns import constant_value
 from tempo.sdg.graph import Edge, Graph, TensorType
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, Role
 from tempo.symbolic import Expr, const
 
 ONE = const(1)
@@ -75,26 +75,16 @@ def look_through(edge: Edge, sweep: Views) -> Moved:
 
 
 def axes_of(draft: Draft, sweep: Views) -> Axes | None:
-    """The map of one node of movement; None where it has none."""
-    if draft.op == "transpose":
-        return tuple(draft.attr("axes"))
-    if draft.op not in ("broadcast", "reshape"):
+    """The map of one node of movement, by its axis rule; None where it has none."""
+    operator = OPERATORS[draft.op]
+    if operator.kind != "movement" or len(draft.operands) != 1:
         return None
-    given, shape = sweep.type_of(draft.operands[0]).shape, draft.type.shape
-    if draft.op == "reshape":
-        return _through_ones(given, shape)
-    batch, more = dict(draft.attrs).get("batch", 0), len(shape) - len(given)
-    shown = [*range(batch), *[None] * more, *range(batch, len(given))]
-    return tuple(None if axis is None or given[axis] != size else axis for axis, size in zip(shown, shape))
-
-
-def _through_ones(given: Shape, shape: Shape) -> Axes | None:
-    """The map of a reshape that only inserts and drops axes of size 1."""
-    left = [axis for axis, size in enumerate(given) if size != ONE]
-    if [given[axis] for axis in left] != [size for size in shape if size != ONE]:
-        return None
-    rest = iter(left)
-    return tuple(None if size == ONE else next(rest) for size in shape)
+    given, axes = sweep.type_of(draft.operands[0]).shape, dict[int | None, int | None]()
+    for factor in operator.axes(dict(draft.attrs), [given], draft.type.shape):
+        if factor.role is not Role.PARALLEL or factor.ordered:
+            return None
+        axes[factor.result] = factor.operands[0]
+    return tuple(axes[place] for place in range(len(draft.type.shape)))
 
 
 def arranged(source: Term | Edge, given: Shape, axes: Axes, shape: Shape) -> Term | Edge:

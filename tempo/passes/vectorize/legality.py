@@ -24,10 +24,6 @@ from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, var
 from tempo.symbolic.widths import fits_in_64
 
-_REWRITTEN = frozenset({"index_value", "condition_value", "random_bits", "slice"})
-"""Operators whose attributes may vary along a lifted dim; the pass has a rule for each."""
-
-
 OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "scan", "nominal"})
 """Kinds of operators that can be applied to axes of no positions."""
 
@@ -293,9 +289,14 @@ def supported(node: Node, symbol: Symbol) -> bool:
         return False
     if node.is_merge:
         return True
-    if node.op in _REWRITTEN and (node.op != "slice" or _mentions(node, symbol)):
-        return _rewritable(node, symbol)
-    return not OPERATORS[node.op].lift_note and not _mentions(node, symbol)
+    operator, attrs = OPERATORS[node.op], node.attributes
+    varying = [expr for expr in attribute_exprs(node) if symbol in expr.symbols()]
+    if not varying:
+        return not operator.lift_note
+    if any(symbol in expr.symbols() for expr in operator.static(attrs)):
+        return False
+    # What is passed at run time has a rule. A loop has Python's integers, or its backend says so.
+    return all(map(fits_in_64, operator.scalars(attrs))) and (not node.is_draw or varying == [var(symbol)])
 
 
 def guards(node: Node, symbol: Symbol) -> bool:
@@ -311,21 +312,6 @@ def inside(index: Point | Slice, size: Expr) -> Condition:
     if isinstance(index, Point):
         return index.index.ge(0) & index.index.lt(size)
     return index.start.ge(0) & (index.start + index.length).le(size)
-
-
-def _mentions(node: Node, symbol: Symbol) -> bool:
-    return any(symbol in expr.symbols() for expr in attribute_exprs(node))
-
-
-def _rewritable(node: Node, symbol: Symbol) -> bool:
-    if not all(map(fits_in_64, OPERATORS[node.op].scalars(node.attributes))):
-        return False  # a loop has Python's integers, or its backend says so
-    if node.op == "slice":
-        return not any(symbol in as_symbols(length) for length in node.attr("lengths"))
-    if node.is_draw:
-        coordinates = [c for c in node.attr("coordinates") if isinstance(c, Expr) and symbol in c.symbols()]
-        return coordinates == [var(symbol)]
-    return True
 
 
 def as_symbols(value: Expr | int) -> frozenset[Symbol]:
