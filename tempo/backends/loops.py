@@ -1,7 +1,6 @@
 """Facts about loops for backends that compile them whole: where to split, what iterations hand on, how arrays lie."""
 
-from tempo.loop_ir.analysis.carried_values import Place, earlier, read_place, recent
-from tempo.loop_ir.analysis.footprint import Reaches, reaches
+from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, reaches, read_place, recent
 from tempo.loop_ir.analysis.layouts import layouts_in_segments
 from tempo.loop_ir.analysis.liveness import Liveness, peak_bytes
 from tempo.loop_ir.analysis.whole_points import replaced

@@ -101,6 +101,10 @@ class Buffer:
 class PointIndex:
     index: Expr
 
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return (self.index,)
+
 
 @dataclass(frozen=True)
 class WindowIndex:
@@ -114,6 +118,10 @@ class WindowIndex:
     extent: Expr
     exact: bool
     length: Expr | None = None
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return (self.start, self.extent)
 
 
 BufferIndex = tuple[PointIndex | WindowIndex, ...]
@@ -174,6 +182,11 @@ class Compute:
 
     def __hash__(self) -> int:
         return hash(self._structure())
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether it lets the first positions along an axis through, and puts something else behind them."""
+        return self.op == "mask"
 
     def _structure(self) -> tuple[Any, ...]:
         return self.result, self.op, self.operands, self.operand_types, self.type, self.scalars
@@ -373,11 +386,7 @@ def expressions(statement: Statement) -> Iterator[Expr | Condition]:
     """The run-time expressions of one statement, not of the blocks inside it."""
     match statement:
         case Read(index=index):
-            for entry in index:
-                if isinstance(entry, PointIndex):
-                    yield entry.index
-                else:
-                    yield from (entry.start, entry.extent)
+            yield from (expr for entry in index for expr in entry.exprs)
         case Write(index=index, extents=extents):
             yield from index
             yield from (extent for extent in extents if extent is not None)

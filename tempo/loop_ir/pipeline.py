@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tempo.costs import Way
 from tempo.loop_ir.passes import LoopPass
-from tempo.loop_ir.transforms.chunked_outputs import ChunkedOutputs
-from tempo.loop_ir.transforms.circular_reads import CircularReads
+from tempo.loop_ir.transforms.circular_reads import ChunkedOutputs, CircularReads
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough

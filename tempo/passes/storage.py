@@ -3,7 +3,7 @@
 Every output reads one tensor at itself, so that its buffer is written where that tensor is made. And cases that read an
 element of a row which was computed at once read the row: lifting gives such a case a slice of the row at the case's
 point, and movement around it. That the value is an element of the row is what storage has to know: then the row may be
-computed right where the elements are kept (`tempo.lowering.storage.coalescing`).
+computed right where the elements are kept (`tempo.lowering.storage.assignment`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tempo.loop_ir.analysis.liveness import Lifetimes
 from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays
 from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, Write, walk
-from tempo.loop_ir.transforms.chunked_outputs import is_chunked
+from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.passes.manager import PassRecord
 from tempo.reference.calls import call_host
 from tempo.reference.evaluator import Evaluated

@@ -11,11 +11,10 @@ from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
-from tempo.compiler.driver import Compiler, RunAs, Specialised, registered_passes
+from tempo.compiler.driver import Compiler, RunAs, Specialised, check_supported, registered_passes
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, Scheduler, verifies
-from tempo.compiler.support import check_supported
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
 from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement

@@ -12,7 +12,7 @@ from tempo.compiler.plan import Plan
 from tempo.errors import SizeError, UnsupportedError
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
-from tempo.loop_ir.transforms.chunked_outputs import is_chunked
+from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.reference.calls import feeding
 from tempo.runtime.arguments.binding import StreamEndError
 from tempo.runtime.arguments.call import Arguments

@@ -2,6 +2,8 @@
 
 For a backend that compiles loops, a read of a buffer that the loop writes is worse than needless: the buffer may be
 copied whole for it in every iteration. A state and a stack of states, as one writes such a loop by hand, are not.
+
+Beside that: how much of each axis of its buffers a statement touches (`reaches`).
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.loop_ir.ir import Block, Loop, PointIndex, Read, Write, nested, walk
-from tempo.symbolic import Context, Expr, Mod, Symbol, var
+from tempo.loop_ir.ir import Block, Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
+from tempo.symbolic import Context, Expr, Mod, Symbol, const, var
 
 FURTHEST = 4
 """Iterations between a write and a read of it; beyond, a buffer costs less than what is handed on."""
@@ -135,3 +137,57 @@ def _distance(read: tuple[Expr, ...], write: tuple[Expr, ...], loop: Loop) -> in
 def _shifted(index: tuple[Expr, ...], loop: Loop, iterations: int) -> tuple[Expr, ...]:
     step = iterations if loop.direction == "forward" else -iterations
     return tuple(expr.substitute({loop.var: var(loop.var) - step}) for expr in index)
+
+
+Reaches = Mapping[tuple[int, int], int]
+"""By buffer and axis: no more than its first so many positions are read or written."""
+
+
+def reaches(statement: Statement, buffers: Mapping[int, Buffer], sizes: Mapping[Symbol, int]) -> Reaches:
+    """For the axes of kind "full" of the buffers that the statement, or one inside, touches."""
+    finder = _FootprintFinder(buffers, {symbol: const(value) for symbol, value in sizes.items()})
+    finder.look(statement, Context.of(()))
+    return finder.found
+
+
+class _FootprintFinder:
+    def __init__(self, buffers: Mapping[int, Buffer], sizes: Mapping[Symbol, Expr]) -> None:
+        self.buffers, self.sizes = buffers, sizes
+        self.found: dict[tuple[int, int], int] = {}
+
+    def look(self, statement: Statement, here: Context) -> None:
+        if isinstance(statement, Read | Write):
+            self.touch(statement, here)
+        if isinstance(statement, Loop):
+            at = var(statement.var)
+            here = here.assume(at.ge(self.fixed(statement.lo)), at.lt(self.fixed(statement.hi)))
+        for block in nested(statement):
+            for each in block:
+                self.look(each, here)
+
+    def touch(self, statement: Read | Write, here: Context) -> None:
+        for at, axis in enumerate(self.buffers[statement.buffer].axes):
+            size = self.fixed(axis.extent)
+            if axis.kind != "full" or not size.is_const:
+                continue
+            end = _end(statement, at)
+            last = None if end is None else here.constant_bounds(self.fixed(end))[1]
+            key, whole = (statement.buffer, at), size.as_int()
+            self.found[key] = max(self.found.get(key, 0), whole if last is None else min(last, whole))
+
+    def fixed(self, expr: Expr) -> Expr:
+        return expr.substitute(self.sizes)
+
+
+def _end(statement: Read | Write, at: int) -> Expr | None:
+    """Behind the last position along the axis; None where it may be any."""
+    if at >= len(statement.index):
+        return None
+    if isinstance(statement, Write):
+        extent = statement.extents[at]
+        return statement.index[at] + (const(1) if extent is None else extent)
+    entry = statement.index[at]
+    if isinstance(entry, PointIndex):
+        return entry.index + 1
+    assert isinstance(entry, WindowIndex)
+    return entry.start + entry.extent if entry.exact else None

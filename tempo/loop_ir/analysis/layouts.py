@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tempo.loop_ir.analysis.names import operands
 from tempo.loop_ir.ir import (
     Assign,
     Buffer,
@@ -16,6 +17,7 @@ from tempo.loop_ir.ir import (
     LoopProgram,
     PointIndex,
     Read,
+    Segment,
     WindowIndex,
     walk,
 )
@@ -26,20 +28,10 @@ Order = tuple[int, ...]
 def layouts(program: LoopProgram) -> Mapping[int, Order]:
     """By buffer, its logical axes in the order of memory; those that all readers want as they are are left out."""
     wanted: dict[int, set[Order]] = {}
-    for segment in program.segments:
-        reads: dict[str, Read] = {}
-        for statement in walk(segment.body):
-            if isinstance(statement, Read) and any(isinstance(entry, WindowIndex) for entry in statement.index):
-                reads[statement.result] = statement
-            elif isinstance(statement, Assign) and statement.value in reads:
-                reads[statement.result] = reads[statement.value]
-            elif isinstance(statement, Compute) and statement.op == "mask" and statement.operands[0] in reads:
-                reads[statement.result] = reads[statement.operands[0]]
-            elif isinstance(statement, Compute):
-                for read, order in _read_by(statement, reads):
-                    buffer = program.buffers[read.buffer]
-                    if buffer.role == "internal":
-                        wanted.setdefault(buffer.id, set()).add(_of_buffer(buffer, read, order))
+    for read, order in (each for segment in program.segments for each in _orders(segment)):
+        buffer = program.buffers[read.buffer]
+        if buffer.role == "internal":
+            wanted.setdefault(buffer.id, set()).add(_of_buffer(buffer, read, order))
     found = {id: orders.pop() for id, orders in wanted.items() if len(orders) == 1}
     return {id: order for id, order in found.items() if order != tuple(range(len(order)))}
 
@@ -49,12 +41,18 @@ def layouts_in_segments(program: LoopProgram) -> Mapping[int, Order]:
     return layouts(program) if all(isinstance(item, CallSegment) for item in program.items) else {}
 
 
-def _read_by(compute: Compute, reads: Mapping[str, Read]) -> Iterator[tuple[Read, Order]]:
-    """The slices among the operands that the operator would have in one order of axes, with that order."""
-    for at, name in enumerate(compute.operands):
-        order = _wanted(compute, at) if name in reads else None
-        if order is not None:
-            yield reads[name], order
+def _orders(segment: Segment) -> Iterator[tuple[Read, Order]]:
+    """The slices that an operator would have in one order of axes, with that order."""
+    reads: dict[str, Read] = {}  # by all names that they go under
+    for statement in walk(segment.body):
+        if isinstance(statement, Read) and any(isinstance(entry, WindowIndex) for entry in statement.index):
+            reads[statement.result] = statement
+        seen = [(at, reads[name]) for at, name in enumerate(operands(statement)) if name in reads]
+        if seen and (isinstance(statement, Assign) or (isinstance(statement, Compute) and statement.is_mask)):
+            reads[statement.result] = seen[0][1]
+        elif isinstance(statement, Compute):
+            orders = ((read, _wanted(statement, at)) for at, read in seen)
+            yield from ((read, order) for read, order in orders if order is not None)
 
 
 def _wanted(compute: Compute, operand: int) -> Order | None:

@@ -43,16 +43,14 @@ LEAST = 1 << 16
 
 def releases(segment: Segment, size: Size) -> Mapping[int, tuple[str, ...]]:
     """By the identity of a statement, the names that nothing after it needs."""
-    body: Block = (segment.loop,) if segment.loop else segment.body
-    every = tuple(walk(body))
+    every = tuple(walk(segment.body))
     uses = Counter(name for statement in every for name in operands(statement))
     made = Counter(each.result for each in every if isinstance(each, Compute | Assign))
     large = _large(every, size)
     found: dict[int, tuple[str, ...]] = {}
-    for block in blocks(body):
-        for statement, name in _last_uses(block, uses):
-            if name in large and made[name] == 1:
-                found[id(statement)] = (*found.get(id(statement), ()), name)
+    for statement, name in (each for block in blocks(segment.body) for each in _last_uses(block, uses)):
+        if name in large and made[name] == 1:
+            found[id(statement)] = (*found.get(id(statement), ()), name)
     return found
 
 
@@ -79,12 +77,10 @@ def _last_uses(block: Block, uses: Mapping[str, int]) -> Iterator[tuple[Statemen
     """What the block makes and nothing outside of it uses, with the last of its statements that does."""
     left: dict[str, int] = {}
     for statement in block:
-        for inner in walk((statement,)):
-            for name in operands(inner):
-                if name not in left:
-                    continue
-                left[name] -= 1
-                if not left[name]:
-                    yield statement, name
+        inside = (name for inner in walk((statement,)) for name in operands(inner))
+        for name in filter(left.__contains__, inside):
+            left[name] -= 1
+            if not left[name]:
+                yield statement, name
         if isinstance(statement, Compute | Assign):
             left[statement.result] = uses[statement.result]

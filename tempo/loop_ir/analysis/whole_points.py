@@ -42,11 +42,9 @@ def marks(program: LoopProgram, number: int, dim: Symbol) -> Marks:
 
 def _calls(program: LoopProgram, item: Statement, dim: Symbol) -> Iterator[int]:
     """How many points after its own the calls are for that an iteration makes."""
-    for call in walk((item,)):
-        if isinstance(call, CallHost) and dim in program.hosts[call.call].domain:
-            point = call.point[program.hosts[call.call].domain.index(dim)] - var(dim)
-            if point.is_const:
-                yield point.as_int()
+    calls = ((each, program.hosts[each.call].domain) for each in walk((item,)) if isinstance(each, CallHost))
+    points = (call.point[domain.index(dim)] - var(dim) for call, domain in calls if dim in domain)
+    return (point.as_int() for point in points if point.is_const)
 
 
 def source_of(program: LoopProgram, state: Port) -> int:
@@ -76,12 +74,14 @@ def writers(program: LoopProgram) -> Mapping[int, set[int]]:
     """By buffer, the items that write to it."""
     found: dict[int, set[int]] = {}
     for number, item in enumerate(program.items):
-        for each in walk((item,)):
-            ids: tuple[int, ...] = ()
-            if isinstance(each, CallSegment):
-                ids = program.segments[each.segment].results
-            if isinstance(each, Write):
-                ids = (each.buffer,)
-            for id in ids:
-                found.setdefault(id, set()).add(number)
+        for id in _written(program, item):
+            found.setdefault(id, set()).add(number)
     return found
+
+
+def _written(program: LoopProgram, item: Statement) -> Iterator[int]:
+    for each in walk((item,)):
+        if isinstance(each, CallSegment):
+            yield from program.segments[each.segment].results
+        if isinstance(each, Write):
+            yield each.buffer

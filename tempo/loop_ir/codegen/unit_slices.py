@@ -29,9 +29,8 @@ class Pick:
 
 def picks(segment: Segment) -> Mapping[str, Pick]:
     """By the name of the slice: those whose only use is the statement after them, which drops the axis."""
-    body: Block = (segment.loop,) if segment.loop else segment.body
-    uses = Counter(name for statement in walk(body) for name in operands(statement))
-    found = (pick for block, facts in _blocks(body, ()) for pick in _in_block(block, facts))
+    uses = Counter(name for statement in walk(segment.body) for name in operands(statement))
+    found = (pick for block, facts in _blocks(segment.body, ()) for pick in _in_block(block, facts))
     return {name: pick for name, pick in found if uses[name] == 1}
 
 

@@ -100,13 +100,18 @@ class _IdleMasks:
                     reads[result] = statement
                 case Assign(result=result, value=value) if value in reads:
                     reads[result] = reads[value]
-                case Compute(op="mask", operands=(value, *_)) if value in reads:
-                    if self.is_idle(statement, reads[value], item, scope.path):
-                        self.zeroed.add(reads[value].buffer)
-                        self.idle.add(statement.result)
-                        statement = Assign(statement.result, value)
+                case Compute(operands=(value, *_)) if statement.is_mask and value in reads:
+                    statement = self.without_idle(statement, reads[value], item, scope.path)
             found.append(statement)
         return tuple(found)
+
+    def without_idle(self, mask: Compute, read: Read, item: int, path: Block) -> Statement:
+        """The mask; what it looks at under its name where it is idle."""
+        if not self.is_idle(mask, read, item, path):
+            return mask
+        self.zeroed.add(read.buffer)
+        self.idle.add(mask.result)
+        return Assign(mask.result, mask.operands[0])
 
     def is_idle(self, mask: Compute, read: Read, item: int, path: Block) -> bool:
         """Whether nothing was written yet where the mask puts zeros."""

@@ -86,7 +86,7 @@ def _add_given(program: Clustered, node: Node, buffers: Buffers) -> None:
         name=name, dtype=node.dtype, axes=axes, shape=node.shape, role=role, layout=layout, location=node.location
     )
     buffers.of_value[node.id, 0] = buffer
-    if role == "constant":
+    if node.is_constant:
         buffers.constants[buffer.id] = node.attr("value")
     else:
         buffers.inputs[node.port] = buffer.id
@@ -275,11 +275,11 @@ class _Builder:
         return {id: each for id, each in found.items() if id not in unknown}
 
     def written_by(self, cluster: Cluster) -> Iterator[int]:
-        for node in map(self.program.graph.nodes.__getitem__, cluster.nodes):
-            for value in ((node.id, at) for at in range(len(node.results))):
-                if value in self.buffers.of_value:
-                    yield self.buffers.of_value[value].id
-                yield from (buffer.id for buffer in self.buffers.written_outputs.get(value, ()))
+        nodes = map(self.program.graph.nodes.__getitem__, cluster.nodes)
+        for value in ((node.id, at) for node in nodes for at in range(len(node.results))):
+            if value in self.buffers.of_value:
+                yield self.buffers.of_value[value].id
+            yield from (buffer.id for buffer in self.buffers.written_outputs.get(value, ()))
 
     # -- segments --------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,7 @@ from tempo.loop_ir.ir import (
     Write,
 )
 from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value
-from tempo.lowering.storage.assignment import Storage
-from tempo.lowering.storage.coalescing import Home
+from tempo.lowering.storage.assignment import Home, Storage
 from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import name_of_data

@@ -11,7 +11,7 @@ from typing import Any
 from tempo.errors import BackendCallError, HostCallError, TempoError
 from tempo.loop_ir.analysis.whole_points import Marks, marks, source_of, writers
 from tempo.loop_ir.ir import CallSegment, LastValue, Loop, LoopProgram, Read, expressions, walk
-from tempo.loop_ir.transforms.chunked_outputs import is_chunked
+from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.compiled import ProgramRun
 from tempo.runtime.results.outputs import Outputs

@@ -290,10 +290,8 @@ class _RegionFinder:
 
 def lengths(statement: Statement) -> Iterator[Expr]:
     """The lengths of the windows that a read sees."""
-    if isinstance(statement, Read):
-        for entry in statement.index:
-            if isinstance(entry, WindowIndex) and entry.length is not None:
-                yield entry.length
+    index = statement.index if isinstance(statement, Read) else ()
+    return (each.length for each in index if isinstance(each, WindowIndex) and each.length is not None)
 
 
 # -- taking a region out of its block --------------------------------------------------------------------------------

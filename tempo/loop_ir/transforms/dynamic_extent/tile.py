@@ -206,7 +206,7 @@ class _Lowering:
         else:
             *cuts, compute = self.operators[place].at(self.tile, self.start)
             yield from cuts
-            yield self.masked(place, compute, part) if compute.op == "mask" else compute
+            yield self.masked(place, compute, part) if compute.is_mask else compute
 
     def read(self, place: int, part: _BlockRange) -> Read:
         window = self.region.window(place)

@@ -164,7 +164,7 @@ class _Tiler:
 
     def is_masked(self, statement: Statement, region: Region) -> bool:
         """Whether it masks what is read, and will go on doing so (`tempo.loop_ir.transforms.mask_elimination`)."""
-        if not isinstance(statement, Compute) or statement.op != "mask" or statement.result in self.idle:
+        if not isinstance(statement, Compute) or not statement.is_mask or statement.result in self.idle:
             return False
         return any(read.result == statement.operands[0] for read in region.reads.values())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tempo.loop_ir.analysis.footprint import reaches
+from tempo.loop_ir.analysis.carried_values import reaches
 from tempo.loop_ir.ir import Axis, Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write
 from tempo.symbolic import Expr, Symbol, const, parse_expr, size
 

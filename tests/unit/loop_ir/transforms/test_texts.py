@@ -6,8 +6,7 @@ import pytest
 
 from tempo.loop_ir.passes import Narrow
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
-from tempo.loop_ir.transforms.chunked_outputs import ChunkedOutputs
-from tempo.loop_ir.transforms.circular_reads import CircularReads
+from tempo.loop_ir.transforms.circular_reads import ChunkedOutputs, CircularReads
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
