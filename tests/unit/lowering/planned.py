@@ -56,10 +56,10 @@ def check(text: str, **sizes: int) -> None:
     """The program gives what the reference gives, with every buffer filled with NaN at first."""
     engine = engine_of(text)
     arguments = random_arguments(engine.graph, symbols(**sizes))
-    outputs, states, *_ = engine.run(arguments, None)
+    made = engine.run(arguments, None)
     inputs = {node.id: arguments.arrays[node.port] for node in input_nodes(engine.graph, "input").values()}
     expected = Evaluator(engine.graph, inputs, arguments.sizes).run()
     for name, array in {**expected.outputs, **expected.state}.items():
-        found = {**outputs, **states}[name]
+        found = {**made.outputs, **made.state}[name]
         assert found.shape == array.shape and found.dtype == array.dtype
         np.testing.assert_allclose(found, array, rtol=2e-6, err_msg=f"{name} at {sizes}")
