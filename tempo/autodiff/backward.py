@@ -322,37 +322,25 @@ def _gap(nodes: Nodes, part: _Padded, size: int) -> Edge:
 
 
 def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
-    """The reads of floating values on which the value of `node` depends smoothly. A parameter is a leaf.
-
-    Of a function of the backend nothing is known, so it may: it has no rule, and to need one is an error.
-    """
-    if not any(_is_float(type.dtype) for type in node.results) or (node.is_merge and node.attr("role") == "parameter"):
-        return
-    edges = [edge for _, edge in node.reads()]
-    if node.op == "custom_gradient":
-        edges = edges[1:]  # the first is the value; its rule says what the others get
-    elif _is_leaf(node):
-        return
-    yield from (edge for edge in edges if _is_float(graph.nodes[edge.node].results[edge.result].dtype))
-
-
-def _is_float(dtype: str) -> bool:
-    return dtypes.is_float(dtype)
+    """The reads of floating values on which the value of `node` depends smoothly."""
+    if any(dtypes.is_float(type.dtype) for type in node.results):
+        edges = [edge for _, edge in _cut(node).reads()]
+        yield from (edge for edge in edges if dtypes.is_float(graph.nodes[edge.node].results[edge.result].dtype))
 
 
 def differentiated(graph: Graph) -> Graph:
     """The graph with leaves that read nothing, so that a demand follows what a derivative does."""
-    nodes = {id: _cut(node) for id, node in graph.nodes.items()}
-    return replace(graph, nodes=nodes)
+    return replace(graph, nodes={id: _cut(node) for id, node in graph.nodes.items()})
 
 
 def _cut(node: Node) -> Node:
+    """Without reads that no derivative goes through. A parameter is a leaf.
+
+    Of a function of the backend nothing is known, so it may: it has no rule, and to need one is an error.
+    """
     if node.is_merge:
         return replace(node, cases=()) if node.attr("role") == "parameter" else node
-    if node.op == "custom_gradient":
+    if node.op == "custom_gradient":  # the first is the value; its rule says what the others get
         return replace(node, operands=node.operands[1:])
-    return replace(node, operands=()) if _is_leaf(node) else node
-
-
-def _is_leaf(node: Node) -> bool:
-    return OPERATORS[node.op].gradient is None and not node.is_merge and not node.is_backend_call
+    is_leaf = OPERATORS[node.op].gradient is None and not node.is_backend_call
+    return replace(node, operands=()) if is_leaf else node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tempo.autodiff.backward import Backward, Loss, differentiable_reads
@@ -34,26 +33,19 @@ def _losses(graph: Graph) -> list[tuple[Loss, list[int]]]:
         if node.op == "gradient":
             groups.setdefault(_loss(node), []).append(node.id)
     reads = {id: [edge.node for edge in differentiable_reads(graph, node)] for id, node in graph.nodes.items()}
-    for loss, ids in groups.items():
-        for id in ids:
-            reads[id] = [loss.edge.node]
-    for component in strongly_connected([id for ids in groups.values() for id in ids], reads):
-        inside = [id for id in component if graph.nodes[id].op == "gradient"]
+    owner = {id: loss for loss, ids in groups.items() for id in ids}
+    reads |= {id: [loss.edge.node] for id, loss in owner.items()}
+    for component in strongly_connected(owner, reads):
+        inside = [id for id in component if id in owner]
         if len(component) > 1 and inside:
             raise _within_itself(graph.nodes[inside[0]])
-    depth = _depths(groups, reads)
-    return sorted(groups.items(), key=lambda item: depth[item[0]])
+    below = {loss: reached([loss.edge.node], reads.__getitem__) for loss in groups}
+    # By how many other losses each goes through, one in another.
+    return sorted(groups.items(), key=lambda item: len({owner[id] for id in below[item[0]] if id in owner}))
 
 
 def _loss(node: Node) -> Loss:
     return Loss(node.attr("loss"), node.attr("over"))
-
-
-def _depths(groups: Mapping[Loss, list[int]], reads: Mapping[int, list[int]]) -> dict[Loss, int]:
-    """How many gradients each loss goes through, one in another."""
-    owner = {id: loss for loss, ids in groups.items() for id in ids}
-    below = {loss: reached([loss.edge.node], reads.__getitem__) for loss in groups}
-    return {loss: len({owner[id] for id in ids if id in owner}) for loss, ids in below.items()}
 
 
 def _within_itself(node: Node) -> UnsupportedError:

@@ -81,26 +81,21 @@ def primed(symbol: Symbol) -> Symbol:
 def preimages(reader: GuardedBox, map: IndexMap, producer: GuardedBox) -> list[Preimage]:
     """The consumers in `reader` that read q in `producer`, in disjoint parts."""
     prime = {dim.symbol: var(primed(dim.symbol)) for dim in reader.dims}
-    equations: list[_Equation] = []
-    conditions: list[_Fact] = []
+    facts = [_Fact(part.substitute(prime), part) for part in _parts(reader.condition)]
     context = reader.context()
     simplify = context.simplify
     for dim, index in zip(producer.dims, map, strict=True):
         q = var(dim.symbol)
         if isinstance(index, Point):
-            equations.append(_Equation(simplify(index.index).substitute(prime) - q))
+            facts.append(_Fact(simplify(index.index).substitute(prime).eq(q)))
             continue
         if context.implies(index.length.le(0)):
             return []
         start = simplify(index.start).substitute(prime)
         stop = simplify(index.start + index.length).substitute(prime)
-        conditions += [_Fact(part) for part in _parts(q.ge(start) & q.lt(stop))]
-    for part in _parts(reader.condition):
-        primed_part = part.substitute(prime)
-        if isinstance(primed_part, Eq):
-            equations.append(_Equation(primed_part.expr, part))
-        else:
-            conditions.append(_Fact(primed_part, part))
+        facts += [_Fact(part) for part in _parts(q.ge(start) & q.lt(stop))]
+    equations = [fact for fact in facts if isinstance(fact.condition, Eq)]
+    conditions = [fact for fact in facts if not isinstance(fact.condition, Eq)]
     found = []
     for chosen, extra in _pieces(equations):
         solver = _MapInverter(reader, producer, [*conditions, *extra])
@@ -118,34 +113,27 @@ class _Fact:
     own: Condition | None = None
 
 
-@dataclass(frozen=True)
-class _Equation:
-    """`expr == 0`, over q and primed p; `own` as of a fact."""
-
-    expr: Expr
-    own: Condition | None = None
-
-
 def _parts(condition: Condition) -> tuple[Condition, ...]:
     if condition == TRUE:
         return ()
     return condition.args if isinstance(condition, And) else (condition,)
 
 
-def _pieces(equations: Sequence[_Equation]) -> list[tuple[list[_Equation], list[_Fact]]]:
+def _pieces(equations: Sequence[_Fact]) -> list[tuple[list[_Fact], list[_Fact]]]:
     """Equations without a lone minimum or maximum: `min(a, b) == 0` is `a == 0 <= b`, or `b == 0 < a`."""
-    pieces: list[tuple[list[_Equation], list[_Fact]]] = [([], [])]
+    pieces: list[tuple[list[_Fact], list[_Fact]]] = [([], [])]
     for equation in equations:
         own = equation.own
-        choices = [(_Equation(e, own), [_Fact(part, own) for part in more]) for e, more in _choices(equation.expr)]
+        choices = [(_Fact(e, own), [_Fact(part, own) for part in more]) for e, more in _choices(equation.condition)]
         pieces = [([*chosen, e], [*extra, *more]) for chosen, extra in pieces for e, more in choices]
     return pieces
 
 
-def _choices(equation: Expr) -> list[tuple[Expr, list[Condition]]]:
-    if len(equation.terms) != 1 or equation.const != 0:
+def _choices(equation: Condition) -> list[tuple[Condition, list[Condition]]]:
+    lone = equation.expr if isinstance(equation, Eq) else const(0)
+    if len(lone.terms) != 1 or lone.const != 0:
         return [(equation, [])]
-    atom, factor = equation.terms[0]
+    atom, factor = lone.terms[0]
     if not isinstance(atom, Min | Max) or abs(factor) != 1:
         return [(equation, [])]
     sign = 1 if isinstance(atom, Min) else -1
@@ -153,7 +141,7 @@ def _choices(equation: Expr) -> list[tuple[Expr, list[Condition]]]:
     for place, arg in enumerate(atom.args):
         earlier = [(sign * other).gt(0) for other in atom.args[:place]]
         later = [(sign * other).ge(0) for other in atom.args[place + 1 :]]
-        found += [(e, [*earlier, *later, *more]) for e, more in _choices(arg)]
+        found += [(e, [*earlier, *later, *more]) for e, more in _choices(arg.eq(0))]
     return found
 
 
@@ -168,7 +156,7 @@ class _MapInverter:
     def __post_init__(self) -> None:
         self.unknown = {primed(dim.symbol) for dim in self.reader.dims}
 
-    def solve(self, equations: Sequence[_Equation]) -> Preimage | None:
+    def solve(self, equations: Sequence[_Fact]) -> Preimage | None:
         self.facts += self._eliminate(list(equations))
         own, bounds, over_q = self._sort()
         over_q += [part for symbol, value in self.solved.items() for part in self._inside(symbol, value)]
@@ -194,25 +182,25 @@ class _MapInverter:
             condition, mask = base.simplify_condition(condition & mask), TRUE
         return Preimage(condition, solved, wider, conjunction(own), mask)
 
-    def _eliminate(self, equations: list[_Equation]) -> list[_Fact]:
+    def _eliminate(self, equations: list[_Fact]) -> list[_Fact]:
         """Solves one equation after another for the one unknown that it has; returns those that it cannot solve."""
         progress = True
         while progress:
             progress = False
             for equation in list(equations):
-                if self._use(equation.expr.substitute(self.solved), equation.own):
+                if self._use(equation.condition.substitute(self.solved), equation.own):
                     equations.remove(equation)
                     progress = True
-        return [_Fact(equation.expr.eq(0), equation.own) for equation in equations]
+        return equations
 
-    def _use(self, equation: Expr, own: Condition | None) -> bool:
-        unknown = equation.symbols() & self.unknown
+    def _use(self, condition: Condition, own: Condition | None) -> bool:
+        unknown = condition.symbols() & self.unknown
         if not unknown:
-            self.facts.append(_Fact(equation.eq(0)))
+            self.facts.append(_Fact(condition))
             return True
-        if len(unknown) > 1:
+        if len(unknown) > 1 or not isinstance(condition, Eq):
             return False
-        (symbol,) = unknown
+        (symbol,), equation = unknown, condition.expr
         factor = equation.coefficient(symbol)
         rest = equation - factor * var(symbol)
         if symbol in rest.symbols():
