@@ -214,33 +214,21 @@ def zero(expr: Expr) -> Condition:
 
 def conjunction(args: Iterable[Condition]) -> Condition:
     """All hold: flat, without repetition, `FALSE` when two of the comparisons contradict one another."""
-    flat = _flatten(args, And, neutral=True)
-    if FALSE in flat:
-        return FALSE
-    kept = _merge(flat, min)
-    if kept is None:
-        return FALSE
-    return And(tuple(kept)) if len(kept) > 1 else kept[0] if kept else TRUE
+    return _joined(args, And, TRUE, FALSE)
 
 
 def disjunction(args: Iterable[Condition]) -> Condition:
     """One holds: flat, without repetition, `TRUE` when two of the comparisons leave nothing out."""
-    flat = _flatten(args, Or, neutral=False)
-    if TRUE in flat:
-        return TRUE
-    kept = _merge(flat, max)
+    return _joined(args, Or, FALSE, TRUE)
+
+
+def _joined(args: Iterable[Condition], kind: type[And] | type[Or], neutral: Constant, absorbing: Constant) -> Condition:
+    parts = [part for arg in args for part in (arg.args if isinstance(arg, kind) else (arg,))]
+    flat = dict.fromkeys([part for part in parts if not isinstance(part, Constant) or part.value is absorbing.value])
+    kept = None if absorbing in flat else _merge(flat, min if kind is And else max)
     if kept is None:
-        return TRUE
-    return Or(tuple(kept)) if len(kept) > 1 else kept[0] if kept else FALSE
-
-
-def _flatten(args: Iterable[Condition], kind: type[And] | type[Or], neutral: bool) -> dict[Condition, None]:
-    flat: dict[Condition, None] = {}
-    for arg in args:
-        for part in arg.args if isinstance(arg, kind) else (arg,):
-            if not isinstance(part, Constant) or part.value is not neutral:
-                flat[part] = None
-    return flat
+        return absorbing
+    return kind(tuple(kept)) if len(kept) > 1 else kept[0] if kept else neutral
 
 
 def _merge(args: Iterable[Condition], choose: Callable[[int, int], int]) -> list[Condition] | None:

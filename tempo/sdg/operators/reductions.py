@@ -52,32 +52,24 @@ def _of_nothing(call: Call, axes: tuple[int, ...], value: Any) -> Function | Non
     return lambda x: np.full(call.result.shape, value, call.result.numpy_dtype)
 
 
-def _accumulate(function: np.ufunc) -> Builder:
-    """Sums and products, in the dtype of the operand; halves in float32."""
+def _total(apply: Callable[..., Any], key: str) -> Builder:
+    """Sums and products, of all or up to each element, in the dtype of the operand; halves in float32."""
 
     def builder(call: Call) -> Function:
-        axes, dtype, reduce = tuple(call.attrs["axes"]), call.result.numpy_dtype, function.reduce
+        axes, dtype = call.attrs[key], call.result.numpy_dtype
         if call.result.dtype in HALF:
-            return lambda x: reduce(x, axes, np.float32).astype(dtype)
-        return lambda x: reduce(x, axes, dtype)
+            return lambda x: apply(x, axes, np.float32).astype(dtype)
+        return lambda x: apply(x, axes, dtype)
 
     return builder
 
 
 def _extreme(function: np.ufunc, neutral: Callable[[str], Any]) -> Builder:
-    """Maxima and minima; NaN where an element is NaN."""
+    """Maxima and minima, also of truth values; NaN where an element is NaN."""
 
     def builder(call: Call) -> Function:
         axes, reduce = tuple(call.attrs["axes"]), function.reduce
         return _of_nothing(call, axes, neutral(call.result.dtype)) or (lambda x: reduce(x, axes))
-
-    return builder
-
-
-def _quantified(function: np.ufunc) -> Builder:
-    def builder(call: Call) -> Function:
-        axes, reduce = tuple(call.attrs["axes"]), function.reduce
-        return lambda x: reduce(x, axes)
 
     return builder
 
@@ -130,8 +122,10 @@ def _reduction(
 
 
 REDUCTIONS = (
-    _reduction("reduce_sum", NUMBER, _accumulate(np.add), lambda dtype: 0, "add", gradient=_sum_gradient),
-    _reduction("reduce_prod", NUMBER, _accumulate(np.multiply), lambda dtype: 1, "mul", gradient=_prod_gradient),
+    _reduction("reduce_sum", NUMBER, _total(np.add.reduce, "axes"), lambda dtype: 0, "add", gradient=_sum_gradient),
+    _reduction(
+        "reduce_prod", NUMBER, _total(np.multiply.reduce, "axes"), lambda dtype: 1, "mul", gradient=_prod_gradient
+    ),
     _reduction(
         "reduce_max",
         ANY,
@@ -150,8 +144,22 @@ REDUCTIONS = (
         least=1,
         gradient=_extreme_gradient,
     ),
-    _reduction("reduce_any", ANY, _quantified(np.logical_or), lambda dtype: False, "logical_or", result="bool"),
-    _reduction("reduce_all", ANY, _quantified(np.logical_and), lambda dtype: True, "logical_and", result="bool"),
+    _reduction(
+        "reduce_any",
+        ANY,
+        _extreme(np.logical_or, lambda dtype: False),
+        lambda dtype: False,
+        "logical_or",
+        result="bool",
+    ),
+    _reduction(
+        "reduce_all",
+        ANY,
+        _extreme(np.logical_and, lambda dtype: True),
+        lambda dtype: True,
+        "logical_and",
+        result="bool",
+    ),
 )
 
 # argmax, argmin {axis}: the first position of the extreme, or of NaN; int32
@@ -194,18 +202,6 @@ def _kept(op: str) -> ShapeRule:
         return shape
 
     return same_shape
-
-
-def _running(function: np.ufunc) -> Builder:
-    """Sums and products up to each element, in the dtype of the operand; halves in float32."""
-
-    def builder(call: Call) -> Function:
-        axis, dtype, accumulate = call.attrs["axis"], call.result.numpy_dtype, function.accumulate
-        if call.result.dtype in HALF:
-            return lambda x: accumulate(x, axis, np.float32).astype(dtype)
-        return lambda x: accumulate(x, axis, dtype)
-
-    return builder
 
 
 _PACKED = 512
@@ -333,8 +329,8 @@ def _numpy_top_k(call: Call) -> Function:
 
 
 SCANS = (
-    _scan("cumsum", NUMBER, _running(np.add), per_operand_element(), _cumsum_gradient),
-    _scan("cumprod", NUMBER, _running(np.multiply), per_operand_element(), _cumprod_gradient),
+    _scan("cumsum", NUMBER, _total(np.add.accumulate, "axis"), per_operand_element(), _cumsum_gradient),
+    _scan("cumprod", NUMBER, _total(np.multiply.accumulate, "axis"), per_operand_element(), _cumprod_gradient),
     _scan("sort", ANY, _numpy_sort, _sort_cost, _sort_gradient, Fold(_last)),
     _scan("argsort", ANY, _numpy_argsort, _sort_cost, constant, Fold(_last), "int32"),
     Operator(
