@@ -208,15 +208,10 @@ def default_dtype(dtype: str) -> str:
 
 
 def scalar_dtype(value: bool | int | float) -> tuple[str, bool]:
-    """`(dtype, weak)` of a Python scalar. Raises `DTypeError` for an int beyond 32 bits and for other types."""
+    """`(dtype, weak)` of a Python scalar."""
     if isinstance(value, bool):
         return "bool", False
-    if isinstance(value, int):
-        _check_integers(np.asarray(value), "int32")
-        return "int32", True
-    if isinstance(value, float):
-        return "float32", True
-    raise DTypeError(f"a {type(value).__name__} is no number")
+    return "int32" if isinstance(value, int) else "float32", True
 
 
 def numbers(value: Any) -> np.ndarray[Any, Any]:

@@ -6,7 +6,5 @@ Those that nothing takes yet are kept free from the start: an input of that name
 
 from __future__ import annotations
 
-CALL = ("seed", "sizes", "state", "strict", "progress")
-STREAM = ("chunk", "keep")
 NOT_YET = ("donate", "checkpoint", "resume", "from_point")
-RESERVED = (*CALL, *STREAM, *NOT_YET)
+RESERVED = ("seed", "sizes", "state", "strict", "progress", "chunk", "keep", *NOT_YET)

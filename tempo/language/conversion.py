@@ -39,7 +39,7 @@ def as_tensor(value: TensorLike, dtype: Any = None) -> RecurrentTensor:
         tensor = _index_tensor(value)
         return tensor if target is None else cast(tensor, target)
     if is_python_scalar(value):
-        default, weak = ("int32", True) if type(value) is int else dtypes.scalar_dtype(value)
+        default, weak = dtypes.scalar_dtype(value)
         return scalar(value, target or default, weak and target is None)
     return _of_numbers(_numbers(value), target)
 
@@ -157,7 +157,7 @@ def type_of(value: Operand) -> tuple[str, bool]:
         return value.dtype, value.weak
     if isinstance(value, np.ndarray):
         return dtypes.default_dtype(dtypes.from_numpy(value.dtype)), value.dtype == np.float64
-    return ("int32", True) if type(value) is int else dtypes.scalar_dtype(value)
+    return dtypes.scalar_dtype(value)
 
 
 def promoted(*values: TensorLike, to_float: bool = False) -> list[RecurrentTensor]:

@@ -14,6 +14,7 @@ from tempo.language.program import Program, check_name, current_program
 from tempo.language.shapes import show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Output, Port, TensorType
+from tempo.symbolic import Symbol
 
 
 def input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float32") -> RecurrentTensor:
@@ -30,11 +31,7 @@ def input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float32") ->
     >>> x
     RecurrentTensor(x, domain=(t,), shape=(3,), dtype=float32)
     """
-    program = current_program()
-    domain = program.check_dims(dims, f"the dims of the input {name!r}")
-    type = TensorType(to_shape(program, shape), as_dtype(dtype))
-    _check_same_everywhere(f"the input {name!r}", type)
-    _check_input_name(program, name)
+    program, domain, type = _declared(f"the input {name!r}", name, shape, dims, dtype)
     attrs = {"name": name, "role": "input", "layout": (*domain, *range(len(type.shape)))}
     id = program.builder.inputs[name] = program.builder.nominal("input", domain, (type,), attrs=attrs, name=name)
     return RecurrentTensor(program, program.builder.identity(id))
@@ -60,17 +57,13 @@ def stream_input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float
     >>> tp.compile(program)(x=(np.full(3, n, np.float32) for n in range(4)), sizes={"i": 4})["sum"]
     array([0., 3., 6., 9.], dtype=float32)
     """
-    program = current_program()
-    domain = program.check_dims(dims, f"the dims of the stream {name!r}")
+    program, domain, type = _declared(f"the stream {name!r}", name, shape, dims, dtype)
     if not domain:
         raise ProgramError(
             f"the stream {name!r} has no dim along which its arrays come",
             location=user_location(),
             hint="use tp.input for what is given once",
         )
-    type = TensorType(to_shape(program, shape), as_dtype(dtype))
-    _check_same_everywhere(f"the stream {name!r}", type)
-    _check_input_name(program, name)
     first, rows = domain[:1], domain[1:]
     whole = TensorType((*map(program.builder.size, rows), *type.shape), type.dtype)
     attrs = {"name": name, "stream": name, "ordered_by": first, "batched": rows, "resource": None}
@@ -78,7 +71,14 @@ def stream_input(name: str, shape: Any = (), dims: Any = (), dtype: Any = "float
     return at_rows(program, id, rows, 1)[0]
 
 
-def _check_input_name(program: Program, name: str) -> None:
+def _declared(
+    what: str, name: str, shape: Any, dims: Any, dtype: Any
+) -> tuple[Program, tuple[Symbol, ...], TensorType]:
+    """The open program, and the dims and the type at a point of an input of it."""
+    program = current_program()
+    domain = program.check_dims(dims, f"the dims of {what}")
+    type = TensorType(to_shape(program, shape), as_dtype(dtype))
+    _check_same_everywhere(what, type)
     check_name(name, "an input")
     if name in RESERVED:
         raise ProgramError(
@@ -88,6 +88,7 @@ def _check_input_name(program: Program, name: str) -> None:
         )
     if name in program.builder.inputs:
         raise ProgramError(f"the program {program.name!r} has an input {name!r} already", location=user_location())
+    return program, domain, type
 
 
 def output(name: str, x: TensorLike) -> None:

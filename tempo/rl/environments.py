@@ -87,16 +87,19 @@ def rollout(
     length = age + 1
     truncated = (length >= environment.longest) & ~terminated
     done = terminated | truncated
-    start = tuple(0 for _ in dims)
     fresh = environment.reset((batch,), dims=tuple(dims))
     ended = done.reshape(batch, *(1 for _ in first.shape[1:]))
-    state[start] = first
-    age[start] = tp.zeros((batch,), dtype=tp.int32)
-    tp.optim.define_next(state, dims, tp.where(ended, fresh, after))
-    tp.optim.define_next(age, dims, tp.where(done, 0, length))
+    define(state, dims, first, tp.where(ended, fresh, after))
+    define(age, dims, 0, tp.where(done, 0, length))
     following = environment.observe(after)
     real = tp.ones_like(done)
     return Trajectory(observation, action, reward, terminated, truncated, following, length, real)
+
+
+def define(tensor: Tensor, dims: Sequence[tp.Dim], first: Any, following: Tensor) -> None:
+    """Define a tensor by its value at the first point of `dims` and, at the others, what `following` is before."""
+    tensor[tuple(0 for _ in dims)] = first
+    tp.optim.define_next(tensor, dims, following)
 
 
 def check_batch(batch: Any) -> None:

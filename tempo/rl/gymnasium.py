@@ -9,7 +9,7 @@ import numpy as np
 
 import tempo as tp
 from tempo.errors import user_location
-from tempo.rl.environments import Trajectory, check_actions, check_batch
+from tempo.rl.environments import Trajectory, check_actions, check_batch, define
 
 Array = np.ndarray[Any, Any]
 Tensor = tp.RecurrentTensor
@@ -79,8 +79,7 @@ class GymnasiumEnvs:
             ordered_by=tuple(dims),
             resource=self,
         )
-        observation[tuple(0 for _ in dims)] = first
-        tp.optim.define_next(observation, dims, after)
+        define(observation, dims, first, after)
         if self.mode != "NEXT_STEP":
             real = tp.ones_like(terminated)
         return Trajectory(observation, action, reward, terminated, truncated, following, length, real)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tempo as tp
 from tempo.errors import user_location
-from tempo.rl.environments import Trajectory, check_actions, check_batch
+from tempo.rl.environments import Trajectory, check_actions, check_batch, define
 
 Tensor = tp.RecurrentTensor
 
@@ -74,8 +74,7 @@ class GymnaxEnvs:
         beginnings = [seen, tp.zeros((self.batch,), dtype=tp.int32), *first]
         ends = [after, tp.where(terminated | truncated, 0, length), *moved]
         for tensor, begins, goes_on in zip([observation, age, *states], beginnings, ends, strict=True):
-            tensor[tuple(0 for _ in dims)] = begins
-            tp.optim.define_next(tensor, dims, goes_on)
+            define(tensor, dims, begins, goes_on)
         real = tp.ones_like(terminated)
         return Trajectory(observation, action, reward, terminated, truncated, following, length, real)
 

@@ -143,7 +143,7 @@ class Executable:
             raise InputError(
                 f"the program has no dim {dim!r}", location=user_location(), hint=nearest(str(dim), names, "dims")
             )
-        endless = _has_no_end(dim, sizes)
+        endless = isinstance(sizes, Mapping) and dim in sizes and sizes[dim] is None
         way = Way(names[dim], _chunk_length(chunk), _keeps(keep, dim, endless), endless)
         if endless:
             return self._endless(self._engine, way, inputs, {**(sizes or {})}, state, seed, strict)
@@ -296,11 +296,6 @@ def _as_far_as_indices_fit(graph: Graph, sizes: Mapping[Symbol, int], dim: Symbo
     while not surely_fit(graph, sizes) and sizes[_size(dim)] > 1:
         sizes = {**sizes, _size(dim): sizes[_size(dim)] // 2}
     return sizes
-
-
-def _has_no_end(dim: str, sizes: Any) -> bool:
-    """Whether sizes= says so of the dim that is streamed."""
-    return isinstance(sizes, Mapping) and dim in sizes and sizes[dim] is None
 
 
 def _keeps(keep: Any, dim: str, endless: bool) -> bool:

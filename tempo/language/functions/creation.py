@@ -19,7 +19,7 @@ from tempo.language.conversion import (
 )
 from tempo.language.functions.elementwise import equal, greater_equal, where
 from tempo.language.indexing.expression import IndexExpression, is_integer, to_expr
-from tempo.language.program import Program, current_program
+from tempo.language.program import current_program
 from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, to_shape
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Expr, const, maximum
@@ -76,7 +76,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Re
         raise ShapeError(f"arange: the step {step} is no integer other than 0", location=user_location())
     distance = high - low if step > 0 else low - high
     context = program.builder.context
-    length = context.simplify((_not_negative(distance, program) + abs(step) - 1) // abs(step))
+    distance = distance if context.implies(distance.ge(0)) else maximum(distance, 0)
+    length = context.simplify((distance + abs(step) - 1) // abs(step))
     values = iota(length)
     values = values if step == 1 else values * int(step)
     values = values if low == const(0) else values + index_value(low)
@@ -88,10 +89,6 @@ def _float_range(start: Any, stop: Any, step: Any) -> np.ndarray[Any, Any]:
         return np.arange(start, stop, step)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ShapeError(f"arange of {start} to {stop} in steps of {step}: {error}", location=user_location()) from None
-
-
-def _not_negative(distance: Expr, program: Program) -> Expr:
-    return distance if program.builder.context.implies(distance.ge(0)) else maximum(distance, 0)
 
 
 def linspace(start: TensorLike, stop: TensorLike, num: int, dtype: Any = "float32") -> RecurrentTensor:

@@ -109,11 +109,6 @@ def _entry(x: RecurrentTensor, item: Any, size: Expr) -> AxisSlice | RecurrentTe
     return _index_tensor(item, size)
 
 
-def _positions(part: AxisSlice) -> RecurrentTensor:
-    values = iota(part.length)
-    return index_value(part.start) + (values if part.step == 1 else values * part.step)
-
-
 def _number(x: RecurrentTensor, item: int, size: Expr) -> Expr:
     if size.is_const and not -size.as_int() <= item < size.as_int():
         raise IndexOutOfRangeError(
@@ -182,7 +177,9 @@ def _sliced(x: RecurrentTensor, parts: list[AxisSlice]) -> RecurrentTensor:
         x = apply("slice", x, attrs=attrs, weak=x.weak)
     for axis, part in enumerate(parts):
         if not part.proven:
-            x = gather(x, _positions(part), axis)
+            values = iota(part.length)
+            steps = values if part.step == 1 else values * part.step
+            x = gather(x, index_value(part.start) + steps, axis)
     return x
 
 

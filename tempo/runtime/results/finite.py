@@ -59,7 +59,8 @@ class FiniteCheck:
             return
         meant = self._may_be_infinite(arguments)
         least = {at: NOT_A_NUMBER if self.watches[at].edge.node in meant else INFINITE for at in found}
-        hits = [self._earliest(at, array >= least[at]) for at, array in found.items() if (array >= least[at]).any()]
+        points = {at: np.argwhere(array >= least[at]) for at, array in found.items()}
+        hits = [_Hit(at, tuple(int(index) for index in each[0])) for at, each in points.items() if len(each)]
         if not hits:
             return
         sizes = RunSizes.of(self.graph, arguments.sizes)
@@ -87,9 +88,6 @@ class FiniteCheck:
         return any(dtypes.is_float(type.dtype) for type in node.results) and not OPERATORS[node.op].bounded
 
     # -- which is first --------------------------------------------------------------------------------------------
-
-    def _earliest(self, at: int, array: Array) -> _Hit:
-        return _Hit(at, tuple(int(index) for index in np.argwhere(array)[0]))
 
     def _position(self, hit: _Hit) -> tuple[int, ...]:
         """Along the dims in canonical order; what does not vary along one comes first."""
