@@ -198,3 +198,12 @@ def test_arrays_of_other_libraries():
 
     for given in (OnlyArray(), OnlyDlpack()):
         assert tp.constant(given).shape == (3,)
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 2**80])
+def test_an_int_beyond_32_bits_raises(value: int):
+    x = tp.input("x", dtype=tp.int32)
+    with pytest.raises(DTypeError, match=f"{value} is out of the range of int32"):
+        tp.as_tensor(value)
+    with pytest.raises(DTypeError, match=f"{value} is out of the range of int32"):
+        x + value
