@@ -22,24 +22,21 @@ def private(base: Path, below: Iterable[str], what: str, variable: str) -> Path 
     None, with a warning, where it cannot be made, is another user's, or others may write to it or to a folder on the
     way to it from `base` on. `what` is kept there, as `variable` says.
     """
-    folder = base
+    folders = list(accumulate(below, Path.joinpath, initial=base))
     try:
         base.parent.mkdir(parents=True, exist_ok=True)
-        for folder in accumulate(below, Path.joinpath, initial=base):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            wrong = _wrong(folder)
-            if wrong:
-                break
-        else:
-            return folder
+        wrong = next(filter(None, map(_wrong, folders)), None)
     except OSError as error:
         wrong = f"{error}"
+    if wrong is None:
+        return folders[-1]
     warnings.warn(f"{what} are not kept: {wrong}; {variable} names another folder, or none", RuntimeWarning, 3)
     return None
 
 
 def _wrong(folder: Path) -> str | None:
-    """Why what lies in a folder is not to be believed."""
+    """Makes a folder where it is missing, and says why what lies in it is not to be believed."""
+    folder.mkdir(mode=0o700, exist_ok=True)
     if not hasattr(os, "getuid"):  # Windows, where a user's folders are the user's
         return None
     found = folder.stat()

@@ -143,15 +143,10 @@ class Compiled:
     def touched_in_host_loops(self) -> frozenset[int]:
         """Buffers that must be there before any segment runs; others may be made by the first that touches them, those
         that live in one call by each."""
-        found: set[int] = set()
-        for item in self.program.items:
-            for each in () if isinstance(item, CallSegment) else walk((item,)):
-                if isinstance(each, CallSegment):
-                    segment = self.program.segments[each.segment]
-                    found.update(set(segment.buffers) - segment.unread)
-                if isinstance(each, Write):
-                    found.add(each.buffer)
-        return frozenset(found)
+        inside = list(walk(tuple(item for item in self.program.items if not isinstance(item, CallSegment))))
+        called = [self.program.segments[each.segment] for each in inside if isinstance(each, CallSegment)]
+        given = {id for segment in called for id in set(segment.buffers) - segment.unread}
+        return frozenset(given | {each.buffer for each in inside if isinstance(each, Write)})
 
 
 def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bits: int = NARROW) -> Compiled:

@@ -134,10 +134,10 @@ class CompiledEngine:
         try:
             plan = self.plan(outermost)
         except UnsupportedError as error:
-            if outermost is None or not self.finds_order():  # what can be ordered has no cycle
-                cycle = find_cycle(self.graph, sizes)
-                if cycle is not None:
-                    raise cycle_error(self.graph, cycle) from None
+            is_ordered = outermost is not None and self.finds_order()  # what can be ordered has no cycle
+            cycle = None if is_ordered else find_cycle(self.graph, sizes)
+            if cycle is not None:
+                raise cycle_error(self.graph, cycle) from None
             plan = self._plan_at(sizes, outermost, error)
         self.verify(plan, sizes)
         return plan
@@ -261,11 +261,7 @@ class CompiledEngine:
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Evaluated:
         run = self.start(self.plan_for(arguments.sizes), arguments, in_parts=progress is not None)
         with guarded(partial(salvaged, run, arguments.arrays, self.graph), run.watched, look):
-            if progress is None:
-                for item in run.compiled.items:
-                    run.whole(item)
-            else:
-                _with_progress(run, progress)
+            _run_items(run, progress)
         return run.results()
 
 
@@ -281,11 +277,11 @@ def _work(loops: LoopProgram) -> tuple[Block, ...]:
     return (loops.items, *(rewritten(segment.body, plain) for segment in loops.segments))
 
 
-def _with_progress(run: ProgramRun, progress: Progress) -> None:
-    loops = [run.bounds(item) for item in run.compiled.items if item.loop]
+def _run_items(run: ProgramRun, progress: Progress | None) -> None:
+    loops = [run.bounds(item) for item in run.compiled.items if item.loop and progress is not None]
     total, done = sum(hi - lo for lo, hi in loops), 0
     for item in run.compiled.items:
-        if item.loop is None:
+        if item.loop is None or progress is None:
             run.whole(item)
             continue
         for start, stop in run.chunks(item, max(1, total // _CHUNKS)):

@@ -182,14 +182,12 @@ def _names(part: str, rank: int | None, hidden: int, subscripts: str) -> Names:
 
 def _sizes(inputs: Sequence[Names], tensors: Sequence[RecurrentTensor], subscripts: str) -> dict[str, Expr]:
     sizes: dict[str, Expr] = {}
-    for names, tensor in zip(inputs, tensors):
-        for name, size in zip(names, tensor.type.shape):
-            known = sizes.get(name, const(1))
-            if known != const(1) and size != const(1) and known != size:
-                raise ShapeError(
-                    f"einsum: {name!r} in {subscripts!r} is both {known} and {size}", location=user_location()
-                )
-            sizes[name] = size if known == const(1) else known
+    pairs = (pair for names, tensor in zip(inputs, tensors) for pair in zip(names, tensor.type.shape))
+    for name, size in pairs:
+        known = sizes.get(name, const(1))
+        if known != const(1) and size != const(1) and known != size:
+            raise ShapeError(f"einsum: {name!r} in {subscripts!r} is both {known} and {size}", location=user_location())
+        sizes[name] = size if known == const(1) else known
     return sizes
 
 

@@ -33,10 +33,8 @@ def positions(x: RecurrentTensor, key: Any, what: str = "an index") -> tuple[tup
             hint="x[...] indexes temporal dims; the axes of the shape are indexed with x.spatial[...]",
         )
     before = dots[0] if dots else named
-    after = named - before
-    front = zip(domain[:before], given[:before])
-    back = zip(domain[len(domain) - after :], given[len(given) - after :] if after else ())
-    return (*front, *back)
+    dims = (*domain[:before], *domain[len(domain) - (named - before) :])
+    return tuple(zip(dims, (item for item in given if not isinstance(item, EllipsisType))))
 
 
 def _domain_text(domain: Sequence[Symbol]) -> str:
