@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
 from typing import Any
 
 from tempo import dtypes
@@ -55,34 +54,18 @@ def is_number(size: Expr, value: int) -> bool:
     return size.is_const and size.as_int() == value
 
 
-def broadcast_sizes(left: Expr, right: Expr) -> Expr | None:
-    """The common size of two axes; None where they do not fit."""
-    if left == right or is_number(right, 1):
-        return left
-    return right if is_number(left, 1) else None
-
-
-def _broadcast_pair(left: Shape, right: Shape) -> Shape | None:
-    rank = max(len(left), len(right))
-    padded = [(as_expr(1),) * (rank - len(shape)) + shape for shape in (left, right)]
-    sizes = [broadcast_sizes(a, b) for a, b in zip(*padded)]
-    found = tuple(size for size in sizes if size is not None)
-    return found if len(found) == rank else None
-
-
 def broadcast_shapes(shapes: Sequence[Shape], op: str) -> Shape:
     """NumPy's rule; sizes fit where they are equal expressions or one is the number 1. Raises `ShapeError`."""
-
-    def combine(left: Shape, right: Shape) -> Shape:
-        common = _broadcast_pair(left, right)
-        if common is not None:
-            return common
-        raise ShapeError(
-            f"{op}: shapes {' and '.join(show(shape) for shape in shapes)} do not broadcast",
-            hint="sizes must be equal, or one of them 1",
-        )
-
-    return reduce(combine, shapes)
+    rank, one, found = max(map(len, shapes)), as_expr(1), []
+    for sizes in zip(*((one,) * (rank - len(shape)) + shape for shape in shapes)):
+        longer = {size for size in sizes if size != one}
+        if len(longer) > 1:
+            raise ShapeError(
+                f"{op}: shapes {' and '.join(show(shape) for shape in shapes)} do not broadcast",
+                hint="sizes must be equal, or one of them 1",
+            )
+        found.append(longer.pop() if longer else one)
+    return tuple(found)
 
 
 def check_count(op: str, operands: Sequence[TensorType], count: int) -> None:
