@@ -97,14 +97,6 @@ def pass_manager(passes: tuple[Pass, ...], loop_passes: tuple[LoopPass, ...], op
 
 
 @dataclass(frozen=True)
-class RunAs:
-    """`whole`: nobody runs loops in chunks. `ahead`: how many arrays of a streamed input may be taken at once."""
-
-    whole: bool = True
-    ahead: int = MOST_POINTS
-
-
-@dataclass(frozen=True)
 class Specialised:
     """A program's loops at the values `sizes` of what shapes are made of, and the passes that made them."""
 
@@ -172,16 +164,21 @@ class Compiler:
         symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
         return {symbol: sizes[symbol] for symbol in symbols}
 
-    def specialise(self, plan: Plan, sizes: Mapping[Symbol, int], run_as: RunAs) -> Specialised:
-        """The loops of a plan at the sizes that shapes are made of, as they are run."""
+    def specialise(
+        self, plan: Plan, sizes: Mapping[Symbol, int], whole: bool = True, ahead: int = MOST_POINTS
+    ) -> Specialised:
+        """The loops of a plan at the sizes that shapes are made of, as they are run.
+
+        `whole`: nobody runs loops in chunks. `ahead`: how many arrays of a streamed input may be taken at once.
+        """
         context = LoopContext(
             sizes,
             self.backend.costs,
             self.backend.fuses_segments,
             self.backend.allocates_inside,
             self.backend.info.why_not,
-            run_as.whole,
-            run_as.ahead,
+            whole,
+            ahead,
         )
         loops, records = self.manager.run(plan.loops, context, self.loop_passes)
         return Specialised(loops, sizes, records)

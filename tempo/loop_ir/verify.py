@@ -42,7 +42,8 @@ from tempo.loop_ir.ir import (
 from tempo.loop_ir.text import statement_text
 from tempo.sdg.graph import NOMINAL, Node, TensorType
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import Condition, Context, Expr, Symbol, as_expr, const
+from tempo.sdg.text import type_text
+from tempo.symbolic import Condition, Context, Expr, Symbol, const
 
 Sizes = Mapping[Symbol, int]
 Names = dict[str, TensorType]
@@ -226,7 +227,7 @@ class _Verifier:
         found = [self._named(name, names) for name in compute.operands]
         _require(len(found) == len(compute.operand_types), "there is not a type for each operand")
         for name, type, wanted in zip(compute.operands, found, compute.operand_types):
-            _require(self._same(type, wanted), f"{name} is {_type(type)}, not {_type(wanted)}")
+            _require(self._same(type, wanted), f"{name} is {type_text(type)}, not {type_text(wanted)}")
         _require(compute.op in OPERATORS, f"there is no operator {compute.op!r}")
         if compute.op in NOMINAL or OPERATORS[compute.op].kind == "nominal":
             return compute.type
@@ -235,7 +236,10 @@ class _Verifier:
             len(compute.scalars) == len(operator.scalars(compute.attrs)), "it is given too many or too few scalars"
         )
         type = self._inferred(compute)
-        _require(self._same(type, compute.type), f"the operator's rule gives {_type(type)}, not {_type(compute.type)}")
+        _require(
+            self._same(type, compute.type),
+            f"the operator's rule gives {type_text(type)}, not {type_text(compute.type)}",
+        )
         return compute.type
 
     def _inferred(self, compute: Compute) -> TensorType:
@@ -279,7 +283,7 @@ class _Verifier:
         buffer = self._indexed(write.buffer, len(write.index))
         extents = [extent for extent in write.extents if extent is not None]
         wanted = _seen(buffer, write.index, extents)
-        _require(self._same(value, wanted), f"{write.value} is {_type(value)}, and its place {_type(wanted)}")
+        _require(self._same(value, wanted), f"{write.value} is {type_text(value)}, and its place {type_text(wanted)}")
         for axis, start, extent in zip(buffer.axes, write.index, write.extents):
             self._inside(start, const(1) if extent is None else extent, axis.extent, around)
 
@@ -380,7 +384,3 @@ def _labels(ids: Iterable[int]) -> str:
 
 def _names(symbols: Iterable[Symbol]) -> str:
     return ", ".join(map(str, sorted(symbols)))
-
-
-def _type(type: TensorType) -> str:
-    return f"{type.dtype}[{', '.join(map(str, map(as_expr, type.shape)))}]"

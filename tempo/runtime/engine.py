@@ -11,7 +11,7 @@ from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.backends.base import Backend
-from tempo.compiler.driver import Compiler, RunAs, Specialised, check_supported, registered_passes
+from tempo.compiler.driver import Compiler, Specialised, check_supported, registered_passes
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, Scheduler, verifies
@@ -32,7 +32,7 @@ from tempo.waiting import waiting
 
 Progress = Callable[[int, int], None]
 AtSizes = frozenset[tuple[Symbol, int]]
-LoopsKey = tuple[Plan, RunAs, Narrow | None, tuple[int, ...]]
+LoopsKey = tuple[Plan, bool, int, Narrow | None, tuple[int, ...]]
 """A plan, how it is run, and the values of the sizes that shapes are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
@@ -172,9 +172,8 @@ class CompiledEngine:
         `ahead`: how many arrays of a streamed input may be taken at once."""
         planned = self.narrowed(plan, narrow)
         static = self.compiler.static(planned, sizes)
-        run_as = RunAs(not in_parts, ahead)
-        key = plan, run_as, narrow, tuple(static.values())
-        made = self._specialised.get(key, lambda: self.compiler.specialise(planned, static, run_as))
+        key = plan, in_parts, ahead, narrow, tuple(static.values())
+        made = self._specialised.get(key, lambda: self.compiler.specialise(planned, static, not in_parts, ahead))
         bits = self._bits(key, made.loops, sizes)
 
         def code() -> Compiled:
@@ -204,7 +203,7 @@ class CompiledEngine:
     @property
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
-        return len({(plan, sizes, bits) for (plan, _, _, sizes), bits in self._compiled})
+        return len({(plan, sizes, bits) for (plan, _, _, _, sizes), bits in self._compiled})
 
     def start(
         self,

@@ -10,7 +10,7 @@ writes it before it reads it, and nothing reads it after the loop: the copies th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tempo import dtypes
@@ -186,16 +186,16 @@ def _values(program: LoopProgram, item: Statement, sizes: Sizes) -> int:
 def _bytes(program: LoopProgram, statement: Statement, sizes: Sizes) -> int:
     if isinstance(statement, Compute):
         return _size(statement.type.shape, sizes) * dtypes.itemsize(statement.type.dtype)
-    if isinstance(statement, Read) and (statement.fresh or any(_may_copy(statement))):
-        buffer = program.buffers[statement.buffer]
-        windows = [entry.extent for entry in statement.index if isinstance(entry, WindowIndex)]
-        return _size((*windows, *buffer.shape), sizes) * dtypes.itemsize(buffer.dtype)
-    return 0
-
-
-def _may_copy(read: Read) -> Iterator[bool]:
-    """A window that may leave the dim, or wrap around, is gathered."""
-    return (isinstance(entry, WindowIndex) and not entry.exact for entry in read.index)
+    if not isinstance(statement, Read):
+        return 0
+    buffer, windows = (
+        program.buffers[statement.buffer],
+        [each for each in statement.index if isinstance(each, WindowIndex)],
+    )
+    # A window that may leave the dim, or wrap around, is gathered.
+    if not statement.fresh and all(each.exact for each in windows):
+        return 0
+    return _size((*(each.extent for each in windows), *buffer.shape), sizes) * dtypes.itemsize(buffer.dtype)
 
 
 def _size(shape: tuple[Expr, ...], sizes: Sizes) -> int:

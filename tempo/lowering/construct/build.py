@@ -298,9 +298,8 @@ class _Builder:
         match item:
             case Run(statement, point):
                 cluster = self.clusters[statement]
-                return self.guarded(
-                    item, (self.call_host(item),) if cluster.host else self.lowering.run(cluster, point)
-                )
+                made = (self.call_host(item),) if cluster.host else self.lowering.run(cluster, point)
+                return (Guard(self.tables[statement], point, made),) if statement in self.tables else made
             case For(var, lo, hi, direction, body):
                 return (Loop(var, lo, hi, direction, (*block(top_items(body)), *self.stop(item))),)
             case If(condition, body):
@@ -311,11 +310,6 @@ class _Builder:
     def stop(self, loop: For) -> Block:
         stop = self.stops.leaves(loop)
         return () if stop is None else (Stop(self.stop_buffer(stop)),)
-
-    def guarded(self, run: Run, body: Block) -> Block:
-        if run.statement not in self.tables:
-            return body
-        return (Guard(self.tables[run.statement], run.point, body),)
 
 
 def _from_the_end(dim: Dim, index: Point | Slice) -> Expr | None:

@@ -12,6 +12,7 @@ runs at the iteration t = 0.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -60,7 +61,7 @@ class Timeline:
         self._groups: dict[tuple[int, Kind, int], int] = {}
         self._levels: dict[int, tuple[TimeLoop, ...]] = {}  # by identity of the loop or run
         self._kept: list[ScheduleTree] = []  # so that identities stay
-        self._pieces = 0
+        self._pieces = itertools.count()
 
     def levels(self, item: ScheduleTree) -> tuple[TimeLoop, ...]:
         """The levels that a loop adds for its body, or a run for itself."""
@@ -83,16 +84,12 @@ class Timeline:
         """Loops inside different pieces of one loop never meet, so those at the same position may share a number."""
         return self._groups.setdefault((parent, kind, ordinal), len(self._groups))
 
-    def _piece(self) -> int:
-        self._pieces += 1
-        return self._pieces
-
     # -- loops -----------------------------------------------------------------------------------------------------
 
     def _join(self, number: int, loop: For, parent: int, wholes: dict[Kind, list[_CutLoop]]) -> None:
         kind = loop.var, loop.direction
         several = wholes.setdefault(kind, [])
-        level = TimeLoop(-1, self._piece(), loop.direction, var(loop.var), loop.lo, loop.hi)
+        level = TimeLoop(-1, next(self._pieces), loop.direction, var(loop.var), loop.lo, loop.hi)
         if not several or not all(self._follows(before, level) for _, before in several[-1].pieces):
             several.append(_CutLoop(self._group(parent, kind, len(several)), kind))
         level = replace(level, group=several[-1].group)
@@ -122,7 +119,7 @@ class Timeline:
     def _stand(self, number: int, leaf: ScheduleTree, iteration: Expr, whole: _CutLoop) -> None:
         """Put a part at an iteration of a loop, if it lies between those of the pieces before and after in the text."""
         direction = whole.kind[1]
-        here = TimeLoop(whole.group, self._piece(), direction, iteration, iteration, iteration + 1)
+        here = TimeLoop(whole.group, next(self._pieces), direction, iteration, iteration, iteration + 1)
         for other, level in whole.pieces:
             if level.iteration == iteration:
                 here = level
@@ -299,48 +296,33 @@ class _Walker:
             if part.host:
                 self.descend(part.items[0], scope, self.host_block)
                 continue
-            for item in part.items:
-                self.pure(item, scope)
+            self.pure_block(part.items, scope)
 
-    def pure(self, item: ScheduleTree, scope: Scope) -> None:
-        def block(items: tuple[ScheduleTree, ...], scope: Scope) -> None:
-            for inner in items:
-                self.pure(inner, scope)
-
-        self.descend(item, scope, block)
+    def pure_block(self, items: tuple[ScheduleTree, ...], scope: Scope) -> None:
+        for item in items:
+            self.descend(item, scope, self.pure_block)
 
     def descend(self, item: ScheduleTree, scope: Scope, block: Block) -> None:
         self.numbers += 1
         match item:
             case Run(statement, point):
-                self.found.append(self.place(statement, point, self.within(item, scope)))
+                here = self.within(item, scope)
+                around = here.loops, here.guards, here.levels, here.condition
+                self.found.append(Place(statement, point, *around, self.numbers, self.segments, self.item))
             case For(body=body):
-                around = self.within(item, scope)
-                inner = Scope((*scope.loops, (self.numbers, item)), scope.guards, around.levels, scope.condition)
+                loops, levels = (*scope.loops, (self.numbers, item)), self.within(item, scope).levels
+                inner = replace(scope, loops=loops, levels=levels)
                 self.timeline.region(body, inner.group)
                 block(top_items(body), inner)
             case If(condition, body):
                 guards, both = (*scope.guards, self.numbers), scope.condition & condition
-                block(top_items(body), Scope(scope.loops, guards, scope.levels, both))
+                block(top_items(body), replace(scope, guards=guards, condition=both))
             case Sequence(items):
                 block(items, scope)
 
     def within(self, item: ScheduleTree, scope: Scope) -> Scope:
         """`scope` with the levels of a loop or run."""
-        return Scope(scope.loops, scope.guards, (*scope.levels, *self.timeline.levels(item)), scope.condition)
-
-    def place(self, statement: str, point: tuple[Expr, ...], scope: Scope) -> Place:
-        return Place(
-            statement,
-            point,
-            scope.loops,
-            scope.guards,
-            scope.levels,
-            scope.condition,
-            self.numbers,
-            self.segments,
-            self.item,
-        )
+        return replace(scope, levels=(*scope.levels, *self.timeline.levels(item)))
 
 
 Renames = Mapping[Symbol, Expr]

@@ -255,8 +255,14 @@ def conflict_widths(
     places: Sequence[Place], reads: Sequence[ValueRead], known: ValueReads, cluster: Cluster, rank: int
 ) -> list[int]:
     """The window along every dim of the value that `cluster` writes, FULL where there is no bound."""
-    conflicts = _Conflicts.of(places, reads, known, cluster, rank)
-    return [FULL] * len(cluster.domain) if conflicts is None else conflicts.widths()
+    cases: list[_WritePair] = []
+    for read, first, second in itertools.product(reads, places, places):
+        made = _PlacedStatement.of(known, cluster, first, rank, "'made")
+        later = _PlacedStatement.of(known, cluster, second, rank, "'later")
+        cases += (case for case in _cases(read, made, later, known) if not case.context.infeasible())
+        if len(cases) > _MOST_CASES:
+            return [FULL] * len(cluster.domain)
+    return _Conflicts(cases, len(cluster.domain)).widths()
 
 
 @dataclass(frozen=True)
@@ -276,21 +282,6 @@ class _Conflicts:
         self.cases = cases
         self.dims = dims
         self.questions = 0
-
-    @staticmethod
-    def of(
-        places: Sequence[Place], reads: Sequence[ValueRead], known: ValueReads, cluster: Cluster, rank: int
-    ) -> _Conflicts | None:
-        cases: list[_WritePair] = []
-        for read, first, second in itertools.product(reads, places, places):
-            made = _PlacedStatement.of(known, cluster, first, rank, "'made")
-            later = _PlacedStatement.of(known, cluster, second, rank, "'later")
-            for case in _cases(read, made, later, known):
-                if len(cases) >= _MOST_CASES:
-                    return None
-                if not case.context.infeasible():
-                    cases.append(case)
-        return _Conflicts(cases, len(cluster.domain))
 
     def widths(self) -> list[int]:
         """Those that keep least. Where some dim is full anyway, taking it first may leave no conflicts for others."""

@@ -31,28 +31,23 @@ Maker = Callable[[str, str, tuple[Axis, ...], tuple[Expr, ...]], Buffer]
 """A new buffer of the program, of a name, dtype, axes and shape."""
 
 
-def stages_of(places: Sequence[int], block: Block, region: Region) -> int:
-    """How many loops over blocks, one after the other, the region needs; 0 where it cannot be run in blocks."""
-    stages = _FoldStages.of(places, block, region)
-    return 0 if stages is None else stages.count(region)
-
-
 def in_blocks(
-    places: Sequence[int], block: Block, region: Region, tile: int, rooms: Mapping[int, int | None], made: Maker
+    stages: FoldStages, block: Block, region: Region, tile: int, rooms: Mapping[int, int | None], made: Maker
 ) -> Block:
-    """The statements of `block` at `places`, which hold `region`, as loops over blocks of `tile` positions.
+    """The statements of `block` that are in `stages`, those of `region` as loops over blocks of `tile` positions.
 
     `rooms`: by the place of a read how many positions from its start on it may see; None where they do not lie in a
-    row. Only for what `stages_of` gives a number: sorts, scans, positions of extremes and effects in between cannot be.
+    row. Sorts, scans, positions of extremes and effects in between have no `stages`, and cannot be.
     """
-    stages = _FoldStages.of(places, block, region)
-    assert stages is not None, "`stages_of` says where it can be done"
     return tuple(_Lowering(stages, block, region, tile, rooms, made).statements())
 
 
 @dataclass
-class _FoldStages:
-    """`stage`: of a statement that sees the axis, in which loops it is; of any other, before which loops it comes."""
+class FoldStages:
+    """How many loops over blocks, one after the other, a region needs.
+
+    `stage`: of a statement that sees the axis, in which loops it is; of any other, before which loops it comes.
+    """
 
     stage: dict[int, int] = field(default_factory=dict)
     makers: dict[str, int] = field(default_factory=dict)
@@ -62,8 +57,9 @@ class _FoldStages:
     again: set[int] = field(default_factory=set)
 
     @staticmethod
-    def of(places: Sequence[int], block: Block, region: Region) -> _FoldStages | None:
-        found = _FoldStages()
+    def of(places: Sequence[int], block: Block, region: Region) -> FoldStages | None:
+        """None where it cannot be run in blocks."""
+        found = FoldStages()
         return found if all(found._take(place, block[place], region) for place in places) else None
 
     def count(self, region: Region) -> int:
@@ -116,7 +112,7 @@ class _BlockRange:
 class _Lowering:
     def __init__(
         self,
-        stages: _FoldStages,
+        stages: FoldStages,
         block: Block,
         region: Region,
         tile: int,

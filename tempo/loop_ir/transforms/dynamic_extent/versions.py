@@ -51,7 +51,7 @@ from tempo.loop_ir.transforms.dynamic_extent.regions import (
     regions,
     renamed,
 )
-from tempo.loop_ir.transforms.dynamic_extent.tile import in_blocks, stages_of
+from tempo.loop_ir.transforms.dynamic_extent.tile import FoldStages, in_blocks
 from tempo.loop_ir.transforms.loop_splitting import changes
 from tempo.loop_ir.transforms.mask_elimination import idle_masks
 from tempo.passes.manager import Decided
@@ -132,19 +132,21 @@ class _Tiler:
 
     def rewritten(self, block: Block, region: Region, kept: frozenset[str]) -> Block:
         before, places, after = apart(block, region.members)
-        work = self.work(places, block, region)
+        stages = FoldStages.of(places, block, region)
+        work = self.work(places, block, region, stages)
         way, tile = cheapest(work, self.context.costs, self.tiling.extent, self.tiling.tile)
         self.notes.append(self.note(region, way, tile))
         if way == "hull":
             return block
         if way == "blocks":
-            made = in_blocks(places, block, region, tile, self.rooms(region), self.buffer)
+            assert stages is not None, "what has none is run in other ways"
+            made = in_blocks(stages, block, region, tile, self.rooms(region), self.buffer)
         else:
             needed = kept.union(used(tuple(block[place] for place in after)))
             made = self.choices(places, block, region, needed, doubles(max(tile, region.least), region.hull))
         return (*(block[place] for place in before), *made, *(block[place] for place in after))
 
-    def work(self, places: tuple[int, ...], block: Block, region: Region) -> RegionWork:
+    def work(self, places: tuple[int, ...], block: Block, region: Region, stages: FoldStages | None) -> RegionWork:
         loops = [(loop.var, loop.lo, loop.hi) for loop in self.loops]
         lengths, points = sampled(region.length, loops, self.sizes, region.hull)
         rooms = [room for room in self.rooms(region).values() if room is not None]
@@ -154,7 +156,7 @@ class _Tiler:
             sum(self.bytes(read) for read in region.reads.values()) / max(1, region.hull),
             sum(isinstance(block[place], Compute) for place in places),
             sum(operator.axis == FOLDED for operator in region.operators.values()),
-            stages_of(places, block, region),
+            0 if stages is None else stages.count(region),
             lengths,
             points,
             any(self.is_masked(block[place], region) for place in places),
