@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import tempo as tp
 
 
@@ -25,3 +27,12 @@ def test_the_public_names():
     for name in tp.__all__:
         assert getattr(tp, name, tp) is not tp
     assert set(dir(tp)) == {*tp.__all__, "__version__"}
+
+
+@pytest.mark.slow
+def test_type_checkers_know_what_functions_give(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    source = tmp_path / "program.py"
+    source.write_text("import tempo as tp\nreveal_type(tp.where(True, 1, 2))\nreveal_type(tp.exp(1) + 2)\n")
+    told, _, _ = api.run(["--cache-dir", str(tmp_path / "cache"), str(source)])
+    assert told.count('Revealed type is "tempo.language.tensor.RecurrentTensor"') == 2, told
