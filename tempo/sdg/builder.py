@@ -165,6 +165,17 @@ def _varying(
     return frozenset(found)
 
 
+def at_point(node: Node, symbol: Symbol, point: Expr) -> Node:
+    """The node where the dim is `point`, but for its reads. A checked index says where it came from."""
+    within = {symbol: point}
+    attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(within))
+    if attrs.get("checked"):
+        attrs["origin"] = (*attrs.get("origin", ()), (symbol, point))
+    results = (TensorType(tuple(size.substitute(within) for size in type.shape), type.dtype) for type in node.results)
+    cases = (replace(case, condition=case.condition.substitute(within)) for case in node.cases)
+    return replace(node, attrs=tuple(sorted(attrs.items())), results=tuple(results), cases=tuple(cases))
+
+
 def attribute_exprs(node: Node) -> tuple[Expr | Condition, ...]:
     """Every expression and condition in the attributes."""
     return expressions(node.op, node.attributes)

@@ -6,7 +6,7 @@ what was left open, exactly: it raises if and only if a demanded point is at fau
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,11 +52,7 @@ def check_symbolic(graph: Graph, facts: Condition = TRUE, finds_order: Callable[
     for chosen in written_cases(graph):
         _check_reachable(graph, chosen)
     demands = demand(graph, facts)
-    unproven = tuple(
-        obligation
-        for obligation in obligations(graph)
-        if not _proven(graph, obligation, _demand_of(graph, obligation.reader, demands), facts)
-    )
+    unproven = _unproven(graph, obligations(graph), demands, facts)
     stuck = tuple(stuck_needs(graph, demands, facts))
     certain = _certain(graph, stuck, demands, facts)
     for obligation in unproven:
@@ -132,18 +128,21 @@ def _position(chosen: ChosenCase) -> int:
     return next(rank for rank, case in enumerate(chosen.node.cases) if case is chosen.case)
 
 
-def _demand_of(graph: Graph, reader: Node, demands: Mapping[int, Demand]) -> Demand:
-    """An output is demanded at every point of its domain."""
-    return demands[reader.id] if reader.id in demands else _everywhere(graph, reader)
+def _unproven(
+    graph: Graph, of: Iterable[Obligation], demands: Mapping[int, Demand], facts: Condition
+) -> tuple[Obligation, ...]:
+    """Those that are not proven; an output is demanded at every point of its domain."""
+    return tuple(each for each in of if not _context(graph, each, demands, facts).implies(each.goal))
+
+
+def _context(graph: Graph, obligation: Obligation, demands: Mapping[int, Demand], facts: Condition) -> Context:
+    reader = obligation.reader
+    box = demands.get(reader.id, _everywhere(graph, reader)).box
+    return Context.of(graph.domain_dims(reader), facts, obligation.guard, box=box)
 
 
 def _everywhere(graph: Graph, reader: Node) -> Demand:
     return Demand(Box.full(graph.domain_dims(reader)), exact=True)
-
-
-def _proven(graph: Graph, obligation: Obligation, reached: Demand, facts: Condition) -> bool:
-    dims = graph.domain_dims(obligation.reader)
-    return Context.of(dims, facts, obligation.guard, box=reached.box).implies(obligation.goal)
 
 
 def _check_possible(
@@ -162,11 +161,7 @@ def _settled(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict) -> Ver
         return verdict
     facts = conjunction(var(symbol).eq(value) for symbol, value in sizes.items())
     demands = demand(graph, facts)
-    unproven = tuple(
-        obligation
-        for obligation in verdict.unproven
-        if not _proven(graph, obligation, _demand_of(graph, obligation.reader, demands), facts)
-    )
+    unproven = _unproven(graph, verdict.unproven, demands, facts)
     stuck = tuple(stuck_needs(graph, demands, facts)) if verdict.stuck else ()
     return Verdict(unproven, stuck)
 

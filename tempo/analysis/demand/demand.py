@@ -32,23 +32,20 @@ class Demand:
     exact: bool
 
 
-def demand(graph: Graph, facts: Condition = TRUE, readers: Readers | None = None) -> Mapping[int, Demand]:
+def demand(
+    graph: Graph, facts: Condition = TRUE, readers: Readers | None = None, thorough: bool = False
+) -> Mapping[int, Demand]:
     """The demand of every node that an output or a sink reaches. `facts` is what is known of the sizes.
 
-    `readers`: those of the facts, where several graphs share them.
-    """
-    return _FixedPoint(graph, readers or Readers(facts)).solve()
-
-
-def wholly_demanded(graph: Graph, facts: Condition = TRUE, readers: Readers | None = None) -> Mapping[int, bool]:
-    """For every node that is reached: whether all points of its box are demanded (False: not proven).
-
-    More is proven than `demand` does, and more slowly: by what is demanded for sure of nodes whose demand is no box.
+    `readers`: those of the facts, where several graphs share them. `thorough`: more is proven to be exact, and more
+    slowly, by what is demanded for sure of nodes whose demand is no box.
     """
     solver = _FixedPoint(graph, readers or Readers(facts))
-    order = [*solver.solve()]
-    certain = solver.surely([id for id in order if id in solver.boxes])
-    return {id: id not in solver.boxes or certain[id] == (solver.boxes[id],) for id in order}
+    found = solver.solve()
+    if not thorough:
+        return found
+    certain = solver.surely([id for id in found if id in solver.boxes])
+    return {id: solver.result(id, certain.get(id) == (solver.boxes.get(id),)) for id in found}
 
 
 def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[Box, ...]]:

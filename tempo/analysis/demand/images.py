@@ -7,7 +7,7 @@ exactly them. So do hulls and unions of boxes, as far as a context of sizes deci
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -346,17 +346,17 @@ def _united(first: Box, second: Box, sizes: Context) -> Box | None:
 
 def least(exprs: Iterable[Expr], sizes: Context) -> Expr:
     """The least of the expressions: the first of them that is proven to be it, else their `min`."""
-    kept: list[Expr] = []
-    for expr in dict.fromkeys(exprs):
-        if not any(sizes.implies(other.le(expr)) for other in kept):
-            kept = [other for other in kept if not sizes.implies(expr.le(other))] + [expr]
-    return sizes.simplify(minimum(*kept))
+    return sizes.simplify(minimum(*_unbeaten(exprs, Expr.le, sizes)))
 
 
 def most(exprs: Iterable[Expr], sizes: Context) -> Expr:
     """The greatest of the expressions, as `least`."""
+    return sizes.simplify(maximum(*_unbeaten(exprs, Expr.ge, sizes)))
+
+
+def _unbeaten(exprs: Iterable[Expr], beats: Callable[[Expr, Expr], Condition], sizes: Context) -> list[Expr]:
     kept: list[Expr] = []
     for expr in dict.fromkeys(exprs):
-        if not any(sizes.implies(other.ge(expr)) for other in kept):
-            kept = [other for other in kept if not sizes.implies(expr.ge(other))] + [expr]
-    return sizes.simplify(maximum(*kept))
+        if not any(sizes.implies(beats(other, expr)) for other in kept):
+            kept = [other for other in kept if not sizes.implies(beats(expr, other))] + [expr]
+    return kept

@@ -13,7 +13,7 @@ import numpy as np
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.reads import ReadBoxes, RunSizes, edge_reads, point_ranges, reads_at, reads_of_point
 from tempo.analysis.dependence.host_order import close_to_prefixes, order_edges, order_reads
-from tempo.analysis.dependence.levels import Direction, Distance, stuck
+from tempo.analysis.dependence.levels import Direction, Distance, blocks
 from tempo.analysis.reports import Instance
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Graph, Node
@@ -265,7 +265,7 @@ def well_founded(graph: Graph, reads: Iterable[ReadBoxes]) -> bool:
     """True: no instance needs itself through `reads`. False: not proven (a skewed order may still exist)."""
     links = [ReadsLink(graph, read) for read in reads if read.count]
     names = {name: graph.nodes[name].domain for link in links for name in (link.source, link.target)}
-    return not stuck(names, links)
+    return not any(level.stuck for body in blocks(names, links) for level in body.units)
 
 
 @dataclass(frozen=True)

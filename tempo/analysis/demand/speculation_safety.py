@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
-from tempo.analysis.demand.demand import Demand, demand, wholly_demanded
+from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.images import Image, Images, Readers, covers
 from tempo.analysis.obligations import Obligation, obligations_of
 from tempo.sdg.components import reached
@@ -67,21 +67,6 @@ def _holds(here: Context, obligation: Obligation) -> bool:
 _MOST_CONDITIONS = 4
 
 
-class _Demands:
-    """The demand where something more is known of the sizes."""
-
-    def __init__(self, graph: Graph, readers: Readers) -> None:
-        self.graph, self.readers, self.sizes = graph, readers, readers.sizes
-
-    @cached_property
-    def demands(self) -> Mapping[int, Demand]:
-        return demand(self.graph, self.readers.facts, self.readers)
-
-    @cached_property
-    def wholly(self) -> Mapping[int, bool]:
-        return wholly_demanded(self.graph, self.readers.facts, self.readers)
-
-
 class AllOrNone:
     """Asked node by node, and remembered. `readers` gives those of facts."""
 
@@ -95,7 +80,7 @@ class AllOrNone:
         self.graph, self.demands, self.facts, self.readers = graph, demands, facts, readers
         self._images: dict[Condition, Images] = {}
         self._found: dict[int, Condition | None] = {}
-        self._given: dict[Condition, _Demands] = {}
+        self._given: dict[Condition, Mapping[int, Demand]] = {}
 
     def holds(self, id: int) -> bool:
         return self._when(id) is not None
@@ -116,17 +101,18 @@ class AllOrNone:
 
     def _decides(self, condition: Condition, id: int) -> bool:
         """Whether all of the box is demanded where the condition holds, and nothing where it does not."""
-        there, elsewhere = self._given_that(condition), self._given_that(~condition)
-        if not there.wholly.get(id, False):
+        there, elsewhere = self._given_that(condition, thorough=True), self._given_that(~condition, thorough=False)
+        if id not in there or not there[id].exact:
             return False
-        box = self.demands[id].box
-        if not covers(box, [there.demands[id].box], there.sizes):
+        if not covers(self.demands[id].box, [there[id].box], self._under(condition).sizes):
             return False
-        return id not in elsewhere.demands or elsewhere.sizes.excludes(elsewhere.demands[id].box.nonempty())
+        return id not in elsewhere or self._under(~condition).sizes.excludes(elsewhere[id].box.nonempty())
 
-    def _given_that(self, condition: Condition) -> _Demands:
+    def _given_that(self, condition: Condition, *, thorough: bool) -> Mapping[int, Demand]:
+        """The demand where something more is known of the sizes."""
         if condition not in self._given:
-            self._given[condition] = _Demands(self.graph, self.readers(self.facts & condition))
+            facts = self.facts & condition
+            self._given[condition] = demand(self.graph, facts, self.readers(facts), thorough)
         return self._given[condition]
 
     @cached_property

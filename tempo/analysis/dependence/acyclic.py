@@ -13,7 +13,7 @@ from functools import cached_property
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.demand.images import Images, Readers
 from tempo.analysis.dependence.host_order import effect_nodes, order_edges
-from tempo.analysis.dependence.levels import Direction, Distance, stuck
+from tempo.analysis.dependence.levels import Direction, Distance, LoopBody, blocks
 from tempo.analysis.reports import SymbolicInstance, output_reader
 from tempo.sdg.graph import Edge, Graph, Point, Slice
 from tempo.symbolic import (
@@ -81,9 +81,14 @@ class Need:
         return left if guard == self.guard or not left.context.infeasible() else None
 
 
+def bodies(graph: Graph, demands: Mapping[int, Demand], facts: Condition = TRUE) -> list[LoopBody[int, Need]]:
+    """What stands side by side inside the loops that the program cannot do without, inner bodies first."""
+    return blocks({id: graph.nodes[id].domain for id in demands}, list(needs_of(graph, demands, facts)))
+
+
 def stuck_needs(graph: Graph, demands: Mapping[int, Demand], facts: Condition = TRUE) -> list[tuple[Need, ...]]:
     """Components that may hold a cycle: no dim was found along which their needs go one way. Empty: no cycle at all."""
-    return stuck({id: graph.nodes[id].domain for id in demands}, list(needs_of(graph, demands, facts)))
+    return [level.stuck for body in bodies(graph, demands, facts) for level in body.units if level.stuck]
 
 
 def needs_of(graph: Graph, demands: Mapping[int, Demand], facts: Condition) -> Iterator[Need]:

@@ -112,11 +112,6 @@ def blocks(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -
     return found[::-1]
 
 
-def stuck(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> list[tuple[AnyLink, ...]]:
-    """The links of components that no dim serves, which may hold a cycle. Empty: there is none at all."""
-    return [level.stuck for block in blocks(names, links) for level in block.units if level.stuck]
-
-
 def _body(names: Mapping[Name, tuple[Symbol, ...]], links: Sequence[AnyLink]) -> LoopBody[Name, AnyLink]:
     units = (_level(members, names, inner) for members, inner in components(names, links))
     return LoopBody(tuple(units), names, tuple(links))

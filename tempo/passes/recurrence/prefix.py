@@ -20,14 +20,14 @@ points (`Options(mapping={"t": "sequential"})`): contracting all of them at once
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import Demand
-from tempo.analysis.dependence.acyclic import Need, needs_of
-from tempo.analysis.dependence.levels import Direction, LoopBody, blocks
+from tempo.analysis.dependence.acyclic import Need, bodies
+from tempo.analysis.dependence.levels import Direction, LoopBody
 from tempo.analysis.reports import elements_needed
 from tempo.passes.manager import Forced, PassContext, forced
 from tempo.passes.recurrence.sliding import Sliding, element, leaves, sliding
@@ -163,45 +163,28 @@ class Accumulate:
 def _accumulated(graph: Graph, symbol: Symbol, context: PassContext) -> Graph:
     sizes = context.over(graph, ())
     graph = without_dead_nodes(graph)
-    new, order = Rewriter(graph), _KnownAlong.of(graph, symbol, context)
+    new, order = Rewriter(graph), bodies(graph, context.demand(graph), context.facts)
     for node in tuple(graph.nodes.values()):
         edges = [] if symbol in node.domain else leaves(graph, node, symbol) or []
         index = _range(graph, edges, symbol)
         if index is not None and sizes.implies(index.length.ge(1)):
-            _put(graph, new, node, symbol, index, order.of_all(edge.node for edge in edges))
+            _put(graph, new, node, symbol, index, _direction(order, symbol, {edge.node for edge in edges}))
     return without_dead_nodes(replace(graph, nodes=new.nodes))
 
 
-@dataclass(frozen=True)
-class _KnownAlong:
-    """In which direction nodes become known along a dim."""
-
-    symbol: Symbol
-    found: Sequence[LoopBody[int, Need]]
-
-    @staticmethod
-    def of(graph: Graph, symbol: Symbol, context: PassContext) -> _KnownAlong:
-        demands = context.demand(graph)
-        links = list(needs_of(graph, demands, context.facts))
-        return _KnownAlong(symbol, blocks({id: graph.nodes[id].domain for id in demands}, links))
-
-    def of_all(self, ids: Iterable[int]) -> Direction:
-        """That of the last loop over the dim, in the block that they are in, which any of them waits for."""
-        wanted = {id for id in ids if any(self.symbol in block.dims.get(id, ()) for block in self.found)}
-        for block in self.found:
-            within = {id for id in wanted if self.symbol in block.dims.get(id, ())}
-            if within:
-                return self._last(block, within)
-        return "forward"
-
-    def _last(self, block: LoopBody[int, Need], wanted: set[int]) -> Direction:
-        for unit in reversed(block.units):
+def _direction(found: Sequence[LoopBody[int, Need]], symbol: Symbol, ids: Collection[int]) -> Direction:
+    """That of the last loop over the dim, in the block that they are in, which any of them waits for."""
+    for block in found:
+        wanted = {id for id in ids if symbol in block.dims.get(id, ())}
+        for unit in reversed(block.units) if wanted else ():
             if wanted.isdisjoint(unit.names):
                 continue
-            if unit.loop is not None and unit.loop.dim == self.symbol:
+            if unit.loop is not None and unit.loop.dim == symbol:
                 return unit.loop.direction
-            wanted = wanted | {link.source for link in block.links if link.target in unit.names}
-        return "forward"
+            wanted |= {link.source for link in block.links if link.target in unit.names}
+        if wanted:
+            return "forward"
+    return "forward"
 
 
 def _range(graph: Graph, edges: Sequence[Edge], symbol: Symbol) -> Slice | None:

@@ -23,9 +23,9 @@ from typing import ClassVar
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import rewrite_graph, without_dead_nodes
 from tempo.passes.simplify.simplify import canonical_merge
-from tempo.sdg.builder import NodeBuilder, fresh_dim
+from tempo.sdg.builder import NodeBuilder, at_point, fresh_dim
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import Case, Edge, Graph, Node, Point, TensorType, identity_map
+from tempo.sdg.graph import Case, Edge, Graph, Node, Point, identity_map
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import TRUE, And, Condition, Context, Dim, Expr, Ge, Symbol, const, maximum, minimum, var
@@ -229,24 +229,15 @@ class _Cutting:
     # Within the stretch -----------------------------------------------------------------------------------------------
 
     def copied(self, node: Node) -> Node:
-        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(self.within))
-        results = (
-            TensorType(tuple(n.substitute(self.within) for n in type.shape), type.dtype) for type in node.results
+        node = at_point(node, self.symbol, self.within[self.symbol])
+        cases = (
+            replace(case, edge=self.read_within(case.edge, self.in_copy.assume(case.condition))) for case in node.cases
         )
-        if node.attr("checked"):
-            attrs["origin"] = (*attrs.get("origin", ()), (self.symbol, self.within[self.symbol]))
-        cases = []
-        for case in node.cases:
-            condition = case.condition.substitute(self.within)
-            edge = self.read_within(case.edge, self.in_copy.assume(condition))
-            cases.append(replace(case, condition=condition, edge=edge))
         return replace(
             node,
             id=self.copies[node.id],
             domain=tuple(self.dim.symbol if symbol == self.symbol else symbol for symbol in node.domain),
-            results=tuple(results),
             operands=tuple(self.read_within(edge, self.in_copy) for edge in node.operands),
-            attrs=tuple(sorted(attrs.items())),
             cases=tuple(cases),
             declaration=None if node.declaration is None else self.new.new_declaration(),
         )

@@ -15,8 +15,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.demand.speculation_safety import AllOrNone
-from tempo.analysis.dependence.acyclic import Need, needs_of
-from tempo.analysis.dependence.levels import LoopBody, blocks
+from tempo.analysis.dependence.acyclic import Need, bodies
+from tempo.analysis.dependence.levels import LoopBody
 from tempo.costs import EAGER, Cost, Costs, LikelySizes
 from tempo.passes.attention.banded import OPERATOR, BandedAttention, bands, with_bands
 from tempo.passes.manager import Decided, Forced, PassContext, forced
@@ -121,7 +121,7 @@ class MappingSearch:
         """What no dim changes; that of the last graph is remembered: most dims change nothing."""
         if self._known is None or self._known.graph is not graph:
             demands, facts = self.context.demand(graph), self.context.facts
-            found = blocks({id: graph.nodes[id].domain for id in demands}, list(needs_of(graph, demands, facts)))
+            found = bodies(graph, demands, facts)
             self._known = _Known(graph, demands, found, AllOrNone(graph, demands, facts, self.context.readers))
         return self._known
 

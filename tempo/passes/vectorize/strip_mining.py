@@ -9,14 +9,14 @@ so a few points of it are computed twice, and none of it has to be masked. Where
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import functools
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tempo.passes.vectorize.legality import Candidates, Span, guards
-from tempo.sdg.builder import fresh_dim
-from tempo.sdg.components import reached, strongly_connected
+from tempo.sdg.builder import at_point, fresh_dim
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
-from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import Dim, Expr, Symbol, const, minimum, var
 
@@ -143,10 +143,14 @@ class _Stripping:
         self.copies: dict[int, int] = {}
 
     def graph(self, joined: Collection[int]) -> Graph:
-        for id in self._order():
-            self.copies[id] = self._signature(self.old.nodes[id])
-        for id in self.copies:
-            self._define(self.old.nodes[id])
+        # Definitions first, whose domains are known, then what is made of them, and last what the cases read.
+        within = [node for node in self.old.operands_first() if node.id in self.strips]
+        for node in sorted(within, key=lambda node: not node.is_merge):
+            self.copies[node.id] = self._signature(node)
+        for node in within:
+            copy, strip = self.new.nodes[self.copies[node.id]], self.strips[node.id]
+            if node.is_merge:
+                self.new.nodes[copy.id] = copy.reading(functools.partial(self._read, strip=strip))
         for id in joined:
             node = self.old.nodes[id]
             tensors = Tensors(self.new, node.location)
@@ -154,37 +158,15 @@ class _Stripping:
         nodes = {id: node for id, node in self.new.nodes.items() if id not in self.copies or id in joined}
         return replace(self.old, dims=self.dims, nodes=nodes)
 
-    def _order(self) -> Iterable[int]:
-        """Definitions first, whose domains are known, then what is made of them."""
-        merges = [id for id in self.strips if self.old.nodes[id].is_merge]
-        operands = {id: [e.node for e in self.old.nodes[id].operands if e.node in self.strips] for id in self.strips}
-        pure = strongly_connected(sorted(operands), operands)
-        return [*merges, *(id for component in pure for id in component if id not in merges)]
-
     def _signature(self, node: Node) -> int:
         """The number of a new node, whose reads are those of the old one until all the others are there."""
         strip = self.strips[node.id]
-        within = {self.symbol: strip.point}
-        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(within))
-        shape = tuple(size.substitute(within) for size in node.shape)
-        if attrs.get("checked"):
-            attrs["origin"] = (*attrs.get("origin", ()), (self.symbol, strip.point))
-        copy = replace(node, attrs=tuple(sorted(attrs.items())), results=(TensorType(shape, node.dtype),))
+        copy = at_point(node, self.symbol, strip.point)
         if node.is_merge:
             domain = (part for s in node.domain for part in ((strip.outer, strip.inner) if s == self.symbol else (s,)))
             return self.new.declare(replace(copy, domain=tuple(domain))).node
         copy = replace(copy, operands=tuple(self._read(edge, strip) for edge in node.operands))
         return self.new.numbered(self.new.over_what_varies(copy)).node
-
-    def _define(self, node: Node) -> None:
-        """The cases of a definition."""
-        copy, strip = self.new.nodes[self.copies[node.id]], self.strips[node.id]
-        within = {self.symbol: strip.point}
-        cases = (
-            replace(case, condition=case.condition.substitute(within), edge=self._read(case.edge, strip))
-            for case in node.cases
-        )
-        self.new.nodes[copy.id] = replace(copy, cases=tuple(cases))
 
     def _read(self, edge: Edge, strip: Strip) -> Edge:
         """The read from a block: of the same block where it is at the reader's own point."""
