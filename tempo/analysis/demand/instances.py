@@ -23,9 +23,7 @@ Array = np.ndarray[Any, Any]
 Masks = dict[int, Array]
 
 ROUNDS = 24
-"""Rounds in which a component must settle, from below or from above, before single points are followed."""
-WIDE = 32
-"""From how many new points on a round over arrays beats following single points."""
+"""Rounds in which a component must settle from below, before it is tried, in as many, from above."""
 
 
 def demanded(graph: Graph, sizes: Mapping[Symbol, int]) -> Masks:
@@ -89,23 +87,15 @@ class _DemandedPoints:
     # Within a component that feeds itself.
 
     def _settle(self, members: frozenset[int]) -> None:
-        frontier = self._from_below(members)
-        if frontier is None:
-            return
-        from_above = self._from_above(members)
-        if from_above is not None:
-            self.masks.update(from_above)
-            return
-        self._follow(members, frontier)
-
-    def _from_below(self, members: frozenset[int]) -> Masks | None:
-        """Marks what the marked points need, round by round; None when that settles, else the points left over."""
+        """Marks what the marked points need, round by round; where that takes long, from above, if it may be."""
         frontier = {id: self.masks[id].copy() for id in members}
-        for _ in range(ROUNDS):
-            frontier = self._round(members, frontier)
+        for rounds in itertools.count():
             if not any(mask.any() for mask in frontier.values()):
-                return None
-        return frontier
+                return
+            if rounds == ROUNDS and (found := self._from_above(members)) is not None:
+                self.masks.update(found)
+                return
+            frontier = self._round(members, frontier)
 
     def _round(self, members: frozenset[int], frontier: Masks) -> Masks:
         """Marks what the points of `frontier` need; returns the points that are new."""
@@ -157,43 +147,6 @@ class _DemandedPoints:
             node, mask = self.graph.nodes[id], masks[id]
             found = [*self._reads(id, mask), *_own_order(self.graph, self.sizes, node, mask)]
             yield from (read.inside(masks[read.source].shape) for read in found if read.source in members)
-
-    def _follow(self, members: frozenset[int], frontier: Masks) -> None:
-        """To the end from below: wide rounds over arrays, narrow ones point by point."""
-        while any(mask.any() for mask in frontier.values()):
-            if sum(np.count_nonzero(mask) for mask in frontier.values()) >= WIDE:
-                frontier = self._round(members, frontier)
-            else:
-                frontier = self._follow_points(members, frontier)
-
-    def _follow_points(self, members: frozenset[int], frontier: Masks) -> Masks:
-        """Marks what a few points need, then what those need, until there are none or too many."""
-        pending = [Instance(id, tuple(point)) for id in members for point in np.argwhere(frontier[id]).tolist()]
-        while pending and len(pending) < WIDE:
-            current = pending.pop()
-            node = self.graph.nodes[current.node]
-            for edge, ranges in reads_of_point(self.sizes, node, current.point):
-                if edge.node in members:
-                    pending.extend(self._mark_points(edge.node, ranges))
-        left = {id: np.zeros_like(self.masks[id]) for id in members}
-        for id, point in pending:
-            left[id][point] = True
-        return left
-
-    def _mark_points(self, id: int, ranges: list[range]) -> list[Instance]:
-        """Marks a box of points, with the calls before them; returns those that are new."""
-        mask = self.masks[id]
-        box = tuple(slice(indices.start, max(indices.start, indices.stop)) for indices in ranges)
-        if mask[box].all():
-            return []
-        before = mask.copy() if self.graph.nodes[id].is_host_call else None
-        if before is None:
-            fresh = [point for point in itertools.product(*ranges) if not mask[point]]
-            mask[box] = True
-            return [Instance(id, point) for point in fresh]
-        mask[box] = True
-        self.masks[id] = close_to_prefixes(self.graph.nodes[id], mask)
-        return [Instance(id, tuple(point)) for point in np.argwhere(self.masks[id] & ~before).tolist()]
 
 
 def _own_order(graph: Graph, sizes: RunSizes, node: Node, mask: Array) -> list[ReadBoxes]:

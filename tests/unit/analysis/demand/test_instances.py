@@ -52,12 +52,11 @@ def test_demand_of_a_recurrence_is_exact(step: str, output: str, size: int) -> N
 
 
 @settings(deadline=None, max_examples=3 * settings.default.max_examples)
-@given(graphs(), st.integers(1, 4), st.integers(1, 6), st.sampled_from([0, 1, 24]), st.sampled_from([2, 32]))
-def test_random_graphs(graph: Graph, i: int, t: int, rounds: int, wide: int) -> None:
+@given(graphs(), st.integers(1, 4), st.integers(1, 6), st.sampled_from([0, 1, 24]))
+def test_random_graphs(graph: Graph, i: int, t: int, rounds: int) -> None:
     sizes = at(i=i, t=t)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(instances, "ROUNDS", rounds)
-        patch.setattr(instances, "WIDE", wide)
         masks = assert_exact(graph, sizes)
     cycle = find_cycle(graph, sizes)
     assert (cycle is not None) == has_cycle(graph, sizes, masks)
