@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tempo.errors import CycleError, DefinitionError, DomainError, Location, ShapeError
+from tempo.errors import CycleError, DefinitionError, DomainError, ShapeError
 from tempo.sdg.graph import Graph, Node, Output
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr, Symbol
@@ -79,11 +79,7 @@ def cycle_text(graph: Graph, cycle: Sequence[Instance | SymbolicInstance]) -> st
 
 def _cycle_line(graph: Graph, instance: Instance | SymbolicInstance) -> str:
     location = graph.nodes[instance.node].location
-    return instance_text(graph, instance) + (f" ({_short(location)})" if location else "")
-
-
-def _short(location: Location) -> str:
-    return f"{location.path}:{location.line}"
+    return instance_text(graph, instance) + (f" ({location.path}:{location.line})" if location else "")
 
 
 def cycle_error(graph: Graph, cycle: Sequence[Instance | SymbolicInstance]) -> CycleError:

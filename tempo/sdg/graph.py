@@ -107,6 +107,11 @@ def index_exprs(index: Point | Slice) -> tuple[Expr, ...]:
     return (index.index,) if isinstance(index, Point) else (index.start, index.length)
 
 
+def index_symbols(index: Point | Slice) -> frozenset[Symbol]:
+    """What the place that is read varies with."""
+    return frozenset(symbol for expr in index_exprs(index) for symbol in expr.symbols())
+
+
 @dataclass(frozen=True)
 class Element:
     """An element of a row: of what is seen, its axes put in `order`, the element `at` of the first.

@@ -20,11 +20,10 @@ import numpy as np
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.reports import output_reader, slice_text, tensor_name
 from tempo.errors import Location, UnsupportedError
-from tempo.sdg.builder import NodeBuilder
+from tempo.sdg.builder import NodeBuilder, attribute_exprs
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, TensorType, index_exprs
-from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Box, Condition, Context, Expr, Symbol, const, var
 
 
@@ -209,8 +208,8 @@ def _check_size_is_not_read(graph: Graph, symbol: Symbol, size: Symbol) -> None:
             raise _reads_size(symbol, f"the output {output.name!r}", output.location)
     for id in sorted(graph.reachable()):
         node = graph.nodes[id]
-        exprs = _symbols_of_reads(node.reads()) | {each for expr in _exprs(node) for each in expr.symbols()}
-        if size in exprs:
+        own = (*attribute_exprs(node), *(extent for type in node.results for extent in type.shape))
+        if size in _symbols_of_reads(node.reads()) or any(size in expr.symbols() for expr in own):
             line = next((c.location for c in node.cases if size in _symbols_of_reads([(c.condition, c.edge)])), None)
             raise _reads_size(symbol, tensor_name(node), line or node.location)
 
@@ -221,13 +220,6 @@ def _symbols_of_reads(reads: Iterable[tuple[Condition | None, Edge]]) -> set[Sym
         found |= condition.symbols() if condition is not None else frozenset()
         found |= {each for index in edge.map for expr in index_exprs(index) for each in expr.symbols()}
     return found
-
-
-def _exprs(node: Node) -> Iterator[Expr | Condition]:
-    yield from (extent for type in node.results for extent in type.shape)
-    operator = OPERATORS[node.op]
-    yield from operator.scalars(node.attributes)
-    yield from operator.static(node.attributes)
 
 
 def _reads_size(symbol: Symbol, what: str, location: Location | None) -> UnsupportedError:

@@ -16,7 +16,7 @@ from tempo.passes.composites import attention_at
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.passes.simplify.movement import GraphViews
 from tempo.passes.vectorize.legality import Candidates, Span
-from tempo.sdg.graph import Edge, Graph, Node, Slice, identity_map, index_exprs
+from tempo.sdg.graph import Edge, Graph, Node, Slice, identity_map, index_symbols
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import Expr, Max, Min, Symbol, const, var
 
@@ -100,18 +100,15 @@ class _Seen:
     def mentions(self, expr: Expr) -> bool:
         return self.symbol in expr.symbols()
 
-    def moving(self, edge: Edge) -> list[int]:
-        return moving(edge, self.symbol)
-
     def window(self) -> KeyWindow:
         """Raises _Refused."""
         found, graph = self.found, self.candidates.graph
         queries, keys, values = (side.edge for side in (found.queries, found.keys, found.values))
-        if not self.moving(queries) or self.dynamic(queries):
+        if not moving(queries, self.symbol) or self.dynamic(queries):
             raise _NotBanded
         keys_at, values_at = self.sliced(keys, found.keys.free[0]), self.sliced(values, found.values.contracted[0])
         if keys_at is None or values_at is None:
-            if keys_at is not values_at or self.moving(keys) or self.moving(values):
+            if keys_at is not values_at or moving(keys, self.symbol) or moving(values, self.symbol):
                 raise _NotBanded
             whole = Slice(const(0), graph.seen_type(keys).shape[found.keys.free[0]])
         elif self.apart(keys_at, values_at):
@@ -173,8 +170,7 @@ class _Seen:
 
 def moving(edge: Edge, symbol: Symbol) -> list[int]:
     """The places of the indices of a read that vary along the dim."""
-    varies = (any(symbol in expr.symbols() for expr in index_exprs(index)) for index in edge.map)
-    return [place for place, each in enumerate(varies) if each]
+    return [place for place, index in enumerate(edge.map) if symbol in index_symbols(index)]
 
 
 def sliced(edge: Edge, axis: int, symbol: Symbol) -> Slice | None:

@@ -24,7 +24,7 @@ from tempo.sdg.builder import expressions
 from tempo.sdg.components import greatest_fixed_point, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS, Operator, Role
-from tempo.sdg.operators.axes import Factor, Factors
+from tempo.sdg.operators.axes import Factor
 from tempo.symbolic import Context, Dim, Expr, Symbol, const, maximum, var
 
 MOST_WIDENING = 2
@@ -50,7 +50,6 @@ class Frames:
     ) -> None:
         self.graph, self.symbol, self.demands, self.hulls = graph, symbol, demands, hulls
         self.meaningful, self.sizes = meaningful, sizes
-        self.rules = FrameRules(graph, symbol)
         self._contexts: dict[tuple[Dim, ...], Context] = {}
         self.axes: dict[int, Axes] = {}
         self.reads: dict[tuple[int, Edge], Axes] = {}
@@ -66,18 +65,18 @@ class Frames:
         """Whether the node has an axis that moves, or sees one."""
         shapes = [type.shape for type in node.results] + [self.graph.seen_type(edge).shape for _, edge in node.reads()]
         moves = any(
-            isinstance(index, Slice) and self.rules.mentions(*index_exprs(index))
+            isinstance(index, Slice) and self.mentions(*index_exprs(index))
             for _, edge in node.reads()
             for index in edge.map
         )
-        return moves or any(self.rules.mentions(size) for shape in shapes for size in shape)
+        return moves or any(self.mentions(size) for shape in shapes for size in shape)
 
     def _visit(self, node: Node, allowed: bool) -> None:
         try:
             if not allowed or node.is_nominal or node.op not in OPERATORS or len(node.results) != 1:
                 raise Refused
             views = [self._view(node, edge) for edge in node.operands]
-            self.axes[node.id] = self.rules.axes(node, views)
+            self.axes[node.id] = self.axes_of(node, views)
         except Refused:
             return
         self.nodes.add(node.id)
@@ -90,14 +89,16 @@ class Frames:
         if (node.id, edge) in self.reads:
             return self.reads[node.id, edge]
         producer = self.graph.nodes[edge.node]
-        slices = [self._sliced(node, producer, dim, i) for dim, i in zip(producer.domain, edge.map) if _is_slice(i)]
+        slices = [
+            self._sliced(node, producer, dim, i) for dim, i in zip(producer.domain, edge.map) if isinstance(i, Slice)
+        ]
         own = self._own(producer, edge)
         view = (*slices, *own)
         self.reads[node.id, edge] = view
         return view
 
     def _sliced(self, node: Node, producer: Node, dim: Symbol, index: Point | Slice) -> AxisClass | None:
-        if not isinstance(index, Slice) or not self.rules.mentions(*index_exprs(index)):
+        if not isinstance(index, Slice) or not self.mentions(*index_exprs(index)):
             return None
         if index.extent is not None or not self.meaningful(producer.id, dim):
             raise Refused
@@ -114,7 +115,7 @@ class Frames:
         sizes = producer.results[edge.result].shape
         nowhere: Axes = (None,) * len(sizes)
         if producer.id not in self.nodes:
-            if any(self.rules.mentions(size) for size in self.graph.seen_type(edge).shape[-len(sizes) :] if sizes):
+            if any(self.mentions(size) for size in self.graph.seen_type(edge).shape[-len(sizes) :] if sizes):
                 raise Refused
             return nowhere
         own = self.axes[producer.id]
@@ -127,9 +128,7 @@ class Frames:
         if here:
             return own
         windows = (index for index in edge.map if isinstance(index, Slice))
-        if any(self.rules.mentions(size) for size in sizes) or any(
-            self.rules.mentions(*index_exprs(i)) for i in windows
-        ):
+        if any(self.mentions(size) for size in sizes) or any(self.mentions(*index_exprs(i)) for i in windows):
             raise Refused
         self._pin(own)
         return nowhere
@@ -196,7 +195,7 @@ class Frames:
         for edge in node.operands:
             axes = [(axis, axis.root().frame) for axis in self.reads[node.id, edge] if axis is not None]
             copied = any(
-                frame and self.rules.mentions(window.start - frame.shift) for a, frame in axes for window in a.windows
+                frame and self.mentions(window.start - frame.shift) for a, frame in axes for window in a.windows
             )
             if copied:
                 sizes = zip(self.graph.seen_type(edge).shape, self.reads[node.id, edge])
@@ -215,109 +214,23 @@ class Frames:
         """The shape of a node in its frames."""
         return tuple(self._physical(size, axis) for size, axis in zip(node.shape, self.axes[node.id]))
 
-    # -- frames ------------------------------------------------------------------------------------------------------
-
-    def _resolve(self) -> None:
-        """A frame for every class, or none for its nodes nor for what reads them."""
-        roots = {id(axis.root()): axis.root() for axes in self._all_axes() for axis in axes if axis is not None}
-        for axis in roots.values():
-            try:
-                axis.frame = self._frame(axis)
-            except UnsupportedError:
-                self.nodes -= {node.id for node in axis.members}
-        self.nodes = self._left(self.nodes, self._is_stranded)
-
-    def _all_axes(self) -> list[Axes]:
-        return [
-            *(self.axes[id] for id in self.nodes),
-            *(axes for (id, _), axes in self.reads.items() if id in self.nodes),
-        ]
-
-    def _is_stranded(self, id: int, framed: set[int]) -> bool:
-        """Whether a node sees axes that move, of one that has no frames any more."""
-        outside = (edge for edge in self.graph.nodes[id].operands if edge.node not in framed)
-        shapes = (self.graph.nodes[edge.node].results[edge.result].shape for edge in outside)
-        return any(self.rules.mentions(size) for shape in shapes for size in shape)
-
-    def _frame(self, axis: AxisClass) -> Frame:
-        own = Frame(const(0), axis.length, self._extent(axis, axis.length))
-        for window in [] if axis.rigid else axis.windows:
-            if not self.rules.mentions(window.start):
-                return own
-            shift = self.hulls.sizes.simplify(window.start - window.lo)
-            hull = Frame(shift, axis.length, self._extent(axis, shift + axis.length))
-            if self.sizes.extent(hull.extent) <= MOST_WIDENING * self.sizes.extent(own.extent):
-                return hull
-        return own
-
-    def _extent(self, axis: AxisClass, expr: Expr) -> Expr:
-        found = {self.hulls.hull(expr, node) for node in axis.members}
-        extent = self.hulls.sizes.simplify(maximum(*found)) if len(found) > 1 else found.pop()
-        wholes = (window.hi - window.lo for window in axis.windows)  # what is read is in range
-        return next((whole for whole in wholes if self.hulls.sizes.implies(extent.ge(whole))), extent)
-
-
-def _is_slice(index: Point | Slice) -> bool:
-    return isinstance(index, Slice)
-
-
-@dataclass(frozen=True)
-class Window:
-    """What one axis of a read shows: `start, ..., start + length - 1` of a dim of which `lo, ..., hi - 1` exist."""
-
-    start: Expr
-    lo: Expr
-    hi: Expr
-
-
-@dataclass
-class AxisClass:
-    """Axes that hold the elements of the same positions, as far as they are known to: a class of a union-find."""
-
-    length: Expr
-    windows: list[Window] = field(default_factory=list)
-    members: list[Node] = field(default_factory=list)
-    rigid: bool = False  # element 0 is at position 0
-    into: AxisClass | None = None
-    frame: Frame | None = None
-
-    def root(self) -> AxisClass:
-        return self if self.into is None else self.into.root()
-
-
-Axes = tuple[AxisClass | None, ...]
-"""For every axis of a value, what it is an axis of; None where its positions do not move."""
-
-
-class Refused(Exception):
-    """The operator cannot be made to work on axes in frames."""
-
-
-@dataclass(frozen=True)
-class FrameRules:
-    """The rules for axes that move with `symbol`."""
-
-    graph: Graph
-    symbol: Symbol
+    # -- axes, by the rules of operators -----------------------------------------------------------------------------
 
     def mentions(self, *exprs: Expr) -> bool:
         return any(self.symbol in expr.symbols() for expr in exprs)
 
-    def axes(self, node: Node, views: Sequence[Axes]) -> Axes:
+    def axes_of(self, node: Node, views: Sequence[Axes]) -> Axes:
         """The axes of the result, of what a node sees, by the axis rule of its operator; raises Refused."""
         operator = OPERATORS[node.op]
         if node.attr("checked") or self._is_told(node, operator):
             raise Refused
-        factors = self.factors(node)
+        shapes = [self.graph.seen_type(edge).shape for edge in node.operands]
+        factors = operator.axes(node.attributes, shapes, node.shape)
         moving = {(n, at) for n, view in enumerate(views) for at, axis in enumerate(view) if axis is not None}
         if not moving <= {place for factor in factors for place in factor.places}:
             raise Refused  # one that repeats
         found = {factor.result: self._followed(node, operator, factor, views) for factor in factors}
         return tuple(found.get(place) for place in range(len(node.shape)))
-
-    def factors(self, node: Node) -> Factors:
-        shapes = [self.graph.seen_type(edge).shape for edge in node.operands]
-        return OPERATORS[node.op].axes(node.attributes, shapes, node.shape)
 
     def _is_told(self, node: Node, operator: Operator) -> bool:
         """Whether what varies along the dim is more than sizes and places, or the value of an expression."""
@@ -360,3 +273,76 @@ class FrameRules:
         left.rigid = left.rigid or right.rigid
         right.into = left
         return left
+
+    # -- frames ------------------------------------------------------------------------------------------------------
+
+    def _resolve(self) -> None:
+        """A frame for every class, or none for its nodes nor for what reads them."""
+        roots = {id(axis.root()): axis.root() for axes in self._all_axes() for axis in axes if axis is not None}
+        for axis in roots.values():
+            try:
+                axis.frame = self._frame(axis)
+            except UnsupportedError:
+                self.nodes -= {node.id for node in axis.members}
+        self.nodes = self._left(self.nodes, self._is_stranded)
+
+    def _all_axes(self) -> list[Axes]:
+        return [
+            *(self.axes[id] for id in self.nodes),
+            *(axes for (id, _), axes in self.reads.items() if id in self.nodes),
+        ]
+
+    def _is_stranded(self, id: int, framed: set[int]) -> bool:
+        """Whether a node sees axes that move, of one that has no frames any more."""
+        outside = (edge for edge in self.graph.nodes[id].operands if edge.node not in framed)
+        shapes = (self.graph.nodes[edge.node].results[edge.result].shape for edge in outside)
+        return any(self.mentions(size) for shape in shapes for size in shape)
+
+    def _frame(self, axis: AxisClass) -> Frame:
+        own = Frame(const(0), axis.length, self._extent(axis, axis.length))
+        for window in [] if axis.rigid else axis.windows:
+            if not self.mentions(window.start):
+                return own
+            shift = self.hulls.sizes.simplify(window.start - window.lo)
+            hull = Frame(shift, axis.length, self._extent(axis, shift + axis.length))
+            if self.sizes.extent(hull.extent) <= MOST_WIDENING * self.sizes.extent(own.extent):
+                return hull
+        return own
+
+    def _extent(self, axis: AxisClass, expr: Expr) -> Expr:
+        found = {self.hulls.hull(expr, node) for node in axis.members}
+        extent = self.hulls.sizes.simplify(maximum(*found)) if len(found) > 1 else found.pop()
+        wholes = (window.hi - window.lo for window in axis.windows)  # what is read is in range
+        return next((whole for whole in wholes if self.hulls.sizes.implies(extent.ge(whole))), extent)
+
+
+@dataclass(frozen=True)
+class Window:
+    """What one axis of a read shows: `start, ..., start + length - 1` of a dim of which `lo, ..., hi - 1` exist."""
+
+    start: Expr
+    lo: Expr
+    hi: Expr
+
+
+@dataclass
+class AxisClass:
+    """Axes that hold the elements of the same positions, as far as they are known to: a class of a union-find."""
+
+    length: Expr
+    windows: list[Window] = field(default_factory=list)
+    members: list[Node] = field(default_factory=list)
+    rigid: bool = False  # element 0 is at position 0
+    into: AxisClass | None = None
+    frame: Frame | None = None
+
+    def root(self) -> AxisClass:
+        return self if self.into is None else self.into.root()
+
+
+Axes = tuple[AxisClass | None, ...]
+"""For every axis of a value, what it is an axis of; None where its positions do not move."""
+
+
+class Refused(Exception):
+    """The operator cannot be made to work on axes in frames."""

@@ -24,10 +24,6 @@ def _compares_integers(match: Match) -> bool:
     return not dtypes.is_float(match.type_of("x").dtype)
 
 
-def _is_bool(match: Match) -> bool:
-    return match.type.dtype == "bool"
-
-
 def _is_full_slice(match: Match) -> bool:
     starts, steps = match.root.attr("starts"), match.root.attr("steps")
     return _same_type(match) and all(as_expr(start) == as_expr(0) for start in starts) and all(s == 1 for s in steps)

@@ -118,10 +118,17 @@ class Stages:
     # -- bytes -------------------------------------------------------------------------------------------------------
 
     def new_bytes(self, group: Collection[int], lifted: Collection[int]) -> int:
-        """Bytes per point of what has to be kept for all points only because the group is lifted."""
+        """Bytes per point of what has to be kept for all points only because the group is lifted.
+
+        Readers are point by point, but for those lifted; free candidates are decided with those that they hang with.
+        """
         inside = set(group)
         read = {link.source for id in group for link in self.into[id]} - inside
-        made = {id for id in group if any(self._loops(link.target, inside, lifted) for link in self.out_of[id])}
+        made = {
+            id
+            for id in group
+            if any(link.target not in inside and link.target not in lifted for link in self.out_of[id])
+        }
         needed = {id for id in read if id in self.stage and id not in lifted} | made
         return self._bytes(id for id in needed if not self.is_kept(id))
 
@@ -139,10 +146,6 @@ class Stages:
 
     def draws(self, group: Iterable[int]) -> bool:
         return any(self.graph.nodes[id].is_draw for id in group)
-
-    def _loops(self, reader: int, group: Collection[int], lifted: Collection[int]) -> bool:
-        """Whether a reader goes point by point; free candidates are decided with the group that they hang together."""
-        return reader not in group and reader not in lifted
 
     def _bytes(self, ids: Iterable[int]) -> int:
         return sum(self._bytes_of(id) for id in ids)

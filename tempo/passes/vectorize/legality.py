@@ -6,7 +6,7 @@ reads can take all of them together, and no point is computed by it that means n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from tempo.passes.ragged.values import Hulls
 from tempo.passes.splitting.stretches import Piece, pieces
 from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.components import greatest_fixed_point, reached
-from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_symbols
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, var
@@ -115,7 +115,7 @@ class Candidates:
             for edge in (case.edge for case in piece.cases if case.edge.node in found):
                 index = edge.map[self.graph.nodes[edge.node].domain.index(self.dim.symbol)]
                 offset, span = shift(index, self.dim.symbol), found[edge.node]
-                if offset is None or not _varies(index, self.dim.symbol):
+                if offset is None or self.dim.symbol not in index_symbols(index):
                     continue  # a read at a fixed place, which is held to its span
                 inside = (piece.lo + offset).ge(span.lo) & (piece.hi + offset).le(span.hi)
                 if not here.implies(inside):
@@ -187,7 +187,7 @@ class Candidates:
     def asks_for_nothing(self, reader: Node, edge: Edge, condition: Condition = TRUE) -> bool:
         """Whether the read of an empty span takes no point, or what can be made at any rate: of what is given."""
         node, symbol = self.graph.nodes[edge.node], self.dim.symbol
-        if any(_varies(index, symbol) for index in edge.map):
+        if any(symbol in index_symbols(index) for index in edge.map):
             return True
         if not self.in_range(reader, edge, condition):
             return False
@@ -255,7 +255,7 @@ class Candidates:
         found = []
         for edge in edges:
             places = zip(self.graph.nodes[edge.node].domain, edge.map, strict=True)
-            if any(index not in taken if dim == symbol else _varies(index, symbol) for dim, index in places):
+            if any(index not in taken if dim == symbol else symbol in index_symbols(index) for dim, index in places):
                 found.append(edge)
         return found
 
@@ -265,22 +265,12 @@ class Candidates:
             return False
         for _, edge in node.reads():
             producer = self.graph.nodes[edge.node]
-            if any(symbol in expr.symbols() for expr in _moving(producer.domain, edge, symbol)):
+            here = (symbol, Point(var(symbol)))
+            if any(symbol in index_symbols(at[1]) for at in zip(producer.domain, edge.map) if at != here):
                 return False
             if symbol in producer.domain and edge.node not in whole:
                 return False
         return True
-
-
-def _varies(index: Point | Slice, symbol: Symbol) -> bool:
-    return any(symbol in expr.symbols() for expr in index_exprs(index))
-
-
-def _moving(domain: tuple[Symbol, ...], edge: Edge, symbol: Symbol) -> Iterator[Expr]:
-    """The index expressions of a read, but for that of the dim at itself."""
-    for dim, index in zip(domain, edge.map, strict=True):
-        if not (dim == symbol and index == Point(var(symbol))):
-            yield from index_exprs(index)
 
 
 def supported(node: Node, symbol: Symbol) -> bool:
@@ -322,7 +312,7 @@ def readable(graph: Graph, edge: Edge, symbol: Symbol) -> bool:
     """Whether what all points along the dim read is one read: of the same, or of points one after the other."""
     if any(symbol in size.symbols() for size in graph.seen_type(edge).shape):
         return False
-    varying = [index for index in edge.map if _varies(index, symbol)]
+    varying = [index for index in edge.map if symbol in index_symbols(index)]
     return not varying or (len(varying) == 1 and shift(varying[0], symbol) is not None)
 
 

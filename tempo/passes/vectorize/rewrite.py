@@ -13,7 +13,7 @@ from tempo.errors import InternalError
 from tempo.passes.splitting.stretches import Piece, pieces
 from tempo.passes.vectorize.legality import Span, as_symbols, guards, readable
 from tempo.sdg.builder import attribute_exprs
-from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, index_exprs
+from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, index_symbols
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, const, maximum, minimum, var
@@ -111,7 +111,7 @@ class _Lifting:
         wide = self.widened(edge, place, span)
         lead = next((at for at in range(len(domain)) if wide.map[at] != edge.map[at]), None)
         shown = wide if place is None else self.along_axis(tensors, wide, place, span)
-        if place is not None and span and self.symbol in _mentioned(wide.map[place]):
+        if place is not None and span and self.symbol in index_symbols(wide.map[place]):
             return shown, True
         if lead is None:
             return shown, False
@@ -260,10 +260,6 @@ class _Lifting:
         domain = tuple(symbol for symbol in output.domain if symbol != self.symbol)
         type = _with_axis(output.type, self.whole.size)
         return replace(output, edge=edge, domain=domain, type=type, layout=self.layout(output.layout))
-
-
-def _mentioned(index: Point | Slice) -> frozenset[Symbol]:
-    return frozenset(symbol for expr in index_exprs(index) for symbol in expr.symbols())
 
 
 def _slices(map: IndexMap) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tempo.passes.vectorize.legality import Candidates, Span, guards
 from tempo.sdg.builder import at_point, fresh_dim
 from tempo.sdg.components import reached
-from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, TensorType
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import Dim, Expr, Symbol, const, minimum, var
 
@@ -56,7 +56,9 @@ def strippable(candidates: Candidates, chosen: Collection[int]) -> set[int]:
     graph, symbol = candidates.graph, candidates.dim.symbol
     found = {id for id in chosen if _can_be_stripped(candidates, graph.nodes[id])}
     while True:
-        lost = {id for id in shown(candidates, found) if _varies(graph.nodes[id].type, symbol)}
+        lost = {
+            id for id in shown(candidates, found) if any(symbol in size.symbols() for size in graph.nodes[id].shape)
+        }
         if not lost:
             return found
         found -= lost
@@ -71,10 +73,6 @@ def _can_be_stripped(candidates: Candidates, node: Node) -> bool:
         return False
     there_are_points = candidates.sizes.implies(candidates.spans[node.id].size.ge(1))
     return there_are_points and node.attr("role") != "parameter"
-
-
-def _varies(type: TensorType, symbol: Symbol) -> bool:
-    return any(symbol in size.symbols() for size in type.shape)
 
 
 def shown(candidates: Candidates, members: Collection[int]) -> set[int]:
