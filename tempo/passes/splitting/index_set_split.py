@@ -126,7 +126,7 @@ def _split(graph: Graph, cut: Cut, context: PassContext) -> Graph | None:
 
 def _may_go_ahead(graph: Graph, node: Node, symbol: Symbol) -> bool:
     """Whether points along the dim may be made before what comes first: nobody is called, and no index is checked that
-    waits for a stop (`past_stops.py`)."""
+    waits for a stop (`passes.instrument`)."""
     if node.has_effect or node.attr("role") == "parameter":
         return False
     return not (must_not_fail(node) and symbol in graph.stops)
