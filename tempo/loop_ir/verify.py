@@ -8,6 +8,7 @@ and stay inside of it, as far as sizes are known. A segment names all that it is
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -329,9 +330,10 @@ class _Verifier:
         used = {symbol for each in path if isinstance(each, Condition) for symbol in each.symbols()} - self.known.keys()
         if used - spans.keys() or any(expr.symbols() - spans.keys() for expr in given):
             return None
-        axes = [np.arange(lo, hi + 1) for lo, hi in spans.values()]
-        if np.prod([len(axis) for axis in axes]) > _MOST_POINTS:
-            axes = [np.array([*axis[:2], *axis[-2:]]) for axis in axes]
+        if math.prod(hi - lo + 1 for lo, hi in spans.values()) > _MOST_POINTS:
+            axes = [np.array([lo, min(lo + 1, hi), max(lo, hi - 1), hi]) for lo, hi in spans.values()]
+        else:
+            axes = [np.arange(lo, hi + 1) for lo, hi in spans.values()]
         grid = np.meshgrid(*axes, indexing="ij") if axes else []
         return dict(zip(spans, grid, strict=bool(axes)))
 

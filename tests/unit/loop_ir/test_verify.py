@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 import pytest
 
 from tempo.errors import InternalError
 from tempo.loop_ir.parse import parse
 from tempo.loop_ir.verify import verify
-from tempo.symbolic import Symbol
+from tempo.symbolic import LARGEST_SIZE, Symbol
 
 TEXT = """
 buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
@@ -64,6 +65,17 @@ def test_what_nothing_writes_is_told_where_it_holds_for_all_sizes() -> None:
 
 def test_what_is_right_passes() -> None:
     verify(parse(TEXT), {Symbol("t", "size"): 4})
+
+
+def test_of_a_long_loop_the_ends_are_looked_at() -> None:
+    sizes = {Symbol("t", "size"): LARGEST_SIZE}
+    tracemalloc.start()
+    verify(parse(TEXT), sizes)
+    with pytest.raises(InternalError, match="leaves the buffer"):
+        verify(parse(TEXT.replace("read b0[t]", "read b0[t + 1]")), sizes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 @pytest.mark.parametrize(("old", "new", "said"), WRONG)
