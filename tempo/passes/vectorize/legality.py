@@ -273,6 +273,10 @@ class Candidates:
         return True
 
 
+_WITH_RULES = frozenset({"index_value", "condition_value", "random_bits", "slice"})
+"""Operators whose attributes may vary along a lifted dim; `rewrite` has the rule of each."""
+
+
 def supported(node: Node, symbol: Symbol) -> bool:
     """Whether the operator can do all points at once, and what it does varies along the dim only where a rule says."""
     if any(symbol in size.symbols() for type in node.results for size in type.shape):
@@ -283,9 +287,9 @@ def supported(node: Node, symbol: Symbol) -> bool:
     varying = [expr for expr in attribute_exprs(node) if symbol in expr.symbols()]
     if not varying:
         return not operator.lift_note
-    if any(symbol in expr.symbols() for expr in operator.static(attrs)):
+    if node.op not in _WITH_RULES or any(symbol in expr.symbols() for expr in operator.static(attrs)):
         return False
-    # What is passed at run time has a rule. A loop has Python's integers, or its backend says so.
+    # A loop has Python's integers, or its backend says so.
     return all(map(fits_in_64, operator.scalars(attrs))) and (not node.is_draw or varying == [var(symbol)])
 
 
