@@ -8,7 +8,7 @@ from functools import partial
 
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.composites.normalization import softmax, stepwise, widened
+from tempo.sdg.composites.normalization import softmax, widened
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, matching, only
 from tempo.sdg.operators.gradients import Formula
@@ -113,7 +113,6 @@ ATTENTION = Operator(
     axes=axes,
     fold=Fold(None),
     cost=_cost,
-    numpy=stepwise(widened(_decomposed)),
     inserts=lift,
     scalar_attrs=("length",),
     gradient_note="the pass `compose` makes it, long after gradients are taken",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tempo.errors import InternalError
 from tempo.sdg.call import Call
 from tempo.sdg.operators.axes import SIZE, Attrs, AxisRule, Fold, Shape, after_a_new_one
 from tempo.sdg.operators.shapes import Infer
@@ -41,6 +42,10 @@ def _none_at_all(attrs: Attrs) -> int:
 LiftRule = Callable[[Attrs, tuple[bool, ...], tuple[int, ...], Expr], Lifted]
 
 
+def _by_table(call: Call) -> Function:
+    raise InternalError(f"{call.op} has no function on arrays of its own")
+
+
 @dataclass(frozen=True)
 class Operator:
     """Everything about one operator.
@@ -54,7 +59,8 @@ class Operator:
     decompose     what it is made of: of a composite for backends that do not take it whole, of others for OPAQUE axes
                   whose length varies
     cost          arithmetic operations of a call
-    numpy         the meaning: a function of the arrays, then the run-time scalars
+    numpy         the meaning: a function of the arrays, then the run-time scalars; the table makes that of composites
+                  without one of their own from `decompose`
     least         how many elements along the axes that it folds or sorts it has no value without
     inserts       `lift` where it is more than a new axis in the attributes; none has it where `lift_note` says why
     scalar_attrs  the attributes whose expressions are passed at run time, in this order
@@ -69,7 +75,7 @@ class Operator:
     infer: Infer
     axes: AxisRule
     cost: Callable[[Call], float]
-    numpy: Builder
+    numpy: Builder = _by_table
     fold: Fold | None = None
     axis_attrs: tuple[str, ...] = ()
     entries: Mapping[str, Any] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -10,6 +11,7 @@ from tempo.sdg.call import Call, StaticType
 from tempo.sdg.composites.attention import ATTENTION
 from tempo.sdg.composites.banded_attention import BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
+from tempo.sdg.composites.stepwise import stepwise
 from tempo.sdg.operators.contractions import DOT
 from tempo.sdg.operators.convolution import CONV
 from tempo.sdg.operators.creation import CREATION
@@ -23,6 +25,12 @@ from tempo.sdg.operators.operator import Operator
 from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
 from tempo.symbolic import Expr
 
+
+def _step_by_step(composite: Operator) -> Operator:
+    assert composite.decompose is not None
+    return replace(composite, numpy=stepwise(composite.decompose))
+
+
 _ALL = (
     *ELEMENTWISE,
     *MOVEMENT,
@@ -33,8 +41,7 @@ _ALL = (
     DOT,
     CONV,
     *LINALG,
-    *COMPOSITES,
-    ATTENTION,
+    *map(_step_by_step, (*COMPOSITES, ATTENTION)),
     BANDED_ATTENTION,
     *INDEXING,
     *CREATION,

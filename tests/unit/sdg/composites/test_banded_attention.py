@@ -14,7 +14,7 @@ from tempo import dtypes
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.sdg.call import Call
 from tempo.sdg.composites.banded_attention import Band, band_of, points_at_once
-from tempo.sdg.composites.normalization import stepwise
+from tempo.sdg.composites.stepwise import stepwise
 from tempo.sdg.operators import OPERATORS
 
 OPERATOR = OPERATORS["banded_attention"]
