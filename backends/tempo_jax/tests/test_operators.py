@@ -107,7 +107,10 @@ def applications(op: str, named: Sequence[str]) -> Iterator[tuple[Sample, Applic
         yield from ((sample, (call, sample.arrays(call, seed), sample.scalars)) for seed, call in enumerate(calls))
 
 
-@pytest.mark.parametrize("op", NAMES)
+# XLA takes long over draws for every dtype; those of the usual ones are tested below.
+@pytest.mark.parametrize(
+    "op", [pytest.param(name, marks=pytest.mark.slow) if name == "random_bits" else name for name in NAMES]
+)
 def test_jitted_gives_the_numpy_meaning_for_every_dtype(op: str):
     check(*(each for _, each in applications(op, dtypes.DTYPES)))
 
