@@ -72,7 +72,8 @@ class SplitLoops:
                 yield statement
 
         def divided(segment: Segment) -> Segment:
-            return replace(segment, body=tuple(new for each in segment.body for new in apart(each)))
+            made = Segment.of(segment.id, tuple(new for each in segment.body for new in apart(each)))
+            return replace(segment, body=made.body, results=tuple(id for id in segment.results if id in made.results))
 
         segments = (each if each.loop else divided(each) for each in program.segments)
         return replace(program, segments=tuple(segments))
