@@ -81,7 +81,7 @@ def _tried(
 def registered_passes() -> tuple[Pass, ...]:
     """The default pipeline with what plugins add."""
     registry = PassRegistry()
-    default_manager().hooks().tempo_register_passes(registry=registry)
+    default_manager().call("tempo_register_passes", registry=registry)
     return tuple(registry.passes)
 
 

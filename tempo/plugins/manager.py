@@ -7,13 +7,12 @@ is done here for one entry point, so that a broken plugin harms nobody who does 
 
 from __future__ import annotations
 
-import functools
-import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
@@ -26,6 +25,7 @@ from tempo.plugins.descriptors import API_VERSION, EMBEDDED_BACKENDS, BackendPlu
 
 Descriptor = BackendPlugin | SchedulerPlugin
 
+DESCRIPTORS: dict[str, type] = {"backend": BackendPlugin, "scheduler": SchedulerPlugin}
 GROUPS = {"backend": "tempo.backends", "scheduler": "tempo.schedulers", "hook": "tempo.plugins"}
 CORE_DISTRIBUTION = "tempo-sdg"
 State = Literal["ok", "switched off", "broken"]
@@ -51,113 +51,100 @@ class PluginManager:
     def __init__(self, embedded: Iterable[Descriptor] = EMBEDDED_BACKENDS) -> None:
         self._pluggy = pluggy.PluginManager(hookspecs.PROJECT)
         self._pluggy.add_hookspecs(hookspecs)
-        self._embedded: dict[tuple[str, str], Descriptor] = {(d.kind, d.name): d for d in embedded}
-        self._registered: dict[tuple[str, str], Descriptor] = {}
+        self._embedded = tuple(embedded)
+        self._own = {(each.kind, each.name): each for each in self._embedded}  # and what this process registers
         self._installed: dict[str, tuple[EntryPoint, ...]] = {}
-        self._loaded: dict[str, tuple[str, str, str]] = {}  # by pluggy's name: group, name, distribution
+        self._loaded: dict[str, tuple[str, EntryPoint]] = {}  # by pluggy's name, with the kind
         self._lock = threading.RLock()  # of what is registered and loaded; a module may register more while it loads
 
     def register(self, descriptor: Descriptor) -> None:
         """Add a plugin in process; `BrokenPluginError` when the name is taken or the API version is another."""
         kind, name = descriptor.kind, descriptor.name
-        self._check_version(kind, name, "this process", descriptor)
+        _check(kind, name, "this process", descriptor)
         with self._lock:
-            claims = self._claims(kind, name)
-            if claims:
-                raise messages.duplicate(kind, name, [*claims, "the one to be registered"])
-            self._registered[kind, name] = descriptor
+            claims = [*map(self._owner, self._sources(kind, name)), "the one to be registered"]
+            if len(claims) > 1:
+                raise messages.duplicate(kind, name, claims)
+            self._own[kind, name] = descriptor
 
     def unregister(self, kind: str, name: str) -> None:
         """Remove a plugin that was registered in process."""
-        del self._registered[kind, name]
+        del self._own[kind, name]
 
     def names(self, kind: str) -> list[str]:
         """Names that can be asked for: in process and installed, without those switched off."""
-        return [name for name in self._all_names(kind) if not _is_disabled(GROUPS[kind], name)]
+        return [name for name in self._all_names(kind) if not _is_disabled(kind, name)]
 
     def descriptor(self, kind: str, name: str) -> Descriptor:
         """The descriptor of one plugin; imports its light module at most."""
-        if _is_disabled(GROUPS[kind], name):
+        if _is_disabled(kind, name):
             raise messages.disabled(kind, name, DISABLED_VARIABLE)
-        claims = self._claims(kind, name)
-        if not claims:
+        sources = self._sources(kind, name)
+        if not sources:
             raise messages.unknown(kind, name, self.names(kind))
-        if len(claims) > 1:
-            raise messages.duplicate(kind, name, claims)
-        owned = self._embedded.get((kind, name)) or self._registered.get((kind, name))
-        return owned or self._load_descriptor(kind, self._points_named(kind, name)[0])
+        if len(sources) > 1:
+            raise messages.duplicate(kind, name, map(self._owner, sources))
+        (source,) = sources
+        return source if isinstance(source, Descriptor) else self._load_descriptor(kind, source)
 
     def create(self, kind: str, name: str) -> Any:
         """A new backend or scheduler."""
-        descriptor = self.descriptor(kind, name)
+        factory, origin = self.descriptor(kind, name).factory, self._origin(kind, name)
         try:
-            made = _resolve(descriptor)()
+            made = (EntryPoint(name, factory, GROUPS[kind]).load() if isinstance(factory, str) else factory)()
         except (Exception, SystemExit) as error:
-            raise messages.broken(kind, name, self._origin(kind, name), error) from error
-        _debug(f"made {kind} {name!r} of {self._origin(kind, name)}")
+            raise messages.broken(kind, name, origin, error) from error
+        _debug(f"made {kind} {name!r} of {origin}")
         return made
 
     def listings(self, kind: str) -> list[Listing]:
         """Every plugin of a kind, usable or not; imports no more than their light modules."""
         if kind == "hook":
-            return [self._hook_listing(point) for point in self._entry_points("hook")]
-        return [self._listing(kind, name) for name in self._all_names(kind)]
+            points = self._entry_points(kind)
+            return [_listing(kind, each.name, _distribution(each), partial(self._load_hook, each)) for each in points]
+        found = ((name, self._origin(kind, name)) for name in self._all_names(kind))
+        return [_listing(kind, name, origin, partial(self.descriptor, kind, name)) for name, origin in found]
 
-    def hooks(self) -> Hooks:
-        """The hooks that many may answer, with every plugin of the group `tempo.plugins` loaded."""
-        for point in self._entry_points("hook"):
-            if not _is_disabled(GROUPS["hook"], point.name):
-                self._load_module("hook", point)
-        return Hooks(self)
-
-    def call(self, hook: str, arguments: Mapping[str, Any]) -> None:
-        """Call every plugin that answers `hook`, also those after one that fails.
+    def call(self, hook: str, **arguments: Any) -> None:
+        """Call every plugin that answers `hook`, also those after one that fails; those of `tempo.plugins` are loaded.
 
         Raises `BrokenPluginError` for the first that raised, or that would have ended the process.
         """
+        for point in self._entry_points("hook"):
+            self._load_hook(point)
         answers = [each.plugin for each in reversed(getattr(self._pluggy.hook, hook).get_hookimpls())]
-        failures: list[tuple[BrokenPluginError, BaseException]] = []
+        failures: list[BrokenPluginError] = []
         for plugin in answers:
-            group, name, distribution = self._loaded[str(self._pluggy.get_name(plugin))]
-            if _is_disabled(group, name):
+            kind, point = self._loaded[str(self._pluggy.get_name(plugin))]
+            if _is_disabled(kind, point.name):
                 continue
             alone = self._pluggy.subset_hook_caller(hook, [each for each in answers if each is not plugin])
             try:
                 alone(**arguments)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - raised below, when all were called
-                failures.append((messages.failed(hook, name, distribution, error), error))
-        for failure, cause in failures[:1]:
-            for other, _ in failures[1:]:
-                failure.add_note(str(other))
-            raise failure from cause
+                failures.append(messages.failed(hook, point.name, _distribution(point), error))
+                failures[-1].__cause__ = error
+        for other in failures[1:]:
+            failures[0].add_note(str(other))
+        if failures:
+            raise failures[0]
 
     def _all_names(self, kind: str) -> list[str]:
-        in_process = {name for of_kind, name in (*self._embedded, *self._registered) if of_kind == kind}
+        in_process = {name for of_kind, name in self._own if of_kind == kind}
         return sorted(in_process | {point.name for point in self._entry_points(kind)})
 
-    def _claims(self, kind: str, name: str) -> list[str]:
-        """Who provides the name: more than one is an error, none means that it is unknown."""
-        embedded = [_core()] if (kind, name) in self._embedded else []
-        registered = ["this process"] if (kind, name) in self._registered else []
-        return embedded + registered + [_distribution(point) for point in self._points_named(kind, name)]
+    def _sources(self, kind: str, name: str) -> list[Descriptor | EntryPoint]:
+        """What provides the name: more than one is an error, none means that it is unknown."""
+        own = [self._own[kind, name]] if (kind, name) in self._own else []
+        return [*own, *(point for point in self._entry_points(kind) if point.name == name)]
 
-    def _listing(self, kind: str, name: str) -> Listing:
-        origin = self._origin(kind, name)
-        try:
-            return Listing(kind, name, origin, "ok", self.descriptor(kind, name))
-        except TempoError as error:
-            state: State = "switched off" if _is_disabled(GROUPS[kind], name) else "broken"
-            return Listing(kind, name, origin, state, error=error)
+    def _owner(self, source: Descriptor | EntryPoint) -> str:
+        if not isinstance(source, Descriptor):
+            return _distribution(source)
+        return _core() if source in self._embedded else "this process"
 
-    def _hook_listing(self, point: EntryPoint) -> Listing:
-        listing = Listing("hook", point.name, _distribution(point), "ok")
-        if _is_disabled(GROUPS["hook"], point.name):
-            return replace(listing, state="switched off")
-        try:
-            self._load_module("hook", point)
-        except BrokenPluginError as error:
-            return replace(listing, state="broken", error=error)
-        return listing
+    def _origin(self, kind: str, name: str) -> str:
+        return " and ".join(map(self._owner, self._sources(kind, name)))
 
     def _entry_points(self, kind: str) -> tuple[EntryPoint, ...]:
         """Reading them costs milliseconds, so it happens once, and only when a name is first looked up."""
@@ -165,29 +152,22 @@ class PluginManager:
             self._installed[kind] = tuple(entry_points(group=GROUPS[kind]))
         return self._installed[kind]
 
-    def _points_named(self, kind: str, name: str) -> list[EntryPoint]:
-        return [point for point in self._entry_points(kind) if point.name == name]
-
-    def _origin(self, kind: str, name: str) -> str:
-        return " and ".join(self._claims(kind, name))
-
     def _load_descriptor(self, kind: str, point: EntryPoint) -> Descriptor:
-        distribution = _distribution(point)
-        module = self._load_module(kind, point)
-        hook = self._pluggy.hook.tempo_backend if kind == "backend" else self._pluggy.hook.tempo_scheduler
-        described = [made.function for made in hook.get_hookimpls() if made.plugin is module]
+        module, distribution = self._load_module(kind, point), _distribution(point)
+        answers = getattr(self._pluggy.hook, f"tempo_{kind}").get_hookimpls()
+        described = [made.function for made in answers if made.plugin is module]
         if not described:
             raise messages.malformed(kind, point.name, distribution, f"it does not implement tempo_{kind}()")
         try:
-            descriptor = described[0]()
+            descriptor: Descriptor = described[0]()
         except (Exception, SystemExit) as error:
             raise messages.broken(kind, point.name, distribution, error) from error
-        self._check_version(kind, point.name, distribution, descriptor)
-        if not isinstance(descriptor, BackendPlugin if kind == "backend" else SchedulerPlugin):
-            raise messages.malformed(
-                kind, point.name, distribution, f"tempo_{kind}() returned a {type(descriptor).__name__}"
-            )
+        _check(kind, point.name, distribution, descriptor)
         return descriptor
+
+    def _load_hook(self, point: EntryPoint) -> None:
+        if not _is_disabled("hook", point.name):
+            self._load_module("hook", point)
 
     def _load_module(self, kind: str, point: EntryPoint) -> Any:
         with self._lock:
@@ -200,7 +180,7 @@ class PluginManager:
         loaded = self._pluggy.get_plugin(key)
         if loaded is not None:
             return loaded
-        self._loaded[key] = GROUPS[kind], point.name, _distribution(point)
+        self._loaded[key] = kind, point
         try:
             module = point.load()
             self._pluggy.register(module, name=key)
@@ -212,24 +192,23 @@ class PluginManager:
         _debug(f"loaded {key} = {point.value} of {_distribution(point)}")
         return module
 
-    @staticmethod
-    def _check_version(kind: str, name: str, distribution: str, descriptor: object) -> None:
-        theirs = getattr(descriptor, "api_version", None)
-        if theirs is None:
-            what = f"tempo_{kind}() returned a {type(descriptor).__name__}"
-            raise messages.malformed(kind, name, distribution, what)
-        if theirs != API_VERSION:
-            raise messages.version_skew(kind, name, distribution, theirs, _core(), API_VERSION)
+
+def _check(kind: str, name: str, distribution: str, descriptor: object) -> None:
+    """Raises `BrokenPluginError`; of another version of the contract nothing else is touched."""
+    theirs = getattr(descriptor, "api_version", None)
+    if theirs not in (None, API_VERSION):
+        raise messages.version_skew(kind, name, distribution, theirs, _core(), API_VERSION)
+    if theirs is None or not isinstance(descriptor, DESCRIPTORS[kind]):
+        what = f"tempo_{kind}() returned a {type(descriptor).__name__}"
+        raise messages.malformed(kind, name, distribution, what)
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """Each hook as a function of its arguments, which calls every plugin that answers it."""
-
-    manager: PluginManager
-
-    def __getattr__(self, hook: str) -> Callable[..., None]:
-        return lambda **arguments: self.manager.call(hook, arguments)
+def _listing(kind: str, name: str, origin: str, load: Callable[[], Descriptor | None]) -> Listing:
+    state: State = "switched off" if _is_disabled(kind, name) else "ok"
+    try:
+        return Listing(kind, name, origin, state, load())
+    except TempoError as error:
+        return Listing(kind, name, origin, "broken" if state == "ok" else state, error=error)
 
 
 def _distribution(point: EntryPoint) -> str:
@@ -240,16 +219,9 @@ def _core() -> str:
     return f"{CORE_DISTRIBUTION} {installed(CORE_DISTRIBUTION) or ''}".rstrip()
 
 
-def _is_disabled(group: str, name: str) -> bool:
+def _is_disabled(kind: str, name: str) -> bool:
     disabled = {part.strip() for part in os.environ.get(DISABLED_VARIABLE, "").split(",")} - {""}
-    return name in disabled or f"{group}:{name}" in disabled
-
-
-def _resolve(descriptor: Descriptor) -> Any:
-    if not isinstance(descriptor.factory, str):
-        return descriptor.factory
-    module, _, attribute = descriptor.factory.partition(":")
-    return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+    return name in disabled or f"{GROUPS[kind]}:{name}" in disabled
 
 
 def _debug(message: str) -> None:

@@ -59,8 +59,8 @@ def compile(
         named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
         if device is not None:
             chosen = _on_device(chosen, device)
-        hooks = default_manager().hooks()
-        hooks.tempo_compile_started(program=program, backend=chosen.info.name, scheduler=_name(named))
+        manager = default_manager()
+        manager.call("tempo_compile_started", program=program, backend=chosen.info.name, scheduler=_name(named))
         graph, check = program.graph(), None
         passes = registered_passes()
         _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options), options), options)
@@ -76,7 +76,7 @@ def compile(
             )
         given = chosen.info.name if backend is None else backend
         executable = Executable(Recipe(program, given, named, device, sizes, options), engine, check)
-        hooks.tempo_compile_finished(program=program, executable=executable)
+        manager.call("tempo_compile_finished", program=program, executable=executable)
         return executable
 
 

@@ -285,7 +285,7 @@ def test_hooks_of_the_plugin_group_are_called(site: Site) -> None:
         "@hookimpl\ndef tempo_compile_started(program, backend): seen.append((program, backend))\n"
     )
     site.add("observer", "1.0", "tempo.plugins", "observer", "fake_observer", source)
-    PluginManager().hooks().tempo_compile_started(program="p", backend="numpy", scheduler="greedy")
+    PluginManager().call("tempo_compile_started", program="p", backend="numpy", scheduler="greedy")
     assert sys.modules["fake_observer"].seen == [("p", "numpy")]
 
 
@@ -322,7 +322,7 @@ def test_compiling_calls_the_hooks(site: Site, monkeypatch: pytest.MonkeyPatch) 
 def test_two_distributions_may_answer_hooks_under_one_name(site: Site) -> None:
     for number in (1, 2):
         site.add(f"observer{number}", "1.0", "tempo.plugins", "observer", f"fake_observer{number}", HOOK)
-    PluginManager().hooks().tempo_compile_started(program="p", backend="numpy", scheduler="greedy")
+    PluginManager().call("tempo_compile_started", program="p", backend="numpy", scheduler="greedy")
     for number in (1, 2):
         assert sys.modules[f"fake_observer{number}"].seen == [("started", "numpy", "greedy")]
 
@@ -330,7 +330,7 @@ def test_two_distributions_may_answer_hooks_under_one_name(site: Site) -> None:
 def test_a_broken_hook_says_how_to_go_on_without_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.add("observer", "1.0", "tempo.plugins", "observer", "fake_observer", "1 / 0")
     with pytest.raises(BrokenPluginError) as caught:
-        PluginManager().hooks()
+        PluginManager().call("tempo_register_passes", registry=None)
     assert str(caught.value) == (
         "the hook 'observer' of observer 1.0 cannot be loaded: ZeroDivisionError: division by zero\n"
         "  the cause is chained above; `python -m tempo doctor` shows it too; "
@@ -338,7 +338,7 @@ def test_a_broken_hook_says_how_to_go_on_without_it(site: Site, monkeypatch: pyt
     )
     assert [(each.name, each.state) for each in PluginManager().listings("hook")] == [("observer", "broken")]
     monkeypatch.setenv("TEMPO_DISABLED_PLUGINS", "observer")
-    PluginManager().hooks()
+    PluginManager().call("tempo_register_passes", registry=None)
     assert [(each.name, each.state) for each in PluginManager().listings("hook")] == [("observer", "switched off")]
 
 
