@@ -109,8 +109,9 @@ class Specialised:
 class Compiler:
     """What is compiled, for what, and how.
 
-    `likely`: sizes that the program will be run with, as far as known. `speculates`: indices may be looked up before it
-    is known whether anybody asks for them.
+    `likely`: sizes that the program will be run with, as far as known. `may_speculate`: indices may be looked up before
+    it is known whether anybody asks for them, which makes a prompt one pass; a run that meets one out of range is done
+    again in order, by which it is then known.
     """
 
     graph: Graph
@@ -119,7 +120,7 @@ class Compiler:
     options: Options
     passes: tuple[Pass, ...] = field(default_factory=registered_passes)
     likely: Mapping[Symbol, int] = field(default_factory=dict)
-    speculates: bool = True
+    may_speculate: bool = True
 
     # -- for all sizes ---------------------------------------------------------------------------------------------
 
@@ -198,6 +199,12 @@ class Compiler:
     def stepped(self) -> tuple[Symbol, ...]:
         """The dims along which streamed inputs come: they stay loops."""
         return self.graph.canonical(node.domain[0] for node in self.graph.nodes.values() if node.is_stream)
+
+    @cached_property
+    def speculates(self) -> bool:
+        """Whether it does: what runs leave behind keeps them from being made again."""
+        leaves_nothing = not any(node.is_call for node in self.graph.nodes.values())
+        return self.may_speculate and self.checks and leaves_nothing
 
     @cached_property
     def checks(self) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tempo.compiler.driver import loop_passes_of, pass_manager, registered_passes
+from tempo.compiler.driver import Compiler, loop_passes_of, pass_manager, registered_passes
 from tempo.compiler.options import Options
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
 from tempo.passes.instrument import watched
@@ -14,7 +15,6 @@ from tempo.passes.manager import PassManager
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
-from tempo.runtime.pickling import Recipe
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
@@ -59,23 +59,25 @@ def compile(
         named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
         if device is not None:
             chosen = _on_device(chosen, device)
+        name = named if isinstance(named, str) else type(named).__name__
         manager = default_manager()
-        manager.call("tempo_compile_started", program=program, backend=chosen.info.name, scheduler=_name(named))
+        manager.call("tempo_compile_started", program=program, backend=chosen.info.name, scheduler=name)
         graph, check = program.graph(), None
         passes = registered_passes()
         _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options), options), options)
         if options.check_finite:
             graph, watches = watched(graph)
             check = FiniteCheck(program.graph(), watches)
-        engine: Engine
-        if getattr(chosen, "interprets", False):
-            engine = ReferenceEngine(graph, options)
-        else:
-            engine = CompiledEngine(
-                graph, chosen, get_scheduler(named), _name(named), options, _likely(graph, sizes), passes
+        engine: Engine = (
+            ReferenceEngine(graph, options)
+            if getattr(chosen, "interprets", False)
+            else CompiledEngine(
+                Compiler(graph, chosen, get_scheduler(named), options, passes, _likely(graph, sizes)), name
             )
+        )
         given = chosen.info.name if backend is None else backend
-        executable = Executable(Recipe(program, given, named, device, sizes, options), engine, check)
+        recipe = partial(compile, program, given, named, device, sizes, options)
+        executable = Executable(program, sizes, engine, recipe, check)
         manager.call("tempo_compile_finished", program=program, executable=executable)
         return executable
 
@@ -94,10 +96,6 @@ def _likely(graph: Graph, sizes: Any) -> dict[Symbol, int]:
     given = sizes if isinstance(sizes, Mapping) else {}
     symbols = {dim.symbol.name: symbol for dim in graph.dims for symbol in dim.size.sizes()}
     return {symbols[name]: size for name, size in given.items() if name in symbols and type(size) is int}
-
-
-def _name(scheduler: Any) -> str:
-    return scheduler if isinstance(scheduler, str) else type(scheduler).__name__
 
 
 def _on_device(backend: Any, device: str) -> Any:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
-from tempo.backends.base import Backend
-from tempo.compiler.driver import Compiler, Specialised, check_supported, registered_passes
+from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
-from tempo.compiler.plan import Plan, Scheduler, verifies
+from tempo.compiler.plan import Plan, verifies
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
-from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
+from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
-from tempo.loop_ir.rewriter import BlockScope, rewritten
-from tempo.passes.manager import Pass
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Compiled, ProgramRun, compile_program
@@ -35,17 +32,6 @@ AtSizes = frozenset[tuple[Symbol, int]]
 LoopsKey = tuple[Plan, bool, int, Narrow | None, tuple[int, ...]]
 """A plan, how it is run, and the values of the sizes that shapes are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
-
-
-class Engine(Protocol):
-    def native(self, value: Any) -> str | None:
-        """The dtype's name where `value` is an array that needs no conversion."""
-
-    def finds_order(self) -> bool:
-        """Whether there is an order of everything that the program demands, at all sizes."""
-
-    def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
-        """Run the program once. Where a call fails in the middle, `look` is shown what was watched until then."""
 
 
 class ReferenceEngine:
@@ -64,13 +50,14 @@ class ReferenceEngine:
         return Evaluator(self.graph, arrays, arguments.sizes, arguments.seed, checks)
 
     def native(self, value: Any) -> str | None:
-        del value
+        """Everything is NumPy's."""
         return None
 
     def finds_order(self) -> bool:
         return False  # it follows the demand, whatever there is
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
+        """Run the program once. Where a call fails in the middle, `look` is shown what was watched until then."""
         evaluator = self.evaluator(arguments)
         with guarded(partial(made_by_evaluator, evaluator), evaluator.so_far, look):
             return evaluator.run()
@@ -83,31 +70,11 @@ _MOST_WALKED = 256
 class CompiledEngine:
     """Plans per streamed dim (None: no streaming), executables per value of the static sizes."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        backend: Backend,
-        scheduler: Scheduler,
-        scheduler_name: str,
-        options: Options,
-        likely: Mapping[Symbol, int] | None = None,
-        passes: tuple[Pass, ...] | None = None,
-        speculates: bool = True,
-    ):
-        """`likely`: sizes that the program will be run with, as far as known. `passes`: None for all there are.
-
-        `speculates`: indices may be looked up before it is known whether anybody asks for them, which makes a prompt
-        one pass; a run that meets one out of range is done again in order, by which it is then known.
-        """
-        passes = registered_passes() if passes is None else passes
-        self.compiler = Compiler(graph, backend, scheduler, options, passes, likely or {})
-        self.graph, self.backend, self.options = graph, backend, options
-        self.scheduler_name = scheduler_name
-        self.native = backend.native
-        check_supported(graph, backend.info)  # what the user wrote, whatever passes may make of it
-        leaves_nothing = not any(node.is_call for node in graph.nodes.values())  # so a run may be made again
-        self._speculates = speculates and self.compiler.checks and leaves_nothing
-        self.compiler = replace(self.compiler, speculates=self._speculates)
+    def __init__(self, compiler: Compiler, scheduler_name: str) -> None:
+        check_supported(compiler.graph, compiler.backend.info)  # what the user wrote, whatever passes may make of it
+        self.compiler, self.graph, self.backend = compiler, compiler.graph, compiler.backend
+        self.scheduler_name, self.native = scheduler_name, compiler.backend.native
+        self._speculates = compiler.speculates  # raises where the backend cannot check what is to be checked
         self._missed = False  # an index was out of range that nobody asks for, and may be the next time
         self._in_order: Once[None, CompiledEngine] = Once()
         self._plans: Once[tuple[Symbol | None, Condition], Plan] = Once()
@@ -204,7 +171,7 @@ class CompiledEngine:
 
     def endless(self, dim: Symbol) -> CompiledEngine:
         """The same program along a dim that has no end."""
-        return self._endless.get(dim, lambda: self._like(endless(self.graph, dim), None))
+        return self._endless.get(dim, lambda: self._like(graph=endless(self.graph, dim)))
 
     @property
     def executables(self) -> int:
@@ -222,7 +189,7 @@ class CompiledEngine:
         compiled = self.compiled(plan, arguments.sizes, in_parts, narrow, ahead)
         arrays = {id: arguments.arrays[key] for key, id in compiled.program.inputs.items()}
         tables = self._tables_for(plan, arguments.sizes)
-        return ProgramRun(compiled, arguments.sizes, arrays, tables, self.options.poison)
+        return ProgramRun(compiled, arguments.sizes, arrays, tables, self.compiler.options.poison)
 
     def _tables_for(self, plan: Plan, sizes: Mapping[Symbol, int]) -> list[Any]:
         """The demanded points that guard statements; exact demand may take seconds, so it is found once per sizes."""
@@ -239,29 +206,23 @@ class CompiledEngine:
         """The engine that looks nothing up which is not demanded."""
         if not self._speculates:
             return self
-        return self._in_order.get(None, lambda: self._like(self.graph, self.compiler.passes, speculates=False))
+        return self._in_order.get(None, lambda: self._like(may_speculate=False))
 
-    def _like(self, graph: Graph, passes: tuple[Pass, ...] | None, speculates: bool = True) -> CompiledEngine:
-        of = self.compiler
-        parts = of.backend, of.scheduler, self.scheduler_name, of.options, of.likely
-        return CompiledEngine(graph, *parts, passes, speculates)
+    def _like(self, **changed: Any) -> CompiledEngine:
+        return CompiledEngine(replace(self.compiler, **changed), self.scheduler_name)
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
+        """Run the program once, or twice where an index was out of range that may have been looked up for nothing."""
         if self._missed:
             return self.in_order().run(arguments, progress, look)
         try:
             return self._run(arguments, progress, look)
         except IndexOutOfRangeError:
-            if not self._looks_ahead(arguments.sizes):
+            if not self._speculates:
                 raise
         results = self.in_order().run(arguments, progress, look)  # raises where the index was asked for
         self._missed = True
         return results
-
-    def _looks_ahead(self, sizes: Mapping[Symbol, int]) -> bool:
-        """Whether anything is done that the engine without speculation does not do."""
-        plans = (self.plan_for(sizes), self.in_order().plan_for(sizes)) if self._speculates else ()
-        return len({_work(plan.loops) for plan in plans}) > 1
 
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Evaluated:
         run = self.start(self.plan_for(arguments.sizes), arguments, in_parts=progress is not None)
@@ -270,16 +231,7 @@ class CompiledEngine:
         return run.results()
 
 
-def _work(loops: LoopProgram) -> tuple[Block, ...]:
-    """All that a program does, without what says why it may do so."""
-
-    def plain(each: Statement, scope: BlockScope) -> Block | None:
-        if not isinstance(each, Compute) or "speculated" not in each.attrs:
-            return None
-        attrs = {key: value for key, value in each.attrs.items() if key != "speculated"}
-        return (replace(each, attrs=attrs),)
-
-    return (loops.items, *(rewritten(segment.body, plain) for segment in loops.segments))
+Engine = ReferenceEngine | CompiledEngine
 
 
 def _run_items(run: ProgramRun, progress: Progress | None) -> None:

@@ -29,15 +29,16 @@ from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine
 from tempo.runtime.explain import explain
 from tempo.runtime.memory import Memory, memory_of, told_what_is_large
-from tempo.runtime.pickling import Recipe, compiled_again
+from tempo.runtime.pickling import compiled_again, portable
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
 from tempo.runtime.results.salvage import Look
-from tempo.runtime.streaming import Stream, Way
+from tempo.runtime.streaming import Stream
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
 from tempo.waiting import told
 
 if TYPE_CHECKING:
+    from tempo.language.program import Program
     from tempo.language.tensor import RecurrentTensor
     from tempo.sdg.graph import Graph
 
@@ -49,14 +50,18 @@ class Executable:
     what it was compiled from; where it is read it is compiled again.
     """
 
-    def __init__(self, recipe: Recipe, engine: Engine, finite: FiniteCheck | None = None) -> None:
-        program, sizes = recipe.program, recipe.sizes
-        self.program = program
-        self._recipe = recipe
-        self._finite = finite
-        self.graph = program.graph()
+    def __init__(
+        self,
+        program: Program,
+        sizes: Mapping[str, int] | None,
+        engine: Engine,
+        recipe: Callable[[], Executable],
+        finite: FiniteCheck | None = None,
+    ) -> None:
+        """`recipe`: the call of `tp.compile` that makes it again."""
+        self.program, self.graph = program, program.graph()
+        self._engine, self._recipe, self._finite = engine, recipe, finite
         check_stops(self.graph)
-        self._engine = engine
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
         self._checked: Once[tuple[tuple[Symbol, int], ...], None] = Once()
@@ -144,24 +149,24 @@ class Executable:
                 f"the program has no dim {dim!r}", location=user_location(), hint=nearest(str(dim), names, "dims")
             )
         endless = isinstance(sizes, Mapping) and dim in sizes and sizes[dim] is None
-        way = Way(names[dim], _chunk_length(chunk), _keeps(keep, dim, endless), endless)
+        length, keeps = _chunk_length(chunk), _keeps(keep, dim, endless)
         if endless:
-            return self._endless(self._engine, way, inputs, {**(sizes or {})}, state, seed, strict)
+            unending, arguments = self._endless(self._engine, names[dim], inputs, sizes or {}, state, seed, strict)
+            return Stream(unending, arguments, names[dim], length, keeps, endless)
         arguments = self._arguments(inputs, sizes, state, seed, strict)
-        return Stream(self._engine, arguments, way, self._look(arguments))
+        return Stream(self._engine, arguments, names[dim], length, keeps, look=self._look(arguments))
 
     def _endless(
         self,
         engine: CompiledEngine,
-        way: Way,
+        dim: Symbol,
         inputs: Mapping[str, Any],
-        sizes: dict[str, Any],
+        sizes: Mapping[str, Any],
         state: Mapping[str, Any] | None,
         seed: int,
         strict: bool | None,
-    ) -> Stream:
+    ) -> tuple[CompiledEngine, Arguments]:
         """The dim is given as many points as there can be at most; nothing that is made depends on how many."""
-        dim = way.dim
         if self._finite is not None:
             raise UnsupportedError(
                 f"tp.Options(check_finite=True) remembers every point of {dim.name}, which has no end",
@@ -169,19 +174,19 @@ class Executable:
                 location=user_location(),
             )
         unending = engine.endless(dim)
-        del sizes[dim.name]
+        others = {name: size for name, size in sizes.items() if name != dim.name}
         with AtUserLine():
-            arguments = self._calls.check(inputs, sizes, state, seed, strict, endless=(dim, LARGEST_SIZE))
+            arguments = self._calls.check(inputs, others, state, seed, strict, endless=(dim, LARGEST_SIZE))
             check_index_values(self.graph, {**arguments.sizes, _size(dim): 1})
         arguments = replace(arguments, sizes=_as_far_as_indices_fit(unending.graph, arguments.sizes, dim))
-        others = conjunction(var(each).eq(at) for each, at in arguments.sizes.items() if each != _size(dim))
-        if not check_symbolic(unending.graph, others, unending.finds_order).proven:
+        facts = conjunction(var(each).eq(at) for each, at in arguments.sizes.items() if each != _size(dim))
+        if not check_symbolic(unending.graph, facts, unending.finds_order).proven:
             raise UnsupportedError(
                 f"it is not proven that the program is right at every size of {dim.name}, which has no end",
                 location=user_location(),
                 hint=f"give the size of {dim.name}",
             )
-        return Stream(unending, arguments, way)
+        return unending, arguments
 
     def value(
         self,
@@ -241,7 +246,7 @@ class Executable:
         return explain(self._engine, self._sizes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return compiled_again, (self._recipe.portable(),)
+        return compiled_again, (portable(self._recipe, self.program),)
 
     def __repr__(self) -> str:
         return f"Executable({self.program!r}, {self._engine!r})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,19 +24,6 @@ from tempo.sdg.graph import Output
 from tempo.symbolic import Symbol
 
 
-@dataclass(frozen=True)
-class Way:
-    """How a stream goes: along `dim`, `chunk` points at a time; `keep`: its outputs are kept whole for `result`.
-
-    `endless`: the dim has no end; the size that it is given is the most points that there can be.
-    """
-
-    dim: Symbol
-    chunk: int
-    keep: bool
-    endless: bool = False
-
-
 class Stream(Iterator[Step]):
     """Iterates over a run. After its end, `result` holds the outputs and the state; outputs over the dim only where
     they were to be kept.
@@ -45,32 +31,44 @@ class Stream(Iterator[Step]):
     Nothing is computed before the first step; that the program can be run along the dim is checked at once.
     """
 
-    def __init__(self, engine: CompiledEngine, arguments: Arguments, way: Way, look: Look | None = None):
-        """`look` is shown what is watched after every step."""
+    def __init__(
+        self,
+        engine: CompiledEngine,
+        arguments: Arguments,
+        dim: Symbol,
+        chunk: int,
+        keep: bool,
+        endless: bool = False,
+        look: Look | None = None,
+    ):
+        """Along `dim`, `chunk` points at a time; `keep`: its outputs are kept whole for `result`.
+
+        `endless`: the dim has no end; the size that it is given is the most points that there can be. `look` is shown
+        what is watched after every step.
+        """
         engine = engine.in_order()  # what was given is not taken back
-        dim = way.dim
-        plan = _plan_without_end(engine, arguments, dim) if way.endless else engine.plan_for(arguments.sizes, dim)
+        plan = _plan_without_end(engine, arguments, dim) if endless else engine.plan_for(arguments.sizes, dim)
         streamed = [each for each in plan.graph.outputs if each.role == "output" and dim in each.domain]
-        top, delay, ahead = _loop_of(plan, streamed, dim)
-        width = way.chunk + delay + ahead
-        size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
-        narrow = None
-        if not way.keep and (way.endless or width < size):
-            narrow = Narrow(tuple(output.name for output in streamed), dim, width)
+        top, self._delay, ahead = _loop_of(plan, streamed, dim)
+        width = chunk + self._delay + ahead
+        self._size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
+        names = tuple(output.name for output in streamed)
+        narrow = None if keep or not (endless or width < self._size) else Narrow(names, dim, width)
         loops = engine.narrowed(plan, narrow).loops
-        if way.endless:
+        if endless:
             _check_bounded(plan, loops, dim)
         self._planned = partial(memory_of, loops, arguments.sizes)
         with told_what_is_large(self._planned):
-            most = min(way.chunk, MOST_POINTS)
-            run = engine.start(plan, arguments, in_parts=True, narrow=narrow, ahead=most)
-        item = _items(plan, dim, run)[top]
+            most = min(chunk, MOST_POINTS)
+            self._made = engine.start(plan, arguments, in_parts=True, narrow=narrow, ahead=most)
+        self._streamed = [(self._made.compiled.program.outputs[output.port], output) for output in streamed]
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
+        self._dim, self._chunk, self._endless = dim, chunk, endless
         self._given, self._graph = arguments.arrays, engine.graph
-        self._made, self._without = run, () if way.keep else tuple(each.name for each in streamed)
+        self._without = () if keep else names
         self._feeds, self._look = arguments.feeds, look
-        self._steps = self._run(run, item, _steps(run, run.compiled.items[item], streamed, way, delay, size))
+        self._steps = self._run(_items(plan, dim, self._made)[top])
 
     @property
     def memory(self) -> Memory:
@@ -100,11 +98,11 @@ class Stream(Iterator[Step]):
                 self._look(self._made.watched(), True)
             return step
 
-    def _run(self, run: ProgramRun, number: int, steps: Steps) -> Iterator[Step]:
-        items = run.compiled.items
+    def _run(self, number: int) -> Iterator[Step]:
+        run, items = self._made, self._made.compiled.items
         for item in items[:number]:
             run.whole(item)
-        if (yield from steps):
+        if (yield from self._along(items[number])):
             self.result, _ = made_so_far(run, self._given, self._graph)
             return
         for item in items[number + 1 :]:
@@ -113,6 +111,44 @@ class Stream(Iterator[Step]):
         if self._look is not None:
             self._look(results.watched, False)
         self.result = outputs_of(results, self._graph, run.sizes)
+
+    def _along(self, item: Item) -> Generator[Step, None, bool]:
+        """Says at its end whether that is where a streamed input ended, in a stream without an end of its own."""
+        done = 0
+        try:
+            for _, stop in self._made.chunks(item, self._chunk):
+                complete = max(0, min(self._size, stop - self._delay))
+                if complete > done:
+                    yield self._step(done, complete)
+                done = max(done, complete)
+        except StreamEndError:
+            if not self._endless:
+                raise
+            complete = whole_points(self._made)
+            if complete > done:
+                yield self._step(done, complete)
+            return True
+        if self._endless and done >= self._size:
+            raise SizeError(
+                f"the stream over {self._dim.name!r} has reached {self._size} points, the most that a dim without an "
+                "end can have",
+                hint="what counts points has 32 bits; start another stream",
+            )
+        return False
+
+    def _step(self, start: int, stop: int) -> Step:
+        parts = ((output.name, id, self._points(id, output, start, stop)) for id, output in self._streamed)
+        return Step({name: self._made.handed(id, part) for name, id, part in parts}, start, stop)
+
+    def _points(self, id: int, output: Output, start: int, stop: int) -> Any:
+        run, axis = self._made, output.layout.index(self._dim)
+        array, first, count = run.view(id), start, stop - start
+        if is_chunked(run.compiled.program.buffers[id], self._dim):
+            first = start % array.shape[axis]
+            if first + count > array.shape[axis]:
+                return run.compiled.backend.array_functions()["wrapped"](array, axis, start, count)
+        is_single = self._chunk == 1 and count == 1
+        return array[(*(slice(None),) * axis, first if is_single else slice(first, first + count))]
 
 
 def _plan_without_end(engine: CompiledEngine, arguments: Arguments, dim: Symbol) -> Plan:
@@ -186,52 +222,3 @@ def _unbounded(dim: Symbol, what: str, location: Any, hint: str) -> UnsupportedE
     return UnsupportedError(
         f"{what} for every point of {dim.name}, and {dim.name} has no end", location=location, hint=hint
     )
-
-
-# -- steps ---------------------------------------------------------------------------------------------------------
-
-
-Steps = Generator[Step, None, bool]
-"""Says at its end whether that is where a streamed input ended, in a stream without an end of its own."""
-
-
-def _steps(run: ProgramRun, item: Item, streamed: list[Output], way: Way, delay: int, size: int) -> Steps:
-    done = 0
-    try:
-        for _, stop in run.chunks(item, way.chunk):
-            complete = max(0, min(size, stop - delay))
-            if complete > done:
-                yield _step(run, streamed, way, done, complete)
-            done = max(done, complete)
-    except StreamEndError:
-        if not way.endless:
-            raise
-        complete = whole_points(run)
-        if complete > done:
-            yield _step(run, streamed, way, done, complete)
-        return True
-    if way.endless and done >= size:
-        raise SizeError(
-            f"the stream over {way.dim.name!r} has reached {size} points, the most that a dim without an end can have",
-            hint="what counts points has 32 bits; start another stream",
-        )
-    return False
-
-
-def _step(run: ProgramRun, streamed: list[Output], way: Way, start: int, stop: int) -> Step:
-    arrays = {}
-    single = way.chunk == 1 and stop - start == 1
-    for output in streamed:
-        id = run.compiled.program.outputs[output.port]
-        arrays[output.name] = run.handed(id, _points(run, id, output, way.dim, start, stop, single))
-    return Step(arrays, start, stop)
-
-
-def _points(run: ProgramRun, id: int, output: Output, dim: Symbol, start: int, stop: int, single: bool) -> Any:
-    array, axis = run.view(id), output.layout.index(dim)
-    first, count = start, stop - start
-    if is_chunked(run.compiled.program.buffers[id], dim):
-        first = start % array.shape[axis]
-        if first + count > array.shape[axis]:
-            return run.compiled.backend.array_functions()["wrapped"](array, axis, start, count)
-    return array[(*(slice(None),) * axis, first if single else slice(first, first + count))]

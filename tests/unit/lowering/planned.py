@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tempo.compiler.driver import Compiler
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan
 from tempo.plugins.manager import get_backend, get_scheduler
@@ -20,7 +21,7 @@ from tempo.symbolic import Symbol
 
 def engine_of(text: str, **options: Any) -> CompiledEngine:
     chosen = Options(poison=True, **options)
-    return CompiledEngine(parse(text), get_backend("numpy"), get_scheduler("greedy"), "greedy", chosen)
+    return CompiledEngine(Compiler(parse(text), get_backend("numpy"), get_scheduler("greedy"), chosen), "greedy")
 
 
 def plan_of(text: str, **options: Any) -> Plan:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.compiler.driver import Compiler
 from tempo.loop_ir.ir import Buffer
 from tempo.plugins.manager import get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine
@@ -66,7 +67,8 @@ def passes(past: Past) -> tp.Program:
 
 
 def zeroed(program: tp.Program, options: tp.Options, **sizes: int) -> list[Buffer]:
-    engine = CompiledEngine(program.graph(), get_backend("numpy"), get_scheduler("greedy"), "greedy", options)
+    compiler = Compiler(program.graph(), get_backend("numpy"), get_scheduler("greedy"), options)
+    engine = CompiledEngine(compiler, "greedy")
     known = {Symbol(name, "size"): size for name, size in sizes.items()}
     return [each for each in engine.compiled(engine.plan(), known).program.buffers.values() if each.zeroed]
 
