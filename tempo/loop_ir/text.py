@@ -20,12 +20,15 @@ A choice between two sides that mean the same is `choose`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import NoneType
+from typing import Any, get_args
 
 from tempo.loop_ir.ir import (
     Assign,
+    Axis,
     Branch,
     Buffer,
     CallHost,
@@ -42,149 +45,290 @@ from tempo.loop_ir.ir import (
     Stop,
     WindowIndex,
     Write,
+    nested,
 )
-from tempo.sdg.graph import Port, TensorType
-from tempo.sdg.text import PlaceholderNames, node_text, type_text, value_text
+from tempo.sdg.grammar import (
+    CONDITION,
+    EXPR,
+    NUMBER,
+    STRING,
+    SYMBOL,
+    WORD,
+    Syntax,
+    choice,
+    either,
+    flag,
+    many,
+    optional,
+    plain,
+    record,
+    row,
+)
+from tempo.sdg.graph import Port, Role, TensorType
+from tempo.sdg.text import DIM, NODE, TYPE, VALUE, PlaceholderNames
+
+# -- statements ----------------------------------------------------------------------------------------------------
+
+
+def _id(label: str) -> int:
+    return int(label.removeprefix("b"))
+
+
+_LABEL = plain("b{}".format, _id, r"b\d+")
+_LABELS = many(_LABEL)
+_EXPRS = many(EXPR)
+_WINDOW = record(
+    WindowIndex,
+    "{start} +: {extent}{length}{exact}",
+    start=EXPR,
+    extent=EXPR,
+    length=optional(" of {}", EXPR),
+    exact=choice({"": True, " clamped": False}),
+)
+_READ = record(
+    Read,
+    "{result} = read {buffer}{index}{fresh}",
+    result=WORD,
+    buffer=_LABEL,
+    index=optional(
+        "[{}]", many(either({WindowIndex: _WINDOW, PointIndex: record(PointIndex, "{index}", index=EXPR)})), ()
+    ),
+    fresh=flag(" fresh"),
+)
+
+
+def _write(places: tuple[tuple[Any, Any], ...], **parts: Any) -> Write:
+    return Write(index=tuple(start for start, _ in places), extents=tuple(extent for _, extent in places), **parts)
+
+
+def _parts_of_write(write: Write) -> dict[str, Any]:
+    return {**vars(write), "places": zip(write.index, write.extents, strict=True)}
+
+
+def _compute(given: tuple[Any, ...], **parts: Any) -> Compute:
+    """Of what it is given pairs are operands with their types, others scalars."""
+    operands = [each for each in given if isinstance(each, tuple)]
+    names, types = (tuple(pair[at] for pair in operands) for at in (0, 1))
+    scalars = tuple(each for each in given if not isinstance(each, tuple))
+    return Compute(operands=names, operand_types=types, scalars=scalars, **parts)
+
+
+def _parts_of_compute(compute: Compute) -> dict[str, Any]:
+    return {**vars(compute), "given": (*zip(compute.operands, compute.operand_types), *compute.scalars)}
+
+
+def _loop(first: Any, last: Any, direction: Any, **parts: Any) -> Loop:
+    lo, hi = (first, last) if direction == "forward" else (last, first)
+    return Loop(lo=lo, hi=hi, direction=direction, body=(), **parts)
+
+
+def _parts_of_loop(loop: Loop) -> dict[str, Any]:
+    first, last = (loop.lo, loop.hi) if loop.direction == "forward" else (loop.hi, loop.lo)
+    return {**vars(loop), "first": first, "last": last}
+
+
+_OPERAND = row("{}: {}", WORD, TYPE)
+STATEMENT = either(
+    {
+        Stop: record(Stop, "stop if {buffer} != 0", buffer=_LABEL),
+        CallSegment: record(CallSegment, "run segment_{segment}", segment=NUMBER),
+        Write: record(
+            _write,
+            "write {buffer}[{places}] = {value}",
+            _parts_of_write,
+            buffer=_LABEL,
+            places=many(row("{}{}", EXPR, optional(" +: {}", EXPR))),
+            value=WORD,
+        ),
+        Read: _READ,
+        Compute: record(
+            _compute,
+            "{result}: {type} = {op}({given}){attrs}{point}{name}",
+            _parts_of_compute,
+            result=WORD,
+            type=TYPE,
+            op=WORD,
+            given=many(either({tuple: _OPERAND, object: VALUE})),
+            attrs=optional(" {{{}}}", many(row("{}: {}", WORD, VALUE), dict, dict.items), {}),
+            point=optional(" at ({})", many(row("{}: {}", SYMBOL, EXPR)), ()),
+            name=optional(" {}", STRING, ""),
+        ),
+        Assign: record(Assign, "{result} = {value}", result=WORD, value=WORD),
+        Guard: record(partial(Guard, body=()), "if table_{table}[{point}]:", table=NUMBER, point=_EXPRS),
+        Loop: record(
+            _loop,
+            "for {var} in {first}..{last}{direction}{strip}:",
+            _parts_of_loop,
+            var=SYMBOL,
+            first=EXPR,
+            last=EXPR,
+            direction=choice({"": "forward", " backwards": "backward"}),
+            strip=optional(", calls of {} ahead", NUMBER, 1),
+        ),
+        CallHost: record(
+            partial(CallHost, reads=(), writes=()),
+            "call {call}({point}){trims}:",
+            call=NUMBER,
+            point=_EXPRS,
+            trims=optional(" trims {}", VALUE, ()),
+        ),
+        Branch: record(
+            partial(Branch, then=()),
+            "{is_choice} {condition}:",
+            is_choice=choice({"if": False, "choose": True}),
+            condition=CONDITION,
+        ),
+    }
+)
+"""The first line of each; what it holds stands deeper, and that of a branch on two sides of `else:`."""
+
+
+def _parts_of_segment(segment: Segment) -> dict[str, Any]:
+    """What it is given and which tables it looks at follow from the body."""
+    given = f"{', '.join(map(str, segment.arguments))}; {_LABELS.write(segment.buffers, None)}"
+    return {**vars(segment), "given": given, "tables": segment.tables, "unread": sorted(segment.unread)}
+
+
+def _segment(unread: Iterable[int], given: str, tables: tuple[int, ...], **parts: Any) -> Segment:
+    del given, tables
+    return Segment(body=(), unread=frozenset(unread), **parts)
+
+
+SEGMENT = record(
+    _segment,
+    "segment segment_{id}({given}) -> ({results}){tables}{unread}{is_loop}:",
+    _parts_of_segment,
+    id=NUMBER,
+    given=plain(str, str),
+    results=_LABELS,
+    tables=optional(" tables ({})", many(NUMBER), ()),
+    unread=optional(" unread ({})", _LABELS, []),
+    is_loop=flag(" loop"),
+)
+
+# -- what stands beside statements ---------------------------------------------------------------------------------
+
+
+def _buffer(type: TensorType, local: Iterable[Any], id: int = -1, **parts: Any) -> Buffer:
+    return Buffer(id=id, dtype=type.dtype, shape=type.shape, local=frozenset(local), **parts)
+
+
+def _parts_of_buffer(buffer: Buffer) -> dict[str, Any]:
+    return {**vars(buffer), "type": TensorType(buffer.shape, buffer.dtype), "local": sorted(buffer.local)}
+
+
+def _buffers(head: str) -> Syntax:
+    axis = record(Axis, "{dim}@{position}: {kind} {extent}", dim=SYMBOL, position=NUMBER, kind=WORD, extent=EXPR)
+    return record(
+        _buffer,
+        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}",
+        _parts_of_buffer,
+        id=_LABEL,
+        name=STRING,
+        type=TYPE,
+        role=WORD,
+        axes=optional(" over ({})", many(axis), ()),
+        layout=optional(" as {}", VALUE, ()),
+        local=optional(" local ({})", many(SYMBOL), []),
+        zeroed=flag(" zeroed"),
+    )
+
+
+def _port(given: str) -> Syntax:
+    """`given` is whether it is taken or handed out; its role follows where that is not the same."""
+    roles = {"" if role == given else f"{role} ": role for role in get_args(Role)}
+    return record(Port, f"{given} {{role}}{{name}}", Port._asdict, role=choice(roles), name=STRING)
+
+
+_STATE = record(
+    LastValue,
+    "{read} shape [{shape}] axes ({axes}) over ({dims}) where {made}",
+    read=_READ,
+    shape=_EXPRS,
+    axes=many(NUMBER),
+    dims=many(DIM),
+    made=CONDITION,
+)
+_OFFSETS = many(row("{} {}", _LABEL, row("{}..{}", NUMBER, NUMBER)), dict, dict.items)
+_SLOT = either({int: _LABEL, NoneType: choice({"-": None})})
+
+
+@dataclass(frozen=True)
+class Section:
+    """A field of a program: how each of its entries is written, of which `gathered` makes it."""
+
+    name: str
+    line: Syntax
+    entries: Callable[[Any], Iterable[Any]] = dict.items
+    gathered: Callable[[list[Any]], Any] = dict
+
+
+def _by_number(buffers: Iterable[Buffer]) -> dict[int, Buffer]:
+    return {buffer.id: buffer for buffer in buffers}
+
+
+def _behind_numbers(pairs: Iterable[tuple[int, Any]]) -> tuple[Any, ...]:
+    return tuple(each for _, each in pairs)
+
+
+def _stops(stopped: tuple[int | None, ...]) -> Iterator[tuple[Any]]:
+    if any(slot is not None for slot in stopped):
+        yield (stopped,)
+
+
+def _stopped(lines: list[tuple[Any]]) -> tuple[int | None, ...]:
+    return lines[0][0] if lines else ()
+
+
+SECTIONS = {
+    "buffer": Section("buffers", _buffers("buffer {id}"), dict.values, _by_number),
+    "register": Section("registers", _buffers("register"), iter, tuple),
+    "constant": Section("constants", row("constant {} = {}", _LABEL, VALUE)),
+    "input": Section("inputs", row("{} = {}", _port("input"), _LABEL)),
+    "output": Section("outputs", row("{} = {}", _port("output"), _LABEL)),
+    "state": Section("states", row("{} = {}", _port("state"), _STATE)),
+    "host": Section("hosts", row("host {} = {}", NUMBER, NODE), enumerate, _behind_numbers),
+    "table": Section("tables", row("table {} = %{}", NUMBER, NUMBER)),
+    "offsets": Section("offsets", row("offsets {} ({})", NUMBER, _OFFSETS)),
+    "stopped": Section("stopped", row("stopped ({})", many(_SLOT)), _stops, _stopped),
+}
+"""By the word that their lines begin with."""
+
+# -- programs ------------------------------------------------------------------------------------------------------
 
 
 def render(program: LoopProgram) -> str:
     """Buffers, what is given and taken, segments, and the items of the driver; ends in a newline."""
-    return _ProgramWriter().program(program)
+    return _written(program, PlaceholderNames())
 
 
 def placeholders(program: LoopProgram) -> Mapping[str, Any]:
     """What the placeholders in `str(program)` stand for: `parse(str(program), placeholders(program)) == program`."""
-    writer = _ProgramWriter()
-    writer.program(program)
-    return writer.names.values
+    names = PlaceholderNames()
+    _written(program, names)
+    return names.values
 
 
 def statement_text(statement: Statement) -> str:
     """The first line of a statement as it stands in the text of its program, but for the numbers of placeholders."""
-    return next(_ProgramWriter().statement(statement, 0))
+    return STATEMENT.write(statement, PlaceholderNames())
 
 
-class _ProgramWriter:
-    def __init__(self) -> None:
-        self.names = PlaceholderNames()
-
-    def program(self, program: LoopProgram) -> str:
-        return "\n".join([*self.header(program), *self.bodies(program)]) + "\n"
-
-    def header(self, program: LoopProgram) -> Iterator[str]:
-        yield from (f"buffer {buffer.label} {_buffer(buffer)}" for buffer in program.buffers.values())
-        yield from (f"register {_buffer(buffer)}" for buffer in program.registers)
-        yield from (f"constant b{id} = {value_text(value, self.names)}" for id, value in program.constants.items())
-        yield from (f"{_port('input', port)} = b{id}" for port, id in program.inputs.items())
-        yield from (f"{_port('output', port)} = b{id}" for port, id in program.outputs.items())
-        yield from (f"{_port('state', port)} = {_state(state)}" for port, state in program.states.items())
-        yield from (f"host {number} = {node_text(node, self.names)}" for number, node in enumerate(program.hosts))
-        yield from (f"table {table} = %{node}" for table, node in program.tables.items())
-        for item, offsets in program.offsets.items():
-            yield f"offsets {item} ({_listed(f'b{id} {lo}..{hi}' for id, (lo, hi) in offsets.items())})"
-        if any(slot is not None for slot in program.stopped):
-            yield f"stopped ({_listed('-' if slot is None else f'b{slot}' for slot in program.stopped)})"
-
-    def bodies(self, program: LoopProgram) -> Iterator[str]:
-        for segment in program.segments:
-            yield _segment(segment)
-            yield from self.block(segment.body, 1)
-        yield "driver:"
-        yield from self.block(program.items, 1)
-
-    def block(self, statements: Iterable[Statement], depth: int) -> Iterator[str]:
-        for statement in statements:
-            yield from self.statement(statement, depth)
-
-    def statement(self, statement: Statement, depth: int) -> Iterator[str]:
-        indent = "  " * depth
-        match statement:
-            case Read():
-                yield f"{indent}{statement.result} = {_read(statement)}"
-            case Write(buffer, index, value, extents):
-                pairs = zip(index, extents, strict=True)
-                places = (str(at) if extent is None else f"{at} +: {extent}" for at, extent in pairs)
-                yield f"{indent}write b{buffer}[{_listed(places)}] = {value}"
-            case Compute():
-                yield f"{indent}{self.compute(statement)}"
-            case Assign(result, value):
-                yield f"{indent}{result} = {value}"
-            case Branch(condition, then, otherwise, is_choice):
-                yield f"{indent}{'choose' if is_choice else 'if'} {condition}:"
-                yield from self.block(then, depth + 1)
-                if otherwise:
-                    yield f"{indent}else:"
-                    yield from self.block(otherwise, depth + 1)
-            case Guard(table, point, body):
-                yield f"{indent}if table_{table}[{_listed(point)}]:"
-                yield from self.block(body, depth + 1)
-            case Loop(var, lo, hi, direction, body, strip):
-                span = f"{lo}..{hi}" if direction == "forward" else f"{hi}..{lo} backwards"
-                yield f"{indent}for {var} in {span}{f', calls of {strip} ahead' if strip > 1 else ''}:"
-                yield from self.block(body, depth + 1)
-            case Stop(buffer):
-                yield f"{indent}stop if b{buffer} != 0"
-            case CallHost(call, point, reads, trims, writes):
-                shown = f" trims {value_text(trims, self.names)}" if trims else ""
-                yield f"{indent}call {call}({_listed(point)}){shown}:"
-                yield from self.block((*reads, *writes), depth + 1)
-            case CallSegment(segment):
-                yield f"{indent}run segment_{segment}"
-
-    def compute(self, compute: Compute) -> str:
-        given = [f"{name}: {type_text(type)}" for name, type in zip(compute.operands, compute.operand_types)]
-        given += [value_text(scalar, self.names) for scalar in compute.scalars]
-        attrs = _listed(f"{key}: {value_text(value, self.names)}" for key, value in compute.attrs.items())
-        at = _listed(f"{symbol}: {index}" for symbol, index in compute.point)
-        tail = [f" {{{attrs}}}" if attrs else "", f" at ({at})" if at else ""]
-        tail += [f" {json.dumps(compute.name)}" if compute.name else ""]
-        return f"{compute.result}: {type_text(compute.type)} = {compute.op}({_listed(given)}){''.join(tail)}"
-
-
-def _buffer(buffer: Buffer) -> str:
-    axes = _listed(f"{axis.dim}@{axis.position}: {axis.kind} {axis.extent}" for axis in buffer.axes)
-    parts = [f"{json.dumps(buffer.name)}: {type_text(TensorType(buffer.shape, buffer.dtype))} {buffer.role}"]
-    parts += [f"over ({axes})"] if axes else []
-    parts += [f"as {value_text(buffer.layout, PlaceholderNames())}"] if buffer.layout else []
-    parts += [f"local ({_listed(sorted(buffer.local))})"] if buffer.local else []
-    return " ".join([*parts, *(["zeroed"] if buffer.zeroed else [])])
-
-
-def _read(read: Read) -> str:
-    where = f"[{_listed(map(_entry, read.index))}]" if read.index else ""
-    return f"read b{read.buffer}{where}{' fresh' if read.fresh else ''}"
-
-
-def _entry(entry: PointIndex | WindowIndex) -> str:
-    if isinstance(entry, PointIndex):
-        return str(entry.index)
-    length = "" if entry.length is None else f" of {entry.length}"
-    return f"{entry.start} +: {entry.extent}{length}{'' if entry.exact else ' clamped'}"
-
-
-def _port(given: str, port: Port) -> str:
-    """`given` is whether it is taken or handed out; its role follows where that is not the same."""
-    return f"{given} {'' if port.role == given else f'{port.role} '}{json.dumps(port.name)}"
-
-
-def _state(state: LastValue) -> str:
-    over = _listed(f"{dim.symbol}: {dim.size}" for dim in state.dims)
-    shown = f"shape [{_listed(state.shape)}] axes ({_listed(state.axes)}) over ({over})"
-    return f"{state.read.result} = {_read(state.read)} {shown} where {state.made}"
-
-
-def _segment(segment: Segment) -> str:
-    parts = [
-        f"segment {segment.name}({_listed(segment.arguments)}; {_ids(segment.buffers)}) -> ({_ids(segment.results)})"
+def _written(program: LoopProgram, names: PlaceholderNames) -> str:
+    lines = [
+        section.line.write(entry, names)
+        for section in SECTIONS.values()
+        for entry in section.entries(getattr(program, section.name))
     ]
-    parts += [f"tables ({_listed(segment.tables)})"] if segment.tables else []
-    parts += [f"unread ({_ids(sorted(segment.unread))})"] if segment.unread else []
-    return " ".join([*parts, *(["loop"] if segment.loop else [])]) + ":"
+    for segment in program.segments:
+        lines += [SEGMENT.write(segment, names), *_block(segment.body, "  ", names)]
+    return "\n".join([*lines, "driver:", *_block(program.items, "  ", names)]) + "\n"
 
 
-def _ids(buffers: Iterable[int]) -> str:
-    return _listed(f"b{id}" for id in buffers)
-
-
-def _listed(values: Iterable[object]) -> str:
-    return ", ".join(map(str, values))
+def _block(statements: Iterable[Statement], indent: str, names: PlaceholderNames) -> Iterator[str]:
+    for statement in statements:
+        yield indent + STATEMENT.write(statement, names)
+        for number, block in enumerate(nested(statement)):
+            if number and block and isinstance(statement, Branch):
+                yield f"{indent}else:"
+            yield from _block(block, indent + "  ", names)

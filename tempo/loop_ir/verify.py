@@ -69,11 +69,12 @@ def _require(holds: bool, message: str) -> None:
 
 
 @contextmanager
-def _at(where: str) -> Iterator[None]:
+def _at(where: str, statement: Statement | None = None) -> Iterator[None]:
     try:
         yield
     except _WrongError as broken:
-        raise InternalError(f"{broken}, in {where}") from broken
+        shown = "" if statement is None else f": {statement_text(statement)}"
+        raise InternalError(f"{broken}, in {where}{shown}") from broken
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ class _Verifier:
         """The names seen behind the block."""
         names = dict(names)
         for number, statement in enumerate(block):
-            with _at(f"{around.segment.name if around.segment else 'the driver'}: {statement_text(statement)}"):
+            with _at(around.segment.name if around.segment else "the driver", statement):
                 _require(not isinstance(statement, Stop) or number == len(block) - 1, "a stop is not the last")
                 names.update(self.statement(statement, names, around))
         return names

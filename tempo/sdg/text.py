@@ -17,16 +17,38 @@ tiling widened it; `%5.1` reads result 1. Expressions in attributes stand in bac
 
 from __future__ import annotations
 
-import json
+import ast
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
+import numpy as np
+
+from tempo import dtypes
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import Edge, Element, Graph, IndexMap, Node, Output, Point, Slice, TensorType
-from tempo.symbolic import Condition, Expr, Symbol
+from tempo.sdg.grammar import (
+    CONDITION,
+    EXPR,
+    NUMBER,
+    STRING,
+    SYMBOL,
+    WORD,
+    Syntax,
+    choice,
+    either,
+    many,
+    optional,
+    plain,
+    read_symbol,
+    record,
+    row,
+    split,
+)
+from tempo.sdg.graph import Case, Edge, Element, Graph, Node, Output, Point, Role, Slice, TensorType
+from tempo.symbolic import Condition, Dim, Expr, Symbol
 
 INLINE_ELEMENTS = 16
 """Arrays with more elements are printed as placeholders."""
@@ -59,6 +81,110 @@ class PlaceholderNames:
             self.values[name] = value
         return self._known[key]
 
+    def value(self, name: str) -> Any:
+        return self.values.get(name, Placeholder(name))
+
+
+# -- values of attributes ------------------------------------------------------------------------------------------
+
+
+def _tuple_text(values: tuple[Any, ...], names: PlaceholderNames) -> str:
+    return f"({_VALUES.write(values, names)}{',' if len(values) == 1 else ''})"
+
+
+def _tuple(text: str, names: PlaceholderNames) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = _VALUES.read(text[1:-1], names)
+    return found
+
+
+def _number(text: str) -> Any:
+    return float(text) if text.lstrip("-") in ("nan", "inf") else ast.literal_eval(text)
+
+
+def _array_text(value: ArrayValue, names: PlaceholderNames) -> str:
+    """`array(dtype, shape, elements)`; the bytes in hexadecimal where decimals would lose them (the bits of a NaN)."""
+    if value.array.size > INLINE_ELEMENTS:
+        return _PLACEHOLDER.write(value, names)
+    shape = _tuple_text(tuple(int(size) for size in value.shape), names)
+    flat = value.array.reshape(-1)
+    if any(isinstance(item, float) and math.isnan(item) for item in flat.tolist()):
+        return f"array({value.dtype}, {shape}, x{flat.tobytes().hex()})"
+    return f"array({value.dtype}, {shape}, ({', '.join(map(_element, flat))}))"
+
+
+def _element(item: Any) -> str:
+    """A NumPy scalar as a decimal that gives it back: the shortest for its dtype where that is exact (0.1)."""
+    value = item.item()
+    return str(item) if isinstance(value, float) and type(item)(float(str(item))) == item else repr(value)
+
+
+def _array(text: str, names: PlaceholderNames) -> ArrayValue:
+    dtype, shape_text, elements = split(text.removeprefix("array")[1:-1])
+    shape, numpy_dtype = _tuple(shape_text, names), dtypes.to_numpy(dtype)
+    if elements.startswith("x"):
+        return ArrayValue(np.frombuffer(bytes.fromhex(elements[1:]), numpy_dtype).reshape(shape))
+    numbers = [_number(item) for item in split(elements[1:-1])]
+    return ArrayValue(np.array(numbers, numpy_dtype).reshape(shape))
+
+
+_PLACEHOLDER = Syntax(lambda value, names: f"!{names.of(value)}", lambda text, names: names.value(text[1:]), r"!\w+")
+_NUMBER = plain(repr, _number, "[^!]*")
+VALUE = either(
+    {
+        tuple: Syntax(_tuple_text, _tuple, r"\(.*\)"),
+        Symbol: plain("${}".format, read_symbol, r"\$.*"),
+        Expr: plain("`{}`".format, lambda text: EXPR.read(text[1:-1], None), "`.*`"),
+        Condition: plain("?`{}`".format, lambda text: CONDITION.read(text[2:-1], None), r"\?`.*`"),
+        str: STRING,
+        ArrayValue: Syntax(_array_text, _array, r"array\(.*\)"),
+        np.generic: _PLACEHOLDER,
+        bool | int | float | NoneType: _NUMBER,
+        object: _PLACEHOLDER,
+    }
+)
+_VALUES = many(VALUE)
+
+# -- nodes ---------------------------------------------------------------------------------------------------------
+
+TYPE = record(TensorType, "{dtype}[{shape}]", dtype=WORD, shape=many(EXPR))
+_DOMAIN = optional(" over ({})", many(SYMBOL), ())
+_SLICE = record(Slice, "{start} +: {length}{extent}", start=EXPR, length=EXPR, extent=optional(" of {}", EXPR))
+_INDEX = either({Slice: _SLICE, Point: record(Point, "{index}", index=EXPR)})
+_EDGE = record(
+    Edge,
+    "%{node}{result}{map}",
+    node=NUMBER,
+    result=optional(".{}", NUMBER, 0),
+    map=optional("[{}]", many(_INDEX), ()),
+)
+_PART = record(Element, "{at} of axes ({order})", at=EXPR, order=many(NUMBER))
+_CASE = record(Case, "{condition} -> {edge}{part}", condition=CONDITION, edge=_EDGE, part=optional(" at {}", _PART))
+NODE = record(
+    Node,
+    "%{id}: {results}{domain} = {op}{operands}{attrs}{declaration}{name}{cases}",
+    id=NUMBER,
+    results=many(TYPE, none="nothing"),
+    domain=_DOMAIN,
+    op=WORD,
+    operands=optional("({})", many(_EDGE), ()),
+    attrs=optional(" {{{}}}", many(row("{}: {}", WORD, VALUE)), ()),
+    declaration=optional(" @{}", NUMBER),
+    name=optional(" {}", STRING, ""),
+    cases=optional("\n  | {}", many(_CASE, between="\n  | "), ()),
+)
+OUTPUT = record(
+    Output,
+    "{role} {name}: {type}{domain} = {edge} as ({layout})",
+    role=choice({role: role for role in get_args(Role)}),
+    name=STRING,
+    type=TYPE,
+    domain=_DOMAIN,
+    edge=_EDGE,
+    layout=_VALUES,
+)
+DIM = record(Dim, "{symbol}: {size}", symbol=SYMBOL, size=EXPR)
+DIMS, SINKS = many(DIM), many(_EDGE)
+
 
 def graph_text(graph: Graph) -> str:
     """The whole graph, ending in a newline."""
@@ -72,94 +198,23 @@ def placeholders(graph: Graph) -> Mapping[str, Any]:
     return names.values
 
 
-def node_text(node: Node, names: PlaceholderNames | None = None) -> str:
-    """One node as it stands in the text of its graph, but for the numbers of placeholders, unless `names` has them."""
-    return _node(node, names or PlaceholderNames())
-
-
-def output_text(output: Output) -> str:
-    layout = ", ".join(f"${axis}" if isinstance(axis, Symbol) else str(axis) for axis in output.layout)
-    over = f"{type_text(output.type)}{_domain(output.domain)}"
-    return f"{output.role} {json.dumps(output.name)}: {over} = {_edge(output.edge)} as ({layout})"
-
-
-def _write(graph: Graph, names: PlaceholderNames) -> str:
-    lines = [f"dims {', '.join(f'{dim.symbol}: {dim.size}' for dim in graph.dims)}".rstrip()]
-    lines += [_node(node, names) for node in graph.nodes.values()]
-    lines += [output_text(output) for output in graph.outputs]
-    if graph.sinks:
-        lines.append(f"sinks {', '.join(f'%{id}' for id in graph.sinks)}")
-    return "\n".join(lines) + "\n"
-
-
-def _node(node: Node, names: PlaceholderNames) -> str:
-    types = ", ".join(map(type_text, node.results)) or "nothing"
-    reads = f"({', '.join(map(_edge, node.operands))})" if node.operands else ""
-    attrs = f" {{{', '.join(f'{key}: {value_text(value, names)}' for key, value in node.attrs)}}}" if node.attrs else ""
-    declaration = "" if node.declaration is None else f" @{node.declaration}"
-    name = f" {json.dumps(node.name)}" if node.name else ""
-    head = f"%{node.id}: {types}{_domain(node.domain)} = {node.op}{reads}{attrs}{declaration}{name}"
-    return "\n".join([head, *(f"  | {case.condition} -> {_edge(case.edge)}{_part(case.part)}" for case in node.cases)])
-
-
-def _part(part: Element | None) -> str:
-    return "" if part is None else f" at {part.at} of axes ({', '.join(map(str, part.order))})"
+def node_text(node: Node) -> str:
+    """One node as it stands in the text of its graph, but for the numbers of placeholders."""
+    return NODE.write(node, PlaceholderNames())
 
 
 def type_text(type: TensorType) -> str:
-    return f"{type.dtype}[{', '.join(map(str, type.shape))}]"
+    return TYPE.write(type, None)
 
 
-def _domain(domain: Iterable[Symbol]) -> str:
-    names = ", ".join(map(str, domain))
-    return f" over ({names})" if names else ""
+def output_text(output: Output) -> str:
+    return OUTPUT.write(output, PlaceholderNames())
 
 
-def _edge(edge: Edge) -> str:
-    result = f".{edge.result}" if edge.result else ""
-    return f"%{edge.node}{result}{_map(edge.map)}"
-
-
-def _map(map: IndexMap) -> str:
-    return f"[{', '.join(_index(index) for index in map)}]" if map else ""
-
-
-def _index(index: Point | Slice) -> str:
-    if isinstance(index, Point):
-        return str(index.index)
-    extent = "" if index.extent is None else f" of {index.extent}"
-    return f"{index.start} +: {index.length}{extent}"
-
-
-def value_text(value: Any, names: PlaceholderNames) -> str:
-    if isinstance(value, tuple):
-        inside = ", ".join(value_text(item, names) for item in value)
-        return f"({inside},)" if len(value) == 1 else f"({inside})"
-    if isinstance(value, Symbol):
-        return f"${value}"
-    if isinstance(value, Expr):
-        return f"`{value}`"
-    if isinstance(value, Condition):
-        return f"?`{value}`"
-    if isinstance(value, str):
-        return json.dumps(value)
-    if isinstance(value, ArrayValue) and value.array.size <= INLINE_ELEMENTS:
-        return _array(value)
-    if value is None or type(value) in (bool, int, float):
-        return repr(value)
-    return f"!{names.of(value)}"
-
-
-def _array(value: ArrayValue) -> str:
-    """`array(dtype, shape, elements)`; the bytes in hexadecimal where decimals would lose them (the bits of a NaN)."""
-    shape = value_text(tuple(int(size) for size in value.shape), PlaceholderNames())
-    flat = value.array.reshape(-1)
-    if any(isinstance(item, float) and math.isnan(item) for item in flat.tolist()):
-        return f"array({value.dtype}, {shape}, x{flat.tobytes().hex()})"
-    return f"array({value.dtype}, {shape}, ({', '.join(map(_element, flat))}))"
-
-
-def _element(item: Any) -> str:
-    """A NumPy scalar as a decimal that gives it back: the shortest for its dtype where that is exact (0.1)."""
-    value = item.item()
-    return str(item) if isinstance(value, float) and type(item)(float(str(item))) == item else repr(value)
+def _write(graph: Graph, names: PlaceholderNames) -> str:
+    lines = [f"dims {DIMS.write(graph.dims, names)}".rstrip()]
+    lines += [NODE.write(node, names) for node in graph.nodes.values()]
+    lines += [OUTPUT.write(output, names) for output in graph.outputs]
+    if graph.sinks:
+        lines.append(f"sinks {SINKS.write(map(Edge, graph.sinks), names)}")
+    return "\n".join(lines) + "\n"
