@@ -56,12 +56,12 @@ def to_host(tensor: torch.Tensor) -> Array:
     return local.numpy()
 
 
-def clamped(tensor: torch.Tensor, axis: int, start: int, extent: int) -> torch.Tensor:
-    """`extent` positions from `start` along `axis`, each clamped into range; a view where none has to be."""
+def clamped(tensor: torch.Tensor, axis: int, start: int, extent: int, step: int = 1) -> torch.Tensor:
+    """`extent` positions from `start` along `axis`, each clamped into range; a view of neighbours that are within."""
     size = tensor.shape[axis]
-    if start >= 0 and start + extent <= size:
+    if step == 1 and 0 <= start <= size - extent:
         return tensor.narrow(axis, start, extent)
-    positions = torch.arange(start, start + extent, device=tensor.device).clamp_(0, size - 1)
+    positions = torch.arange(extent, device=tensor.device).mul_(step).add_(start).clamp_(0, size - 1)
     return tensor.index_select(axis, positions)
 
 

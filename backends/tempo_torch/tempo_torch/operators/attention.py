@@ -1,15 +1,19 @@
-"""Attention on the keys before the length: what lies behind them is not read."""
+"""Attention on the keys before the length: what lies behind them is not read. Beside it what all attention is made of:
+torch's kernel, and steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
-from tempo.backends.operators import Call
+from tempo.backends.operators import Attrs, Call
 from tempo_torch.operators.builder import Builder, Function, in_float32
 
-_KERNEL_RANK = 4  # of batch, heads, rows, width: with any other the kernel takes a way that is no faster than steps
+BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
 
 
 def _attention(call: Call, device: torch.device) -> Function:
@@ -19,8 +23,8 @@ def _attention(call: Call, device: torch.device) -> Function:
     keys: 0.7 and 1.0 ms), and the kernel loses NaN: where all scores are NaN its result is 0.
     """
     attrs = call.attrs
-    by_kernel = device.type != "cpu" and not attrs["masked"] and len(call.result.shape) <= _KERNEL_RANK
-    attend = _by_kernel(call) if by_kernel else _in_steps(call)
+    is_for_kernel = device.type != "cpu" and not attrs["masked"] and len(call.result.shape) <= BATCH + 2
+    attend = partial(by_kernel, attrs) if is_for_kernel else in_float32(partial(in_steps, attrs), call)
     key_axes, value_axes = tuple(attrs["key_axes"]), tuple(attrs["value_axes"])
     cut_keys, cut_values = key_axes[-2], value_axes[-2]
     size = call.operands[1].shape[cut_keys]
@@ -37,36 +41,48 @@ def _attention(call: Call, device: torch.device) -> Function:
     return attention
 
 
-def _by_kernel(call: Call) -> Function:
-    """Leading axes of size 1 make up the kernel's four."""
-    missing = _KERNEL_RANK - len(call.result.shape)
-    before, scale = (None,) * missing, call.attrs["scale"]
-    kernel = torch.nn.functional.scaled_dot_product_attention
+def by_kernel(
+    attrs: Attrs,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    seen: torch.Tensor | None = None,
+    **more: Any,
+) -> torch.Tensor:
+    """Of no mask, whose fill is a number; `seen`: which keys each row sees, if not all."""
+    hidden = None if bias is None or seen is None else torch.where(seen, bias, -torch.inf)
+    added = next((_batched(each) for each in (hidden, bias, seen) if each is not None), None)
+    given = (_batched(x) for x in (q, k, v))
+    made = scaled_dot_product_attention(*given, attn_mask=added, scale=attrs["scale"], **more)
+    return made.reshape(*q.shape[:-1], v.shape[-1])
 
-    def attend(*given: torch.Tensor) -> torch.Tensor:
-        q, k, v, *bias = (x[before] for x in given) if missing else given
-        made = kernel(q, k, v, *bias, scale=scale)
-        return made[(0,) * missing] if missing else made
 
-    return attend
+def _batched(x: torch.Tensor) -> torch.Tensor:
+    """With the kernel's number of axes in front of the last two."""
+    more = x.ndim - 2 - BATCH
+    return x.flatten(0, more) if more > 0 else x[(None,) * -more]
 
 
-def _in_steps(call: Call) -> Function:
+def in_steps(
+    attrs: Attrs,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *extras: torch.Tensor,
+    seen: torch.Tensor | None = None,
+) -> torch.Tensor:
     """A mask's fill is kept as it is: a row that sees nothing but fills is the mean of all values, as written."""
-    attrs = call.attrs
-    scale, fill, biased, masked = attrs["scale"], attrs["fill"], attrs["biased"], attrs["masked"]
-
-    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> torch.Tensor:
-        scores = torch.matmul(q, k.mT)
-        if scale != 1:
-            scores = scores.mul_(scale)
-        if biased:
-            scores = scores.add_(extras[0])
-        if masked:
-            scores = scores.masked_fill_(extras[-1].logical_not(), fill)
-        return torch.matmul(torch.softmax(scores, -1), v)
-
-    return in_float32(attend, call)
+    scores = torch.matmul(q, k.mT)
+    if attrs["scale"] != 1:
+        scores = scores.mul_(attrs["scale"])
+    if attrs["biased"]:
+        scores = scores.add_(extras[0])
+    if attrs["masked"]:
+        scores = scores.masked_fill_(extras[-1].logical_not(), attrs["fill"])
+    if seen is not None:
+        scores = scores.masked_fill_(seen.logical_not(), -torch.inf)
+    return torch.matmul(torch.softmax(scores, -1), v)
 
 
 ATTENTION: Mapping[str, Builder] = {"attention": _attention}

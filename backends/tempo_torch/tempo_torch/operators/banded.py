@@ -7,16 +7,15 @@ kernel on all points at once, which knows of a causal mask, 17; of 2,048 points 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
-from tempo.backends.operators import Band, Call, PointBlock, band_of, points_at_once
+from tempo.backends.operators import Attrs, Band, Call, PointBlock, band_of, points_at_once
+from tempo_torch.operators.attention import BATCH, by_kernel, in_steps
 from tempo_torch.operators.builder import Builder, Function, in_float32
 
-_BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
 _MANY = 1024
 """How many points a block has on an accelerator, where the kernel itself goes in blocks."""
 _GREATEST = 1e38
@@ -40,23 +39,26 @@ class _BandedKernel:
         attrs = self.call.attrs
         q, k, v, *extras = given
         k, v = k.permute(tuple(attrs["key_axes"])), v.permute(tuple(attrs["value_axes"]))
-        by_kernel = self.is_for_kernel(q, k, v, *extras)
-        if by_kernel and not self.on_cpu and self.band.is_causal and not extras:
-            return _causal(q, k, v, attrs["scale"])
-        attend = self.by_kernel if by_kernel else self.in_steps
+        is_for_kernel = self.is_for_kernel(q, k, v, *extras)
+        if is_for_kernel and not self.on_cpu and self.band.is_causal and not extras:
+            return _causal(attrs, q, k, v)
+        attend = by_kernel if is_for_kernel else in_steps
         out = q.new_empty(self.call.result.shape)
-        for block in self.band.blocks(self.size(by_kernel, v)):
+        for block in self.band.blocks(self.size(is_for_kernel, v)):
             points, keys = slice(block.first, block.last), slice(block.start, block.stop)
-            parts = [_part(extra, points, keys) for extra in extras]
+            part, shape = q[..., points, :, :], (block.last - block.first, q.shape[-2], block.stop - block.start)
+            rows = [_rows(_part(extra, points, keys), shape) for extra in extras]
             seen = self.seen(block, q.device)
-            out[..., points, :, :] = attend(q[..., points, :, :], k[..., keys, :], v[..., keys, :], parts, seen)
+            seen = None if seen is None else _rows(seen[:, None], shape)
+            made = attend(attrs, part.flatten(-3, -2), k[..., keys, :], v[..., keys, :], *rows, seen=seen)
+            out[..., points, :, :] = made.unflatten(-2, shape[:2])
         return out
 
-    def size(self, by_kernel: bool, v: torch.Tensor) -> int:
+    def size(self, is_for_kernel: bool, v: torch.Tensor) -> int:
         """How many points make a block: one where values are not finite, since a weight of 0 does not hide them."""
         if not self.on_cpu:
             return _MANY
-        if by_kernel:
+        if is_for_kernel:
             return max(64, min(256, self.band.points // 16))
         return points_at_once(self.call) if math.isfinite(_norm(v)) else 1
 
@@ -65,7 +67,7 @@ class _BandedKernel:
 
         Scores are finite by |q k| <= |q| |k|. An accelerator is not waited for.
         """
-        if self.call.attrs["masked"] or (extras and q.ndim - 3 > _BATCH):
+        if self.call.attrs["masked"] or (extras and q.ndim - 3 > BATCH):
             return False
         if not self.on_cpu:
             return True
@@ -80,44 +82,12 @@ class _BandedKernel:
         seen = torch.ones(block.last - block.first, block.stop - block.start, dtype=torch.bool, device=device)
         return seen.tril_(shift + self.band.high - 1).triu_(shift + self.band.low)
 
-    def by_kernel(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: Sequence[torch.Tensor], seen: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Rows that share keys are more points."""
-        *_, points, rows, _ = q.shape
-        mask = None if seen is None else seen[:, None].expand(-1, rows, -1)
-        if bias:
-            added = bias[0].expand(*bias[0].shape[:-3], points, rows, k.shape[-2])
-            mask = added if mask is None else torch.where(mask, added, -math.inf)
-        if mask is not None:
-            mask = _batched(mask.flatten(-3, -2))
-        flat = (_batched(x) for x in (q.flatten(-3, -2), k, v))
-        made = scaled_dot_product_attention(*flat, attn_mask=mask, scale=self.call.attrs["scale"])
-        return made.reshape(*q.shape[:-1], v.shape[-1])
 
-    def in_steps(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, extras: list[torch.Tensor], seen: torch.Tensor | None
-    ) -> torch.Tensor:
-        attrs = self.call.attrs
-        scores = torch.matmul(q.flatten(-3, -2), k.mT).unflatten(-2, q.shape[-3:-1])
-        if attrs["scale"] != 1:
-            scores = scores.mul_(attrs["scale"])
-        if attrs["biased"]:
-            scores = scores.add_(extras[0])
-        if attrs["masked"]:
-            scores = scores.masked_fill_(extras[-1].logical_not(), attrs["fill"])
-        if seen is not None:
-            scores = scores.masked_fill_(seen[:, None].logical_not(), -math.inf)
-        made = torch.matmul(torch.softmax(scores, -1).flatten(-3, -2), v)
-        return made.unflatten(-2, q.shape[-3:-1])
-
-
-def _causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
+def _causal(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """All points at once; rows that share keys are heads that do."""
     *batch, points, rows, width = q.shape
     heads = q.movedim(-2, -3).reshape(*batch[:-1], rows * (batch[-1] if batch else 1), points, width)
-    given = (_batched(x) for x in (heads, k, v))
-    made = scaled_dot_product_attention(*given, is_causal=True, scale=scale, enable_gqa=rows > 1)
+    made = by_kernel(attrs, heads, k, v, is_causal=True, enable_gqa=rows > 1)
     return made.reshape(*batch, rows, points, v.shape[-1]).movedim(-3, -2)
 
 
@@ -126,16 +96,15 @@ def _norm(x: torch.Tensor) -> float:
     return float(torch.linalg.vector_norm(x, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32))
 
 
-def _batched(x: torch.Tensor) -> torch.Tensor:
-    """With the kernel's number of axes in front of the last two."""
-    more = x.ndim - 2 - _BATCH
-    return x.flatten(0, more) if more > 0 else x[(None,) * -more]
-
-
 def _part(extra: torch.Tensor, points: slice, keys: slice) -> torch.Tensor:
     """What belongs to a block; axes of size 1 repeat."""
     extra = extra if extra.shape[-1] == 1 else extra[..., keys]
     return extra if extra.shape[-3] == 1 else extra[..., points, :, :]
+
+
+def _rows(extra: torch.Tensor, shape: tuple[int, int, int]) -> torch.Tensor:
+    """Of each row of each point, one after the other: rows that share keys are more points."""
+    return extra.expand(*extra.shape[:-3], *shape).flatten(-3, -2)
 
 
 BANDED: Mapping[str, Builder] = {"banded_attention": _banded}
