@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import jax.numpy as jnp
@@ -33,21 +33,21 @@ def _banded(call: Call) -> Function:
 
 @dataclass(frozen=True)
 class _BlockedAttention:
-    """`size` points at once. XLA makes one pass over the scores of a block, which stay in the caches."""
+    """`size` points at once. XLA makes one pass over the scores of a block, which stay in the caches. `apart`: each
+    point has values of its own, 0 where it does not see them: a weight of 0 does not hide what is not finite."""
 
     call: Call
     band: Band
     size: int
+    apart: bool = False
 
     def __call__(self, q: Value, k: Value, v: Value, *extras: Value) -> Value:
-        """A weight of 0 does not hide what is not finite: where values are not, points have values of their own."""
         k, v = (lax.transpose(x, self.call.attrs[name]) for x, name in ((k, "key_axes"), (v, "value_axes")))
         given = (q, k, v, *extras)
         if self.band.points * v.size <= _FEW and self.band.points <= self.size:
-            return self.alone(0, self.band.points, given)
-        return lax.cond(jnp.isfinite(v).all(), self.in_blocks, self.point_by_point, *given)
-
-    # -- blocks ------------------------------------------------------------------------------------------------------
+            return replace(self, apart=True).attend(0, self.band.points, 0, self.band.keys, given)
+        one_by_one = replace(self, size=1, apart=True)
+        return lax.cond(jnp.isfinite(v).all(), self.in_blocks, one_by_one.in_blocks, *given)
 
     def in_blocks(self, *given: Value) -> Value:
         pieces = [self.piece(self.band.block(*ends), given) for ends in pairwise(self.ends())]
@@ -57,7 +57,7 @@ class _BlockedAttention:
         """Where pieces begin and end. Where a point sees few keys, so do those of a block: one piece is enough."""
         blocks = -(-self.band.points // self.size)
         is_narrow = 2 * (self.band.widest + self.size) <= self.band.keys
-        pieces = 1 if is_narrow else max(1, min(blocks // _LEAST, _PIECES))
+        pieces = 1 if is_narrow or self.apart else max(1, min(blocks // _LEAST, _PIECES))
         step = -(-blocks // pieces) * self.size
         return [*range(0, self.band.points, step), self.band.points]
 
@@ -86,15 +86,12 @@ class _BlockedAttention:
         extras = [_part(_part(extra, -3, first, points), -1, start, keys) for extra in extras]
         scores = self.scores(q, k, extras)
         is_known = isinstance(first, int) and isinstance(start, int)
-        if is_known and self.band.all_see_all(PointBlock(first, first + points, start, start + keys)):
-            return self.averaged(scores, v)
-        return self.averaged(self.hidden(scores, first, start), v)
-
-    def hidden(self, scores: Value, first: Scalar, start: Scalar) -> Value:
-        """The scores of points from `first` on, of keys from `start` on, where points see them."""
-        points, keys = scores.shape[-3], scores.shape[-1]
-        seen = self.seen(_positions(first, points, 0), _positions(start, keys, 1))
-        return jnp.where(seen[:, None, :], scores, const(-np.inf, scores.dtype.name))
+        if not is_known or not self.band.all_see_all(PointBlock(first, first + points, start, start + keys)):
+            seen = self.seen(_positions(first, points, 0), _positions(start, keys, 1))
+            scores = jnp.where(seen[:, None, :], scores, const(-np.inf, scores.dtype.name))
+            v = jnp.where(seen[:, :, None], v[..., None, :, :], const(0, v.dtype.name)) if self.apart else v
+        weights = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
+        return _product(weights, v, v.ndim - 2) / weights.sum(axis=-1, keepdims=True)
 
     def seen(self, points: Value, keys: Value) -> Value:
         return (keys >= points + np.int32(self.band.low)) & (keys < points + np.int32(self.band.high))
@@ -111,37 +108,6 @@ class _BlockedAttention:
             scores = jnp.where(extras[-1], scores, const(attrs["fill"], scores.dtype.name))
         return scores
 
-    @staticmethod
-    def averaged(scores: Value, v: Value) -> Value:
-        """The values, weighted by the softmax of the scores."""
-        weights = _weights(scores)
-        return _product(weights, v, v.ndim - 2) / weights.sum(axis=-1, keepdims=True)
-
-    # -- points ------------------------------------------------------------------------------------------------------
-
-    def point_by_point(self, *given: Value) -> Value:
-        def step(point: Value, out: Value) -> Value:
-            return lax.dynamic_update_slice_in_dim(out, self.alone(point, 1, given), point, out.ndim - 3)
-
-        q, v = given[0], given[2]
-        return lax.fori_loop(0, self.band.points, step, jnp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype))
-
-    def alone(self, first: Scalar, points: int, given: tuple[Value, ...]) -> Value:
-        """Of `points` points from `first` on, each with values of its own: 0 where it does not see them."""
-        q, k, v, *extras = given
-        extras = [_part(extra, -3, first, points) for extra in extras]
-        scores = self.hidden(self.scores(_part(q, -3, first, points), k, extras), first, 0)
-        seen = self.seen(_positions(first, points, 0), _positions(0, self.band.keys, 1))
-        values = jnp.where(seen[:, :, None], lax.expand_dims(v, (v.ndim - 2,)), const(0, v.dtype.name))
-        weights = _weights(scores)
-        axes = tuple(range(weights.ndim - 2))
-        numbers = (((weights.ndim - 1,), (values.ndim - 2,)), (axes, axes))
-        return lax.dot_general(weights, values, numbers, precision=HIGHEST) / weights.sum(axis=-1, keepdims=True)
-
-
-def _weights(scores: Value) -> Value:
-    return jnp.exp(scores - scores.max(axis=-1, keepdims=True))
-
 
 def _positions(start: Scalar, count: int, axis: int) -> Value:
     return lax.broadcasted_iota(np.int32, (count, 1) if axis == 0 else (1, count), axis) + index(start)
@@ -157,7 +123,10 @@ def _part(x: Value, axis: int, start: Scalar, count: int) -> Value:
 
 
 def _product(x: Value, y: Value, contracted: int) -> Value:
-    """(batch..., points, rows, c) with (batch..., keys, width), over the last axis and `contracted`."""
+    """(batch..., points, rows, c) with (batch..., keys, width), over the last axis and `contracted`; as matrices with
+    (batch..., points, keys, width)."""
+    if x.ndim == y.ndim:
+        return jnp.matmul(x, y, precision=HIGHEST)
     *batch, points, rows, last = x.shape
     axes = tuple(range(len(batch)))
     x = lax.reshape(x, (*batch, points * rows, last))

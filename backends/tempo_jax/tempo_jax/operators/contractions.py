@@ -41,8 +41,6 @@ def _dot(call: Call) -> Function:
     right = _DotOperand(rhs.shape, tuple(attrs["rhs_batch"]), tuple(attrs["rhs_contract"]))
     if 0 in (*lhs.shape, *rhs.shape):
         return lambda x, y: full(call.result.shape, 0, call.result.dtype)
-    if not left.contract:
-        return in_float32(_outer(left, right), call.result.dtype)
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
     if _swapped(left, right):
         turned = ((right.contract, left.contract), (right.batch, left.batch))
@@ -59,7 +57,7 @@ def _swapped(left: _DotOperand, right: _DotOperand) -> bool:
     (..., free, contracted) as `matrix @ vector`. The other way round it transposes the matrix first: five times as slow
     on a CPU for a query against a cache of axes (position, batch, head, feature). The result has the same axes.
     """
-    if bool(left.free) == bool(right.free):
+    if not left.contract or bool(left.free) == bool(right.free):
         return False
     matrix, matrix_first = (left, True) if left.free else (right, False)
     return matrix_first == (min(matrix.contract) < min(matrix.free))
@@ -91,19 +89,6 @@ def _dot_general(x: Value, y: Value, numbers: tuple[tuple[Axes, Axes], tuple[Axe
     wide = dtypes.to_numpy("float32" if dtype in HALF else dtype)
     found = lax.dot_general(x, y, numbers, precision=HIGHEST, preferred_element_type=wide)
     return converted(found, dtype)
-
-
-def _outer(left: _DotOperand, right: _DotOperand) -> Function:
-    """Nothing is contracted: the product of every free pair."""
-    first = left.sizes(left.batch)
-    x_shape = (*first, *left.sizes(left.free), *(1,) * len(right.free))
-    y_shape = (*first, *(1,) * len(left.free), *right.sizes(right.free))
-    x_order, y_order = (*left.batch, *left.free), (*right.batch, *right.free)
-
-    def outer(x: Value, y: Value) -> Value:
-        return lax.transpose(x, x_order).reshape(x_shape) * lax.transpose(y, y_order).reshape(y_shape)
-
-    return outer
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,28 +31,6 @@ def _mask(call: Call) -> Function:
     return mask
 
 
-@dataclass(frozen=True)
-class _Along:
-    """One axis of a slice. `start` is None where it is known at run time only."""
-
-    axis: int
-    size: int
-    length: int
-    step: int
-    start: int | None
-
-    @property
-    def whole(self) -> bool:
-        return (self.start, self.length, self.step) == (0, self.size, 1)
-
-    @property
-    def inside(self) -> bool:
-        """Known to read no position outside the axis."""
-        if self.start is None:
-            return False
-        return 0 <= self.start < self.size and 0 <= self.start + (self.length - 1) * self.step < self.size
-
-
 def _slice(call: Call) -> Function:
     sizes, lengths, steps = call.operands[0].shape, call.result.shape, call.attrs["steps"]
     if 0 in lengths:
@@ -62,47 +39,46 @@ def _slice(call: Call) -> Function:
 
     def slice(x: Value, *starts: Scalar) -> Value:
         """A start that is a number where this is traced, as of sizes that are fixed, costs nothing at run time."""
-        known = [int(start) if isinstance(start, int | np.integer) else None for start in starts]
-        axes = [_Along(*of_axis) for of_axis in zip(range(len(sizes)), sizes, lengths, steps, known, strict=True)]
-        fixed = [along for along in axes if along.inside and not along.whole]
-        cut = _fixed(x, fixed) if fixed else x
-        for along in axes:
-            if not along.inside:
-                cut = _moving(cut, along, position(starts[along.axis]))
-        return cut
+        for axis, along in enumerate(zip(starts, lengths, steps, strict=True)):
+            x = (_fixed if _is_inside(sizes[axis], *along) else _moving)(x, axis, *along)
+        return x
 
     return slice
 
 
-def _fixed(x: Value, axes: list[_Along]) -> Value:
-    """One strided slice; what is read backwards is read forwards and reversed."""
-    low, high, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    for along in axes:
-        ends = (along.start or 0, (along.start or 0) + (along.length - 1) * along.step)
-        low[along.axis], high[along.axis], strides[along.axis] = min(ends), max(ends) + 1, abs(along.step)
-    cut = lax.slice(x, low, high, strides)
-    backwards = tuple(along.axis for along in axes if along.step < 0)
-    return lax.rev(cut, backwards) if backwards else cut
+def _is_inside(size: int, start: Scalar, length: int, step: int) -> bool:
+    """Whether it is known that no position is outside the axis."""
+    if not isinstance(start, int | np.integer):
+        return False
+    return bool(0 <= start < size and 0 <= start + (length - 1) * step < size)
 
 
-def _moving(x: Value, along: _Along, start: Value) -> Value:
+def _fixed(x: Value, axis: int, start: int, length: int, step: int) -> Value:
+    """What is read backwards is read forwards and reversed."""
+    first, last = sorted((int(start), int(start) + (length - 1) * step))
+    if (first, last + 1, step) == (0, x.shape[axis], 1):
+        return x
+    cut = lax.slice_in_dim(x, first, last + 1, abs(step), axis)
+    return lax.rev(cut, (axis,)) if step < 0 else cut
+
+
+def _moving(x: Value, axis: int, start: Scalar, length: int, step: int) -> Value:
     """Positions outside the axis are clamped one by one; XLA's dynamic slice moves the whole window instead.
 
     So the window is read where it fits, contiguously, and then its positions are clamped: a small gather, seven times
     as fast on a CPU as one from the whole operand. An axis without positions is read in branches that are traced but
     never taken.
     """
-    if along.size == 0:
-        return lax.pad(x, jnp.zeros((), x.dtype), [(0, along.length * (at == along.axis), 0) for at in range(x.ndim)])
-    span = (along.length - 1) * abs(along.step) + 1
-    if span > along.size:
-        return take(x, _clamped(positions(along.length, start, along.step), along.size), along.axis)
-    first = start if along.step > 0 else start - np.int32(span - 1)
-    held = lax.clamp(np.int32(0), first, np.int32(along.size - span))
-    window = lax.dynamic_slice_in_dim(x, held, span, along.axis)
-    if along.length == 1:
-        return window
-    return take(window, _clamped(positions(along.length, start - held, along.step), span), along.axis)
+    start, size = position(start), x.shape[axis]
+    if size == 0:
+        return lax.pad(x, jnp.zeros((), x.dtype), [(0, length * (at == axis), 0) for at in range(x.ndim)])
+    span = (length - 1) * abs(step) + 1
+    if span > size:
+        return take(x, _clamped(positions(length, start, step), size), axis)
+    first = start if step > 0 else start - np.int32(span - 1)
+    held = lax.clamp(np.int32(0), first, np.int32(size - span))
+    window = lax.dynamic_slice_in_dim(x, held, span, axis)
+    return window if length == 1 else take(window, _clamped(positions(length, start - held, step), span), axis)
 
 
 def _clamped(at: Value, size: int) -> Value:
