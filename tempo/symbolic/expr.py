@@ -144,9 +144,11 @@ class _Extremum(_Composite):
 
     def value(self, env: Bindings) -> Value:
         is_least, values = isinstance(self, Min), [arg.value(env) for arg in self.args]
-        if any(isinstance(value, np.ndarray) for value in values):
-            return reduce(np.minimum if is_least else np.maximum, values)
-        return (min if is_least else max)(values)
+        arrays = [value for value in values if not isinstance(value, int | np.integer)]
+        if not arrays:
+            return (min if is_least else max)(values)
+        functions = arrays[0].__array_namespace__() if hasattr(arrays[0], "__array_namespace__") else np
+        return reduce(functions.minimum if is_least else functions.maximum, values)
 
 
 class Min(_Extremum):
@@ -281,7 +283,8 @@ class Expr(Structural):
         return total((const(self.const), 1), *parts)
 
     def evaluate(self, env: Bindings) -> Value:
-        """The value at `env`, elementwise where it holds arrays; `KeyError` for a symbol that it does not hold.
+        """The value at `env`, elementwise where it holds arrays (or what a backend traces, which has their namespace);
+        `KeyError` for a symbol that it does not hold.
 
         It is exact. Arrays hold values of less than 2**32; where 64 bits might not do on the way, Python's integers
         are computed with, and they are what the result holds if it needs them.
@@ -294,7 +297,8 @@ class Expr(Structural):
         """The value in the integers of `env`."""
         total: Value = self.const
         for atom, c in self.terms:
-            total = total + c * atom.value(env)
+            value = atom.value(env)
+            total = total + (value if c == 1 else c * value)
         return total
 
     @property
@@ -333,8 +337,10 @@ class Expr(Structural):
 
 
 def _long(value: Value) -> Value:
-    """The same integers as Python's."""
-    return value.astype(object) if isinstance(value, np.ndarray) else int(value)
+    """The same integers as Python's; what is traced by a backend stays as it is."""
+    if isinstance(value, np.ndarray):
+        return value.astype(object)
+    return int(value) if isinstance(value, int | np.integer) else value
 
 
 def _shortened(value: Value) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +11,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from tempo.backends.loop_ir import Axis, Buffer, PointIndex, Read, WindowIndex
-from tempo.symbolic import Expr
-from tempo_jax.evaluate import Values, expression, fits
+from tempo.symbolic import Expr, Symbol
 from tempo_jax.operators.indexing import take
 from tempo_jax.pieces import Order, Pieces, order_within
 
 Array = Any
+Values = Mapping[Symbol, Any]
+"""Numbers, or traced scalars: int32, or int64 where indices need that (`SegmentRequest.index_bits`)."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def read(
     if isinstance(array, Pieces):
         axis, entry = array.axis, statement.index[array.axis]
         assert isinstance(entry, PointIndex)
-        piece = array.piece(expression(entry.index, values))
+        piece = array.piece(entry.index.evaluate(values))
         inner = replace(buffer, axes=_without(buffer.axes, axis))
         part = replace(statement, index=_without(statement.index, axis))
         return read(inner, piece, part, values, static, order_within(order, axis), stays)
@@ -70,10 +72,10 @@ def read(
     gathered: list[tuple[int, Array]] = []
     for at, (axis, entry) in enumerate(zip(buffer.axes, statement.index, strict=True)):
         if isinstance(entry, PointIndex):
-            starts[at], lengths[at] = expression(entry.index, values), 1
+            starts[at], lengths[at] = entry.index.evaluate(values), 1
             dropped.append(at)
             continue
-        start, extent = expression(entry.start, values), expression(entry.extent, static)
+        start, extent = entry.start.evaluate(values), entry.extent.evaluate(static)
         if entry.exact:
             starts[at], lengths[at] = start, extent
         elif axis.kind == "full" and extent <= lengths[at]:
@@ -93,7 +95,7 @@ def _is_everything(buffer: Buffer, statement: Read, lengths: list[int], static: 
         isinstance(entry, WindowIndex)
         and (axis.kind == "full" or entry.exact)
         and entry.start == Expr((), 0)
-        and (entry.extent == axis.extent or expression(entry.extent, static) == length)
+        and (entry.extent == axis.extent or entry.extent.evaluate(static) == length)
         for axis, entry, length in zip(buffer.axes, statement.index, lengths)
     )
 
@@ -112,12 +114,12 @@ def _without(entries: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
 
 
 def place(index: tuple[Expr, ...], values: Values, extents: tuple[Expr | None, ...], static: Values) -> SliceAddress:
-    far = tuple(None if extent is None else int(expression(extent, static)) for extent in extents)
-    return SliceAddress(tuple(expression(each, values) for each in index), far)
+    far = tuple(None if extent is None else int(extent.evaluate(static)) for extent in extents)
+    return SliceAddress(tuple(each.evaluate(values) for each in index), far)
 
 
 def point(index: tuple[Expr, ...], values: Values) -> SliceAddress:
-    return SliceAddress.point(tuple(expression(each, values) for each in index))
+    return SliceAddress.point(tuple(each.evaluate(values) for each in index))
 
 
 def at(array: Array, where: SliceAddress, order: Order | None = None) -> Array:
@@ -164,5 +166,9 @@ def _logical_shape(array: Array, order: Order | None) -> tuple[int, ...]:
 
 def _indices(starts: list[Any]) -> list[Array]:
     """As XLA wants them. None is negative, which NumPy would count from the end: that costs a selection each."""
-    narrow = all(fits(start, 32) for start in starts)
+    narrow = all(_is_narrow(start) for start in starts)
     return [jnp.asarray(start, jnp.int32 if narrow else jnp.int64) for start in starts]
+
+
+def _is_narrow(start: Any) -> bool:
+    return abs(start) < 1 << 31 if isinstance(start, int) else bool(start.dtype.itemsize <= 4)

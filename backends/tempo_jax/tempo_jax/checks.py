@@ -18,7 +18,7 @@ from tempo import dtypes
 from tempo.backends.loop_ir import Compute, Statement, walk
 from tempo.backends.operators import StaticType, out_of_range, point_of, put_together, within_at
 from tempo.symbolic import Symbol
-from tempo_jax.evaluate import Values, expression
+from tempo_jax.access import Values
 from tempo_jax.operators.values import const
 
 Array = Any
@@ -61,7 +61,7 @@ class ErrorWord:
     def after(self, word: Array, compute: Compute, operands: Iterable[Array], values: Values) -> Array:
         """The word after a read."""
         data, *indices = operands
-        point = [expression(index, values) for _, index in compute.point]
+        point = [index.evaluate(values) for _, index in compute.point]
         for axis, index in enumerate(indices, compute.attrs["axis"]):
             if index.size:
                 number = self._number(compute, axis, data.shape[axis], index)

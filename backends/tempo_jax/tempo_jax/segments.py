@@ -46,7 +46,6 @@ from tempo.symbolic import Expr, Symbol, const
 from tempo_jax import access
 from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
-from tempo_jax.evaluate import Values, condition, expression, scalar
 from tempo_jax.handed import Handed
 from tempo_jax.loops import repeat
 from tempo_jax.precision import is_wide
@@ -104,7 +103,7 @@ class SegmentTracer:
         self.request, self.segment, self.bounds = request, request.segment, bounds
         self.__name__ = request.segment.name  # JAX's name of the executable
         self.buffers = request.program.buffers
-        self.static: Values = request.sizes
+        self.static: access.Values = request.sizes
         self.counter = (
             jnp.int32 if request.index_bits == NARROW else jnp.int64
         )  # of loops, and all that is made of them
@@ -241,12 +240,14 @@ class SegmentTracer:
                 state.written[buffer] = state.names[value]
             case Loop(lo=lo, hi=hi):
                 if not is_empty(statement, self.static) and self.possible(statement.body):
-                    self.loop(statement, expression(lo, state.values), expression(hi, state.values), state)
+                    self.loop(statement, lo.evaluate(state.values), hi.evaluate(state.values), state)
             case Branch(test, then, otherwise, is_choice):
                 # What a choice reads is used in it alone, so it is fused into nothing behind it.
                 carried = state.carried
                 state.carried = frozenset() if is_choice else carried
-                self.branch(condition(fixed_condition(test, self.static), state.values), then, otherwise, state)
+                numbers = {symbol: value for symbol, value in state.values.items() if isinstance(value, int)}
+                decided = fixed_condition(test, {**self.static, **numbers})
+                self.branch(decided.evaluate(state.values), then, otherwise, state)
                 state.carried = carried
             case Guard(table, point, body):
                 marked = access.at(state.tables[table], access.point(point, state.values))
@@ -260,7 +261,7 @@ class SegmentTracer:
         operands = [state.names[name] for name in statement.operands]
         if self.word is not None and is_checked(statement):
             state.buffers[WORD] = self.word.after(state.buffers[WORD], statement, operands, state.values)
-        return self.function(statement)(*operands, *(scalar(s, state.values) for s in statement.scalars))
+        return self.function(statement)(*operands, *(s.evaluate(state.values) for s in statement.scalars))
 
     def function(self, statement: Compute) -> Callable[..., Array]:
         """The operator for the shapes at the static sizes. Raises ShapeError where it has no value for them."""
@@ -302,7 +303,7 @@ class SegmentTracer:
         return True
 
     def resolve(self, expr: Expr) -> int:
-        return int(expression(expr, self.static))
+        return int(expr.evaluate(self.static))
 
     # -- loops -----------------------------------------------------------------------------------------------------
 
