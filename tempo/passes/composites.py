@@ -13,8 +13,7 @@ from typing import ClassVar
 
 from tempo.passes.attention.match import Attention, Operands, find_attention, has_numbers, inside, normalised, summed
 from tempo.passes.manager import PassContext
-from tempo.passes.rewrite.driver import Draft, without_dead_nodes
-from tempo.passes.simplify.movement import GraphViews
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.operators.gradients import Formula
@@ -67,43 +66,43 @@ class Compose:
     name: ClassVar[str] = "compose"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
-        views, new, is_changed = GraphViews(graph), Rewriter(graph), False
+        new, is_changed = Rewriter(graph), False
         for node in graph.nodes.values():
-            made = self.composite(graph, node, views, Tensors(new, node.location))
+            made = self.composite(graph, node, Tensors(new, node.location))
             if made is not None:
                 new.put(node, made)
                 is_changed = True
         return without_dead_nodes(replace(graph, nodes=new.nodes)) if is_changed else graph
 
-    def composite(self, graph: Graph, node: Node, views: GraphViews, tensors: Tensors) -> Edge | None:
-        scores = _varying_softmax(graph, node, views)
+    def composite(self, graph: Graph, node: Node, tensors: Tensors) -> Edge | None:
+        scores = _varying_softmax(graph, node)
         if scores is not None:
             return tensors.apply("softmax", scores[0], axes=(scores[1],))
-        found = attention_at(graph, node, views) if "attention" in self.composites else None
+        found = attention_at(graph, node) if "attention" in self.composites else None
         if found is None or inside(graph, node, found.given()) is None:
             return None
         return tensors.reshape(_attention(found, tensors), node.shape)
 
 
-def _varying_softmax(graph: Graph, node: Node, views: GraphViews) -> tuple[Edge, int] | None:
+def _varying_softmax(graph: Graph, node: Node) -> tuple[Edge, int] | None:
     """The scores of a softmax over an axis of varying length, and that axis: padding is masked once, not by step.
 
     The operator computes halves in float32, which these steps do not.
     """
     if node.op != "div" or node.dtype in HALF:
         return None
-    found = normalised(Draft(node.op, node.operands, node.attrs, node.type), views)
+    found = normalised(node, graph)
     if found is None or not graph.seen_type(found[0]).shape[found[1]].dims():
         return None
     return None if inside(graph, node, found[:1]) is None else found
 
 
-def attention_at(graph: Graph, node: Node, views: GraphViews) -> Attention | None:
+def attention_at(graph: Graph, node: Node) -> Attention | None:
     """What a node is attention of, where an operator for it can take that; None where it is none."""
     if node.op != "dot" or not node.dtype.endswith(("float16", "float32", "float64")):
         return None
-    found = find_attention(Draft(node.op, node.operands, node.attrs, node.type), views)
-    return found if found is not None and has_numbers(found, views) else None
+    found = find_attention(node, graph)
+    return found if found is not None and has_numbers(found, graph) else None
 
 
 def _attention(found: Attention, tensors: Tensors) -> Edge:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.passes.manager import PassContext
-from tempo.passes.rewrite.driver import Draft, without_dead_nodes
-from tempo.passes.simplify.movement import ONE, Axes, GraphViews, look_through
+from tempo.passes.rewrite.driver import without_dead_nodes
+from tempo.passes.simplify.movement import ONE, Axes, look_through
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.graph import Case, Element, Graph, Node, Output, Slice
 from tempo.symbolic import Expr, Symbol, as_expr, const
@@ -66,10 +66,10 @@ class ElementReads:
     name: ClassVar[str] = "element_reads"
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
-        views, kept = GraphViews(graph), _kept(graph)
+        kept = _kept(graph)
         changed: dict[int, Node] = {}
         for node in graph.nodes.values():
-            cases = tuple(_with_part(case, node, kept[node.id], views) for case in node.cases if kept.get(node.id))
+            cases = tuple(_with_part(case, node, kept[node.id], graph) for case in node.cases if kept.get(node.id))
             if any(case.part is not None for case in cases):
                 changed[node.id] = replace(node, cases=cases)
         return without_dead_nodes(replace(graph, nodes={**graph.nodes, **changed}) if changed else graph)
@@ -87,27 +87,27 @@ def _kept(graph: Graph) -> dict[int, set[Symbol]]:
     return found
 
 
-def _with_part(case: Case, node: Node, dims: set[Symbol], views: GraphViews) -> Case:
-    moved = look_through(case.edge, views)
-    draft = views.view(moved.source)
-    found = None if draft is None or draft.op != "slice" else _element(draft, views)
-    if draft is None or found is None or views.graph.nodes[draft.operands[0].node].is_given:
+def _with_part(case: Case, node: Node, dims: set[Symbol], graph: Graph) -> Case:
+    moved = look_through(case.edge, graph)
+    taken = graph.view(moved.source)
+    found = None if taken is None or taken.op != "slice" else _element(taken, graph)
+    if taken is None or found is None or graph.nodes[taken.operands[0].node].is_given:
         return case
     axis, at = found
-    row = draft.operands[0]
+    row = taken.operands[0]
     if any(shown is None and size != ONE for shown, size in zip(moved.axes, node.shape, strict=True)):
         return case  # it repeats
     if not at.dims() or not at.dims() <= dims - row.dims():
         return case
-    order = _order(axis, moved.axes, len(draft.type.shape))
+    order = _order(axis, moved.axes, len(taken.type.shape))
     return replace(case, edge=row, part=Element(order, at))
 
 
-def _element(draft: Draft, views: GraphViews) -> tuple[int, Expr] | None:
+def _element(taken: Node, graph: Graph) -> tuple[int, Expr] | None:
     """The axis along which one element is taken, and which; None for other slices."""
-    given = views.type_of(draft.operands[0]).shape
+    given = graph.seen_type(taken.operands[0]).shape
     found: tuple[int, Expr] | None = None
-    attrs = (draft.attr("starts"), draft.attr("lengths"), draft.attr("steps"))
+    attrs = (taken.attr("starts"), taken.attr("lengths"), taken.attr("steps"))
     for axis, (size, first, count, step) in enumerate(zip(given, *attrs, strict=True)):
         start, length = as_expr(first), as_expr(count)
         if start == const(0) and length == size and step == 1:

@@ -105,16 +105,13 @@ class NodeBuilder:
             self._interned[key] = self._put(node)
         return self.identity(self._interned[key])
 
-    def typed(self, op: str, operands: tuple[Edge, ...], attrs: Attributes, type: TensorType, origin: Node) -> Edge:
-        """The pure node that is this, whose type is known, in place of `origin`, or an equal one. It has the number of
-        the origin where that is free, its name and its location."""
-        key = (op, operands, exact(attrs))
+    def typed(self, node: Node) -> Edge:
+        """The pure node, over what it varies along, under its own number where that is free; or an equal one."""
+        key = (node.op, node.operands, exact(node.attrs))
         if key not in self._interned:
-            is_free = origin.id not in self.nodes and origin.id < self._number
-            id = origin.id if is_free else self.new_number()
-            domain = self.canonical(_varying(op, operands, dict(attrs), (type,)))
-            node = Node(id, op, domain, (type,), operands, attrs, name=origin.name, location=origin.location)
-            self._interned[key] = self._put(node)
+            is_free = node.id not in self.nodes and node.id < self._number
+            id = node.id if is_free else self.new_number()
+            self._interned[key] = self._put(replace(node, id=id, domain=self.canonical(varying_dims(node))))
         return self.identity(self._interned[key])
 
     def cases(
@@ -132,6 +129,28 @@ class NodeBuilder:
             node = Node(-1, "merge", (), (type,), (), attrs, cases, 0, name, locate())
             self._interned[key] = self.declare(self.over_what_varies(node)).node
         return self.identity(self._interned[key])
+
+    def copied(self, node: Node, id: int, symbol: Symbol, parts: tuple[Symbol, ...], point: Expr) -> Node:
+        """The node under the number `id`, over `parts` in place of the dim, which is `point`; its reads are as before.
+
+        A checked index says where it came from.
+        """
+        within = {symbol: point}
+        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(within))
+        if attrs.get("checked"):
+            attrs["origin"] = (*attrs.get("origin", ()), (symbol, point))
+        results = (
+            TensorType(tuple(size.substitute(within) for size in each.shape), each.dtype) for each in node.results
+        )
+        return replace(
+            node,
+            id=id,
+            domain=tuple(part for each in node.domain for part in (parts if each == symbol else (each,))),
+            attrs=tuple(sorted(attrs.items())),
+            results=tuple(results),
+            cases=tuple(replace(case, condition=case.condition.substitute(within)) for case in node.cases),
+            declaration=None if node.declaration is None else self.new_declaration(),
+        )
 
     def over_what_varies(self, node: Node) -> Node:
         """Over those dims alone along which it varies."""
@@ -163,17 +182,6 @@ def _varying(
     for expr in expressions(op, attrs):
         found |= expr.dims()
     return frozenset(found)
-
-
-def at_point(node: Node, symbol: Symbol, point: Expr) -> Node:
-    """The node where the dim is `point`, but for its reads. A checked index says where it came from."""
-    within = {symbol: point}
-    attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(within))
-    if attrs.get("checked"):
-        attrs["origin"] = (*attrs.get("origin", ()), (symbol, point))
-    results = (TensorType(tuple(size.substitute(within) for size in type.shape), type.dtype) for type in node.results)
-    cases = (replace(case, condition=case.condition.substitute(within)) for case in node.cases)
-    return replace(node, attrs=tuple(sorted(attrs.items())), results=tuple(results), cases=tuple(cases))
 
 
 def attribute_exprs(node: Node) -> tuple[Expr | Condition, ...]:

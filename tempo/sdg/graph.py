@@ -373,6 +373,11 @@ class Graph:
         producer = self.nodes[edge.node]
         return seen_type(producer.results[edge.result], producer.domain, edge.map)
 
+    def view(self, edge: Edge) -> Node | None:
+        """The pure node that `edge` reads, where it reads it at the reader's own point."""
+        node = self.nodes[edge.node]
+        return None if node.is_nominal or not self.is_identity(edge) else node
+
     def is_identity(self, edge: Edge) -> bool:
         """Whether `edge` reads every dim of its producer at itself."""
         domain = self.nodes[edge.node].domain

@@ -86,6 +86,17 @@ def bodies(graph: Graph, demands: Mapping[int, Demand], facts: Condition = TRUE)
     return blocks({id: graph.nodes[id].domain for id in demands}, list(needs_of(graph, demands, facts)))
 
 
+def sequential_dims(found: Iterable[LoopBody[int, Need]]) -> dict[int, frozenset[Symbol]]:
+    """The dims that each node goes through one by one: those of loops around it, and all where no order was found."""
+    dims: dict[int, frozenset[Symbol]] = {}
+    for body in found:
+        for unit in body.units:
+            for name in unit.names:
+                looped = body.dims[name] if unit.stuck else (unit.loop.dim,) if unit.loop else ()
+                dims[name] = dims.get(name, frozenset()) | frozenset(looped)
+    return dims
+
+
 def stuck_needs(graph: Graph, demands: Mapping[int, Demand], facts: Condition = TRUE) -> list[tuple[Need, ...]]:
     """Components that may hold a cycle: no dim was found along which their needs go one way. Empty: no cycle at all."""
     return [level.stuck for body in bodies(graph, demands, facts) for level in body.units if level.stuck]

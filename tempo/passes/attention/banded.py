@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from tempo.passes.attention.match import Attention, Extra, Operands, inside, summed
 from tempo.passes.composites import attention_at
 from tempo.passes.rewrite.driver import without_dead_nodes
-from tempo.passes.simplify.movement import GraphViews
 from tempo.passes.vectorize.legality import Candidates, Span
 from tempo.sdg.graph import Edge, Graph, Node, Slice, identity_map, index_symbols
 from tempo.sdg.rewriter import Rewriter, Tensors
@@ -60,14 +59,13 @@ class BandedAttention:
 
 def bands(candidates: Candidates) -> tuple[BandedAttention, ...]:
     """Attention among the candidates for lifting."""
-    views = GraphViews(candidates.graph)
     nodes = (candidates.graph.nodes[id] for id in candidates.spans)
-    return tuple(band for node in nodes if (band := _band(candidates, node, views)) is not None)
+    return tuple(band for node in nodes if (band := _band(candidates, node)) is not None)
 
 
-def _band(candidates: Candidates, node: Node, views: GraphViews) -> BandedAttention | None:
+def _band(candidates: Candidates, node: Node) -> BandedAttention | None:
     graph, symbol = candidates.graph, candidates.dim.symbol
-    found = attention_at(graph, node, views)
+    found = attention_at(graph, node)
     between = None if found is None else inside(graph, node, found.given())
     if found is None or between is None:
         return None

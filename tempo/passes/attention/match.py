@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from tempo.passes.rewrite.driver import Draft
 from tempo.passes.simplify.movement import ONE, Axes, Views, look_through
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, Node
@@ -74,24 +73,24 @@ class Attention:
         yield from (extra.edge for extra in (*self.bias, *self.mask))
 
 
-def find_attention(draft: Draft, views: Views) -> Attention | None:
-    """What `draft`, a contraction, is attention of; None where it is none."""
-    if draft.op != "dot":
+def find_attention(node: Node, views: Views) -> Attention | None:
+    """What `node`, a contraction, is attention of; None where it is none."""
+    if node.op != "dot":
         return None
-    left, right = sides(draft, views)
+    left, right = sides(node, views)
     return _of_weights(left, right, False, views) or _of_weights(right, left, True, views)
 
 
-def sides(draft: Draft, views: Views) -> tuple[Side, Side]:
-    left, right = (_side(draft, at, name, views) for at, name in enumerate(("lhs", "rhs")))
+def sides(node: Node, views: Views) -> tuple[Side, Side]:
+    left, right = (_side(node, at, name, views) for at, name in enumerate(("lhs", "rhs")))
     return left, right
 
 
-def _side(draft: Draft, at: int, name: str, views: Views) -> Side:
-    batch, contracted = tuple(draft.attr(f"{name}_batch")), tuple(draft.attr(f"{name}_contract"))
-    rank = len(views.type_of(draft.operands[at]).shape)
+def _side(node: Node, at: int, name: str, views: Views) -> Side:
+    batch, contracted = tuple(node.attr(f"{name}_batch")), tuple(node.attr(f"{name}_contract"))
+    rank = len(views.seen_type(node.operands[at]).shape)
     free = tuple(axis for axis in range(rank) if axis not in (*batch, *contracted))
-    return Side(draft.operands[at], batch, free, contracted)
+    return Side(node.operands[at], batch, free, contracted)
 
 
 def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -> Attention | None:
@@ -115,11 +114,11 @@ def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -
 
 def _shows_all(axes: Axes, edge: Edge, views: Views) -> bool:
     """Whether only axes of size 1 show nothing."""
-    sizes = views.type_of(edge).shape
+    sizes = views.seen_type(edge).shape
     return all(axis is not None or size == ONE for axis, size in zip(axes, sizes, strict=True))
 
 
-def normalised(top: Draft | None, views: Views) -> tuple[Edge, int] | None:
+def normalised(top: Node | None, views: Views) -> tuple[Edge, int] | None:
     """The scores of a softmax over one axis, and that axis."""
     if top is None:
         return None
@@ -152,7 +151,7 @@ def _spread_reduction(edge: Edge, op: str, of: Edge, views: Views) -> int | None
     missing = len(whole.axes) - len(moved.axes)
     shown: Axes = (*(None,) * missing, *(None if axis is None else left[axis] for axis in moved.axes))
     wanted = [None if axis == given.axes[reduced] else axis for axis in whole.axes]
-    sizes = views.type_of(of).shape
+    sizes = views.seen_type(of).shape
     if any(a != b and size != ONE for a, b, size in zip(shown, wanted, sizes, strict=True)):
         return None
     return whole.axes.index(given.axes[reduced]) if given.axes[reduced] in whole.axes else None
@@ -168,12 +167,12 @@ class _ScoreChain:
     fill: float = 0.0
     bias: tuple[Extra, ...] = ()
     scale: float | None = None
-    product: Draft | None = None
+    product: Node | None = None
     places: Axes = ()
 
     def follow(self, edge: Edge, shown: Axes | None = None) -> _ScoreChain | None:
         """`shown`: for every axis of the scores the axis of `edge`."""
-        shown = tuple(range(len(self.views.type_of(edge).shape))) if shown is None else shown
+        shown = tuple(range(len(self.views.seen_type(edge).shape))) if shown is None else shown
         moved = look_through(edge, self.views)
         shown = tuple(None if axis is None else moved.axes[axis] for axis in shown)
         made = self.views.view(moved.source)
@@ -182,13 +181,13 @@ class _ScoreChain:
         if made.op == "dot":
             return replace(self, product=made, places=shown)
         for at, operand in enumerate(made.operands):
-            if self.views.type_of(operand).shape == made.type.shape:
+            if self.views.seen_type(operand).shape == made.type.shape:
                 found = self._step(made, at, shown)
                 if found is not None:
                     return found
         return None
 
-    def _step(self, made: Draft, at: int, shown: Axes) -> _ScoreChain | None:
+    def _step(self, made: Node, at: int, shown: Axes) -> _ScoreChain | None:
         """On to operand `at` of the operator `made`."""
         operand, scaled = made.operands[at], self.scale is not None
         if made.op == "where" and at == 1 and not (self.mask or self.bias or scaled):
@@ -207,9 +206,9 @@ class _ScoreChain:
             return replace(self, scale=scale).follow(operand, shown)
         return None
 
-    def _extra(self, made: Draft, at: int, shown: Axes) -> Extra:
+    def _extra(self, made: Node, at: int, shown: Axes) -> Extra:
         edge, rank = made.operands[at], len(made.type.shape)
-        shape = self.views.type_of(edge).shape
+        shape = self.views.seen_type(edge).shape
         own = (None if axis is None else axis - rank + len(shape) for axis in shown)
         return Extra(edge, tuple(None if axis is None or axis < 0 or shape[axis] == ONE else axis for axis in own))
 
@@ -251,7 +250,7 @@ POINTS = -1
 
 def has_numbers(found: Attention, views: Views) -> bool:
     """Rows are merged into one axis, whose size is an expression where at most one of theirs is not a number."""
-    shape = views.type_of(found.queries.edge).shape
+    shape = views.seen_type(found.queries.edge).shape
     sizes = [shape[axis] for axis in found.queries.free]
     return sum(not size.is_const for size in sizes) <= 1
 

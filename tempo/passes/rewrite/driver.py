@@ -52,21 +52,11 @@ class Term:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A pure node whose operands are edges of the new graph; `domain` is that of the node it stands for."""
+Rewrite: TypeAlias = "Callable[[Node, Sweep], Term | Edge | None]"
+"""What a node may be replaced by: a term, or what an edge reads; None where the rewrite does not apply.
 
-    op: str
-    operands: tuple[Edge, ...]
-    attrs: Attributes
-    type: TensorType
-
-    def attr(self, name: str) -> Any:
-        return dict(self.attrs)[name]
-
-
-Rewrite: TypeAlias = "Callable[[Draft, Sweep], Term | Edge | None]"
-"""What a node may be replaced by: a term, or what an edge reads; None where the rewrite does not apply."""
+Its operands are edges of the new graph, and it may vary along fewer dims than it says.
+"""
 
 MergeRewrite: TypeAlias = Callable[[Node, Context], Node]
 
@@ -106,7 +96,7 @@ class Sweep:
         self.new = NodeBuilder(graph.dims, taken=graph.nodes.values())
         self.nodes = self.new.nodes
         self.seen_as: dict[int, Edge] = {}
-        self._views: dict[Edge, Draft | None] = {}
+        self._views: dict[Edge, Node | None] = {}
         self._old = dict(graph.nodes)
         if merges is not None:
             self._old |= {n.id: merges(n, self._over(n.domain)) for n in graph.nodes.values() if n.is_merge}
@@ -185,7 +175,7 @@ class Sweep:
         elif node.is_merge:
             return
         elif node.is_nominal:
-            self.nodes[node.id] = self._nominal(node, context)
+            self.nodes[node.id] = self._seen(node, context)
             self.seen_as[node.id] = Edge(node.id, identity_map(node.domain))
         else:
             self.seen_as[node.id] = self._pure(node, context)
@@ -199,24 +189,21 @@ class Sweep:
     # What a node becomes ---------------------------------------------------------------------------------------------
 
     def _pure(self, node: Node, context: Context) -> Edge:
-        operands = tuple(self.see(edge, context) for edge in node.operands)
-        draft = Draft(node.op, operands, self._attributes(node, context), node.type)
-        return self._rewritten(draft, node)
-
-    def _rewritten(self, draft: Draft, origin: Node) -> Edge:
+        node = self._seen(node, context)
         for _ in range(_LIMIT):
-            if draft.op == "copy":
-                return draft.operands[0]
-            found = next((new for new in (rewrite(draft, self) for rewrite in self.rewrites) if new is not None), None)
+            if node.op == "copy":
+                return node.operands[0]
+            found = next((new for new in (rewrite(node, self) for rewrite in self.rewrites) if new is not None), None)
             if found is None:
-                return self.new.typed(draft.op, draft.operands, draft.attrs, draft.type, origin)
+                return self.new.typed(node)
             if isinstance(found, Edge):
                 return found
-            operands = tuple(self.build(operand, origin) for operand in found.operands)
-            draft = replace(draft, op=found.op, operands=operands, attrs=tuple(sorted(found.attrs.items())))
-        raise InternalError(f"rewriting does not end at %{origin.id}\n{self.graph}", location=origin.location)
+            operands = tuple(self.build(operand, node) for operand in found.operands)
+            node = replace(node, op=found.op, operands=operands, attrs=tuple(sorted(found.attrs.items())))
+        raise InternalError(f"rewriting does not end at %{node.id}\n{self.graph}", location=node.location)
 
-    def _nominal(self, node: Node, context: Context) -> Node:
+    def _seen(self, node: Node, context: Context) -> Node:
+        """The node with its operands of the new graph."""
         operands = tuple(self.see(edge, context) for edge in node.operands)
         return replace(node, operands=operands, attrs=self._attributes(node, context))
 
@@ -257,7 +244,8 @@ class Sweep:
         kept_map = tuple(index for symbol, index in zip(old.domain, map) if symbol in varying)
         found = compose(shown, kept, kept_map)
         if found is None:
-            copied = self.new.typed("copy", (shown,), (), self.type_of(shown), old)
+            copy = Node(old.id, "copy", (), (self.seen_type(shown),), (shown,), name=old.name, location=old.location)
+            copied = self.new.typed(copy)
             found = Edge(copied.node, kept_map)
         lost = [symbol not in varying for index, symbol in zip(map, old.domain) if isinstance(index, Slice)]
         if not any(lost):
@@ -267,7 +255,7 @@ class Sweep:
     def _widened(self, edge: Edge, wanted: TensorType, lost: list[bool], origin: Node, context: Context) -> Edge:
         """`edge` with the axes of slices over dims along which nothing varies; `lost` says which of the first axes."""
         if lost != sorted(lost, reverse=True):  # an axis that exists stands before one that does not
-            sizes = iter(self.type_of(edge).shape)
+            sizes = iter(self.seen_type(edge).shape)
             shape = tuple(ONE if is_lost else next(sizes) for is_lost in lost) + tuple(sizes)
             edge = self.build(Term("reshape", (edge,), {"shape": shape}), origin)
         full = Term("broadcast", (edge,), {"shape": wanted.shape})
@@ -280,26 +268,27 @@ class Sweep:
         cases = (Case(some, self.build(full, origin)), Case(TRUE, self.build(empty, origin)))
         return self.new.cases(cases, wanted, origin.name, locate=lambda: origin.location)
 
-    def type_of(self, edge: Edge) -> TensorType:
+    def seen_type(self, edge: Edge) -> TensorType:
         """What a reader sees through an edge of the new graph."""
         return self.new.seen_type(edge)
 
-    def view(self, edge: Edge) -> Draft | None:
+    def view(self, edge: Edge) -> Node | None:
         """The pure node that an edge reads, as it is at the point read; None for other nodes, and through slices."""
         if edge not in self._views:
             self._views[edge] = self._viewed(edge)
         return self._views[edge]
 
-    def _viewed(self, edge: Edge) -> Draft | None:
+    def _viewed(self, edge: Edge) -> Node | None:
         node = self.nodes[edge.node]
         if node.is_nominal or not all(isinstance(index, Point) for index in edge.map):
             return None
         if edge.map == identity_map(node.domain):
-            return Draft(node.op, node.operands, node.attrs, node.type)
+            return node
         point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
         operands = tuple(operand.substitute(point) for operand in node.operands)
         attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda expr: expr.substitute(point))
-        return Draft(node.op, operands, tuple(sorted(attrs.items())), self.type_of(edge))
+        results = (self.seen_type(edge),)
+        return replace(node, operands=operands, attrs=tuple(sorted(attrs.items())), results=results)
 
     # New nodes -------------------------------------------------------------------------------------------------------
 

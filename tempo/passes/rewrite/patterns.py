@@ -12,7 +12,7 @@ is a constant of the dtype of the result; as the whole right side it is broadcas
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,12 +21,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tempo import dtypes
-from tempo.passes.rewrite.driver import Draft, Sweep, Term
+from tempo.passes.rewrite.driver import Sweep, Term
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.graph import Edge, Node, TensorType
 
 Pattern: TypeAlias = "Apply | str | float"
-_TOKEN = re.compile(r"\s*(-?\d+(?:\.\d+)?|\w+|[(),:=])")
 _ROOT = "root"
 
 
@@ -45,10 +44,10 @@ class Match:
 
     sweep: Sweep
     reads: dict[str, Edge]
-    nodes: dict[str, Draft]
+    nodes: dict[str, Node]
 
     @property
-    def root(self) -> Draft:
+    def root(self) -> Node:
         return self.nodes[_ROOT]
 
     @property
@@ -57,7 +56,7 @@ class Match:
         return self.root.type
 
     def type_of(self, variable: str) -> TensorType:
-        return self.sweep.type_of(self.reads[variable])
+        return self.sweep.seen_type(self.reads[variable])
 
     def attr(self, node: str, name: str) -> Any:
         return self.nodes[node].attr(name)
@@ -91,9 +90,9 @@ class Rule:
             raise ValueError(f"{self.equation!r} needs one right side")
         return left, right
 
-    def apply(self, draft: Draft, sweep: Sweep) -> Term | Edge | None:
+    def apply(self, node: Node, sweep: Sweep) -> Term | Edge | None:
         """What the node becomes, or None where the rule does not apply."""
-        match = _match_root(self.sides[0], draft, sweep)
+        match = _match_root(self.sides[0], node, sweep)
         if match is None or not self.when(match):
             return None
         right = self.sides[1]
@@ -116,45 +115,45 @@ class RuleTable:
         for rule in self.rules:
             self._by_op.setdefault(rule.sides[0].op, []).append(rule)
 
-    def __call__(self, draft: Draft, sweep: Sweep) -> Term | Edge | None:
-        candidates: Iterable[Rule] = self._by_op.get(draft.op, ())
-        return next((found for rule in candidates if (found := rule.apply(draft, sweep)) is not None), None)
+    def __call__(self, node: Node, sweep: Sweep) -> Term | Edge | None:
+        candidates: Iterable[Rule] = self._by_op.get(node.op, ())
+        return next((found for rule in candidates if (found := rule.apply(node, sweep)) is not None), None)
 
 
 # Matching ------------------------------------------------------------------------------------------------------------
 
 
-def _match_root(pattern: Apply, draft: Draft, sweep: Sweep) -> Match | None:
-    match = Match(sweep, {}, {_ROOT: draft})
-    return match if _match_node(pattern, draft, match) else None
+def _match_root(pattern: Apply, node: Node, sweep: Sweep) -> Match | None:
+    match = Match(sweep, {}, {_ROOT: node})
+    return match if _match_node(pattern, node, match) else None
 
 
-def _match_node(pattern: Apply, draft: Draft, match: Match) -> bool:
-    if draft.op != pattern.op or len(draft.operands) != len(pattern.operands):
+def _match_node(pattern: Apply, node: Node, match: Match) -> bool:
+    if node.op != pattern.op or len(node.operands) != len(pattern.operands):
         return False
     if pattern.name:
-        match.nodes[pattern.name] = draft
-    return all(_match_read(part, edge, match) for part, edge in zip(pattern.operands, draft.operands))
+        match.nodes[pattern.name] = node
+    return all(_match_read(part, edge, match) for part, edge in zip(pattern.operands, node.operands))
 
 
 def _match_read(pattern: Pattern, edge: Edge, match: Match) -> bool:
     if isinstance(pattern, str):
         return match.reads.setdefault(pattern, edge) == edge
     if isinstance(pattern, Apply):
-        draft = match.sweep.view(edge)
-        return draft is not None and _match_node(pattern, draft, match)
+        node = match.sweep.view(edge)
+        return node is not None and _match_node(pattern, node, match)
     value = constant_value(edge, match.sweep)
     return value is not None and bool(np.all(value == pattern)) and not np.any(np.signbit(value) != (pattern < 0))
 
 
 def constant_value(edge: Edge, sweep: Sweep) -> np.ndarray[Any, Any] | None:
     """The elements of a constant, where an edge reads one, also through a broadcast; of any shape."""
-    draft = sweep.view(edge)
-    while draft is not None and draft.op == "broadcast":
-        draft = sweep.view(draft.operands[0])
-    if draft is None or draft.op != "constant":
+    node = sweep.view(edge)
+    while node is not None and node.op == "broadcast":
+        node = sweep.view(node.operands[0])
+    if node is None or node.op != "constant":
         return None
-    value = draft.attr("value")
+    value = node.attr("value")
     return value.array if isinstance(value, ArrayValue) else None
 
 
@@ -170,7 +169,7 @@ def _fitted(found: Term | Edge, match: Match) -> Term | Edge | None:
     """A read of another shape is broadcast; one of another dtype is no replacement."""
     if isinstance(found, Term):
         return found
-    seen = match.sweep.type_of(found)
+    seen = match.sweep.seen_type(found)
     if seen.dtype != match.type.dtype:
         return None
     return found if seen.shape == match.type.shape else Term("broadcast", (found,), {"shape": match.type.shape})
@@ -180,33 +179,17 @@ def _fitted(found: Term | Edge, match: Match) -> Term | Edge | None:
 
 
 def _parse(equation: str) -> tuple[Pattern, Pattern | None]:
-    tokens = [*_TOKEN.findall(equation), ""]
-    left, position = _pattern(tokens, 0)
-    if tokens[position] != "=":
-        return left, _end(equation, tokens, position, None)
-    right, position = _pattern(tokens, position + 1)
-    return left, _end(equation, tokens, position, right)
+    """As Python reads it, where `name:op(...)` is `name @ op(...)`."""
+    left, *right = [ast.parse(side.strip(), mode="eval").body for side in equation.replace(":", "@").split("=", 1)]
+    return _pattern(left), _pattern(right[0]) if right else None
 
 
-def _end(equation: str, tokens: list[str], position: int, side: Pattern | None) -> Pattern | None:
-    if tokens[position]:
-        raise ValueError(f"cannot read {equation!r} from {tokens[position]!r} on")
-    return side
-
-
-def _pattern(tokens: list[str], position: int) -> tuple[Pattern, int]:
-    token, following = tokens[position], tokens[position + 1]
-    if following == ":":
-        named, end = _pattern(tokens, position + 2)
-        if not isinstance(named, Apply):
-            raise ValueError(f"{token!r} must name an operator")
-        return Apply(named.op, named.operands, token), end
-    if following != "(":
-        return (float(token) if token.lstrip("-")[0].isdigit() else token), position + 1
-    operands: list[Pattern] = []
-    position += 2
-    while tokens[position] != ")":
-        operand, position = _pattern(tokens, position)
-        operands.append(operand)
-        position += tokens[position] == ","
-    return Apply(token, tuple(operands)), position + 1
+def _pattern(side: ast.expr) -> Pattern:
+    match side:
+        case ast.Name(name):
+            return name
+        case ast.Call(ast.Name(op), operands):
+            return Apply(op, tuple(map(_pattern, operands)))
+        case ast.BinOp(ast.Name(name), ast.MatMult(), ast.Call(ast.Name(op), operands)):
+            return Apply(op, tuple(map(_pattern, operands)), name)
+    return float(ast.literal_eval(side))

@@ -12,98 +12,96 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tempo import dtypes
-from tempo.passes.rewrite.driver import Draft, Sweep, Term
+from tempo.passes.rewrite.driver import Sweep, Term
 from tempo.passes.simplify.movement import ONE, Axes, Moved, Shape, arranged, look_through
-from tempo.sdg.graph import Edge, TensorType
+from tempo.sdg.graph import Edge, Node, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Expr
 
 
-def reduction_of_movement(draft: Draft, sweep: Sweep) -> Term | Edge | None:
+def reduction_of_movement(node: Node, sweep: Sweep) -> Term | Edge | None:
     """A reduction reads the source of what is moved; what repeats along a reduced axis is reduced without repeating."""
-    if OPERATORS[draft.op].kind != "reduction" or OPERATORS[draft.op].combine is None:
+    if OPERATORS[node.op].kind != "reduction" or OPERATORS[node.op].combine is None:
         return None
-    operand = sweep.type_of(draft.operands[0])
-    shape, reduced = operand.shape, frozenset(draft.attr("axes"))
-    found = look_through(draft.operands[0], sweep)
+    operand = sweep.seen_type(node.operands[0])
+    shape, reduced = operand.shape, frozenset(node.attr("axes"))
+    found = look_through(node.operands[0], sweep)
     # Along an axis of size 1 nothing is reduced.
     shown = (None if axis in reduced and shape[axis] == ONE else of for axis, of in enumerate(found.axes))
     moved = Moved(found.source, tuple(shown))
     reduces = any(moved.axes[axis] is not None for axis in reduced)
-    if (moved == Moved(draft.operands[0], tuple(range(len(shape)))) and reduces) or (
-        not reduces and operand.dtype != draft.type.dtype
+    if (moved == Moved(node.operands[0], tuple(range(len(shape)))) and reduces) or (
+        not reduces and operand.dtype != node.type.dtype
     ):
         return None
     repeated = [shape[axis] for axis in reduced if moved.axes[axis] is None and shape[axis] != ONE]
-    if repeated and not _may_repeat(draft, repeated, sweep):
+    if repeated and not _may_repeat(node, repeated, sweep):
         return None
-    return _reduced(draft, moved, reduced, repeated, sweep)
+    return _reduced(node, moved, reduced, repeated, sweep)
 
 
-def _may_repeat(draft: Draft, repeated: Sequence[Expr], sweep: Sweep) -> bool:
+def _may_repeat(node: Node, repeated: Sequence[Expr], sweep: Sweep) -> bool:
     """An empty axis has another sum than n x, and no maximum; halves hold no large n."""
-    if draft.op == "reduce_prod" or dtypes.itemsize(draft.type.dtype) == 2:
+    if node.op == "reduce_prod" or dtypes.itemsize(node.type.dtype) == 2:
         return False
     return all(sweep.holds(size.ge(1)) for size in repeated)
 
 
-def _reduced(
-    draft: Draft, moved: Moved, reduced: frozenset[int], repeated: Sequence[Expr], sweep: Sweep
-) -> Term | Edge:
+def _reduced(node: Node, moved: Moved, reduced: frozenset[int], repeated: Sequence[Expr], sweep: Sweep) -> Term | Edge:
     source: Term | Edge = moved.source
-    given = sweep.type_of(moved.source).shape
+    given = sweep.seen_type(moved.source).shape
     over = tuple(sorted(axis for place in reduced if (axis := moved.axes[place]) is not None))
     left = [axis for axis in range(len(given)) if axis not in over]
     if over:
-        source = Term(draft.op, (source,), {**dict(draft.attrs), "axes": over})
+        source = Term(node.op, (source,), {**node.attributes, "axes": over})
     kept = (axis for place, axis in enumerate(moved.axes) if place not in reduced)
     axes = tuple(None if axis is None else left.index(axis) for axis in kept)
-    if draft.op == "reduce_sum":
+    if node.op == "reduce_sum":
         for size in repeated:
-            count = Term("cast", (Term("index_value", attrs={"expr": size}),), {"dtype": draft.type.dtype})
+            count = Term("cast", (Term("index_value", attrs={"expr": size}),), {"dtype": node.type.dtype})
             source = Term("mul", (source, count))
-    return arranged(source, tuple(given[axis] for axis in left), axes, draft.type.shape)
+    return arranged(source, tuple(given[axis] for axis in left), axes, node.type.shape)
 
 
-def sum_of_products(draft: Draft, sweep: Sweep) -> Term | Edge | None:
+def sum_of_products(node: Node, sweep: Sweep) -> Term | Edge | None:
     """A product summed over axes is a contraction, where that saves making the product, or nothing else is left.
 
     A product whose every kept axis both factors have is no larger than they are: it stays.
     """
-    if draft.op != "reduce_sum":
+    if node.op != "reduce_sum":
         return None
-    product = sweep.view(draft.operands[0])
+    product = sweep.view(node.operands[0])
     if product is None or product.op != "mul":
         return None
     shape = product.type.shape
     lhs, rhs = (_factor(edge, shape, sweep) for edge in product.operands)
-    kept = tuple(axis for axis in range(len(shape)) if axis not in draft.attr("axes"))
+    kept = tuple(axis for axis in range(len(shape)) if axis not in node.attr("axes"))
     if kept and all(lhs.axes[axis] is not None and rhs.axes[axis] is not None for axis in kept):
         return None
-    if not all(lhs.axes[axis] is not None and rhs.axes[axis] is not None for axis in draft.attr("axes")):
+    if not all(lhs.axes[axis] is not None and rhs.axes[axis] is not None for axis in node.attr("axes")):
         return None
-    return _contraction(lhs, rhs, draft.attr("axes"), kept, draft.type, sweep)
+    return _contraction(lhs, rhs, node.attr("axes"), kept, node.type, sweep)
 
 
 def _factor(edge: Edge, shape: Shape, sweep: Sweep) -> Moved:
     """A factor of a product of the given shape, to which NumPy's rule broadcasts it."""
-    moved, own = look_through(edge, sweep), sweep.type_of(edge).shape
+    moved, own = look_through(edge, sweep), sweep.seen_type(edge).shape
     more = len(shape) - len(own)
     shown = (axis if size == wanted else None for axis, size, wanted in zip(moved.axes, own, shape[more:]))
     return Moved(moved.source, (*[None] * more, *shown))
 
 
-def dot_of_movement(draft: Draft, sweep: Sweep) -> Term | Edge | None:
+def dot_of_movement(node: Node, sweep: Sweep) -> Term | Edge | None:
     """A contraction reads the sources of what is moved; a batch axis along which one side repeats is free."""
-    if draft.op != "dot":
+    if node.op != "dot":
         return None
-    sides = [look_through(edge, sweep) for edge in draft.operands]
-    if [side.source for side in sides] == list(draft.operands):
+    sides = [look_through(edge, sweep) for edge in node.operands]
+    if [side.source for side in sides] == list(node.operands):
         return None
     # The axes of the result, then those that are contracted, and which axis of each operand has the place.
-    ranks = [len(sweep.type_of(edge).shape) for edge in draft.operands]
-    (left, free_left), (right, free_right) = (_axes(draft, side, rank) for side, rank in zip(("lhs", "rhs"), ranks))
-    count = len(draft.attr("lhs_contract"))
+    ranks = [len(sweep.seen_type(edge).shape) for edge in node.operands]
+    (left, free_left), (right, free_right) = (_axes(node, side, rank) for side, rank in zip(("lhs", "rhs"), ranks))
+    count = len(node.attr("lhs_contract"))
     batch = len(left) - count
     places = (
         (*left[:batch], *free_left, *[None] * len(free_right), *left[batch:]),
@@ -113,16 +111,16 @@ def dot_of_movement(draft: Draft, sweep: Sweep) -> Term | Edge | None:
         Moved(side.source, tuple(None if axis is None else side.axes[axis] for axis in own))
         for side, own in zip(sides, places)
     )
-    kept = tuple(range(len(draft.type.shape)))
+    kept = tuple(range(len(node.type.shape)))
     contracted = tuple(range(len(kept), len(kept) + count))
     if any(lhs.axes[axis] is None or rhs.axes[axis] is None for axis in contracted):
         return None
-    return _contraction(lhs, rhs, contracted, kept, draft.type, sweep)
+    return _contraction(lhs, rhs, contracted, kept, node.type, sweep)
 
 
-def _axes(draft: Draft, side: str, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _axes(node: Node, side: str, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The batch and contracted axes of an operand, and the others."""
-    named = (*draft.attr(f"{side}_batch"), *draft.attr(f"{side}_contract"))
+    named = (*node.attr(f"{side}_batch"), *node.attr(f"{side}_contract"))
     return named, tuple(axis for axis in range(rank) if axis not in named)
 
 
@@ -135,7 +133,7 @@ def _contraction(
     made: list[int | None] = [*batch]
     given = [size for place in batch if (size := _size(lhs, place, sweep)) is not None]
     for side, moved in (("lhs", lhs), ("rhs", rhs)):
-        shape = sweep.type_of(moved.source).shape
+        shape = sweep.seen_type(moved.source).shape
         attrs[f"{side}_contract"] = tuple(moved.axes[place] for place in contracted)
         attrs[f"{side}_batch"] = tuple(moved.axes[place] for place in batch)
         free = set(range(len(shape))) - set(attrs[f"{side}_contract"]) - set(attrs[f"{side}_batch"])
@@ -148,4 +146,4 @@ def _contraction(
 
 def _size(moved: Moved, place: int, sweep: Sweep) -> Expr | None:
     axis = moved.axes[place]
-    return None if axis is None else sweep.type_of(moved.source).shape[axis]
+    return None if axis is None else sweep.seen_type(moved.source).shape[axis]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tempo import dtypes
-from tempo.passes.rewrite.driver import Draft, Sweep, Term
+from tempo.passes.rewrite.driver import Sweep, Term
 from tempo.sdg.call import Array, ArrayValue, StaticType
-from tempo.sdg.graph import Edge
+from tempo.sdg.graph import Edge, Node
 from tempo.sdg.operators import OPERATORS, call_for
 from tempo.symbolic import Expr
 
@@ -25,38 +25,38 @@ class FoldConstants:
 
     elements: int
 
-    def __call__(self, draft: Draft, sweep: Sweep) -> Term | None:
-        if draft.op in _REPEATS or OPERATORS[draft.op].kind in _NOT_FOLDED:
+    def __call__(self, node: Node, sweep: Sweep) -> Term | None:
+        if node.op in _REPEATS or OPERATORS[node.op].kind in _NOT_FOLDED:
             return None
-        values = [constant(edge, sweep) for edge in draft.operands]
+        values = [constant(edge, sweep) for edge in node.operands]
         arrays = [value.array for value in values if value is not None]
-        if len(arrays) != len(values) or not self._is_small(draft, arrays):
+        if len(arrays) != len(values) or not self._is_small(node, arrays):
             return None
-        return Term("constant", attrs={"value": ArrayValue(_evaluated(draft, arrays))})
+        return Term("constant", attrs={"value": ArrayValue(_evaluated(node, arrays))})
 
-    def _is_small(self, draft: Draft, arrays: list[Array]) -> bool:
-        operator = OPERATORS[draft.op]
-        needed = (*draft.type.shape, *operator.static(dict(draft.attrs)))
+    def _is_small(self, node: Node, arrays: list[Array]) -> bool:
+        operator = OPERATORS[node.op]
+        needed = (*node.type.shape, *operator.static(node.attributes))
         if not all(size.is_const for size in needed):
             return False
-        if any(scalar.symbols() for scalar in operator.scalars(dict(draft.attrs))):
+        if any(scalar.symbols() for scalar in operator.scalars(node.attributes)):
             return False
-        elements = int(np.prod([size.as_int() for size in draft.type.shape], dtype=np.int64))
+        elements = int(np.prod([size.as_int() for size in node.type.shape], dtype=np.int64))
         return max([elements, *(array.size for array in arrays)]) <= self.elements
 
 
 def constant(edge: Edge, sweep: Sweep) -> ArrayValue | None:
     """The value of the constant that an edge reads, None where it reads none."""
-    draft = sweep.view(edge)
-    return draft.attr("value") if draft is not None and draft.op == "constant" else None
+    node = sweep.view(edge)
+    return node.attr("value") if node is not None and node.op == "constant" else None
 
 
-def _evaluated(draft: Draft, arrays: list[Array]) -> Array:
-    operator = OPERATORS[draft.op]
+def _evaluated(node: Node, arrays: list[Array]) -> Array:
+    operator = OPERATORS[node.op]
     operands = [StaticType(array.shape, dtypes.from_numpy(array.dtype)) for array in arrays]
-    shape = tuple(size.as_int() for size in draft.type.shape)
-    call = call_for(draft.op, draft.attrs, operands, StaticType(shape, draft.type.dtype), Expr.as_int)
-    scalars = [scalar.evaluate({}) for scalar in operator.scalars(dict(draft.attrs))]
+    shape = tuple(size.as_int() for size in node.type.shape)
+    call = call_for(node.op, node.attrs, operands, StaticType(shape, node.type.dtype), Expr.as_int)
+    scalars = [scalar.evaluate({}) for scalar in operator.scalars(node.attributes)]
     with np.errstate(all="ignore"):
         found = np.asarray(operator.numpy(call)(*arrays, *scalars))
-    return found.astype(dtypes.to_numpy(draft.type.dtype), copy=False).reshape(shape)
+    return found.astype(dtypes.to_numpy(node.type.dtype), copy=False).reshape(shape)

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tempo.passes.rewrite.driver import Draft, Sweep, Term
+from tempo.passes.rewrite.driver import Sweep, Term
 from tempo.passes.rewrite.patterns import constant_value
-from tempo.sdg.graph import Edge, Graph, TensorType
+from tempo.sdg.graph import Edge, Node, TensorType
 from tempo.sdg.operators import OPERATORS, Role
 from tempo.symbolic import Expr, const
 
@@ -31,25 +31,9 @@ Shape = tuple[Expr, ...]
 class Views(Protocol):
     """What edges show: a sweep, or a graph as it is."""
 
-    def view(self, edge: Edge) -> Draft | None: ...
+    def view(self, edge: Edge) -> Node | None: ...
 
-    def type_of(self, edge: Edge) -> TensorType: ...
-
-
-@dataclass(frozen=True)
-class GraphViews:
-    """The nodes of a graph as the edges of their readers show them, where they are read at their own points."""
-
-    graph: Graph
-
-    def view(self, edge: Edge) -> Draft | None:
-        node = self.graph.nodes[edge.node]
-        if node.is_nominal or not self.graph.is_identity(edge):
-            return None
-        return Draft(node.op, node.operands, node.attrs, node.type)
-
-    def type_of(self, edge: Edge) -> TensorType:
-        return self.graph.seen_type(edge)
+    def seen_type(self, edge: Edge) -> TensorType: ...
 
 
 @dataclass(frozen=True)
@@ -65,26 +49,26 @@ class Moved:
 
 def look_through(edge: Edge, sweep: Views) -> Moved:
     """What an edge reads, seen through all movement that composes to a map of axes."""
-    found = Moved(edge, tuple(range(len(sweep.type_of(edge).shape))))
+    found = Moved(edge, tuple(range(len(sweep.seen_type(edge).shape))))
     while True:
-        draft = sweep.view(found.source)
-        step = None if draft is None else axes_of(draft, sweep)
-        if draft is None or step is None:
+        node = sweep.view(found.source)
+        step = None if node is None else axes_of(node, sweep)
+        if node is None or step is None:
             return found
-        found = Moved(draft.operands[0], tuple(None if axis is None else step[axis] for axis in found.axes))
+        found = Moved(node.operands[0], tuple(None if axis is None else step[axis] for axis in found.axes))
 
 
-def axes_of(draft: Draft, sweep: Views) -> Axes | None:
+def axes_of(node: Node, sweep: Views) -> Axes | None:
     """The map of one node of movement, by its axis rule; None where it has none."""
-    operator = OPERATORS[draft.op]
-    if operator.kind != "movement" or len(draft.operands) != 1:
+    operator = OPERATORS[node.op]
+    if operator.kind != "movement" or len(node.operands) != 1:
         return None
-    given, axes = sweep.type_of(draft.operands[0]).shape, dict[int | None, int | None]()
-    for factor in operator.axes(dict(draft.attrs), [given], draft.type.shape):
+    given, axes = sweep.seen_type(node.operands[0]).shape, dict[int | None, int | None]()
+    for factor in operator.axes(node.attributes, [given], node.type.shape):
         if factor.role is not Role.PARALLEL or factor.ordered:
             return None
         axes[factor.result] = factor.operands[0]
-    return tuple(axes[place] for place in range(len(draft.type.shape)))
+    return tuple(axes[place] for place in range(len(node.type.shape)))
 
 
 def arranged(source: Term | Edge, given: Shape, axes: Axes, shape: Shape) -> Term | Edge:
@@ -119,63 +103,63 @@ def _broadcasts(given: Shape, axes: Axes) -> bool:
     return more >= 0 and all(size == ONE or axes[axis + more] == axis for axis, size in enumerate(given))
 
 
-def normal_movement(draft: Draft, sweep: Sweep) -> Term | Edge | None:
+def normal_movement(node: Node, sweep: Sweep) -> Term | Edge | None:
     """A chain of movement in its normal form; None where it is in it, and for other nodes."""
-    step = axes_of(draft, sweep)
+    step = axes_of(node, sweep)
     if step is None:
         return None
-    inner = look_through(draft.operands[0], sweep)
+    inner = look_through(node.operands[0], sweep)
     axes = tuple(None if axis is None else inner.axes[axis] for axis in step)
-    given = sweep.type_of(inner.source).shape
-    found = arranged(inner.source, given, axes, draft.type.shape)
-    return None if _is(found, draft, sweep) else found
+    given = sweep.seen_type(inner.source).shape
+    found = arranged(inner.source, given, axes, node.type.shape)
+    return None if _is(found, node, sweep) else found
 
 
-def _is(term: Term | Edge, draft: Draft | None, sweep: Sweep) -> bool:
-    """Whether the term is what the draft is, down to the source."""
-    if not isinstance(term, Term) or draft is None or term.op != draft.op:
+def _is(term: Term | Edge, node: Node | None, sweep: Sweep) -> bool:
+    """Whether the term is what the node is, down to the source."""
+    if not isinstance(term, Term) or node is None or term.op != node.op:
         return False
-    if dict(term.attrs) != dict(draft.attrs):
+    if dict(term.attrs) != node.attributes:
         return False
     operand = term.operands[0]
-    return operand == draft.operands[0] or _is(operand, sweep.view(draft.operands[0]), sweep)
+    return operand == node.operands[0] or _is(operand, sweep.view(node.operands[0]), sweep)
 
 
-def late_broadcast(draft: Draft, sweep: Sweep) -> Term | None:
+def late_broadcast(node: Node, sweep: Sweep) -> Term | None:
     """f(broadcast(x), y) = f(x, y), broadcast to the shape of the result where x and y together do not have it."""
-    if OPERATORS[draft.op].kind != "elementwise":
+    if OPERATORS[node.op].kind != "elementwise":
         return None
-    operands = tuple(_source(edge, sweep) for edge in draft.operands)
-    if operands == draft.operands:
+    operands = tuple(_source(edge, sweep) for edge in node.operands)
+    if operands == node.operands:
         return None
-    inferred = OPERATORS[draft.op].infer(dict(draft.attrs), tuple(map(sweep.type_of, operands)))
-    found = Term(draft.op, operands, dict(draft.attrs))
-    return found if inferred.shape == draft.type.shape else Term("broadcast", (found,), {"shape": draft.type.shape})
+    inferred = OPERATORS[node.op].infer(node.attributes, tuple(map(sweep.seen_type, operands)))
+    found = Term(node.op, operands, node.attributes)
+    return found if inferred.shape == node.type.shape else Term("broadcast", (found,), {"shape": node.type.shape})
 
 
 def _source(edge: Edge, sweep: Sweep) -> Edge:
-    draft = sweep.view(edge)
-    if draft is None or draft.op != "broadcast" or dict(draft.attrs).get("batch", 0):
+    node = sweep.view(edge)
+    if node is None or node.op != "broadcast" or node.attributes.get("batch", 0):
         return edge
-    return draft.operands[0]
+    return node.operands[0]
 
 
-def pad_of_edges(draft: Draft, sweep: Sweep) -> Term | None:
+def pad_of_edges(node: Node, sweep: Sweep) -> Term | None:
     """What is joined, but for one part, is constant and everywhere the same number, as many at every point."""
-    if draft.op != "concat":
+    if node.op != "concat":
         return None
-    values = [_number(edge, sweep) for edge in draft.operands]
+    values = [_number(edge, sweep) for edge in node.operands]
     inside = [place for place, value in enumerate(values) if value is None]
     if len(inside) != 1 or len({value for value in values if value is not None}) != 1:
         return None
-    (place,), axis = inside, draft.attr("axis")
-    sizes = [sweep.type_of(edge).shape[axis] for edge in draft.operands]
+    (place,), axis = inside, node.attr("axis")
+    sizes = [sweep.seen_type(edge).shape[axis] for edge in node.operands]
     if any(size.dims() for place, size in enumerate(sizes) if place not in inside):
         return None
-    rank = len(draft.type.shape)
+    rank = len(node.type.shape)
     low, high = (_along(axis, rank, part) for part in (sizes[:place], sizes[place + 1 :]))
     value = next(value for value in values if value is not None)
-    return Term("pad", (draft.operands[place],), {"low": low, "high": high, "value": value})
+    return Term("pad", (node.operands[place],), {"low": low, "high": high, "value": value})
 
 
 def _number(edge: Edge, sweep: Sweep) -> float | int | bool | None:

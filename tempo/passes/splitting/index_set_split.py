@@ -20,11 +20,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from tempo.analysis.dependence.acyclic import bodies, sequential_dims
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import rewrite_graph, without_dead_nodes
 from tempo.passes.simplify.simplify import canonical_merge
-from tempo.sdg.builder import NodeBuilder, at_point, fresh_dim
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.builder import NodeBuilder, fresh_dim
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, identity_map
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
@@ -79,11 +79,10 @@ def _without_untaken_cases(graph: Graph, context: PassContext) -> Graph:
 
 def cuts(graph: Graph) -> Iterator[Cut]:
     """Conditions on one dim of merges on cycles, under which the value comes from outside the cycle."""
-    reads = {id: [edge.node for _, edge in node.reads()] for id, node in graph.nodes.items()}
-    for component in strongly_connected(list(graph.nodes), reads):
+    for component in graph.components:
         members = frozenset(component)
         for node in (graph.nodes[id] for id in component if graph.nodes[id].is_merge):
-            if len(members) == 1 and node.id not in reads[node.id]:
+            if len(members) == 1 and node.id not in graph.producers(node.id):
                 continue
             for case in node.cases:
                 found = _stretch(graph, case.condition)
@@ -121,7 +120,7 @@ def _split(graph: Graph, cut: Cut, context: PassContext) -> Graph | None:
         return None
     dim = Dim(fresh_dim(f"{cut.symbol.name}_known", (dim.symbol.name for dim in graph.dims)), extent)
     after = rewrite_graph(_Cutting(graph, cut, dim, wide, context).graph(), context, merges=canonical_merge)
-    return after if _frees(after, dim.symbol) else None
+    return after if _frees(after, dim.symbol, context) else None
 
 
 def _may_go_ahead(graph: Graph, node: Node, symbol: Symbol) -> bool:
@@ -145,58 +144,13 @@ def _needed_within(graph: Graph, cut: Cut, context: PassContext) -> list[int]:
     return found
 
 
-def _frees(graph: Graph, symbol: Symbol) -> bool:
-    """Whether no cycle runs through both sides, and one worth it is on none but those that another dim carries."""
-    every = [(node, edge) for node in graph.nodes.values() for _, edge in node.reads()]
-    sides = _components(list(graph.nodes), every)
-    if any(len({symbol in graph.nodes[id].domain for id in members}) > 1 for members in sides.values()):
+def _frees(graph: Graph, symbol: Symbol, context: PassContext) -> bool:
+    """Whether no cycle runs through both sides, and one worth it needs no loop over the dim."""
+    if any(len({symbol in graph.nodes[id].domain for id in members}) > 1 for members in graph.components):
         return False
-    nodes = {id: node for id, node in graph.nodes.items() if symbol in node.domain}
-    links = [(node, edge) for node in nodes.values() for _, edge in node.reads() if edge.node in nodes]
-    for dim in graph.dims:
-        if dim.symbol != symbol:
-            links = _not_carried(graph, list(nodes), links, dim.symbol)
-    cyclic = {id for id, members in _components(list(nodes), links).items() if len(members) > 1}
-    cyclic |= {node.id for node, edge in links if edge.node == node.id}
-    return any(OPERATORS[node.op].kind in _WORTH for id, node in nodes.items() if id not in cyclic)
-
-
-Link = tuple[Node, Edge]
-
-
-def _components(ids: list[int], links: list[Link]) -> dict[int, frozenset[int]]:
-    reads: dict[int, list[int]] = {id: [] for id in ids}
-    for node, edge in links:
-        reads[node.id].append(edge.node)
-    found = [frozenset(component) for component in strongly_connected(ids, reads)]
-    return {id: members for members in found for id in members}
-
-
-def _not_carried(graph: Graph, ids: list[int], links: list[Link], symbol: Symbol) -> list[Link]:
-    """Without the reads that a loop over `symbol` carries, in components where every distance has one sign or is 0."""
-    members = _components(ids, links)
-    distances: dict[frozenset[int], set[int | None]] = {}
-    inner = [(node, edge) for node, edge in links if edge.node in members[node.id]]
-    for node, edge in inner:
-        distances.setdefault(members[node.id], set()).add(_distance(graph, edge, symbol))
-    one_way = {
-        component
-        for component, found in distances.items()
-        if None not in found and len({value > 0 for value in found if value}) <= 1
-    }
-    return [
-        (node, edge)
-        for node, edge in links
-        if members[node.id] not in one_way or not _distance(graph, edge, symbol) or (node, edge) not in inner
-    ]
-
-
-def _distance(graph: Graph, edge: Edge, symbol: Symbol) -> int | None:
-    """By how much the reader's point is ahead of the one read; None where that is no constant."""
-    domain = graph.nodes[edge.node].domain
-    index = edge.map[domain.index(symbol)] if symbol in domain else None
-    offset = var(symbol) - index.index if isinstance(index, Point) else None
-    return offset.const if offset is not None and offset.is_const else None
+    sequential = sequential_dims(bodies(graph, context.demand(graph), context.facts))
+    free = (graph.nodes[id] for id, looped in sequential.items() if symbol not in looped)
+    return any(symbol in node.domain and OPERATORS[node.op].kind in _WORTH for node in free)
 
 
 class _Cutting:
@@ -229,18 +183,12 @@ class _Cutting:
     # Within the stretch -----------------------------------------------------------------------------------------------
 
     def copied(self, node: Node) -> Node:
-        node = at_point(node, self.symbol, self.within[self.symbol])
+        copy = self.new.copied(node, self.copies[node.id], self.symbol, (self.dim.symbol,), self.within[self.symbol])
+        operands = (self.read_within(edge, self.in_copy) for edge in copy.operands)
         cases = (
-            replace(case, edge=self.read_within(case.edge, self.in_copy.assume(case.condition))) for case in node.cases
+            replace(case, edge=self.read_within(case.edge, self.in_copy.assume(case.condition))) for case in copy.cases
         )
-        return replace(
-            node,
-            id=self.copies[node.id],
-            domain=tuple(self.dim.symbol if symbol == self.symbol else symbol for symbol in node.domain),
-            operands=tuple(self.read_within(edge, self.in_copy) for edge in node.operands),
-            cases=tuple(cases),
-            declaration=None if node.declaration is None else self.new.new_declaration(),
-        )
+        return replace(copy, operands=tuple(operands), cases=tuple(cases))
 
     def read_within(self, edge: Edge, context: Context) -> Edge:
         """The read of a copy: of another copy where it stays in the stretch, as far as a read that is needed does."""

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.demand.speculation_safety import AllOrNone
-from tempo.analysis.dependence.acyclic import Need, bodies
+from tempo.analysis.dependence.acyclic import Need, bodies, sequential_dims
 from tempo.analysis.dependence.levels import LoopBody
 from tempo.costs import EAGER, Cost, Costs, LikelySizes
 from tempo.passes.attention.banded import OPERATOR, BandedAttention, bands, with_bands
@@ -114,7 +114,7 @@ class MappingSearch:
 
     def candidates(self, graph: Graph, dim: Dim) -> Candidates:
         known, counts = self.known(graph), LikelySizes(self.context.sizes)
-        sequential = _sequential(known.blocks)
+        sequential = sequential_dims(known.blocks)
         return Candidates(graph, dim, known.demands, sequential, known.as_one, self.context.facts, counts)
 
     def known(self, graph: Graph) -> _Known:
@@ -253,17 +253,6 @@ class MappingSearch:
         else:
             kind, why = "sequential", "cheaper made where it is read"
         return Decision(symbol, kind, group, new, kept, why)
-
-
-def _sequential(found: Iterable[LoopBody[int, Need]]) -> dict[int, frozenset[Symbol]]:
-    """The dims that each node goes through one by one: those of loops around it, and all where no order was found."""
-    dims: dict[int, frozenset[Symbol]] = {}
-    for block in found:
-        for unit in block.units:
-            for name in unit.names:
-                looped = block.dims[name] if unit.stuck else (unit.loop.dim,) if unit.loop else ()
-                dims[name] = dims.get(name, frozenset()) | frozenset(looped)
-    return dims
 
 
 @dataclass(frozen=True)

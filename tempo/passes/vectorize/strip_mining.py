@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tempo.passes.vectorize.legality import Candidates, Span, guards
-from tempo.sdg.builder import at_point, fresh_dim
+from tempo.sdg.builder import fresh_dim
 from tempo.sdg.components import reached
-from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, identity_map
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import Dim, Expr, Symbol, const, minimum, var
+from tempo.symbolic import Dim, Expr, Symbol, const, maximum, minimum, var
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Strip:
     dim: Symbol
     span: Span
     size: int
-    outer: Symbol
-    inner: Symbol
+    parts: tuple[Symbol, Symbol]
 
     @property
     def dims(self) -> tuple[Dim, Dim]:
         """That of the blocks, and that of the points within one."""
-        return Dim(self.outer, (self.span.size + self.size - 1) // self.size), Dim(self.inner, self.length)
+        outer, inner = self.parts
+        return Dim(outer, (self.span.size + self.size - 1) // self.size), Dim(inner, self.length)
 
     @property
     def length(self) -> Expr:
@@ -48,7 +48,8 @@ class Strip:
     @property
     def point(self) -> Expr:
         """The point of the dim, by block and place."""
-        return self.span.lo + self.first(var(self.outer)) + var(self.inner)
+        outer, inner = map(var, self.parts)
+        return self.span.lo + self.first(outer) + inner
 
 
 def strippable(candidates: Candidates, chosen: Collection[int]) -> set[int]:
@@ -124,9 +125,9 @@ def _strips(graph: Graph, symbol: Symbol, spans: Mapping[int, Span], sizes: Mapp
     for id in sorted(sizes):
         key = spans[id], sizes[id]
         if key not in made:
-            inner = [fresh_dim(f"{symbol.name}_{part}", taken) for part in ("block", "in")]
-            taken |= {each.name for each in inner}
-            made[key] = Strip(symbol, *key, *inner)
+            outer, inner = (fresh_dim(f"{symbol.name}_{part}", taken) for part in ("block", "in"))
+            taken |= {outer.name, inner.name}
+            made[key] = Strip(symbol, *key, (outer, inner))
     return {id: made[spans[id], sizes[id]] for id in sizes}
 
 
@@ -138,67 +139,38 @@ class _Stripping:
         fresh = [dim for strip in dict.fromkeys(strips.values()) for dim in strip.dims]
         self.dims = (*graph.dims[:place], *fresh, *graph.dims[place:])
         self.new = Rewriter(replace(graph, dims=self.dims))
-        self.copies: dict[int, int] = {}
+        self.copies = {id: self.new.new_number() for id in strips}
 
     def graph(self, joined: Collection[int]) -> Graph:
-        # Definitions first, whose domains are known, then what is made of them, and last what the cases read.
-        within = [node for node in self.old.operands_first() if node.id in self.strips]
-        for node in sorted(within, key=lambda node: not node.is_merge):
-            self.copies[node.id] = self._signature(node)
-        for node in within:
-            copy, strip = self.new.nodes[self.copies[node.id]], self.strips[node.id]
-            if node.is_merge:
-                self.new.nodes[copy.id] = copy.reading(functools.partial(self._read, strip=strip))
+        for id, strip in self.strips.items():
+            copy = self.new.copied(self.old.nodes[id], self.copies[id], self.symbol, strip.parts, strip.point)
+            self.new.nodes[copy.id] = copy.reading(functools.partial(self._read, strip=strip))
         for id in joined:
             node = self.old.nodes[id]
-            tensors = Tensors(self.new, node.location)
-            self.new.put(node, self._joined(tensors, node))
-        nodes = {id: node for id, node in self.new.nodes.items() if id not in self.copies or id in joined}
+            self.new.put(node, self._joined(Tensors(self.new, node.location), node))
+        nodes = {id: node for id, node in self.new.nodes.items() if id not in self.strips or id in joined}
         return replace(self.old, dims=self.dims, nodes=nodes)
-
-    def _signature(self, node: Node) -> int:
-        """The number of a new node, whose reads are those of the old one until all the others are there."""
-        strip = self.strips[node.id]
-        copy = at_point(node, self.symbol, strip.point)
-        if node.is_merge:
-            domain = (part for s in node.domain for part in ((strip.outer, strip.inner) if s == self.symbol else (s,)))
-            return self.new.declare(replace(copy, domain=tuple(domain))).node
-        copy = replace(copy, operands=tuple(self._read(edge, strip) for edge in node.operands))
-        return self.new.numbered(self.new.over_what_varies(copy)).node
 
     def _read(self, edge: Edge, strip: Strip) -> Edge:
         """The read from a block: of the same block where it is at the reader's own point."""
         within = edge.substitute({self.symbol: strip.point})
         if self.strips.get(edge.node) != strip or not _is_here(self.old, edge, self.symbol):
             return within
-        here: dict[Symbol, Point | Slice] = dict(zip(self.old.nodes[edge.node].domain, within.map, strict=True))
-        here |= {part: Point(var(part)) for part in (strip.outer, strip.inner)}
-        copy = self.copies[edge.node]
-        return Edge(copy, tuple(here[symbol] for symbol in self.new.nodes[copy].domain))
+        place = self.old.nodes[edge.node].domain.index(self.symbol)
+        return Edge(self.copies[edge.node], (*within.map[:place], *identity_map(strip.parts), *within.map[place + 1 :]))
 
     def _joined(self, tensors: Tensors, node: Node) -> Edge:
         """What the node was: of the blocks in a row, the point of the dim."""
         strip, copy = self.strips[node.id], self.new.nodes[self.copies[node.id]]
         extents = {dim.symbol: dim.size for dim in strip.dims}
-        place = var(self.symbol) - strip.span.lo
-        parts = [symbol for symbol in copy.domain if symbol in extents]
         map = tuple(Slice(const(0), extents[s]) if s in extents else Point(var(s)) for s in copy.domain)
         indices = self._indices(tensors, strip)
-        values = [indices[part] for part in parts]
-        whole = Edge(copy.id, map)
-        attrs = {"axis": 0, "batch": 0, "checked": False}
-        if len(parts) == 1:
-            row = tensors.apply("gather", whole, *values, **attrs)
-        else:
-            row = tensors.apply("gather_pairs", whole, *values, count=len(parts), **attrs)
-        return tensors.at(row, 0, place)
+        row = tensors.apply("gather_pairs", Edge(copy.id, map), *indices, count=2, axis=0, batch=0, checked=False)
+        return tensors.at(row, 0, var(self.symbol) - strip.span.lo)
 
-    @staticmethod
-    def _indices(tensors: Tensors, strip: Strip) -> dict[Symbol, Edge]:
+    def _indices(self, tensors: Tensors, strip: Strip) -> tuple[Edge, ...]:
         """For the points of the span: the block, and p - min(Z (p // Z), T - Z) = max(p % Z, p - (T - Z)) within it."""
-        points, size = tensors.iota((strip.span.size,), 0), tensors.number(strip.size)
-        within = tensors.apply("mod", points, size)
-        if not (strip.span.size.is_const and strip.span.size.as_int() % strip.size == 0):
-            from_end = tensors.add(points, tensors.number(strip.length - strip.span.size))
-            within = tensors.apply("maximum", within, from_end)
-        return {strip.outer: tensors.apply("floordiv", points, size), strip.inner: within}
+        here, size = var(self.symbol), strip.span.size
+        points = {self.symbol: tensors.iota((size,), 0)}
+        within = maximum(here % strip.size, here + strip.length - size)
+        return tensors.values(here // strip.size, points), tensors.values(within, points)

@@ -235,10 +235,11 @@ def test_an_empty_slice_over_a_lost_dim_still_reads_nothing() -> None:
 
 
 def test_rewrites_that_undo_each_other_are_a_bug() -> None:
-    from tempo.passes.rewrite.driver import Draft, Sweep, Term
+    from tempo.passes.rewrite.driver import Sweep, Term
+    from tempo.sdg.graph import Node
 
-    def swap(draft: Draft, sweep: Sweep) -> Term | None:
-        return Term(draft.op, draft.operands[::-1]) if draft.op == "add" else None
+    def swap(node: Node, sweep: Sweep) -> Term | None:
+        return Term(node.op, node.operands[::-1]) if node.op == "add" else None
 
     graph = parse(
         _program("""
