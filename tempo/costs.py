@@ -9,6 +9,7 @@ what compiling copies of the region takes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -110,13 +111,7 @@ class LikelySizes:
 
     def bytes(self, node: Node) -> int:
         """The bytes of all results of a node at one point."""
-        total = 0
-        for type in node.results:
-            elements = 1
-            for size in type.shape:
-                elements *= self.extent(size)
-            total += elements * dtypes.itemsize(type.dtype)
-        return total
+        return sum(math.prod(map(self.extent, type.shape)) * dtypes.itemsize(type.dtype) for type in node.results)
 
 
 @dataclass(frozen=True)

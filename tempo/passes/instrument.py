@@ -105,8 +105,7 @@ def _verdict(tensors: Tensors, edge: Edge) -> Edge:
 def _only(rewriter: Rewriter, reader: Node, where: Condition, value: Edge) -> Edge:
     elsewhere = Tensors(rewriter, reader.location).constant(FINITE, _VALUES.dtype)
     cases = (Case(where, value), Case(TRUE, elsewhere))
-    attrs = (("name", ""), ("role", "cases"))
-    return rewriter.declare(Node(-1, "merge", reader.domain, (_VALUES,), (), attrs, cases, 0, "", reader.location))
+    return rewriter.cases(cases, _VALUES, "", locate=lambda: reader.location)
 
 
 _BOOL = TensorType((), "bool")

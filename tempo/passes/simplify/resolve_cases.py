@@ -7,23 +7,23 @@ to split off the point 0 first. Where several cases are left, as of `w[i, 0]` fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import rewrite_graph
+from tempo.passes.simplify.simplify import possible_cases
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point
-from tempo.symbolic import FALSE, TRUE, Condition, Context, Expr, Symbol, var
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point
+from tempo.symbolic import TRUE, Context, var
 
 _LIMIT = 100  # a definition that reads itself at one point is a cycle, which is reported where it is demanded
 
 
 @dataclass(frozen=True)
 class Decide:
-    """Only conditions that mention no dim once the point is put in are decided, so that the pass is cheap."""
+    """Only what sizes alone decide once the point is put in is decided, so that the pass is cheap."""
 
     name: ClassVar[str] = "decide"
 
@@ -82,32 +82,20 @@ class _Resolution:
         point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
         if len(point) < len(node.domain):
             return None
-        cases = self.possible(node, point)
-        if cases and cases[0].condition == TRUE:
-            return self.like(edge, cases[0].edge)
+        cases = [
+            replace(case, condition=case.condition.substitute(point), edge=case.edge.substitute(point))
+            for case in node.cases
+        ]
         fixed = any(not index.dims() for index in point.values())
-        if not fixed or len(cases) in (0, len(node.cases)):
+        if not fixed and cases and cases[0].condition.dims():
+            return None
+        left = possible_cases(tuple(cases), self.sizes)
+        if left and left[0].condition == TRUE:
+            return self.like(edge, left[0].edge)
+        if not fixed or len(left) in (0, len(cases)):
             return None
         type = self.new.seen_type(edge)
-        return self.like(edge, self.new.cases(cases, type, node.name, locate=lambda: node.location))
-
-    def possible(self, node: Node, point: Mapping[Symbol, Expr]) -> tuple[Case, ...]:
-        """The cases that sizes alone do not exclude at the point; the one that always holds is the last."""
-        found = []
-        for case in node.cases:
-            condition = self.simplified(case.condition.substitute(point))
-            if condition != FALSE:
-                found.append(replace(case, condition=condition, edge=case.edge.substitute(point)))
-            if condition == TRUE:
-                break
-        return tuple(found)
-
-    def simplified(self, condition: Condition) -> Condition:
-        if any(symbol.kind == "dim" for symbol in condition.symbols()):
-            return condition
-        if self.sizes.implies(condition):
-            return TRUE
-        return FALSE if self.sizes.excludes(condition) else condition
+        return self.like(edge, self.new.cases(left, type, node.name, locate=lambda: node.location))
 
     def like(self, edge: Edge, found: Edge) -> Edge | None:
         """`found`, where it shows what `edge` does: a case may be of fewer axes at one point."""

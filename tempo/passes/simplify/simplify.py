@@ -55,15 +55,20 @@ class Canonicalize:
 
 def canonical_merge(node: Node, context: Context) -> Node:
     """The merge without the cases that are unreachable because earlier ones hold, or because nothing fulfils them."""
-    cases: list[Case] = []
-    left = context  # what holds where no case so far does
-    for case in node.cases:
+    return replace(node, cases=possible_cases(node.cases, context) or node.cases)
+
+
+def possible_cases(cases: tuple[Case, ...], here: Context) -> tuple[Case, ...]:
+    """The cases that may hold in a context, up to one that does, without the parts of conditions that it decides."""
+    found: list[Case] = []
+    left = here  # what holds where no case so far does
+    for case in cases:
         if left.excludes(case.condition):
             continue
         always = left.implies(case.condition)
-        condition = TRUE if always and not cases else context.simplify_condition(case.condition)
-        cases.append(replace(case, condition=condition))
+        condition = TRUE if always and not found else here.simplify_condition(case.condition)
+        found.append(replace(case, condition=condition))
         if always:
             break
         left = left.assume(~case.condition)
-    return replace(node, cases=tuple(cases)) if cases else node
+    return tuple(found)

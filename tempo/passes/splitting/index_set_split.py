@@ -15,7 +15,6 @@ known stretch between two points are cut out in the same way: their copies have 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -72,8 +71,7 @@ def _without_untaken_cases(graph: Graph, context: PassContext) -> Graph:
         if len(node.cases) < 2 or node.id not in demands:
             continue
         here = Context.of(graph.domain_dims(node), context.facts, box=demands[node.id].box)
-        taken = (not here.excludes(guard) for guard, _ in node.guarded_reads())
-        nodes[node.id] = replace(node, cases=tuple(itertools.compress(node.cases, taken)) or node.cases)
+        nodes[node.id] = canonical_merge(node, here)
     return without_dead_nodes(replace(graph, nodes=nodes))
 
 

@@ -9,25 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tempo.passes.simplify.simplify import possible_cases
 from tempo.sdg.graph import Case
-from tempo.symbolic import (
-    FALSE,
-    TRUE,
-    And,
-    Condition,
-    Context,
-    Eq,
-    Expr,
-    Ge,
-    Or,
-    Symbol,
-    conjunction,
-    const,
-    disjunction,
-    maximum,
-    minimum,
-    var,
-)
+from tempo.symbolic import And, Condition, Context, Eq, Expr, Ge, Or, Symbol, const, maximum, minimum, var
 
 MOST_PIECES = 8
 """A definition of more pieces than this is left in one: each of them is operators of its own."""
@@ -50,32 +34,25 @@ def pieces(cases: tuple[Case, ...], symbol: Symbol, lo: Expr, hi: Expr, sizes: C
     where there would be too many pieces.
     """
     here = sizes.assume(var(symbol).ge(lo), var(symbol).lt(hi))
-    found = tuple(_cut(_OpenStretch(lo, hi, here, cases), symbol, sizes))
+    found = tuple(_cut(Piece(lo, hi, cases), here, symbol, sizes))
     return found if len(found) <= MOST_PIECES else (Piece(lo, hi, cases),)
 
 
-@dataclass(frozen=True)
-class _OpenStretch:
+def _cut(piece: Piece, here: Context, symbol: Symbol, sizes: Context) -> Iterator[Piece]:
     """`here` is what holds at its points; where it is empty there are none."""
-
-    lo: Expr
-    hi: Expr
-    here: Context
-    cases: tuple[Case, ...]
-
-
-def _cut(stretch: _OpenStretch, symbol: Symbol, sizes: Context) -> Iterator[Piece]:
-    lo, hi, here = stretch.lo, stretch.hi, stretch.here
+    lo, hi, cases = piece.lo, piece.hi, piece.cases
     if lo == hi or here.infeasible():
         return
-    cases = _left(stretch.cases, symbol, stretch, sizes)
+    if hi - lo == const(1):
+        cases = tuple(replace(case, condition=case.condition.substitute({symbol: lo})) for case in cases)
+    cases = possible_cases(cases, here)
     at = next((at for case in cases for at in _changes(case.condition, symbol, here)), None)
     if at is None:
         yield Piece(lo, hi, cases)
         return
     middle = sizes.assume(lo.le(hi)).simplify(maximum(lo, minimum(at, hi)))
-    yield from _cut(_OpenStretch(lo, middle, here.assume(var(symbol).lt(at)), cases), symbol, sizes)
-    yield from _cut(_OpenStretch(middle, hi, here.assume(var(symbol).ge(at)), cases), symbol, sizes)
+    yield from _cut(Piece(lo, middle, cases), here.assume(var(symbol).lt(at)), symbol, sizes)
+    yield from _cut(Piece(middle, hi, cases), here.assume(var(symbol).ge(at)), symbol, sizes)
 
 
 def _changes(condition: Condition, symbol: Symbol, here: Context) -> Iterator[Expr]:
@@ -92,31 +69,3 @@ def _changes(condition: Condition, symbol: Symbol, here: Context) -> Iterator[Ex
     first = -(rest // factor) if factor > 0 else rest // -factor + 1
     found = (first, first + 1) if isinstance(condition, Eq) else (first,)
     yield from (at for at in found if not here.implies(var(symbol).ge(at)) and not here.excludes(var(symbol).ge(at)))
-
-
-def _left(cases: tuple[Case, ...], symbol: Symbol, stretch: _OpenStretch, sizes: Context) -> tuple[Case, ...]:
-    """The cases that may hold in the stretch, up to one that does."""
-    found = []
-    for case in cases:
-        condition = _decided(case.condition, symbol, stretch, sizes)
-        if condition != FALSE:
-            found.append(replace(case, condition=condition))
-        if condition == TRUE:
-            break
-    return tuple(found)
-
-
-def _decided(condition: Condition, symbol: Symbol, stretch: _OpenStretch, sizes: Context) -> Condition:
-    """The condition without the parts about the dim that are decided; at a single point they are about sizes."""
-    if symbol not in condition.symbols():
-        return condition
-    if stretch.here.implies(condition):
-        return TRUE
-    if stretch.here.excludes(condition):
-        return FALSE
-    if isinstance(condition, And | Or):
-        join = conjunction if isinstance(condition, And) else disjunction
-        return join(_decided(arg, symbol, stretch, sizes) for arg in condition.args)
-    if stretch.hi - stretch.lo == const(1):
-        return sizes.simplify_condition(condition.substitute({symbol: stretch.lo}))
-    return condition

@@ -99,10 +99,8 @@ class _Lifting:
         cases = self.cases(tensors, piece.cases, Span(piece.lo, piece.hi))
         if cases[0].condition == TRUE:
             return cases[0].edge
-        whole = self.signature(node)
-        type = replace(whole.type, shape=(piece.hi - piece.lo, *whole.type.shape[1:]))
-        attrs = (("name", node.name), ("role", "cases"))
-        return self.new.declare(replace(whole, results=(type,), attrs=attrs, cases=cases))
+        type = _with_axis(node.type, piece.hi - piece.lo)
+        return self.new.cases(cases, type, node.name, locate=lambda: node.location)
 
     def read(self, tensors: Tensors, edge: Edge, span: Span | None) -> Read:
         """What the edge shows to a reader that is lifted over `span`, or to one that is not lifted."""
