@@ -6,7 +6,7 @@ reads can take all of them together, and no point is computed by it that means n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -64,6 +64,11 @@ class Candidates:
     def varying(self) -> list[Node]:
         symbol = self.dim.symbol
         return [node for node in self.graph.nodes.values() if symbol in node.domain and node.id in self.demands]
+
+    @cached_property
+    def component(self) -> Mapping[int, int]:
+        """Which of the graph's components a node is in."""
+        return {id: number for number, ids in enumerate(self.graph.components) for id in ids}
 
     @cached_property
     def kept(self) -> set[int]:
@@ -167,41 +172,15 @@ class Candidates:
         """A node, or a piece of one, is made even where it is empty: then it may ask for nothing that is not there."""
         span = self.span(node)
         stretches = [(piece.lo, piece.hi, [(c.condition, c.edge) for c in piece.cases]) for piece in self.parts(node)]
-        for lo, hi, reads in stretches or [(span.lo, span.hi, [*node.guarded_reads()])]:
-            if self.sizes.implies(hi.gt(lo)):
-                continue
-            if not self.has_shapes(node):
-                return False
-            if not all(self.asks_for_nothing(node, edge, condition) for condition, edge in reads):
-                return False
-        return True
+        stretches = stretches or [(span.lo, span.hi, [*node.guarded_reads()])]
+        return all(self.sizes.implies(hi.gt(lo)) or self.asks_for_nothing(node, reads) for lo, hi, reads in stretches)
 
-    def has_shapes(self, node: Node) -> bool:
-        """Whether the operator makes sense at all sizes: where it is not demanded it need not have its shapes."""
-        least = 0 if OPERATORS[node.op].kind in OF_NOTHING else 1
-        shapes = [type.shape for type in node.results]
-        shapes += [self.graph.seen_type(edge).shape for _, edge in node.reads()]
-        here = self.context(node)
-        return all(here.implies(size.ge(least)) for shape in shapes for size in shape)
-
-    def asks_for_nothing(self, reader: Node, edge: Edge, condition: Condition = TRUE) -> bool:
-        """Whether the read of an empty span takes no point, or what can be made at any rate: of what is given."""
-        node, symbol = self.graph.nodes[edge.node], self.dim.symbol
-        if any(symbol in index_symbols(index) for index in edge.map):
-            return True
-        if not self.in_range(reader, edge, condition):
-            return False
-        if symbol in node.domain and not node.is_input:
-            return node.id in self.demands and self.within(self.span(node), edge)
-        if node.is_given:
-            return True
-        pure = node.declaration is None and not node.attr("checked") and self.has_shapes(node)
-        return pure and all(self.asks_for_nothing(node, operand) for operand in node.operands)
-
-    def in_range(self, reader: Node, edge: Edge, condition: Condition) -> bool:
-        here = self.context(reader).assume(condition)
-        dims = self.graph.domain_dims(self.graph.nodes[edge.node])
-        return all(here.implies(inside(index, dim.size)) for index, dim in zip(edge.map, dims, strict=True))
+    def asks_for_nothing(self, node: Node, reads: Iterable[tuple[Condition, Edge]]) -> bool:
+        """Whether it has its shapes, and all that it reads is there; what varies along the dim takes no point."""
+        here, symbol = self.context(node), self.dim.symbol
+        fixed = (read for read in reads if not any(symbol in index_symbols(index) for index in read[1].map))
+        is_there = all(Cone(self, node, here.assume(condition)).is_there(edge) for condition, edge in fixed)
+        return is_there and Cone(self, node, here).has_shapes(node, {})
 
     def context(self, node: Node) -> Context:
         """What holds at the points where a node is demanded."""
@@ -273,6 +252,73 @@ class Candidates:
         return True
 
 
+MOST_READS = 64
+"""What more reads than this are made of is not looked through."""
+
+
+class Cone:
+    """What a node reads, in terms of its own dims: is it there, or can it be made, wherever `here` holds?"""
+
+    def __init__(self, candidates: Candidates, reader: Node, here: Context) -> None:
+        self.candidates, self.reader, self.here = candidates, reader, here
+        self.graph = candidates.graph
+        self.seen: dict[Edge, bool] = {}
+
+    def is_there(self, edge: Edge) -> bool:
+        if edge not in self.seen:
+            self.seen[edge] = len(self.seen) < MOST_READS and self._finds(edge)
+        return self.seen[edge]
+
+    def _finds(self, edge: Edge) -> bool:
+        node = self.graph.nodes[edge.node]
+        dims = self.graph.domain_dims(node)
+        if not all(self.here.implies(_between(index, const(0), dim.size)) for index, dim in zip(edge.map, dims)):
+            return False
+        return node.is_given or node.is_draw or self._is_demanded(edge, node) or self._can_be_made(edge, node)
+
+    def _is_demanded(self, edge: Edge, node: Node) -> bool:
+        """Whether it is made at these points whatever the conditions say, and before they need it."""
+        reached = self.candidates.demands.get(node.id)
+        if reached is None or not reached.exact or not self._comes_before(edge, node):
+            return False
+        bounds = zip(edge.map, reached.box.bounds, strict=True)
+        return all(self.here.implies(_between(index, lo, hi)) for index, (_, lo, hi) in bounds)
+
+    def _comes_before(self, edge: Edge, node: Node) -> bool:
+        component = self.candidates.component
+        if component[node.id] != component[self.reader.id]:
+            return True
+        steps = self.candidates.sequential.get(self.reader.id, frozenset())
+        return any(_is_behind(index, symbol) for symbol, index in zip(node.domain, edge.map) if symbol in steps)
+
+    def _can_be_made(self, edge: Edge, node: Node) -> bool:
+        """Whether a pure operator applies to what is there at the point read."""
+        points = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
+        pure = node.declaration is None and not node.attr("checked") and not any(s.dims() for s in node.shape)
+        if not pure or len(points) < len(node.domain) or not self.has_shapes(node, points):
+            return False
+        return all(self.is_there(operand.substitute(points)) for operand in node.operands)
+
+    def has_shapes(self, node: Node, points: Mapping[Symbol, Expr]) -> bool:
+        """Whether the operator makes sense there: where it is not demanded it need not have its shapes."""
+        least = 0 if OPERATORS[node.op].kind in OF_NOTHING else 1
+        shapes = [*node.results, *(self.graph.seen_type(edge) for _, edge in node.reads())]
+        sizes = (size.substitute(points) for type in shapes for size in type.shape)
+        return all(self.here.implies(size.ge(least)) for size in sizes)
+
+
+def _between(index: Point | Slice, lo: Expr, hi: Expr) -> Condition:
+    if isinstance(index, Point):
+        return index.index.ge(lo) & index.index.lt(hi)
+    return index.length.le(0) | (index.start.ge(lo) & (index.start + index.length).le(hi))
+
+
+def _is_behind(index: Point | Slice, symbol: Symbol) -> bool:
+    """Whether it is read a known number of steps away along the dim, and not at the step itself."""
+    offset = var(symbol) - index.index if isinstance(index, Point) else None
+    return offset is not None and offset.is_const and offset != const(0)
+
+
 _WITH_RULES = frozenset({"index_value", "condition_value", "random_bits", "slice"})
 """Operators whose attributes may vary along a lifted dim; `rewrite` has the rule of each."""
 
@@ -300,12 +346,6 @@ def guards(node: Node, symbol: Symbol) -> bool:
 
 def is_free(piece: Piece, symbol: Symbol) -> bool:
     return bool(piece.cases) and not any(symbol in case.condition.symbols() for case in piece.cases)
-
-
-def inside(index: Point | Slice, size: Expr) -> Condition:
-    if isinstance(index, Point):
-        return index.index.ge(0) & index.index.lt(size)
-    return index.start.ge(0) & (index.start + index.length).le(size)
 
 
 def as_symbols(value: Expr | int) -> frozenset[Symbol]:
