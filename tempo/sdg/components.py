@@ -52,6 +52,15 @@ def strongly_connected(roots: Iterable[Name], successors: Mapping[Name, Iterable
     return found
 
 
+def connected(names: Iterable[int], pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """What hangs together through pairs, which way round does not matter."""
+    near: dict[int, set[int]] = {name: set() for name in sorted(names)}
+    for one, other in pairs:
+        near[one].add(other)
+        near[other].add(one)
+    return [tuple(sorted(group)) for group in strongly_connected(near, near)]
+
+
 def reached(roots: Iterable[Name], successors: Callable[[Name], Iterable[Name]]) -> set[Name]:
     """The roots, and all that is reachable from them."""
     found = set(roots)

@@ -21,7 +21,7 @@ from tempo.costs import LikelySizes
 from tempo.errors import UnsupportedError
 from tempo.passes.ragged.values import Frame, Hulls
 from tempo.sdg.builder import expressions
-from tempo.sdg.components import greatest_fixed_point, strongly_connected
+from tempo.sdg.components import connected, greatest_fixed_point
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
 from tempo.sdg.operators import OPERATORS, Operator, Role
 from tempo.sdg.operators.axes import Factor
@@ -175,15 +175,11 @@ class Frames:
             self._contexts[dims] = Context.of(dims, self.hulls.facts)
         return self._contexts[dims]
 
-    def groups(self) -> list[list[int]]:
+    def groups(self) -> list[tuple[int, ...]]:
         """The nodes with frames, by what hangs together through axes that move."""
-        near: dict[int, set[int]] = {id: set() for id in self.nodes}
-        for id in self.nodes:
-            for edge in self.graph.nodes[id].operands:
-                if edge.node in self.nodes and self.in_frames(edge, self.reads[id, edge]):
-                    near[id].add(edge.node)
-                    near[edge.node].add(id)
-        return [sorted(group) for group in strongly_connected(sorted(near), near)]
+        reads = ((id, edge) for id in self.nodes for edge in self.graph.nodes[id].operands if edge.node in self.nodes)
+        framed = ((id, edge.node) for id, edge in reads if self.in_frames(edge, self.reads[id, edge]))
+        return connected(self.nodes, framed)
 
     def held(self, node: Node, looped: Collection[Symbol]) -> list[tuple[Expr, ...]]:
         """The shapes of what is there for all points at once, of the result and of what is copied for every point.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tempo.analysis.dependence.acyclic import Need
 from tempo.analysis.dependence.levels import Direction, LoopBody
 from tempo.costs import LikelySizes
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.components import connected
 from tempo.sdg.graph import Edge, Graph, Point
 from tempo.symbolic import Symbol
 
@@ -107,13 +107,8 @@ class Stages:
         return self._groups({id for id in self.candidates if id not in self.stage})
 
     def _groups(self, members: set[int]) -> list[tuple[int, ...]]:
-        near: dict[int, set[int]] = {id: set() for id in members}
-        for id in members:
-            for link in self.into[id]:
-                if link.source in members:
-                    near[id].add(link.source)
-                    near[link.source].add(id)
-        return [tuple(sorted(group)) for group in strongly_connected(sorted(near), near)]
+        links = (link for id in members for link in self.into[id] if link.source in members)
+        return connected(members, ((link.source, link.target) for link in links))
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 

@@ -205,39 +205,31 @@ class _Lifting:
 
     def slice(self, tensors: Tensors, node: Node, span: Span) -> Edge:
         """Starts that vary along the dim: its own diagonal is a transposition, others are gathers along each axis."""
-        starts = node.attr("starts")
-        moving = [axis for axis, start in enumerate(starts) if self.symbol in as_symbols(start)]
+        places = list(zip(*(node.attr(key) for key in ("starts", "lengths", "steps")), strict=True))
+        moving = [axis for axis, (start, _, _) in enumerate(places) if self.symbol in as_symbols(start)]
         if not moving:
             return self.by_table(tensors, node, span)
         data, is_lifted = self.read(tensors, node.operands[0], span)
-        data = self.fixed_part(tensors, node, data, is_lifted, moving)
+        whole = [(const(0), size, 1) for size in tensors.shape(data)]
+        own = zip(whole[is_lifted:], places, strict=True)
+        fixed = [*whole[:is_lifted], *(each if axis in moving else place for axis, (each, place) in enumerate(own))]
+        if fixed != whole:
+            starts, lengths, steps = zip(*fixed)
+            data = tensors.apply("slice", data, starts=starts, lengths=lengths, steps=steps)
         for axis in moving:
-            data = self.moving_part(tensors, node, data, is_lifted, axis, span)
+            data = self.moving_part(tensors, data, is_lifted, axis, places[axis], span)
             is_lifted = True
         return data
 
-    @staticmethod
-    def fixed_part(tensors: Tensors, node: Node, data: Edge, is_lifted: bool, moving: list[int]) -> Edge:
-        shape = tensors.shape(data)
-        starts, lengths, steps = (list(node.attr(key)) for key in ("starts", "lengths", "steps"))
-        if is_lifted:
-            starts, lengths, steps = [const(0), *starts], [shape[0], *lengths], [1, *steps]
-        for axis in moving:
-            axis += is_lifted
-            starts[axis], lengths[axis], steps[axis] = const(0), shape[axis], 1
-        whole = all(start == const(0) for start in starts) and tuple(lengths) == shape
-        if whole and all(step == 1 for step in steps):
-            return data
-        return tensors.apply("slice", data, starts=tuple(starts), lengths=tuple(lengths), steps=tuple(steps))
-
-    def moving_part(self, tensors: Tensors, node: Node, data: Edge, is_lifted: bool, axis: int, span: Span) -> Edge:
-        start, length, step = (node.attr(key)[axis] for key in ("starts", "lengths", "steps"))
+    def moving_part(
+        self, tensors: Tensors, data: Edge, is_lifted: bool, axis: int, place: tuple[Expr, Expr, int], span: Span
+    ) -> Edge:
+        start, length, step = place
         diagonal = start == var(self.symbol) - span.lo and length == const(1)
         if diagonal and not is_lifted and tensors.shape(data)[axis] == span.size:
             return tensors.with_ones(tensors.moved(data, axis, 0), axis + 1, 1)
         starts = tensors.reshape(tensors.values(start, self.along(tensors, span)), (span.size, 1))
-        offsets = tensors.times(tensors.iota((length,), 0), step)
-        indices = tensors.add(starts, offsets)
+        indices = tensors.add(starts, tensors.times(tensors.iota((length,), 0), step))
         data = tensors.never_empty(data, axis + is_lifted, self.sizes)
         if is_lifted:
             return tensors.gather(data, indices, axis + 1, batch=1)

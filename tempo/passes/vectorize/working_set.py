@@ -39,7 +39,7 @@ class Held:
         found = {}
         for group in self.candidates.frames.groups():
             if why := self._too_much(group, MOST_AT_ONCE, may_be_unknown=False):
-                found[tuple(group)] = why
+                found[group] = why
         return found
 
     @cached_property
