@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from tempo.analysis.reports import output_reader
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.passes.simplify.movement import ONE, Axes, look_through
@@ -35,7 +36,7 @@ class MaterialiseOutputs:
         new, outputs = NodeBuilder(graph.dims, graph.nodes), []
         for output in graph.outputs:
             if not _is_direct(graph, output):
-                output = replace(output, edge=new.numbered(_copy(output)))
+                output = replace(output, edge=new.numbered(replace(output_reader(output), name=output.name)))
             outputs.append(output)
         return replace(graph, nodes=new.nodes, outputs=tuple(outputs))
 
@@ -45,18 +46,6 @@ def _is_direct(graph: Graph, output: Output) -> bool:
     if producer.is_given or output.role == "stop":
         return False
     return producer.domain == output.domain and graph.is_identity(output.edge)
-
-
-def _copy(output: Output) -> Node:
-    return Node(
-        -1,
-        "copy",
-        output.domain,
-        (output.type,),
-        (output.edge,),
-        name=output.name,
-        location=output.location,
-    )
 
 
 @dataclass(frozen=True)

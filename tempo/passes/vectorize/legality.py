@@ -72,7 +72,7 @@ class Candidates:
 
     @cached_property
     def kept(self) -> set[int]:
-        return self.whole(self.varying) - self.widened()
+        return self.whole(self.varying)
 
     @cached_property
     def frames(self) -> Frames:
@@ -144,11 +144,6 @@ class Candidates:
         if (stop - start).is_const and self.sizes.excludes((stop - start).le(span.size)):
             return False
         return bool(start.dims() or stop.dims()) or self.sizes.implies(start.ge(span.lo) & stop.le(span.hi))
-
-    def widened(self) -> set[int]:
-        """What is read with a static extent already: such a read has no meaning but on what a loop keeps."""
-        reads = (edge for node in self.graph.nodes.values() for _, edge in node.reads())
-        return {edge.node for edge in reads if any(isinstance(i, Slice) and i.extent is not None for i in edge.map)}
 
     def span(self, node: Node) -> Span:
         """What is demanded along the dim; nothing where the bounds are out of order, as they may be at small sizes."""

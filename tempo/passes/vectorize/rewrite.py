@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tempo.errors import InternalError
 from tempo.passes.splitting.stretches import Piece, pieces
 from tempo.passes.vectorize.legality import Span, as_symbols, guards, readable
-from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, index_symbols
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
@@ -156,8 +154,6 @@ class _Lifting:
         operator = OPERATORS[node.op]
         reads = [self.read(tensors, edge, span) for edge in node.operands]
         ranks = tuple(len(self.old.seen_type(edge).shape) for edge in node.operands)
-        if operator.lift_note or any(self.symbol in expr.symbols() for expr in attribute_exprs(node)):
-            raise InternalError(f"{node.op} has no rule for lifting", location=node.location)
         if not any(flag for _, flag in reads):
             same = tensors.apply(node.op, *(edge for edge, _ in reads), **node.attributes)
             return self.spread(tensors, same, span)
