@@ -13,11 +13,11 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tempo.passes.splitting.stretches import Piece, pieces
-from tempo.passes.vectorize.legality import Candidates, Cone, guards, is_free
+from tempo.passes.splitting.stretches import Piece
+from tempo.passes.vectorize.legality import Candidates, Cone, is_free
 from tempo.sdg.graph import Case, Graph, Node
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import Condition, Symbol, maximum, var
+from tempo.symbolic import Condition, Symbol, var
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,12 @@ class Selects:
         return replace(self.graph, nodes=new.nodes), frozenset(changed)
 
     def _open_pieces(self, node: Node) -> list[Piece]:
-        symbol = self.symbol
-        if (
-            node.id not in self.candidates.demands
-            or not guards(node, symbol)
-            or symbol in self.candidates.sequential.get(node.id, ())
-        ):
+        candidates, symbol = self.candidates, self.symbol
+        if node.id not in candidates.demands or not candidates.is_free(node) or node.attr("role") == "parameter":
             return []
-        if node.attr("role") == "parameter" or any(size.dims() for size in node.shape):
+        if any(size.dims() for size in node.shape):
             return []
-        lo, hi = self.candidates.demands[node.id].box.interval(symbol)
-        found = pieces(node.cases, symbol, lo, maximum(lo, hi), self.candidates.sizes)
-        return [piece for piece in found if piece.cases and not is_free(piece, symbol)]
+        return [piece for piece in candidates.parts(node) if piece.cases and not is_free(piece, symbol)]
 
     def _cases(self, tensors: Tensors, node: Node, piece: Piece) -> Iterator[Case]:
         """Within the piece: the cases before the first that mentions the dim, and for all others one value."""

@@ -24,7 +24,7 @@ from tempo.passes.ragged.masking import hulled
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.passes.vectorize.fusion_stages import Stages
 from tempo.passes.vectorize.if_conversion import Selects
-from tempo.passes.vectorize.legality import Candidates, Span, guards
+from tempo.passes.vectorize.legality import Candidates, Span
 from tempo.passes.vectorize.rewrite import lifted
 from tempo.passes.vectorize.strip_mining import between, strippable, stripped
 from tempo.passes.vectorize.working_set import Held
@@ -95,9 +95,7 @@ class MappingSearch:
         if not any(dim.symbol in node.domain and not node.is_input for node in graph.nodes.values()):
             return graph
         candidates = self.candidates(graph, dim)
-        changed = frozenset[int]()
-        if any(guards(node, dim.symbol) for node in graph.nodes.values()):
-            selecting, changed = Selects(candidates).apply()
+        selecting, changed = Selects(candidates).apply()
         if not changed:
             return self.carried_out(candidates, self.ways(candidates))
         hoisted = set(self.hoisted)
