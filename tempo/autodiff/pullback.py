@@ -10,7 +10,7 @@ from tempo.errors import UnsupportedError
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Case, Edge, Node
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.operators.gradients import Reverse
+from tempo.sdg.operators.making import Reverse
 from tempo.symbolic import TRUE
 
 

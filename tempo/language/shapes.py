@@ -13,7 +13,7 @@ from tempo.errors import IndexExpressionError, ShapeError, user_location
 from tempo.language.indexing.expression import is_integer, to_expr
 from tempo.language.program import Program
 from tempo.language.tensor import RecurrentTensor, apply
-from tempo.sdg.operators.shapes import show as show
+from tempo.sdg.operators.axes import show as show
 from tempo.symbolic import Context, Expr, const
 
 Shape = tuple[Expr, ...]

@@ -10,7 +10,7 @@ from tempo.language.indexing.expression import Dim, IndexExpression
 from tempo.language.program import Program, current_program
 from tempo.language.unknown_names import UnknownName
 from tempo.sdg.graph import Edge, Node, Point, TensorType, identity_map
-from tempo.sdg.operators.shapes import show
+from tempo.sdg.operators.axes import show
 from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:  # what methods call is made of tensors: `tempo.language` binds these names when all are there

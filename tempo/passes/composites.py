@@ -16,8 +16,8 @@ from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.operators import OPERATORS, Role
-from tempo.sdg.operators.gradients import Formula
-from tempo.sdg.operators.special import HALF
+from tempo.sdg.operators.axes import HALF
+from tempo.sdg.operators.making import Formula
 from tempo.sdg.rewriter import Rewriter, Tensors
 
 

@@ -12,7 +12,7 @@ from tempo_torch.operators import TABLE, banded
 
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.sdg.call import Call
-from tempo.sdg.composites.banded_attention import band_of
+from tempo.sdg.composites.attention import band_of
 from tempo.sdg.operators import OPERATORS
 
 CPU = torch.device("cpu")

@@ -20,7 +20,7 @@ from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators import OPERATORS, Operator, Role
 from tempo.sdg.operators.axes import Factor, Factors
-from tempo.sdg.operators.gradients import Formula
+from tempo.sdg.operators.making import Formula
 from tempo.sdg.operators.movement import Group, groups
 from tempo.sdg.rewriter import INDEX_DTYPE
 from tempo.symbolic import Expr, NonAffineError, as_expr, const, maximum

@@ -11,11 +11,23 @@ import numpy as np
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
-from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, after_a_new_one
-from tempo.sdg.operators.gradients import Reverse
+from tempo.sdg.operators.axes import (
+    NUMBER,
+    Attrs,
+    Factor,
+    Factors,
+    Fold,
+    Role,
+    Shape,
+    after_a_new_one,
+    check_axes,
+    in_float32,
+    show,
+    typed,
+    without,
+)
+from tempo.sdg.operators.making import Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.sdg.operators.shapes import NUMBER, check_axes, show, typed, without
-from tempo.sdg.operators.special import in_float32
 from tempo.symbolic import Expr
 
 # dot {lhs_contract, rhs_contract, lhs_batch, rhs_batch}: axes of the result are batch, free ones of lhs, those of rhs

@@ -13,12 +13,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
-from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape
+from tempo.sdg.operators.axes import NUMBER, Attrs, Factor, Factors, Fold, Role, Shape, in_float32, show, typed
 from tempo.sdg.operators.contractions import contraction
-from tempo.sdg.operators.gradients import Formula, Reverse
+from tempo.sdg.operators.making import Formula, Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.sdg.operators.shapes import NUMBER, show, typed
-from tempo.sdg.operators.special import in_float32
 from tempo.symbolic import Expr, as_expr, const, maximum
 
 # conv {strides, padding, dilation, batch}: x is batch + (N..., C, *spatial), w is batch + (O, C, *kernel), the result

@@ -12,9 +12,23 @@ from tempo.errors import DTypeError, ShapeError
 from tempo.sdg import threefry
 from tempo.sdg.call import ArrayValue, Call
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, broadcast_axes, no_axes_known
+from tempo.sdg.operators.axes import (
+    SIZE,
+    Attrs,
+    Factor,
+    Factors,
+    Infer,
+    Role,
+    Shape,
+    broadcast_axes,
+    check_axes,
+    check_count,
+    no_axes_known,
+    no_cost,
+    shape_of,
+    show,
+)
 from tempo.sdg.operators.operator import Function, Operator
-from tempo.sdg.operators.shapes import Infer, check_axes, check_count, no_cost, shape_of, show
 
 _NO_OPERAND = "it has no operand; the pass makes a lifted dim an axis of an iota where its expression varies"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -11,25 +12,99 @@ import numpy as np
 from tempo import dtypes
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators import special
-from tempo.sdg.operators.axes import Attrs, broadcast_axes
-from tempo.sdg.operators.gradients import Partial, Reverse, constant, elementwise, none
-from tempo.sdg.operators.operator import Builder, Function, Operator
-from tempo.sdg.operators.shapes import (
+from tempo.sdg.operators.axes import (
     ANY,
     FLOAT,
     INTEGER,
     NUMBER,
+    Attrs,
+    broadcast_axes,
     broadcast_shapes,
     check_count,
     check_kind,
     check_same_dtype,
+    in_float32,
     per_element,
     typed,
 )
+from tempo.sdg.operators.making import Partial, Reverse, constant, elementwise, none
+from tempo.sdg.operators.operator import Builder, Function, Operator
 
 BITS = ("bool", "int", "uint")
 TRANSCENDENTAL = 10.0  # operations that one exp, log, sin ... counts for
+
+
+# Functions that NumPy has not, or has with another meaning.
+
+
+def rsqrt(dtype: str) -> Function:
+    return in_float32(dtype, lambda x: np.reciprocal(np.sqrt(x)))
+
+
+def logistic(dtype: str) -> Function:
+    """1 / (1 + exp(-x)). Where exp overflows to infinity, 0 is right."""
+    one = np.float64(1) if dtype == "float64" else np.float32(1)
+    return in_float32(dtype, lambda x: one / (one + np.exp(-x)))
+
+
+def integer_power(base: Any, exponent: Any) -> Any:
+    """Wraps as integer multiplication does; a negative exponent truncates 1 / base**n towards 0, and 0**-n is 0."""
+    negative = exponent < 0
+    power = np.power(base, np.where(negative, exponent & 1, exponent))  # (+-1)**-n is (+-1)**(n mod 2)
+    return np.where(negative & (base != 1) & (base != -1), np.zeros_like(power), power)
+
+
+def saturating_cast(target: str) -> Function:
+    """Float to integer as XLA does it: towards zero, into the range of the target, NaN to 0."""
+    dtype = dtypes.to_numpy(target)
+    limits = np.iinfo(dtype)
+    least, greatest = dtype.type(limits.min), dtype.type(limits.max)
+
+    def saturated(x: Any) -> Any:
+        below, above = x <= limits.min, x >= limits.max
+        inside = np.where(below | above | np.isnan(x), x.dtype.type(0), x).astype(dtype)
+        return np.where(below, least, np.where(above, greatest, inside))
+
+    def narrowed(x: Any) -> Any:
+        wide = x if x.dtype == np.float64 else x.astype(np.float32, copy=False)
+        if wide.size and limits.min <= wide.min() and wide.max() < limits.max:  # both false for NaN
+            return wide.astype(dtype)
+        return saturated(wide)
+
+    return narrowed
+
+
+def erf(dtype: str) -> Function:
+    """The error function, within 1 ulp of `dtype`."""
+    exact = np.vectorize(math.erf, otypes=[np.float64])
+    if dtype == "float64":
+        return exact
+    series, target = _erf_series(), dtypes.to_numpy(dtype)
+
+    def function(x: Any) -> Any:
+        wide = x.astype(np.float64)
+        if wide.size <= _FEW:
+            return exact(wide).astype(target)
+        inside = np.clip(wide, -_ERF_LIMIT, _ERF_LIMIT)
+        return (inside * np.polynomial.chebyshev.chebval(inside * inside / _ERF_HALF - 1, series)).astype(target)
+
+    return function
+
+
+_FEW = 256  # elements for which single calls cost no more than the terms of the series
+_ERF_LIMIT = 4.0  # beyond it erf rounds to 1 in float32
+_ERF_HALF = _ERF_LIMIT**2 / 2
+
+
+@cache
+def _erf_series() -> np.ndarray[Any, Any]:
+    """Chebyshev coefficients of erf(x) / x as a function of x**2, within the limit; good to 1e-9."""
+
+    def ratio(node: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        points = np.sqrt((node + 1) * _ERF_HALF)
+        return np.array([math.erf(x) / x if x > 0 else 2 / math.sqrt(math.pi) for x in points.tolist()])
+
+    return np.polynomial.chebyshev.chebinterpolate(ratio, 22)
 
 
 def _always(function: Function) -> Builder:
@@ -52,7 +127,7 @@ def _without_warning(function: np.ufunc) -> Builder:
 
 
 def _power(call: Call) -> Function:
-    return np.power if dtypes.kind(call.result.dtype) in ("float", "uint") else special.integer_power
+    return np.power if dtypes.kind(call.result.dtype) in ("float", "uint") else integer_power
 
 
 def _elementwise(
@@ -101,7 +176,7 @@ def _infer_where(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
 def _numpy_cast(call: Call) -> Function:
     source, target = call.operands[0].dtype, call.result.dtype
     if dtypes.is_float(source) and dtypes.is_integer(target):
-        return special.saturating_cast(target)
+        return saturating_cast(target)
     dtype = call.result.numpy_dtype
     return lambda x: x.astype(dtype)
 
@@ -157,7 +232,7 @@ UNARY = (
     _unary("log1p", FLOAT, np.log1p, lambda r: r.div(r.g, r.add(r.x, 1)), weight=TRANSCENDENTAL),
     _unary("sqrt", FLOAT, np.sqrt, lambda r: r.div(r.mul(r.g, 0.5), r.result)),
     _elementwise(
-        "rsqrt", 1, FLOAT, _by_dtype(special.rsqrt), 2.0,
+        "rsqrt", 1, FLOAT, _by_dtype(rsqrt), 2.0,
         partials=(lambda r: r.mul(r.g, r.mul(-0.5, r.div(r.result, r.x))),),
     ),
     _unary("sin", FLOAT, np.sin, _times("cos"), weight=TRANSCENDENTAL),
@@ -182,12 +257,12 @@ UNARY = (
     ),
     _unary("atanh", FLOAT, np.arctanh, lambda r: r.div(r.g, r.sub(1, r.square(r.x))), weight=TRANSCENDENTAL),
     _elementwise(
-        "erf", 1, FLOAT, _by_dtype(special.erf), TRANSCENDENTAL,
+        "erf", 1, FLOAT, _by_dtype(erf), TRANSCENDENTAL,
         partials=(lambda r: r.mul(r.g, r.mul(2 / math.sqrt(math.pi), r.apply("exp", r.neg(r.square(r.x))))),),
         bounded=True,
     ),
     _elementwise(
-        "logistic", 1, FLOAT, _by_dtype(special.logistic), TRANSCENDENTAL,
+        "logistic", 1, FLOAT, _by_dtype(logistic), TRANSCENDENTAL,
         partials=(lambda r: r.mul(r.g, r.mul(r.result, r.sub(1, r.result))),),
         bounded=True,
     ),

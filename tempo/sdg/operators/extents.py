@@ -10,10 +10,14 @@ import numpy as np
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
-from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, along
-from tempo.sdg.operators.gradients import Reverse
-from tempo.sdg.operators.operator import Function, Operator
-from tempo.sdg.operators.shapes import (
+from tempo.sdg.operators.axes import (
+    SIZE,
+    Attrs,
+    Factor,
+    Factors,
+    Role,
+    Shape,
+    along,
     check_axes,
     is_number,
     no_cost,
@@ -22,6 +26,8 @@ from tempo.sdg.operators.shapes import (
     show,
     typed,
 )
+from tempo.sdg.operators.making import Reverse
+from tempo.sdg.operators.operator import Function, Operator
 from tempo.symbolic import Expr, as_expr, const
 
 # pad {low, high, value}: `value` (0 unless given) before and after, sizes per axis

@@ -21,11 +21,25 @@ import numpy as np
 from tempo.errors import IndexOutOfRangeError, ShapeError, UnsupportedError
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, only
-from tempo.sdg.operators.gradients import Gradient, Reverse
+from tempo.sdg.operators.axes import (
+    HALF,
+    INTEGER,
+    NUMBER,
+    Attrs,
+    Factor,
+    Factors,
+    Fold,
+    Role,
+    Shape,
+    check_axes,
+    check_count,
+    check_kind,
+    check_same_dtype,
+    only,
+    show,
+)
+from tempo.sdg.operators.making import Gradient, Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.sdg.operators.shapes import INTEGER, NUMBER, check_axes, check_count, check_kind, check_same_dtype, show
-from tempo.sdg.operators.special import HALF
 from tempo.symbolic import Expr, const
 
 

@@ -18,11 +18,9 @@ import numpy as np
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
-from tempo.sdg.operators.axes import Attrs, Factor, Factors, Role, Shape, only
-from tempo.sdg.operators.gradients import Gradient, Reverse
+from tempo.sdg.operators.axes import FLOAT, HALF, Attrs, Factor, Factors, Role, Shape, ShapeRule, only, show, typed
+from tempo.sdg.operators.making import Gradient, Reverse
 from tempo.sdg.operators.operator import Builder, Function, Operator
-from tempo.sdg.operators.shapes import FLOAT, ShapeRule, show, typed
-from tempo.sdg.operators.special import HALF
 
 
 def _square(op: str, shape: Shape) -> Shape:

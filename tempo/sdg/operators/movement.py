@@ -13,10 +13,15 @@ import numpy as np
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators.axes import SIZE, Attrs, Factor, Factors, Role, Shape, along, broadcast_axes
-from tempo.sdg.operators.gradients import Reverse
-from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.sdg.operators.shapes import (
+from tempo.sdg.operators.axes import (
+    SIZE,
+    Attrs,
+    Factor,
+    Factors,
+    Role,
+    Shape,
+    along,
+    broadcast_axes,
     check_axes,
     check_same_dtype,
     is_number,
@@ -26,6 +31,8 @@ from tempo.sdg.operators.shapes import (
     show,
     typed,
 )
+from tempo.sdg.operators.making import Reverse
+from tempo.sdg.operators.operator import Function, Lifted, Operator
 from tempo.symbolic import Expr, as_expr, const
 
 _FILLED = 4096  # elements below which a filled array is cheaper to make than a broadcast view

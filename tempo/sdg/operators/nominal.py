@@ -15,9 +15,8 @@ from tempo import dtypes
 from tempo.errors import BackendCallError, InternalError, Location
 from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
-from tempo.sdg.operators.axes import Attrs, no_axes_known
+from tempo.sdg.operators.axes import Attrs, no_axes_known, no_cost
 from tempo.sdg.operators.operator import Builder, Function, Operator
-from tempo.sdg.operators.shapes import no_cost
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tempo.errors import InternalError
 from tempo.sdg.call import Call
-from tempo.sdg.operators.axes import SIZE, Attrs, AxisRule, Fold, Shape, after_a_new_one
-from tempo.sdg.operators.shapes import Infer
+from tempo.sdg.operators.axes import SIZE, Attrs, AxisRule, Fold, Infer, Shape, after_a_new_one
 from tempo.symbolic import Condition, Expr, as_expr
 
 Function = Callable[..., Any]
@@ -42,10 +40,6 @@ def _none_at_all(attrs: Attrs) -> int:
 LiftRule = Callable[[Attrs, tuple[bool, ...], tuple[int, ...], Expr], Lifted]
 
 
-def _by_table(call: Call) -> Function:
-    raise InternalError(f"{call.op} has no function on arrays of its own")
-
-
 @dataclass(frozen=True)
 class Operator:
     """Everything about one operator.
@@ -56,18 +50,17 @@ class Operator:
     axis_attrs    the attributes that name axes, of operands or, those with an entry for each, of the result
     entries       the attributes with an entry for each axis, and that of an axis that is kept as it is: `SIZE`, or a
                   value
-    decompose     what it is made of: of a composite for backends that do not take it whole, of others for OPAQUE axes
-                  whose length varies
+    decompose     what it is made of: of a composite for backends that do not take it whole (of none that passes make
+                  only for those that do), of others for OPAQUE axes whose length varies
     cost          arithmetic operations of a call
-    numpy         the meaning: a function of the arrays, then the run-time scalars; the table makes that of composites
-                  without one of their own from `decompose`
+    numpy         the meaning: a function of the arrays, then the run-time scalars
     least         how many elements along the axes that it folds or sorts it has no value without
     inserts       `lift` where it is more than a new axis in the attributes; none has it where `lift_note` says why
     scalar_attrs  the attributes whose expressions are passed at run time, in this order
     static_attrs  the attributes whose expressions must be numbers in a `Call`
     bounded       whether it gives something finite for what is infinite
     views         whether the result of the NumPy function may share memory with an operand
-    gradient      the rule of reverse mode, see `tempo.sdg.operators.gradients`; None where `gradient_note` says why
+    gradient      the rule of reverse mode, see `tempo.sdg.operators.making`; None where `gradient_note` says why
     """
 
     name: str
@@ -75,7 +68,7 @@ class Operator:
     infer: Infer
     axes: AxisRule
     cost: Callable[[Call], float]
-    numpy: Builder = _by_table
+    numpy: Builder
     fold: Fold | None = None
     axis_attrs: tuple[str, ...] = ()
     entries: Mapping[str, Any] = field(default_factory=dict)

@@ -11,20 +11,26 @@ from tempo import dtypes
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
-from tempo.sdg.operators.axes import Attrs, Factor, Factors, Fold, Role, Shape, along
-from tempo.sdg.operators.gradients import Gradient, Reverse, constant
-from tempo.sdg.operators.operator import Builder, Function, Operator
-from tempo.sdg.operators.shapes import (
+from tempo.sdg.operators.axes import (
     ANY,
+    HALF,
     NUMBER,
+    Attrs,
+    Factor,
+    Factors,
+    Fold,
+    Role,
+    Shape,
     ShapeRule,
+    along,
     check_axes,
     is_number,
     per_operand_element,
     typed,
     without,
 )
-from tempo.sdg.operators.special import HALF
+from tempo.sdg.operators.making import Gradient, Reverse, constant
+from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.symbolic import const
 
 # reduce_* {axes}: the axes are removed

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from tempo.sdg.call import Call, StaticType
-from tempo.sdg.composites.attention import ATTENTION
-from tempo.sdg.composites.banded_attention import BANDED_ATTENTION
+from tempo.sdg.composites.attention import ATTENTION, BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
-from tempo.sdg.composites.stepwise import stepwise
 from tempo.sdg.operators.contractions import DOT
 from tempo.sdg.operators.convolution import CONV
 from tempo.sdg.operators.creation import CREATION
@@ -25,12 +22,6 @@ from tempo.sdg.operators.operator import Operator
 from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
 from tempo.symbolic import Expr
 
-
-def _step_by_step(composite: Operator) -> Operator:
-    assert composite.decompose is not None
-    return replace(composite, numpy=stepwise(composite.decompose))
-
-
 _ALL = (
     *ELEMENTWISE,
     *MOVEMENT,
@@ -41,7 +32,8 @@ _ALL = (
     DOT,
     CONV,
     *LINALG,
-    *map(_step_by_step, (*COMPOSITES, ATTENTION)),
+    *COMPOSITES,
+    ATTENTION,
     BANDED_ATTENTION,
     *INDEXING,
     *CREATION,

@@ -23,7 +23,7 @@ _GREATEST = 1e38
 
 
 def _banded(call: Call, device: torch.device) -> Function:
-    """`queries, keys, values[, bias][, mask]`; see `sdg.composites.banded_attention`. Halves in float32 on the CPU."""
+    """`queries, keys, values[, bias][, mask]`; see `sdg.composites.attention`. Halves in float32 on the CPU."""
     on_cpu = device.type == "cpu"
     attention = _BandedKernel(call, band_of(call), on_cpu)
     return in_float32(attention, call) if on_cpu else attention

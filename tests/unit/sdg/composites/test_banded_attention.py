@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,12 @@ from hypothesis import strategies as st
 from tempo import dtypes
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.sdg.call import Call
-from tempo.sdg.composites.banded_attention import Band, band_of, points_at_once
-from tempo.sdg.composites.stepwise import stepwise
+from tempo.sdg.composites.attention import Band, band_of, points_at_once
+from tempo.sdg.composites.normalization import stepwise, widened
+from tempo.sdg.graph import Edge
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.making import Formula
+from tempo.symbolic import Expr
 
 OPERATOR = OPERATORS["banded_attention"]
 OWN = [sample for sample in SAMPLES if sample.op == "banded_attention"]
@@ -23,9 +27,36 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "float64": 1e
 numbers = st.integers(-9, 9)
 
 
+@widened
+def in_steps(f: Formula) -> Edge:
+    """All pairs: values that a point does not see are masked for that point: a weight of 0 does not hide NaN."""
+    queries, keys, values, *rest = f.operands
+    keys, values = f.transpose(keys, f.attrs["key_axes"]), f.transpose(values, f.attrs["value_axes"])
+    rank = f.rank(queries)
+    batch, last = tuple(range(rank - 3)), rank - 1
+    scores = f.mul(f.dot(queries, keys, ((last,), (last - 1,)), (batch, batch)), f.attrs["scale"])
+    scores = f.add(scores, rest[0]) if f.attrs["biased"] else scores
+    scores = f.where(rest[-1], scores, f.attrs["fill"]) if f.attrs["masked"] else scores
+    seen = seen_by(f, f.shape(scores)[-3], f.shape(scores)[-1])
+    points, count = f.shape(seen)
+    scores = f.where(f.reshape(seen, (points, 1, count)), scores, -math.inf)
+    weights = f.apply("softmax", scores, axes=(last,))
+    shape = f.shape(values)
+    values = f.reshape(values, (*shape[:-2], 1, *shape[-2:]))
+    values = f.where(f.reshape(seen, (points, count, 1)), values, 0)
+    return f.dot(weights, values, ((last,), (last - 1,)), ((*batch, last - 2), (*batch, last - 2)))
+
+
+def seen_by(f: Formula, points: Expr, keys: Expr) -> Edge:
+    """Which keys each point sees, (points, keys)."""
+    at = [f.apply("iota", shape=(points, keys), axis=axis, dtype="int32") for axis in (0, 1)]
+    low, high = (f.add(at[0], f.number(f.attrs[name], at[0])) for name in ("low", "high"))
+    return f.apply("logical_and", f.compare("ge", at[1], low), f.compare("lt", at[1], high))
+
+
 def check(call: Call, arrays: list[Any]) -> None:
     with np.errstate(all="ignore"):
-        found, wanted = OPERATOR.numpy(call)(*arrays), stepwise(OPERATOR.decompose)(call)(*arrays)
+        found, wanted = OPERATOR.numpy(call)(*arrays), stepwise(in_steps)(call)(*arrays)
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     found, wanted = found.astype(np.float64), wanted.astype(np.float64)
     np.testing.assert_allclose(found, wanted, rtol=TOLERANCE[call.result.dtype], atol=TOLERANCE[call.result.dtype])
