@@ -15,30 +15,18 @@ from tempo.sdg.graph import Edge, Node, TensorType
 from tempo.sdg.operators.axes import (
     FLOAT,
     HALF,
-    Attrs,
     Role,
-    Shape,
-    ShapeRule,
     along,
-    check_axes,
-    per_operand_element,
+    per_element,
+    shape_along,
     shape_of,
     typed,
-    without,
 )
 from tempo.sdg.operators.making import Formula, Gradient, Reverse
 from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.symbolic import Expr, const
 
 Decomposition = Callable[[Formula], Edge]
-
-
-def _reduced(op: str, keeps: bool) -> ShapeRule:
-    def shape_left(attrs: Attrs, shape: Shape) -> Shape:
-        check_axes(op, attrs["axes"], len(shape))
-        return shape if keeps else without(shape, attrs["axes"])
-
-    return shape_left
 
 
 def widened(decompose: Decomposition) -> Decomposition:
@@ -88,7 +76,7 @@ def _composite(
     name: str,
     decompose: Decomposition,
     gradient: Gradient,
-    per_element: float,
+    weight: float,
     keeps: bool = True,
     bounded: bool = False,
 ) -> Operator:
@@ -96,9 +84,9 @@ def _composite(
     return Operator(
         name=name,
         kind="composite",
-        infer=typed(name, 1, _reduced(name, keeps), FLOAT),
+        infer=typed(name, 1, shape_along(name, "axes", not keeps), FLOAT),
         axes=along("axes", Role.OPAQUE, removed=not keeps),
-        cost=per_operand_element(per_element),
+        cost=per_element(weight),
         numpy=stepwise(whole),
         axis_attrs=("axes",),
         least=lambda attrs: 1,

@@ -105,9 +105,7 @@ def along(key: str, role: Role, removed: bool = False, ordered: bool = False) ->
     """`role` along the axes of all operands that an attribute names, which the result lacks where `removed`."""
 
     def rule(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
-        given = attrs[key]
-        named = (given,) if isinstance(given, int) else given
-        kept = iter(range(len(result)))
+        named, kept = _named(attrs, key), iter(range(len(result)))
         factors = []
         for axis in range(len(operands[0])):
             places = (axis,) * len(operands)
@@ -118,6 +116,11 @@ def along(key: str, role: Role, removed: bool = False, ordered: bool = False) ->
         return tuple(factors)
 
     return rule
+
+
+def _named(attrs: Attrs, key: str) -> tuple[int, ...]:
+    given = attrs[key]
+    return (given,) if isinstance(given, int) else given
 
 
 def no_axes_known(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
@@ -165,6 +168,29 @@ def typed(op: str, count: int, shape: ShapeRule, kinds: Sequence[str] = ANY, res
         return TensorType(shape(attrs, *(operand.shape for operand in operands)), result or dtype)
 
     return infer
+
+
+def created(op: str, type: Callable[[Attrs], TensorType]) -> Infer:
+    """The rule of an operator without operands."""
+
+    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+        check_count(op, operands, 0)
+        return type(attrs)
+
+    return infer
+
+
+def shape_along(op: str, key: str, removed: bool = False, least: int = 0) -> ShapeRule:
+    """That of the operand, where `removed` without the axes that an attribute names. `least`: see `Operator`."""
+
+    def shape_left(attrs: Attrs, shape: Shape) -> Shape:
+        axes = _named(attrs, key)
+        check_axes(op, axes, len(shape))
+        if least and any(is_number(shape[axis], 0) for axis in axes):
+            raise ShapeError(f"{op} over an empty axis has no value")
+        return without(shape, axes) if removed else shape
+
+    return shape_left
 
 
 def same_shape(attrs: Attrs, shape: Shape) -> Shape:
@@ -233,25 +259,15 @@ def without(items: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
 
 
 def per_element(weight: float = 1.0) -> Cost:
-    """The cost of `weight` operations for every element of the result."""
+    """The cost of `weight` operations for every element of what is largest: of what an operator folds, the operand."""
 
     def cost(call: Call) -> float:
-        return weight * call.result.elements
+        return weight * max(type.elements for type in (call.result, *call.operands))
 
     return cost
 
 
-def no_cost(call: Call) -> float:
-    return 0.0
-
-
-def per_operand_element(weight: float = 1.0) -> Cost:
-    """The cost of `weight` operations for every element of the first operand."""
-
-    def cost(call: Call) -> float:
-        return weight * call.operands[0].elements
-
-    return cost
+no_cost = per_element(0.0)
 
 
 HALF = frozenset({"float16", "bfloat16"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -141,74 +140,25 @@ def _window(f: Formula, x: Edge, axis: int, sizes: tuple[Expr, Expr], steps: tup
 
 
 def _conv_gradient(r: Reverse) -> tuple[Edge, Edge]:
-    batch = r.attrs.get("batch", 0)
+    """Of the data: the cotangent, its strides undone, convolved with the flipped kernel. Of the weights: x convolved
+    with the cotangent; samples are channels, strides and dilation change places."""
+    batch, (strides, dilation) = r.attrs.get("batch", 0), (r.attrs[key] for key in ("strides", "dilation"))
     channel, spatial = _conv_split(r.attrs, r.rank(r.x), r.rank(r.y))
-    shape, cotangent = r.shape(r.x), r.shape(r.g)
-    x, g = r.x, r.g
-    if channel - batch != 1:
-        samples = shape_product(shape[batch:channel])
-        x = r.reshape(x, (*shape[:batch], samples, *shape[channel:]))
-        g = r.reshape(g, (*shape[:batch], samples, *cotangent[channel:]))
-    axes = [_ConvAxis.of(r, x, g, batch, number) for number in range(spatial)]
-    return r.reshape(_conv_data(r, g, batch, axes), shape), _conv_weights(r, x, g, batch, axes)
-
-
-def shape_product(sizes: Sequence[Expr]) -> Expr:
-    """The product of sizes of which at most one is no number."""
-    product = const(1)
-    for size in sizes:
-        product = size * product.as_int() if product.is_const else product * size.as_int()
-    return product
-
-
-@dataclass(frozen=True)
-class _ConvAxis:
-    """One spatial axis: sizes of x, of the kernel (and how far it reaches) and of the result."""
-
-    size: Expr
-    kernel: Expr
-    out: Expr
-    stride: int
-    dilation: int
-    padding: tuple[int, int]
-
-    @staticmethod
-    def of(r: Reverse, x: Edge, g: Edge, batch: int, number: int) -> _ConvAxis:
+    shape, samples = r.shape(r.x), prod(r.shape(r.x)[batch:channel], start=const(1))
+    x, g = (r.reshape(of, (*shape[:batch], samples, *r.shape(of)[channel:])) for of in (r.x, r.g))
+    spread, seen = g, x
+    for number, (low, _) in enumerate(r.attrs["padding"]):
         place = batch + 2 + number
-        sizes = (r.shape(x)[place], r.shape(r.y)[place], r.shape(g)[place])
-        low, high = r.attrs["padding"][number]
-        return _ConvAxis(*sizes, r.attrs["strides"][number], r.attrs["dilation"][number], (low, high))
-
-    @property
-    def reach(self) -> Expr:
-        return (self.kernel - 1) * self.dilation
-
-
-def _conv_data(r: Reverse, g: Edge, batch: int, axes: Sequence[_ConvAxis]) -> Edge:
-    """The cotangent, with its strides undone, convolved with the flipped kernel."""
-    for number, axis in enumerate(axes):
-        place = batch + 2 + number
-        g = _dilated(r, g, place, axis.stride)
-        low = axis.reach - axis.padding[0]
-        g = _shifted(r, g, place, low, axis.size + axis.reach)
-    kernel = r.apply("flip", r.y, axes=tuple(range(batch + 2, batch + 2 + len(axes))))
-    return r.apply("conv", g, _swapped(r, kernel, batch), **_plain(axes, batch, [axis.dilation for axis in axes]))
-
-
-def _conv_weights(r: Reverse, x: Edge, g: Edge, batch: int, axes: Sequence[_ConvAxis]) -> Edge:
-    """x convolved with the cotangent: samples are channels, strides and dilation change places."""
-    for number, axis in enumerate(axes):
-        place = batch + 2 + number
-        x = _shifted(r, x, place, const(axis.padding[0]), (axis.out - 1) * axis.stride + axis.reach + 1)
-    attrs = _plain(axes, batch, [axis.stride for axis in axes])
-    attrs["strides"] = tuple(axis.dilation for axis in axes)
-    found = r.apply("conv", _swapped(r, x, batch), _swapped(r, g, batch), **attrs)
-    return r.reshape(_swapped(r, found, batch), r.shape(r.y))
-
-
-def _plain(axes: Sequence[_ConvAxis], batch: int, dilation: Sequence[int]) -> dict[str, Any]:
-    attrs: dict[str, Any] = {"strides": (1,) * len(axes), "padding": ((0, 0),) * len(axes), "dilation": tuple(dilation)}
-    return {**attrs, "batch": batch} if batch else attrs
+        size, taps, out = (r.shape(of)[place] for of in (x, r.y, g))
+        reach = (taps - 1) * dilation[number]
+        spread = _shifted(r, _dilated(r, spread, place, strides[number]), place, reach - low, size + reach)
+        seen = _shifted(r, seen, place, const(low), (out - 1) * strides[number] + reach + 1)
+    plain = {"strides": (1,) * spatial, "padding": ((0, 0),) * spatial, **({"batch": batch} if batch else {})}
+    kernel = r.apply("flip", r.y, axes=tuple(range(batch + 2, batch + 2 + spatial)))
+    of_data = r.apply("conv", spread, _swapped(r, kernel, batch), **{**plain, "dilation": dilation})
+    turned = {**plain, "strides": dilation, "dilation": strides}
+    of_weights = r.apply("conv", _swapped(r, seen, batch), _swapped(r, g, batch), **turned)
+    return r.reshape(of_data, shape), r.reshape(_swapped(r, of_weights, batch), r.shape(r.y))
 
 
 def _swapped(r: Reverse, edge: Edge, batch: int) -> Edge:

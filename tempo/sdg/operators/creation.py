@@ -10,21 +10,22 @@ import numpy as np
 from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError
 from tempo.sdg import threefry
-from tempo.sdg.call import ArrayValue, Call
+from tempo.sdg.call import Call
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators.axes import (
     SIZE,
     Attrs,
     Factor,
     Factors,
-    Infer,
     Role,
     Shape,
     broadcast_axes,
     check_axes,
     check_count,
+    created,
     no_axes_known,
     no_cost,
+    per_element,
     shape_of,
     show,
 )
@@ -42,12 +43,6 @@ def _always_same(array: Any) -> Function:
 # constant {value: ArrayValue}
 
 
-def _infer_constant(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("constant", operands, 0)
-    value: ArrayValue = attrs["value"]
-    return TensorType(shape_of(value.shape), value.dtype)
-
-
 def _numpy_constant(call: Call) -> Function:
     return _always_same(call.attrs["value"].array)
 
@@ -55,8 +50,7 @@ def _numpy_constant(call: Call) -> Function:
 # iota {shape, axis, dtype}: the position along `axis`
 
 
-def _infer_iota(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("iota", operands, 0)
+def _iota_type(attrs: Attrs) -> TensorType:
     check_axes("iota", (attrs["axis"],), len(attrs["shape"]))
     dtypes.to_numpy(attrs["dtype"])
     return TensorType(shape_of(attrs["shape"]), attrs["dtype"])
@@ -75,14 +69,6 @@ def _numpy_iota(call: Call) -> Function:
 
 
 # index_value {expr}: int32; condition_value {condition}: bool
-
-
-def _scalar(op: str, dtype: str) -> Infer:
-    def infer(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-        check_count(op, operands, 0)
-        return TensorType((), dtype)
-
-    return infer
 
 
 def _wrapped(value: int) -> np.int32:
@@ -147,15 +133,11 @@ def _join(first: Any, second: Any, bits: int) -> Any:
     return joined
 
 
-def _bits_cost(call: Call) -> float:
-    return _OPERATIONS * call.result.elements
-
-
 CREATION = (
     Operator(
         name="constant",
         kind="creation",
-        infer=_infer_constant,
+        infer=created("constant", lambda attrs: TensorType(shape_of(attrs["value"].shape), attrs["value"].dtype)),
         axes=broadcast_axes,
         cost=no_cost,
         numpy=_numpy_constant,
@@ -164,7 +146,7 @@ CREATION = (
     Operator(
         name="iota",
         kind="creation",
-        infer=_infer_iota,
+        infer=created("iota", _iota_type),
         axes=_counted,
         cost=no_cost,
         numpy=_numpy_iota,
@@ -175,7 +157,7 @@ CREATION = (
     Operator(
         name="index_value",
         kind="creation",
-        infer=_scalar("index_value", "int32"),
+        infer=created("index_value", lambda attrs: TensorType((), "int32")),
         axes=broadcast_axes,
         cost=no_cost,
         numpy=lambda call: _wrapped,
@@ -185,7 +167,7 @@ CREATION = (
     Operator(
         name="condition_value",
         kind="creation",
-        infer=_scalar("condition_value", "bool"),
+        infer=created("condition_value", lambda attrs: TensorType((), "bool")),
         axes=broadcast_axes,
         cost=no_cost,
         numpy=lambda call: np.bool_,
@@ -197,7 +179,7 @@ CREATION = (
         kind="random",
         infer=_infer_bits,
         axes=no_axes_known,
-        cost=_bits_cost,
+        cost=per_element(_OPERATIONS),
         numpy=_numpy_bits,
         lift_note="the pass makes the coordinate of the lifted dim an axis of the result",
         scalar_attrs=("coordinates",),

@@ -18,10 +18,10 @@ from tempo.sdg.operators.axes import (
     Role,
     Shape,
     along,
-    check_axes,
     is_number,
     no_cost,
     per_element,
+    shape_along,
     shape_of,
     show,
     typed,
@@ -201,11 +201,6 @@ def _scattered(r: Reverse, edge: Edge, axis: int, start: Expr, step: int, size: 
 # mask {axis, fill, length}: positions at or after `length` along `axis` become `fill`; made by static tiling
 
 
-def _masked(attrs: Attrs, shape: Shape) -> Shape:
-    check_axes("mask", (attrs["axis"],), len(shape))
-    return shape
-
-
 def _numpy_mask(call: Call) -> Function:
     before, fill = (slice(None),) * call.attrs["axis"], call.attrs["fill"]
     size = call.result.shape[call.attrs["axis"]]
@@ -252,7 +247,7 @@ EXTENTS = (
     Operator(
         name="mask",
         kind="movement",
-        infer=typed("mask", 1, _masked),
+        infer=typed("mask", 1, shape_along("mask", "axis")),
         axes=along("axis", Role.PARALLEL, ordered=True),
         cost=per_element(),
         numpy=_numpy_mask,

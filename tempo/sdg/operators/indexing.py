@@ -199,39 +199,27 @@ def _gather_gradient(r: Reverse) -> tuple[Edge, None]:
 
 
 def _pairs_gradient(r: Reverse) -> tuple[Edge | None, ...]:
-    """The same with the indexed axes as one, at i0 * n1 * n2 + i1 * n2 + i2."""
+    """The same with the indexed axes as one, at (i0 * n1 + i1) * n2 + i2."""
     shape, axes = r.shape(r.x), _axes(r.attrs)
-    joined, flat = const(1), None
-    dtype = _flat_dtype(shape[axes.start : axes.stop])
+    sizes = shape[axes.start : axes.stop]
+    if sum(not size.is_const for size in sizes) > 1:
+        raise UnsupportedError(
+            f"the gradient of a read of {show(shape)} at several indices multiplies two sizes that are no numbers",
+            hint="give one of the sizes as a number",
+        )
+    joined = prod(sizes, start=const(1))
+    dtype = "int64" if joined.is_const and joined.as_int() > 2**31 else "int32"
 
     def number(value: Expr) -> Edge:
-        if dtype == "int32":
-            return r.apply("index_value", expr=value)
-        return r.constant(value.as_int(), "int64")
+        return r.apply("index_value", expr=value) if dtype == "int32" else r.constant(value.as_int(), dtype)
 
-    for axis, index in zip(reversed(axes), reversed(r.operands[1:])):
-        place = r.apply("cast", index, dtype=dtype)
-        place = r.apply("minimum", r.apply("maximum", place, number(const(0))), number(shape[axis] - 1))
-        place = r.apply("mul", place, number(joined))
-        flat = place if flat is None else r.apply("add", place, flat)
-        joined = joined * shape[axis] if shape[axis].is_const or joined.is_const else _unknown_product(shape)
-    assert flat is not None
+    wide = (r.apply("maximum", r.apply("cast", index, dtype=dtype), number(const(0))) for index in r.operands[1:])
+    flat, *others = (r.apply("minimum", place, number(size - 1)) for place, size in zip(wide, sizes))
+    for size, place in zip(sizes[1:], others):
+        flat = r.add(r.mul(flat, number(size)), place)
     base = r.broadcast(r.number(0), (*shape[: axes.start], joined, *shape[axes.stop :]))
     added = r.apply("scatter_add", base, flat, r.g, axis=axes.start, batch=_batch(r.attrs), checked=False)
     return (r.reshape(added, shape), *(None for _ in axes))
-
-
-def _flat_dtype(sizes: Shape) -> str:
-    """In which a position among all of these axes is computed."""
-    known = all(size.is_const for size in sizes)
-    return "int64" if known and prod(size.as_int() for size in sizes) > 2**31 else "int32"
-
-
-def _unknown_product(shape: Shape) -> Expr:
-    raise UnsupportedError(
-        f"the gradient of a read of {show(shape)} at several indices multiplies two sizes that are no numbers",
-        hint="give one of the sizes as a number",
-    )
 
 
 # scatter_add {axis, batch, checked}

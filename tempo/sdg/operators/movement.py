@@ -27,6 +27,7 @@ from tempo.sdg.operators.axes import (
     is_number,
     no_cost,
     same_shape,
+    shape_along,
     shape_of,
     show,
     typed,
@@ -227,11 +228,6 @@ def _concat_gradient(r: Reverse) -> list[Edge]:
 # flip {axes}
 
 
-def _flipped(attrs: Attrs, shape: Shape) -> Shape:
-    check_axes("flip", attrs["axes"], len(shape))
-    return shape
-
-
 def _numpy_flip(call: Call) -> Function:
     index = tuple(slice(None, None, -1 if i in call.attrs["axes"] else 1) for i in range(call.result.rank))
     return lambda x: x[index]
@@ -288,7 +284,7 @@ MOVEMENT = (
     Operator(
         name="flip",
         kind="movement",
-        infer=typed("flip", 1, _flipped),
+        infer=typed("flip", 1, shape_along("flip", "axes")),
         axes=along("axes", Role.MOVING),
         cost=no_cost,
         numpy=_numpy_flip,

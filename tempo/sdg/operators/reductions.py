@@ -21,30 +21,17 @@ from tempo.sdg.operators.axes import (
     Fold,
     Role,
     Shape,
-    ShapeRule,
     along,
     check_axes,
-    is_number,
-    per_operand_element,
+    per_element,
+    shape_along,
     typed,
-    without,
 )
 from tempo.sdg.operators.making import Gradient, Reverse, constant
 from tempo.sdg.operators.operator import Builder, Function, Operator
 from tempo.symbolic import const
 
 # reduce_* {axes}: the axes are removed
-
-
-def _reduced(op: str, key: str, least: int) -> ShapeRule:
-    def shape_without(attrs: Attrs, shape: Shape) -> Shape:
-        axes = attrs[key] if key == "axes" else (attrs[key],)
-        check_axes(op, axes, len(shape))
-        if least and any(is_number(shape[axis], 0) for axis in axes):
-            raise ShapeError(f"{op} over an empty axis has no value")
-        return without(shape, axes)
-
-    return shape_without
 
 
 def _of_nothing(call: Call, axes: tuple[int, ...], value: Any) -> Function | None:
@@ -116,9 +103,9 @@ def _reduction(
     return Operator(
         name=name,
         kind="reduction",
-        infer=typed(name, 1, _reduced(name, "axes", least), kinds, result),
+        infer=typed(name, 1, shape_along(name, "axes", True, least), kinds, result),
         axes=along("axes", Role.REDUCING, removed=True),
-        cost=per_operand_element(),
+        cost=per_element(),
         numpy=numpy,
         fold=Fold(neutral, combine),
         least=lambda attrs: max(least, int(attrs.get("nonempty", False))),  # a mean is a sum that says `nonempty`
@@ -183,9 +170,9 @@ def _arg(name: str, function: Callable[[Any, int], Any], neutral: Callable[[str]
     return Operator(
         name=name,
         kind="reduction",
-        infer=typed(name, 1, _reduced(name, "axis", 1), result="int32"),
+        infer=typed(name, 1, shape_along(name, "axis", True, 1), result="int32"),
         axes=along("axis", Role.REDUCING, removed=True, ordered=True),
-        cost=per_operand_element(),
+        cost=per_element(),
         numpy=_position(function),
         fold=Fold(neutral),
         least=lambda attrs: 1,
@@ -200,14 +187,6 @@ ARGS = (
 )
 
 # cumsum, cumprod, sort, argsort {axis}
-
-
-def _kept(op: str) -> ShapeRule:
-    def same_shape(attrs: Attrs, shape: Shape) -> Shape:
-        check_axes(op, (attrs["axis"],), len(shape))
-        return shape
-
-    return same_shape
 
 
 _PACKED = 512
@@ -295,7 +274,7 @@ def _scan(
     return Operator(
         name=name,
         kind="scan",
-        infer=typed(name, 1, _kept(name), kinds, result),
+        infer=typed(name, 1, shape_along(name, "axis"), kinds, result),
         axes=along("axis", Role.SCANNING),
         fold=fold,
         cost=cost,
@@ -335,8 +314,8 @@ def _numpy_top_k(call: Call) -> Function:
 
 
 SCANS = (
-    _scan("cumsum", NUMBER, _total(np.add.accumulate, "axis"), per_operand_element(), _cumsum_gradient),
-    _scan("cumprod", NUMBER, _total(np.multiply.accumulate, "axis"), per_operand_element(), _cumprod_gradient),
+    _scan("cumsum", NUMBER, _total(np.add.accumulate, "axis"), per_element(), _cumsum_gradient),
+    _scan("cumprod", NUMBER, _total(np.multiply.accumulate, "axis"), per_element(), _cumprod_gradient),
     _scan("sort", ANY, _numpy_sort, _sort_cost, _sort_gradient, Fold(_last)),
     _scan("argsort", ANY, _numpy_argsort, _sort_cost, constant, Fold(_last), "int32"),
     Operator(
