@@ -8,10 +8,9 @@ recurrence forward in time, one backward in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import groupby
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import demand
@@ -59,13 +58,12 @@ class Backward:
         self._run()
 
     def _boxes(self) -> dict[int, Box]:
-        """The points that the loss needs; elsewhere adjoints are zero."""
-        layout = tuple(self.loss.domain)
-        type = self.graph.seen_type(self.loss.edge)
-        root = Output("loss", self.loss.edge, self.loss.domain, type, layout)
-        cut = differentiated(self.graph)
-        demands = demand(Graph(cut.dims, cut.nodes, (root,)))
-        return {id: found.box for id, found in demands.items()}
+        """The points that the loss needs; elsewhere adjoints are zero. Leaves read nothing: demand follows what a
+        derivative does."""
+        edge, domain = self.loss.edge, self.loss.domain
+        root = Output("loss", edge, domain, self.graph.seen_type(edge), domain)
+        cut = {id: _cut(node) for id, node in self.graph.nodes.items()}
+        return {id: found.box for id, found in demand(Graph(self.graph.dims, cut, (root,))).items()}
 
     def region(self, id: int, condition: Condition = TRUE) -> GuardedBox:
         return GuardedBox(self.graph.domain_dims(self.graph.nodes[id]), self.boxes[id], condition)
@@ -94,7 +92,7 @@ class Backward:
             if found:
                 self._visit(node, choice(self.nodes, found, node.type, self.context(id)))
         for id, adjoint_id in self.declared.items():
-            self.nodes.define(adjoint_id, self._covering(id, self.adjoint((id, 0))))
+            self.nodes.define(adjoint_id, self._covering((id, 0), self.adjoint((id, 0)), self.context(id)))
 
     def context(self, id: int) -> Context:
         return self.region(id).context()
@@ -156,37 +154,25 @@ class Backward:
         received = self.received.get(value, [])
         return collected(self.nodes, received, self.type_of(value), self.context(value[0])) if received else ()
 
-    def _covering(self, id: int, found: Alternatives) -> Alternatives:
-        """The cases of the adjoint of a merge on a cycle: with zeros where nothing comes from."""
-        context = self.context(id)
-        left = context
-        for condition, _ in found:
-            left = left.assume(~condition)
-        if found and left.infeasible():
-            return (*found[:-1], (TRUE, found[-1][1]))
-        return (*found, (TRUE, self.nodes.zeros(self.graph.nodes[id].type)))
-
     def gradient(self, value: Value) -> Alternatives:
         """The adjoint everywhere, with zeros where the loss does not reach: the cases of a merge."""
-        id, type = value[0], self.type_of(value)
-        zero = (TRUE, self.nodes.zeros(type))
+        id = value[0]
         if id in self.declared:
             found: Alternatives = ((TRUE, self.nodes.identity(self.declared[id])),)
         else:
             found = self.adjoint(value)
-        if not found:
-            return (zero,)
-        dims = self.graph.domain_dims(self.graph.nodes[id])
-        everywhere, inside = Context.of(dims), self.boxes[id].condition()
+        everywhere = Context.of(self.graph.domain_dims(self.graph.nodes[id]))
+        return self._covering(value, found, everywhere, self.boxes[id].condition() if found else TRUE)
+
+    def _covering(self, value: Value, found: Alternatives, left: Context, inside: Condition = TRUE) -> Alternatives:
+        """The cases of a merge that has what was found, `inside`, and zeros elsewhere."""
         cases: list[Guarded] = []
-        left = everywhere
         for condition, edge in found:
             where = left.simplify_condition(condition & inside)
-            if left.excludes(where):
-                continue
-            cases.append((where, edge))
-            left = left.assume(~where)
-        return tuple(cases) if left.infeasible() else (*cases, zero)
+            if not left.excludes(where):
+                cases.append((where, edge))
+                left = left.assume(~where)
+        return tuple(cases) if left.infeasible() else (*cases, (TRUE, self.nodes.zeros(self.type_of(value))))
 
 
 # Adjoints while they are collected: sums of contributions that exist at some points only.
@@ -267,12 +253,18 @@ class _Padded:
 
 
 def summed(nodes: Nodes, edges: Sequence[Edge]) -> Edge:
-    """The sum of tensors of one shape."""
+    """The sum of tensors of one shape; what is padded is put in rows that do not overlap."""
     parts = [_part(nodes, edge) for edge in edges]
     whole = [edge for edge, part in zip(edges, parts) if part is None]
-    found = (part for part in parts if part is not None)
-    rows = groupby(sorted(found, key=lambda part: (part.axis, part.start)), lambda part: part.axis)
-    return reduce(nodes.add, [*whole, *(edge for _, row in rows for edge in _in_rows(nodes, list(row)))])
+    rows: list[list[_Padded]] = []
+    for part in sorted((each for each in parts if each is not None), key=lambda each: (each.axis, each.start)):
+        before = (row for row in rows if row[-1].axis == part.axis and row[-1].end <= part.start)
+        row = next(before, None)
+        if row is None:
+            rows.append([part])
+        else:
+            row.append(part)
+    return reduce(nodes.add, [*whole, *(_in_a_row(nodes, row) for row in rows)])
 
 
 def _part(nodes: Nodes, edge: Edge) -> _Padded | None:
@@ -291,31 +283,11 @@ def _part(nodes: Nodes, edge: Edge) -> _Padded | None:
     return _Padded(inner, axis, start.as_int(), (start + length).as_int(), nodes.shape(edge)[axis])
 
 
-def _in_rows(nodes: Nodes, parts: list[_Padded]) -> Iterable[Edge]:
-    """The parts in a row, in rows that do not overlap."""
-    while parts:
-        row, rest = [parts[0]], list[_Padded]()
-        for part in parts[1:]:
-            (row if part.start >= row[-1].end else rest).append(part)
-        yield _in_a_row(nodes, row)
-        parts = rest
-
-
 def _in_a_row(nodes: Nodes, row: list[_Padded]) -> Edge:
-    axis, edges, end = row[0].axis, list[Edge](), row[0].start
-    for part in row:
-        if part.start > end:
-            edges.append(_gap(nodes, part, part.start - end))
-        edges.append(part.edge)
-        end = part.end
+    axis, ends = row[0].axis, [row[0].start, *(part.end for part in row)]
+    edges = [nodes.surrounded(part.edge, axis, const(part.start - end), const(0)) for part, end in zip(row, ends)]
     joined = edges[0] if len(edges) == 1 else nodes.apply("concat", *edges, axis=axis)
-    return nodes.surrounded(joined, axis, const(row[0].start), row[0].size - end)
-
-
-def _gap(nodes: Nodes, part: _Padded, size: int) -> Edge:
-    type = nodes.seen(part.edge)
-    shape = (*type.shape[: part.axis], const(size), *type.shape[part.axis + 1 :])
-    return nodes.zeros(TensorType(shape, type.dtype))
+    return nodes.surrounded(joined, axis, const(ends[0]), row[0].size - ends[-1])
 
 
 # Which reads derivatives go through.
@@ -326,11 +298,6 @@ def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
     if any(dtypes.is_float(type.dtype) for type in node.results):
         edges = [edge for _, edge in _cut(node).reads()]
         yield from (edge for edge in edges if dtypes.is_float(graph.nodes[edge.node].results[edge.result].dtype))
-
-
-def differentiated(graph: Graph) -> Graph:
-    """The graph with leaves that read nothing, so that a demand follows what a derivative does."""
-    return replace(graph, nodes={id: _cut(node) for id, node in graph.nodes.items()})
 
 
 def _cut(node: Node) -> Node:

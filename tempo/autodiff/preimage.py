@@ -7,8 +7,9 @@ ranges to sum over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, product
 
 from tempo.sdg.graph import IndexMap, Point
 from tempo.symbolic import (
@@ -81,7 +82,7 @@ def primed(symbol: Symbol) -> Symbol:
 def preimages(reader: GuardedBox, map: IndexMap, producer: GuardedBox) -> list[Preimage]:
     """The consumers in `reader` that read q in `producer`, in disjoint parts."""
     prime = {dim.symbol: var(primed(dim.symbol)) for dim in reader.dims}
-    facts = [_Fact(part.substitute(prime), part) for part in _parts(reader.condition)]
+    facts = [_Fact(part.substitute(prime), part) for part in parts(reader.condition)]
     context = reader.context()
     simplify = context.simplify
     for dim, index in zip(producer.dims, map, strict=True):
@@ -93,16 +94,10 @@ def preimages(reader: GuardedBox, map: IndexMap, producer: GuardedBox) -> list[P
             return []
         start = simplify(index.start).substitute(prime)
         stop = simplify(index.start + index.length).substitute(prime)
-        facts += [_Fact(part) for part in _parts(q.ge(start) & q.lt(stop))]
-    equations = [fact for fact in facts if isinstance(fact.condition, Eq)]
-    conditions = [fact for fact in facts if not isinstance(fact.condition, Eq)]
-    found = []
-    for chosen, extra in _pieces(equations):
-        solver = _MapInverter(reader, producer, [*conditions, *extra])
-        preimage = solver.solve(chosen)
-        if preimage is not None:
-            found.append(preimage)
-    return found
+        facts += [_Fact(part) for part in parts(q.ge(start) & q.lt(stop))]
+    choices = ([[_Fact(part, fact.own) for part in chosen] for chosen in _choices(fact.condition)] for fact in facts)
+    solved = (_MapInverter(reader, producer, list(chain(*chosen))).solve() for chosen in product(*choices))
+    return [preimage for preimage in solved if preimage is not None]
 
 
 @dataclass(frozen=True)
@@ -113,35 +108,25 @@ class _Fact:
     own: Condition | None = None
 
 
-def _parts(condition: Condition) -> tuple[Condition, ...]:
+def parts(condition: Condition) -> tuple[Condition, ...]:
+    """The conditions that hold together where this one does."""
     if condition == TRUE:
         return ()
     return condition.args if isinstance(condition, And) else (condition,)
 
 
-def _pieces(equations: Sequence[_Fact]) -> list[tuple[list[_Fact], list[_Fact]]]:
-    """Equations without a lone minimum or maximum: `min(a, b) == 0` is `a == 0 <= b`, or `b == 0 < a`."""
-    pieces: list[tuple[list[_Fact], list[_Fact]]] = [([], [])]
-    for equation in equations:
-        own = equation.own
-        choices = [(_Fact(e, own), [_Fact(part, own) for part in more]) for e, more in _choices(equation.condition)]
-        pieces = [([*chosen, e], [*extra, *more]) for chosen, extra in pieces for e, more in choices]
-    return pieces
-
-
-def _choices(equation: Condition) -> list[tuple[Condition, list[Condition]]]:
-    lone = equation.expr if isinstance(equation, Eq) else const(0)
-    if len(lone.terms) != 1 or lone.const != 0:
-        return [(equation, [])]
-    atom, factor = lone.terms[0]
+def _choices(condition: Condition) -> list[list[Condition]]:
+    """An equation of a lone minimum or maximum apart: `min(a, b) == 0` is `a == 0 <= b`, or `b == 0 < a`."""
+    terms = condition.expr.terms if isinstance(condition, Eq) and condition.expr.const == 0 else ()
+    atom, factor = terms[0] if len(terms) == 1 else (None, 0)
     if not isinstance(atom, Min | Max) or abs(factor) != 1:
-        return [(equation, [])]
+        return [[condition]]
     sign = 1 if isinstance(atom, Min) else -1
     found = []
     for place, arg in enumerate(atom.args):
         earlier = [(sign * other).gt(0) for other in atom.args[:place]]
         later = [(sign * other).ge(0) for other in atom.args[place + 1 :]]
-        found += [(e, [*earlier, *later, *more]) for e, more in _choices(arg.eq(0))]
+        found += [[*chosen, *earlier, *later] for chosen in _choices(arg.eq(0))]
     return found
 
 
@@ -154,57 +139,50 @@ class _MapInverter:
     mask: list[Condition] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        bounds = tuple((primed(symbol), lo, hi) for symbol, lo, hi in self.reader.box.bounds)
+        self.box = Box((*self.producer.box.bounds, *bounds))
         self.unknown = {primed(dim.symbol) for dim in self.reader.dims}
 
-    def solve(self, equations: Sequence[_Fact]) -> Preimage | None:
-        self.facts += self._eliminate(list(equations))
+    def solve(self) -> Preimage | None:
+        self._eliminate()
         own, bounds, over_q = self._sort()
-        over_q += [part for symbol, value in self.solved.items() for part in self._inside(symbol, value)]
-        region = GuardedBox(self.producer.dims, self.producer.box)
-        base = region.context()
+        for symbol, value in self.solved.items():
+            over_q += [value.ge(self.box.lo(symbol)), value.lt(self.box.hi(symbol))]
+        base = GuardedBox(self.producer.dims, self.producer.box).context()
         condition = base.simplify_condition(conjunction(over_q))
-        if base.excludes(condition):
-            return None
         ranges: list[ReadRange] = []
         for dim in self.reader.dims:
-            if primed(dim.symbol) not in self.unknown:
-                continue
-            found, condition = self._range(dim, bounds, base, condition)
             if base.excludes(condition):
                 return None
-            ranges.append(found)
+            if primed(dim.symbol) in self.unknown:
+                found, condition = self._range(dim.symbol, bounds[primed(dim.symbol)], base, condition)
+                ranges.append(found)
         ones = {each.dim: each.start for each in ranges if each.length == const(1)}
+        mask = conjunction(self.mask).substitute({primed(symbol): value for symbol, value in ones.items()})
+        if mask.symbols().isdisjoint(self.unknown):
+            condition, mask = base.simplify_condition(condition & mask), TRUE
+        if base.excludes(condition):
+            return None
         symbols = {primed(dim.symbol): dim.symbol for dim in self.reader.dims}
         solved = {symbols[symbol]: value for symbol, value in self.solved.items()} | ones
-        mask = conjunction(self.mask).substitute({primed(symbol): value for symbol, value in ones.items()})
         wider = tuple(each for each in ranges if each.dim not in ones)
-        if not any(symbol.name.endswith("'") for symbol in mask.symbols()):
-            condition, mask = base.simplify_condition(condition & mask), TRUE
         return Preimage(condition, solved, wider, conjunction(own), mask)
 
-    def _eliminate(self, equations: list[_Fact]) -> list[_Fact]:
-        """Solves one equation after another for the one unknown that it has; returns those that it cannot solve."""
-        progress = True
-        while progress:
-            progress = False
-            for equation in list(equations):
-                if self._use(equation.condition.substitute(self.solved), equation.own):
-                    equations.remove(equation)
-                    progress = True
-        return equations
+    def _eliminate(self) -> None:
+        """Solves one equation after another for the one unknown that it has; what it cannot solve stays a fact."""
+        while (fact := next((fact for fact in self.facts if self._use(fact)), None)) is not None:
+            self.facts.remove(fact)
 
-    def _use(self, condition: Condition, own: Condition | None) -> bool:
+    def _use(self, fact: _Fact) -> bool:
+        condition = fact.condition.substitute(self.solved)
         unknown = condition.symbols() & self.unknown
-        if not unknown:
-            self.facts.append(_Fact(condition))
-            return True
-        if len(unknown) > 1 or not isinstance(condition, Eq):
+        if len(unknown) != 1 or not isinstance(condition, Eq):
             return False
         (symbol,), equation = unknown, condition.expr
         factor = equation.coefficient(symbol)
         rest = equation - factor * var(symbol)
         if symbol in rest.symbols():
-            return self._divided(equation, symbol, own)
+            return self._divided(equation, symbol, fact.own)
         if abs(factor) != 1:
             self.facts.append(_Fact((rest % abs(factor)).eq(0)))
         value = -rest if factor > 0 else rest
@@ -224,17 +202,13 @@ class _MapInverter:
         self.facts += [_Fact(atom.expr.ge(start), own), _Fact(atom.expr.lt(start + atom.divisor), own)]
         return True
 
-    def _inside(self, symbol: Symbol, value: Expr) -> tuple[Condition, Condition]:
-        dim = next(dim.symbol for dim in self.reader.dims if primed(dim.symbol) == symbol)
-        return value.ge(self.reader.box.lo(dim)), value.lt(self.reader.box.hi(dim))
-
     def _sort(self) -> tuple[list[Condition], dict[Symbol, list[Expr]], list[Condition]]:
         """The consumer's own conditions that stay, bounds `e >= 0` by the one unknown in them, conditions over q."""
         own: list[Condition] = []
         bounds: dict[Symbol, list[Expr]] = {symbol: [] for symbol in self.unknown}
         over_q: list[Condition] = []
         for fact in self.facts:
-            for part in _parts(self._decided(fact.condition.substitute(self.solved))):
+            for part in parts(self._decided(fact.condition.substitute(self.solved))):
                 unknown = part.symbols() & self.unknown
                 if not unknown:
                     over_q.append(part)
@@ -251,20 +225,16 @@ class _MapInverter:
         if isinstance(condition, Ge | Eq) or condition == TRUE:
             return condition
         dims = [*self.producer.dims, *(Dim(primed(dim.symbol), dim.size) for dim in self.reader.dims)]
-        bounds = (
-            *self.producer.box.bounds,
-            *((primed(symbol), lo, hi) for symbol, lo, hi in self.reader.box.bounds),
-        )
         others = (fact.condition.substitute(self.solved) for fact in self.facts)
         known = [other for other in others if isinstance(other, Ge | Eq)]
-        return Context.of(dims, *known, box=Box(bounds)).simplify_condition(condition)
+        return Context.of(dims, *known, box=self.box).simplify_condition(condition)
 
     def _range(
-        self, dim: Dim, bounds: Mapping[Symbol, Iterable[Expr]], base: Context, condition: Condition
+        self, dim: Symbol, bounds: Iterable[Expr], base: Context, condition: Condition
     ) -> tuple[ReadRange, Condition]:
-        symbol = primed(dim.symbol)
-        lows, highs = [self.reader.box.lo(dim.symbol)], [self.reader.box.hi(dim.symbol)]
-        for bound in bounds[symbol]:
+        symbol = primed(dim)
+        lows, highs = [self.box.lo(symbol)], [self.box.hi(symbol)]
+        for bound in bounds:
             factor = bound.coefficient(symbol)
             rest = bound - factor * var(symbol)
             if factor > 0:  # p >= -rest / factor, rounded up
@@ -277,7 +247,7 @@ class _MapInverter:
             condition = base.simplify_condition(condition & stop.gt(start))
             context = base.assume(condition)
             start, stop = context.simplify(start), context.simplify(stop)
-        return ReadRange(dim.symbol, start, context.simplify(stop - start)), condition
+        return ReadRange(dim, start, context.simplify(stop - start)), condition
 
 
 def _is_bound(expr: Expr, symbol: Symbol) -> bool:

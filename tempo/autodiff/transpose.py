@@ -9,15 +9,15 @@ does where rows are added to zeros: a table that is looked up at every t gets al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tempo.autodiff.nodes import Guarded, Nodes
-from tempo.autodiff.preimage import GuardedBox, Preimage, ReadRange, preimages, primed
+from tempo.autodiff.preimage import GuardedBox, Preimage, ReadRange, parts, preimages, primed
 from tempo.errors import UnsupportedError
 from tempo.sdg.graph import Edge, IndexMap, Point, Slice
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import TRUE, And, Context, Expr, Symbol, conjunction, const, maximum, var
+from tempo.symbolic import TRUE, Context, Expr, Symbol, conjunction, const, maximum, var
 
 Positions = dict[int, Expr]
 """For axes of what the consumer sees that are slices: the position on them, over q and primed dims of p."""
@@ -27,10 +27,8 @@ def contributions(
     nodes: Nodes, cotangent: Edge, map: IndexMap, reader: GuardedBox, producer: GuardedBox
 ) -> list[Guarded]:
     """What the producer's adjoint gets from one read through `map`, at points where `reader` says."""
-    found = []
-    for preimage in preimages(reader, map, producer):
-        found.append((preimage.condition, _Transposed(nodes, map, reader, producer, preimage).of(cotangent)))
-    return found
+    found = preimages(reader, map, producer)
+    return [(each.condition, _Transposed(nodes, map, reader, producer, each).of(cotangent)) for each in found]
 
 
 @dataclass(frozen=True)
@@ -85,16 +83,10 @@ class _Transposed:
         read = self.read(cotangent, positions, masked)
         edge, ranges = read.edge, read.ranges
         if masked:
-            edge = nodes.apply("where", self.masks(ranges, nodes.rank(edge)), edge, self.zero(edge))
+            holds = nodes.holds(mask, self.lines(ranges, nodes.rank(edge)))
+            edge = nodes.apply("where", holds, edge, nodes.constant(0, nodes.dtype(edge)))
         edge = nodes.sum(edge, range(len(ranges)))
         return self.times_lengths(edge, [each for each in self.preimage.ranges if each not in ranges])
-
-    def zero(self, like: Edge) -> Edge:
-        return self.nodes.constant(0, self.nodes.dtype(like))
-
-    def masks(self, ranges: Sequence[ReadRange], rank: int) -> Edge:
-        """Whether the mask holds, along the axes of the ranges."""
-        return self.nodes.holds(self.preimage.mask, self.lines(ranges, rank))
 
     def lines(self, ranges: Sequence[ReadRange], rank: int) -> dict[Symbol, Edge]:
         """The primed dims of ranges, each along an axis of its own, the first of `rank`."""
@@ -128,7 +120,7 @@ class _Transposed:
             if each.dim in edge.dims() or each in wanted or primed(each.dim) in moving
         )
         varying = tuple(each for each in ranges if each.dim in edge.dims())
-        edge = self.evened(edge, positions, varying)
+        edge = self.evened(edge)
         points: dict[Symbol, Point | Slice] = {symbol: Point(at) for symbol, at in self.preimage.solved.items()}
         slices = {each.dim: Slice(each.start, each.length) for each in varying}
         edge = nodes.through(edge, {**points, **slices})
@@ -137,35 +129,30 @@ class _Transposed:
             edge = self.at(edge, ranges, len(ranges) + axis, positions[axis])
         return _RangeRead(edge, ranges)
 
-    def evened(self, edge: Edge, positions: Positions, varying: Sequence[ReadRange]) -> Edge:
+    def evened(self, edge: Edge) -> Edge:
         """Axes whose length varies along a range are padded to one length.
 
         It is a length at sizes at which nobody is read, too: compilers look at the shapes of what is never run.
         """
-        nodes, shape = self.nodes, self.nodes.shape(edge)
-        dims = {each.dim for each in varying}
-        if not any(dims & size.dims() for size in shape):
-            return edge
-        read, sizes = self.read_from(), Context.of(())
-        high = []
-        for size in shape:
-            if not dims & size.dims():
-                high.append(const(0))
-                continue
-            greatest = read.range_of(size)[1]
+        for axis in self.ragged(edge):
+            size = self.nodes.shape(edge)[axis]
+            greatest = self.read_from().range_of(size)[1]
             if greatest is None:
-                raise UnsupportedError(f"no bound is known for the extent {size}", location=nodes.location)
-            high.append(sizes.simplify(maximum(greatest, 0)) - size)
-        return nodes.apply("pad", edge, low=(const(0),) * len(shape), high=tuple(high), value=0)
+                raise UnsupportedError(f"no bound is known for the extent {size}", location=self.nodes.location)
+            length = Context.of(()).simplify(maximum(greatest, 0))
+            edge = self.nodes.surrounded(edge, axis, const(0), length - size)
+        return edge
+
+    def ragged(self, edge: Edge) -> list[int]:
+        """The axes whose length varies along the ranges."""
+        dims = {each.dim for each in self.preimage.ranges}
+        return [axis for axis, size in enumerate(self.nodes.shape(edge)) if dims & size.dims()]
 
     def read_from(self) -> Context:
         """What holds at the consumers that are summed over: all that the ranges say, and not `own`, since consumers at
         which that fails are read as well."""
-        apart = self.preimage.own
-        own = apart.args if isinstance(apart, And) else (apart,)
-        condition = self.reader.condition
-        parts = condition.args if isinstance(condition, And) else (condition,)
-        told = conjunction(part for part in parts if part not in own)
+        own = parts(self.preimage.own)
+        told = conjunction(part for part in parts(self.reader.condition) if part not in own)
         return GuardedBox(self.reader.dims, self.reader.box, told).context()
 
     def producer_context(self) -> Context:
@@ -228,12 +215,14 @@ class _Transposed:
         reads = []
         for edge, axes in zip(node.operands, sides, strict=True):
             mine = {place: positions[axis] for place, axis in axes.items() if axis in positions}
-            if not self.is_even(edge, mine):
+            if not mine.keys() >= set(self.ragged(edge)):
                 return None
             reads.append(self.read(self.total(edge), mine))
         common = tuple(each for each in reads[0].ranges if each in reads[1].ranges)
-        edges = [self.folded(read, common) for read in reads]
-        alone = [each for each in self.preimage.ranges if not any(each in read.ranges for read in reads)]
+        # Of each, the sum over the ranges that the other factor does not vary in.
+        alone = [[place for place, each in enumerate(read.ranges) if each not in common] for read in reads]
+        edges = [self.nodes.sum(read.edge, places) for read, places in zip(reads, alone)]
+        others = [each for each in self.preimage.ranges if not any(each in read.ranges for read in reads)]
         attrs = {}
         for name, axes in zip(("lhs", "rhs"), sides):
             gone = [place for place, axis in axes.items() if axis in positions]
@@ -243,13 +232,13 @@ class _Transposed:
                     place - sum(other < place for other in gone) + len(common) for place in kept
                 )
             attrs[f"{name}_contract"] = (*range(len(common)), *attrs[f"{name}_contract"])
-        return self.times_lengths(self.nodes.apply("dot", *edges, **attrs), alone)
+        return self.times_lengths(self.nodes.apply("dot", *edges, **attrs), others)
 
     def scattered(self, scatter: Edge, positions: Positions) -> Edge | None:
         """The sum over the ranges of rows added to zeros: their axes are axes of the indices; else as above."""
         node, ranges = self.nodes.nodes[scatter.node], self.preimage.ranges
         base, indices, updates = node.operands
-        if positions or not self.nodes.is_zero(base) or not all(self.is_even(edge, {}) for edge in node.operands):
+        if positions or not self.nodes.is_zero(base) or any(map(self.ragged, node.operands)):
             return None
         varying = [each for each in ranges if each.dim in {*indices.dims(), *updates.dims()}]
         rows, places = self.read(self.total(updates), {}, varying), self.read(self.total(indices), {}, varying)
@@ -268,14 +257,3 @@ class _Transposed:
         """With its first `count` axes after the next `place`."""
         axes = (*range(count, count + place), *range(count), *range(count + place, self.nodes.rank(edge)))
         return self.nodes.transpose(edge, axes)
-
-    def is_even(self, edge: Edge, positions: Mapping[int, Expr]) -> bool:
-        """Whether only axes that are read at one position vary in length along the ranges, and it can be sliced."""
-        dims = {each.dim for each in self.preimage.ranges}
-        shape = self.nodes.shape(edge)
-        ragged = [axis for axis, size in enumerate(shape) if dims & size.dims()]
-        return all(axis in positions for axis in ragged)
-
-    def folded(self, read: _RangeRead, common: Sequence[ReadRange]) -> Edge:
-        """Summed over the ranges that the other factor does not vary in."""
-        return self.nodes.sum(read.edge, [place for place, each in enumerate(read.ranges) if each not in common])

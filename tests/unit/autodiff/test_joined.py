@@ -165,7 +165,7 @@ def and_all_of_it(x: tp.RecurrentTensor) -> tp.RecurrentTensor:
 PARTS: dict[str, tuple[Callable[[tp.RecurrentTensor], tp.RecurrentTensor], int]] = {
     "gates": (gates, 0),
     "out of order": (out_of_order, 0),
-    "with gaps": (with_gaps, 1),
+    "with gaps": (with_gaps, 2),
     "overlapping": (overlapping, 2),
     "along two axes": (along_two_axes, 0),
     "and all of it": (and_all_of_it, 0),
@@ -184,7 +184,7 @@ def test_the_gradient_of_parts_is_that_of_differences(name: str):
 
 @pytest.mark.parametrize("name", PARTS)
 def test_parts_are_put_in_a_row(name: str):
-    """Zeros are made around rows that do not reach the ends, and nowhere else."""
+    """Zeros are made around rows that do not reach the ends, in gaps of rows, and nowhere else."""
 
     def declare() -> tuple[tp.RecurrentTensor, dict[str, tp.RecurrentTensor]]:
         t = tp.dim("t")
