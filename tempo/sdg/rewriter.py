@@ -151,26 +151,38 @@ class Tensors(Maker):
         """`expr` with tensors in place of some of its symbols."""
         if expr.symbols().isdisjoint(along):
             return self.number(expr)
-        if not fits_as_result(expr):
-            return self.apply("cast", self._wide(expr, along), dtype=INDEX_DTYPE)
-        varying = [(atom, factor) for atom, factor in expr.terms if not atom.symbols().isdisjoint(along)]
-        parts = [self.times(self._atom(atom, along), factor) for atom, factor in varying]
-        rest = expr
-        for atom, factor in varying:
-            rest = rest - Expr(((atom, 1),), 0) * factor
-        if rest != const(0):
-            parts.append(self.number(rest))
+        dtype = INDEX_DTYPE if fits_as_result(expr) else WIDE_DTYPE
+        return self.cast(self._computed(expr, along, dtype), INDEX_DTYPE)
+
+    def _computed(self, expr: Expr, along: dict[Symbol, Edge], dtype: str) -> Edge:
+        """In 32 bits, or in 64 for what these do not hold on the way. Numbers that are given have 32."""
+        if dtype == WIDE_DTYPE and not fits_in_64(expr):
+            raise UnsupportedError(
+                f"the index expression {expr} needs more than 64 bits where it is computed for many points at once",
+                location=self.location,
+                hint="make its numbers smaller",
+            )
+        parts, rest = [], expr
+        for atom, factor in expr.terms:
+            if dtype == WIDE_DTYPE or not atom.symbols().isdisjoint(along):
+                value = self._atom(atom, along, dtype)
+                parts.append(value if factor == 1 else self.apply("mul", value, self._number(factor, dtype)))
+                rest = rest - Expr(((atom, 1),), 0) * factor
+        if rest != const(0) or not parts:
+            parts.append(self._number(rest, dtype))
         return reduce(self.add, parts)
 
-    def _atom(self, atom: Any, along: dict[Symbol, Edge], *, is_wide: bool = False) -> Edge:
+    def _atom(self, atom: Any, along: dict[Symbol, Edge], dtype: str) -> Edge:
         if isinstance(atom, Symbol):
-            return self.cast(along.get(atom) or self.number(var(atom)), WIDE_DTYPE) if is_wide else along[atom]
-        value, number = (self._wide, self._wide_number) if is_wide else (self.values, self.number)
+            return self.cast(along.get(atom) or self.number(var(atom)), dtype)
         if isinstance(atom, FloorDiv | Mod):
             op = "floordiv" if isinstance(atom, FloorDiv) else "mod"
-            return self.apply(op, value(atom.expr, along), number(atom.divisor))
+            return self.apply(op, self._computed(atom.expr, along, dtype), self._number(atom.divisor, dtype))
         op = "minimum" if isinstance(atom, Min) else "maximum"
-        return reduce(lambda a, b: self.apply(op, a, b), [value(arg, along) for arg in atom.args])
+        return reduce(lambda a, b: self.apply(op, a, b), [self._computed(arg, along, dtype) for arg in atom.args])
+
+    def _number(self, value: Expr | int, dtype: str) -> Edge:
+        return self.number(value) if dtype == INDEX_DTYPE else self.constant(as_expr(value).as_int(), dtype)
 
     def holds(self, condition: Condition, along: dict[Symbol, Edge]) -> Edge:
         """`condition` with tensors in place of some of its symbols; bool."""
@@ -184,9 +196,7 @@ class Tensors(Maker):
         op = "ge" if isinstance(condition, Ge) else "eq"
         if sides := self._sides(condition.expr, along, is_order=isinstance(condition, Ge)):
             return self.apply(op, *sides)
-        if not fits_as_operand(condition.expr):
-            return self.apply(op, self._wide(condition.expr, along), self._wide_number(0))
-        return self.apply(op, self.values(condition.expr, along), self.number(0))
+        return self.apply(op, self._computed(condition.expr, along, WIDE_DTYPE), self._number(0, WIDE_DTYPE))
 
     def _sides(self, expr: Expr, along: dict[Symbol, Edge], *, is_order: bool) -> tuple[Edge, Edge] | None:
         """Two sides, of which `expr` is the difference: the atoms with tensors in them, and the rest."""
@@ -202,22 +212,6 @@ class Tensors(Maker):
 
     def _clipped(self, expr: Expr) -> Edge:
         """A number that 32 bits may not hold, or one beyond all that they are compared with."""
-        ends = self._wide_number(1 - 2**31), self._wide_number(2**31 - 1)
-        value = self.apply("maximum", self.apply("minimum", self._wide(expr, {}), ends[1]), ends[0])
-        return self.apply("cast", value, dtype=INDEX_DTYPE)
-
-    # In 64 bits, for what 32 do not hold on the way.
-
-    def _wide(self, expr: Expr, along: dict[Symbol, Edge]) -> Edge:
-        if not fits_in_64(expr):
-            raise UnsupportedError(
-                f"the index expression {expr} needs more than 64 bits where it is computed for many points at once",
-                location=self.location,
-                hint="make its numbers smaller",
-            )
-        atoms = ((self._atom(atom, along, is_wide=True), factor) for atom, factor in expr.terms)
-        parts = [self.apply("mul", atom, self._wide_number(factor)) for atom, factor in atoms]
-        return reduce(self.add, [*parts, self._wide_number(expr.const)])
-
-    def _wide_number(self, number: int) -> Edge:
-        return self.constant(number, WIDE_DTYPE)
+        low, high = (self._number(end, WIDE_DTYPE) for end in (1 - 2**31, 2**31 - 1))
+        value = self.apply("minimum", self._computed(expr, {}, WIDE_DTYPE), high)
+        return self.apply("cast", self.apply("maximum", value, low), dtype=INDEX_DTYPE)

@@ -167,7 +167,7 @@ PARTS: dict[str, tuple[Callable[[tp.RecurrentTensor], tp.RecurrentTensor], int]]
     "out of order": (out_of_order, 0),
     "with gaps": (with_gaps, 2),
     "overlapping": (overlapping, 2),
-    "along two axes": (along_two_axes, 0),
+    "along two axes": (along_two_axes, 1),
     "and all of it": (and_all_of_it, 0),
 }
 
