@@ -14,9 +14,8 @@ from functools import reduce
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import demand
-from tempo.autodiff.nodes import Guarded, Nodes
+from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
 from tempo.autodiff.preimage import GuardedBox
-from tempo.autodiff.pullback import pulled_back
 from tempo.autodiff.transpose import contributions
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType

@@ -121,49 +121,38 @@ class Evaluator:
                     array[point] = self._read(output_reader(output), output.edge, env)
         return found
 
-    def made(self) -> tuple[Evaluated, Symbol | None, int] | None:
-        """After a call that failed: outputs and states up to the last whole point of the call's outermost dim, the dim,
-        and how many points these are. What needs another call is left out."""
+    def made(self) -> Evaluated | None:
+        """After a call that failed: outputs and states up to the last whole point of the call's outermost dim, and how
+        many points these are. What needs another call is left out."""
         if self._failed is None:
             return None
         self._is_over = True
-        domain = self.graph.nodes[self._failed.node].domain
-        symbol, points = (domain[0], self._failed.point[0]) if domain else (None, 0)
+        kept = dict(zip(self.graph.nodes[self._failed.node].domain[:1], self._failed.point))
         found: dict[str, dict[str, Array]] = {"output": {}, "state": {}}
         for output in (each for each in self.graph.outputs if each.role in found):
+            begins = output.role == "state" and 0 in kept.values()
             with suppress(_IsOverError):
-                found[output.role][output.name] = self._output_until(output, symbol, points)
-        return Evaluated(found["output"], found["state"], {}), symbol, points
+                value = self._given(output) if begins else self._output(self._until(output, kept), kept)
+                found[output.role][output.name] = value
+        return Evaluated(found["output"], found["state"], {symbol.name: count for symbol, count in kept.items()})
 
-    def _output_until(self, output: Output, symbol: Symbol | None, points: int) -> Array:
-        """The points of the dim that are whole; of parameters the value at the last of them, and before the first what
-        the run began with."""
-        if symbol is None or points:
-            kept = {} if symbol is None else {symbol: points}
-            return self._output(self._until(output, symbol, points), kept)
-        if output.role == "state":
-            nodes = self.graph.nodes.values()
-            begun = next(
-                (each for each in nodes if each.attr("role") == "state" and each.attr("name") == output.name), None
-            )
-            if begun is None:
-                raise _IsOverError
-            axes = [*begun.domain, *range(len(begun.shape))]
-            return self._inputs[begun.id].transpose([axes.index(label) for label in output.layout])
-        if symbol not in output.domain:
-            return self._output(output, {})
-        shape = [0 if each == symbol else self._extents[each] for each in output.domain]
-        axes = [*output.domain, *range(len(output.type.shape))]
-        array = np.zeros((*shape, *_ints(output.type.shape, self.sizes)), dtypes.to_numpy(output.type.dtype))
-        return array.transpose([axes.index(label) for label in output.layout])
+    def _given(self, state: Output) -> Array:
+        """What the run began with."""
+        nodes = (node for node in self.graph.nodes.values() if node.is_input)
+        begun = next((node for node in nodes if node.port == state.port), None)
+        if begun is None:
+            raise _IsOverError
+        axes = [*begun.domain, *range(len(begun.shape))]
+        return self._inputs[begun.id].transpose([axes.index(label) for label in state.layout])
 
-    def _until(self, state: Output, symbol: Symbol | None, points: int) -> Output:
-        """With the last whole point in place of the last of all."""
-        domain = self.graph.nodes[state.edge.node].domain
-        if state.role != "state" or symbol not in domain or symbol in state.domain:
-            return state
-        last = (Point(const(points - 1)) if each == symbol else at for each, at in zip(domain, state.edge.map))
-        return replace(state, edge=replace(state.edge, map=tuple(last)))
+    def _until(self, output: Output, kept: Mapping[Symbol, int]) -> Output:
+        """Of a state: with the last whole point in place of the last of all."""
+        if output.role != "state":
+            return output
+        places = zip(self.graph.nodes[output.edge.node].domain, output.edge.map)
+        ended = kept.keys() - set(output.domain)
+        map = tuple(Point(const(kept[symbol] - 1)) if symbol in ended else at for symbol, at in places)
+        return replace(output, edge=replace(output.edge, map=map))
 
     def value(self, target: Edge | int, point: Mapping[Symbol, int] | Sequence[int] = ()) -> Array:
         """The value of a node at a point of its domain, or what an edge shows at a point of its consumer's."""
@@ -350,12 +339,12 @@ class Evaluator:
         reader = output_reader(output)
         counts = [kept.get(symbol, self._extents[symbol]) for symbol in output.domain]
         last = [symbol not in output.layout for symbol in output.domain]
-        shape = tuple(1 if is_last else count for is_last, count in zip(last, counts))
         points = itertools.product(*(range(count)[is_last and -1 :] for is_last, count in zip(last, counts)))
         environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)
         values = [self._read(reader, output.edge, env) for env in environments]
-        array = np.stack(values).reshape(shape + values[0].shape)
-        array = array.reshape([size for is_last, size in zip(last, shape) if not is_last] + list(values[0].shape))
+        element = values[0].shape if values else _ints(output.type.shape, self.sizes)
+        shape = tuple(count for is_last, count in zip(last, counts) if not is_last)
+        array = np.array(values, dtypes.to_numpy(output.type.dtype)).reshape(shape + element)
         named = [symbol for symbol in output.domain if symbol in output.layout]
         axes = [named.index(axis) if isinstance(axis, Symbol) else len(named) + axis for axis in output.layout]
         return array.transpose(axes)
@@ -372,15 +361,11 @@ class Evaluator:
     def _effects_in_order(self) -> list[Instance]:
         """Every needed call: by the coordinates along all dims (an absent dim first), then by declaration."""
         nodes = effect_nodes(self.graph)
-        if not nodes:
-            return []
-        calls: list[tuple[tuple[int, ...], int, Instance]] = []
-        for rank, node in enumerate(nodes):
-            for point in self._order.points[node.id]:
-                place = dict(zip(node.domain, point))
-                coordinates = tuple(place.get(dim.symbol, -1) for dim in self.graph.dims)
-                calls.append((coordinates, rank, Instance(node.id, point)))
-        return [instance for *_, instance in sorted(calls)]
+        return sorted((Instance(node.id, at) for node in nodes for at in self._order.points[node.id]), key=self._place)
+
+    def _place(self, instance: Instance) -> tuple[int, ...]:
+        at = dict(zip(self.graph.nodes[instance.node].domain, instance.point))
+        return tuple(at.get(dim.symbol, -1) for dim in self.graph.dims)
 
     def _domain_shape(self, domain: Sequence[Symbol]) -> tuple[int, ...]:
         return tuple(self._extents[symbol] for symbol in domain)

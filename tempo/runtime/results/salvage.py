@@ -76,10 +76,9 @@ def made_by_evaluator(evaluator: Evaluator) -> Made | None:
     made = evaluator.made()
     if made is None:
         return None
-    results, dim, points = made
-    sizes = evaluator.graph.named_sizes(evaluator.sizes) | ({} if dim is None else {dim.name: points})
+    sizes = evaluator.graph.named_sizes(evaluator.sizes) | made.kept
     states = [each.name for each in evaluator.graph.outputs if each.role == "state"]
-    return Outputs(results.outputs, results.state, sizes), [name for name in states if name not in results.state]
+    return Outputs(made.outputs, made.state, sizes), [name for name in states if name not in made.state]
 
 
 def made_so_far(run: ProgramRun, given: Mapping[Port, Array], graph: Graph) -> Made:

@@ -34,10 +34,10 @@ from tempo.symbolic import Expr
 
 
 def _contracted(attrs: Attrs, lhs: Shape, rhs: Shape) -> Shape:
-    _check_pairs(attrs["lhs_contract"], attrs["rhs_contract"], lhs, rhs)
-    _check_pairs(attrs["lhs_batch"], attrs["rhs_batch"], lhs, rhs)
     check_axes("dot", (*attrs["lhs_batch"], *attrs["lhs_contract"]), len(lhs))
     check_axes("dot", (*attrs["rhs_batch"], *attrs["rhs_contract"]), len(rhs))
+    _check_pairs(attrs["lhs_contract"], attrs["rhs_contract"], lhs, rhs)
+    _check_pairs(attrs["lhs_batch"], attrs["rhs_batch"], lhs, rhs)
     batch = tuple(lhs[axis] for axis in attrs["lhs_batch"])
     lhs_free = without(lhs, (*attrs["lhs_batch"], *attrs["lhs_contract"]))
     rhs_free = without(rhs, (*attrs["rhs_batch"], *attrs["rhs_contract"]))
@@ -47,8 +47,6 @@ def _contracted(attrs: Attrs, lhs: Shape, rhs: Shape) -> Shape:
 def _check_pairs(
     lhs_axes: Sequence[int], rhs_axes: Sequence[int], lhs: tuple[Expr, ...], rhs: tuple[Expr, ...]
 ) -> None:
-    check_axes("dot", lhs_axes, len(lhs))
-    check_axes("dot", rhs_axes, len(rhs))
     sizes = ([lhs[axis] for axis in lhs_axes], [rhs[axis] for axis in rhs_axes])
     if sizes[0] != sizes[1]:
         raise ShapeError(
@@ -140,16 +138,20 @@ def contraction(
     """A function of two arrays of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs."""
     lhs_free = without(range(len(lhs)), (*lhs_batch, *lhs_contract))
     rhs_free = without(range(len(rhs)), (*rhs_batch, *rhs_contract))
-    shape = tuple(lhs[a] for a in (*lhs_batch, *lhs_free)) + tuple(rhs[a] for a in rhs_free)
-    if not lhs_contract:
-        return _product(lhs, rhs, (lhs_batch, lhs_free), (rhs_batch, rhs_free))
+    batch, left_free, right_free = (
+        tuple(of[axis] for axis in axes) for of, axes in ((lhs, lhs_batch), (lhs, lhs_free), (rhs, rhs_free))
+    )
+    if not lhs_contract:  # the product of every free pair
+        left = _arranged(lhs, (*lhs_batch, *lhs_free), (*batch, *left_free, *(1,) * len(rhs_free)))
+        right = _arranged(rhs, (*rhs_batch, *rhs_free), (*batch, *(1,) * len(lhs_free), *right_free))
+        return _combine(np.multiply, left, right)
     if not lhs_batch and len(lhs_contract) == 1 and len(lhs_free) <= 1 and len(rhs_free) <= 1:
         return _plain(lhs_contract[0] == len(lhs) - 1, rhs_contract[0] == 0)
-    left = _arranged(lhs, (lhs_batch, lhs_free, lhs_contract))
-    right = _arranged(rhs, (rhs_batch, rhs_contract, rhs_free))
-    batch = tuple(lhs[axis] for axis in lhs_batch)
-    multiplied = (*batch, prod(lhs[axis] for axis in lhs_free), prod(rhs[axis] for axis in rhs_free))
-    return _matmul(left, right, None if multiplied == shape else shape)
+    rows, columns, between = prod(left_free), prod(right_free), prod(lhs[axis] for axis in lhs_contract)
+    left = _arranged(lhs, (*lhs_batch, *lhs_free, *lhs_contract), (*batch, rows, between), for_blas=True)
+    right = _arranged(rhs, (*rhs_batch, *rhs_contract, *rhs_free), (*batch, between, columns), for_blas=True)
+    multiply, shape = _combine(np.matmul, left, right), (*batch, *left_free, *right_free)
+    return multiply if (*batch, rows, columns) == shape else lambda x, y: multiply(x, y).reshape(shape)
 
 
 def _plain(lhs_last: bool, rhs_first: bool) -> Function:
@@ -164,31 +166,11 @@ def _plain(lhs_last: bool, rhs_first: bool) -> Function:
     return lambda x, y: dot(x.T, y.T)
 
 
-def _product(lhs: Ints, rhs: Ints, lhs_axes: tuple[Axes, Axes], rhs_axes: tuple[Axes, Axes]) -> Function:
-    """Nothing is contracted: the product of every free pair."""
-    left = _arranged(lhs, lhs_axes, merge=False, ones_after=len(rhs_axes[1]))
-    right = _arranged(rhs, rhs_axes, merge=False, ones_between=len(lhs_axes[1]))
-    return _combine(np.multiply, left, right)
-
-
-def _arranged(
-    shape: Ints, groups: Sequence[Axes], merge: bool = True, ones_between: int = 0, ones_after: int = 0
-) -> Function | None:
-    """Axes in the order of the groups; the groups after the first (batch) become one axis each with `merge`.
-
-    None where an array already is as wanted.
-    """
-    order = tuple(axis for group in groups for axis in group)
-    batch = tuple(shape[axis] for axis in groups[0])
-    if merge:
-        target = (*batch, *(prod(shape[axis] for axis in group) for group in groups[1:]))
-    else:
-        free = tuple(shape[axis] for axis in groups[1])
-        target = (*batch, *(1,) * ones_between, *free, *(1,) * ones_after)
-    ordered = tuple(shape[axis] for axis in order)
-    moved, reshaped = order != tuple(range(len(shape))), target != ordered
+def _arranged(shape: Ints, order: Axes, target: Ints, for_blas: bool = False) -> Function | None:
+    """Axes in an order, seen in a shape of as many elements; None where an array already is as wanted."""
+    moved, reshaped = order != tuple(range(len(shape))), target != tuple(shape[axis] for axis in order)
     # BLAS needs one of the last two axes to be contiguous: else matmul falls back to a slow loop.
-    copied = moved and merge and not reshaped and len(shape) - 1 not in order[-2:]
+    copied = moved and for_blas and not reshaped and len(shape) - 1 not in order[-2:]
     if not moved:
         return (lambda x: x.reshape(target)) if reshaped else None
     if reshaped:
@@ -196,13 +178,6 @@ def _arranged(
     if copied:
         return lambda x: np.ascontiguousarray(x.transpose(order))
     return lambda x: x.transpose(order)
-
-
-def _matmul(left: Function | None, right: Function | None, shape: Ints | None) -> Function:
-    multiply = _combine(np.matmul, left, right)
-    if shape is None:
-        return multiply
-    return lambda x, y: multiply(x, y).reshape(shape)
 
 
 def _combine(function: Any, left: Function | None, right: Function | None) -> Function:

@@ -148,13 +148,10 @@ def _sliced(x: Any, axes: Sequence[tuple[int, int, int, int]]) -> Any:
 
 
 def _within(start: int, size: int, length: int, step: int) -> bool:
-    last = start + (length - 1) * step
-    return length == 0 or (0 <= start < size and 0 <= last < size)
+    return 0 <= start < size and 0 <= start + (length - 1) * step < size
 
 
 def _basic(start: int, length: int, step: int) -> slice:
-    if length == 0:
-        return slice(0, 0)
     stop = start + length * step
     return slice(start, None if stop < 0 else stop, step)
 
