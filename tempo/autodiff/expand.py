@@ -8,7 +8,7 @@ from tempo.autodiff.backward import Backward, Loss, differentiable_reads
 from tempo.autodiff.nodes import Nodes
 from tempo.errors import UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
-from tempo.sdg.graph import Graph, Node
+from tempo.sdg.graph import Graph
 from tempo.sdg.operators.nominal import PLACEHOLDERS
 
 _NAMES = frozenset(operator.name for operator in PLACEHOLDERS)
@@ -31,29 +31,22 @@ def _losses(graph: Graph) -> list[tuple[Loss, list[int]]]:
     groups: dict[Loss, list[int]] = {}
     for node in graph.nodes.values():
         if node.op == "gradient":
-            groups.setdefault(_loss(node), []).append(node.id)
+            groups.setdefault(Loss(node.attr("loss"), node.attr("over")), []).append(node.id)
     reads = {id: [edge.node for edge in differentiable_reads(graph, node)] for id, node in graph.nodes.items()}
     owner = {id: loss for loss, ids in groups.items() for id in ids}
     reads |= {id: [loss.edge.node] for id, loss in owner.items()}
     for component in strongly_connected(owner, reads):
         inside = [id for id in component if id in owner]
         if len(component) > 1 and inside:
-            raise _within_itself(graph.nodes[inside[0]])
+            raise UnsupportedError(
+                "a gradient is part of the loss that it differentiates",
+                location=graph.nodes[inside[0]].location,
+                hint="Declare what is updated with it as a tp.parameter, which is a leaf, "
+                "or stop it with tp.stop_gradient.",
+            )
     below = {loss: reached([loss.edge.node], reads.__getitem__) for loss in groups}
     # By how many other losses each goes through, one in another.
     return sorted(groups.items(), key=lambda item: len({owner[id] for id in below[item[0]] if id in owner}))
-
-
-def _loss(node: Node) -> Loss:
-    return Loss(node.attr("loss"), node.attr("over"))
-
-
-def _within_itself(node: Node) -> UnsupportedError:
-    return UnsupportedError(
-        "a gradient is part of the loss that it differentiates",
-        location=node.location,
-        hint="Declare what is updated with it as a tp.parameter, which is a leaf, or stop it with tp.stop_gradient.",
-    )
 
 
 def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:

@@ -224,13 +224,11 @@ class _Transposed:
         edges = [self.nodes.sum(read.edge, places) for read, places in zip(reads, alone)]
         others = [each for each in self.preimage.ranges if not any(each in read.ranges for read in reads)]
         attrs = {}
-        for name, axes in zip(("lhs", "rhs"), sides):
-            gone = [place for place, axis in axes.items() if axis in positions]
+        for name, axes, shape in zip(("lhs", "rhs"), sides, shapes):
+            left = [place for place in range(len(shape)) if axes.get(place) not in positions]
             for kind in ("contract", "batch"):
-                kept = [place for place in node.attr(f"{name}_{kind}") if place not in gone]
-                attrs[f"{name}_{kind}"] = tuple(
-                    place - sum(other < place for other in gone) + len(common) for place in kept
-                )
+                kept = (left.index(place) for place in node.attr(f"{name}_{kind}") if place in left)
+                attrs[f"{name}_{kind}"] = tuple(len(common) + place for place in kept)
             attrs[f"{name}_contract"] = (*range(len(common)), *attrs[f"{name}_contract"])
         return self.times_lengths(self.nodes.apply("dot", *edges, **attrs), others)
 

@@ -102,12 +102,8 @@ def call_backend(node: Node, arrays: Sequence[Array], shapes: Sequence[tuple[int
     types = tuple(StaticType(shape, type.dtype) for shape, type in zip(shapes, node.results, strict=True))
     function = backend.operator(Call("backend_call", node.attributes, (), types[0]))
     values = function(*map(backend.from_host, arrays))
-    picks = (backend.operator(_result(node, at, type)) for at, type in enumerate(types))
-    return tuple(np.array(backend.to_host(pick(values))) for pick in picks)
-
-
-def _result(node: Node, at: int, type: StaticType) -> Call:
-    return Call("backend_result", {"fn": node.attr("fn"), "at": at}, (), type)
+    calls = (Call("backend_result", {"fn": node.attr("fn"), "at": at}, (), type) for at, type in enumerate(types))
+    return tuple(np.array(backend.to_host(backend.operator(call)(values))) for call in calls)
 
 
 Feed = Callable[[tuple[int, ...]], Array]

@@ -35,7 +35,7 @@ from tempo.analysis.reports import (
 )
 from tempo.errors import InputError, InternalError, TempoError
 from tempo.reference.calls import call_backend, call_host
-from tempo.sdg.call import Call, StaticType
+from tempo.sdg.call import StaticType
 from tempo.sdg.graph import Case, Edge, Element, Graph, Node, Output, Point, Slice
 from tempo.sdg.operators import OPERATORS, call_for
 from tempo.sdg.operators.located import located, name_of_data
@@ -277,6 +277,8 @@ class Evaluator:
     def _apply(self, node: Node, point: tuple[int, ...], env: Environment, arrays: list[Array]) -> Array:
         operator = OPERATORS[node.op]
         attrs = node.attributes
+        if not self.checks and "checked" in attrs:
+            attrs["checked"] = False
         result = StaticType(_ints(node.shape, env), node.dtype)
         if any(size < 0 for size in result.shape):
             raise negative_error(node, point, result.shape)
@@ -286,9 +288,12 @@ class Evaluator:
         lengths = _ints(operator.static(attrs), env)
         key = (node.id, lengths, tuple(array.shape for array in arrays), result.shape)
         if key not in self._functions:
-            self._functions[key] = operator.numpy(self._call(node, env, arrays, result))
+            types = (self.graph.seen_type(edge) for edge in node.operands)
+            operands = [StaticType(array.shape, type.dtype) for array, type in zip(arrays, types)]
+            call = call_for(node.op, attrs, operands, result, lambda expr: int(expr.evaluate(env)))
+            self._functions[key] = operator.numpy(call)
         function = self._functions[key]
-        if "checked" in attrs:
+        if attrs.get("checked"):
             name = name_of_data(self.graph, node)
             at = dict(zip(node.domain, point))
             function = located(function, attrs, node.location, name, lambda _: at, self.sizes)
@@ -302,14 +307,6 @@ class Evaluator:
                 location=node.location,
             )
         return value
-
-    def _call(self, node: Node, env: Environment, arrays: list[Array], result: StaticType) -> Call:
-        attrs = node.attributes
-        if not self.checks and "checked" in attrs:
-            attrs["checked"] = False
-        types = (self.graph.seen_type(edge) for edge in node.operands)
-        operands = [StaticType(array.shape, type.dtype) for array, type in zip(arrays, types)]
-        return call_for(node.op, attrs, operands, result, lambda expr: int(expr.evaluate(env)))
 
     # Inputs, outputs, effects.
 

@@ -56,7 +56,7 @@ def without_idle_dims(graph: Graph) -> Graph:
     """`graph` with each pure node over those dims alone that it varies along, where a rewriting left more."""
     rewriter = Rewriter(graph)
     for node in graph.operands_first():
-        node = _read_again(rewriter, node)
+        node = replace(node, operands=tuple(_edge_again(rewriter, edge, node.location) for edge in node.operands))
         rewriter.nodes[node.id] = node if node.is_nominal else rewriter.over_what_varies(node)
     if all(rewriter.nodes[id].domain == node.domain for id, node in graph.nodes.items()):
         return graph
@@ -65,11 +65,6 @@ def without_idle_dims(graph: Graph) -> Graph:
         rewriter.nodes[id] = replace(rewriter.nodes[id], cases=tuple(cases))
     outputs = [replace(each, edge=_edge_again(rewriter, each.edge, each.location)) for each in graph.outputs]
     return replace(graph, nodes=rewriter.nodes, outputs=tuple(outputs))
-
-
-def _read_again(rewriter: Rewriter, node: Node) -> Node:
-    operands = (_edge_again(rewriter, edge, node.location) for edge in node.operands)
-    return replace(node, operands=tuple(operands))
 
 
 def _edge_again(rewriter: Rewriter, edge: Edge, location: Location | None) -> Edge:

@@ -17,7 +17,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators.axes import Attrs
+from tempo.sdg.operators.axes import Attrs, without
 from tempo.symbolic import Expr, as_expr, const
 
 Axes = Sequence[int]
@@ -124,9 +124,9 @@ class Formula(Maker):
     def number(self, value: float, like: Edge | None = None) -> Edge:
         return self.constant(value, self.dtype(self.x if like is None else like))
 
-    def _two(self, op: str, a: Edge | float, b: Edge | float) -> Edge:
+    def _two(self, op: str, a: Edge | float, b: Edge | float, *given: Edge) -> Edge:
         left = a if isinstance(a, Edge) else self.number(a, b if isinstance(b, Edge) else None)
-        return self.apply(op, left, b if isinstance(b, Edge) else self.number(b, left))
+        return self.apply(op, *given, left, b if isinstance(b, Edge) else self.number(b, left))
 
     def add(self, a: Edge | float, b: Edge | float) -> Edge:
         return self._two("add", a, b)
@@ -150,8 +150,7 @@ class Formula(Maker):
         return self._two(op, a, b)
 
     def where(self, mask: Edge, a: Edge | float, b: Edge | float) -> Edge:
-        left = a if isinstance(a, Edge) else self.number(a, b if isinstance(b, Edge) else None)
-        return self.apply("where", mask, left, b if isinstance(b, Edge) else self.number(b, left))
+        return self._two("where", a, b, mask)
 
     # Shapes.
 
@@ -160,14 +159,14 @@ class Formula(Maker):
         kept = tuple(const(1) if axis in axes else size for axis, size in enumerate(shape))
         return self.broadcast(self.reshape(edge, kept), shape)
 
-    def summed_to(self, edge: Edge, shape: tuple[Expr, ...]) -> Edge:
-        """The transpose of broadcasting `shape` to that of `edge`: sums along the axes that were repeated."""
+    def summed_to(self, edge: Edge, shape: tuple[Expr, ...], batch: int = 0) -> Edge:
+        """The transpose of broadcasting `shape`, behind its first `batch` axes, to that of `edge`: sums along the axes
+        that are new or were repeated."""
         given = self.shape(edge)
-        if given == shape:
-            return edge
-        new = len(given) - len(shape)
-        repeated = [new + axis for axis, size in enumerate(shape) if size != given[new + axis]]
-        return self.reshape(self.sum(edge, (*range(new), *repeated)), shape)
+        new = range(batch, batch + len(given) - len(shape))
+        old = without(range(len(given)), new)
+        repeated = [axis for axis, size in zip(old, shape) if size != given[axis]]
+        return self.reshape(self.sum(edge, (*new, *repeated)), shape)
 
 
 @dataclass(frozen=True)
@@ -194,13 +193,10 @@ def elementwise(*partials: Partial) -> Gradient:
 
     def gradient(r: Reverse) -> list[Edge | None]:
         found = [partial(r) for partial in partials]
-        return [None if edge is None else _fitted(r, edge, x) for edge, x in zip(found, r.operands)]
+        whole = [None if edge is None else r.broadcast(edge, r.shape(r.result)) for edge in found]
+        return [None if edge is None else r.summed_to(edge, r.shape(x)) for edge, x in zip(whole, r.operands)]
 
     return gradient
-
-
-def _fitted(r: Reverse, edge: Edge, operand: Edge) -> Edge:
-    return r.summed_to(r.broadcast(edge, r.shape(r.result)), r.shape(operand))
 
 
 def constant(r: Reverse) -> tuple[None, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import gcd
 from typing import Any
 
@@ -31,6 +32,7 @@ from tempo.sdg.operators.axes import (
     shape_of,
     show,
     typed,
+    without,
 )
 from tempo.sdg.operators.making import Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
@@ -183,13 +185,7 @@ def _numpy_broadcast(call: Call) -> Function:
 
 
 def _broadcast_gradient(r: Reverse) -> tuple[Edge]:
-    """Summed along the axes that are new, and those that had one position."""
-    given, batch = r.shape(r.x), r.attrs.get("batch", 0)
-    shape = r.shape(r.result)
-    new = range(batch, batch + len(shape) - len(given))
-    old = [axis for axis in range(len(shape)) if axis not in new]
-    repeated = [axis for axis, size in zip(old, given) if size == const(1) and shape[axis] != const(1)]
-    return (r.reshape(r.sum(r.g, (*new, *repeated)), given),)
+    return (r.summed_to(r.g, r.shape(r.x), r.attrs.get("batch", 0)),)
 
 
 # concat {axis}
@@ -201,10 +197,7 @@ def _infer_concat(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     axis, first = attrs["axis"], operands[0].shape
     check_axes("concat", (axis,), len(first))
     for operand in operands:
-        same = len(operand.shape) == len(first) and all(
-            a == b for i, (a, b) in enumerate(zip(operand.shape, first)) if i != axis
-        )
-        if not same:
+        if len(operand.shape) != len(first) or without(operand.shape, (axis,)) != without(first, (axis,)):
             raise ShapeError(f"concat: {show(first)} and {show(operand.shape)} differ beside axis {axis}")
     length = sum((operand.shape[axis] for operand in operands), as_expr(0))
     return TensorType((*first[:axis], length, *first[axis + 1 :]), check_same_dtype("concat", operands))
@@ -217,12 +210,10 @@ def _numpy_concat(call: Call) -> Function:
 
 def _concat_gradient(r: Reverse) -> list[Edge]:
     """The part that came from each operand."""
-    axis, found, start = r.attrs["axis"], [], as_expr(0)
-    for operand in r.operands:
-        length = r.shape(operand)[axis]
-        found.append(r.cut(r.g, axis, start, length))
-        start = start + length
-    return found
+    axis = r.attrs["axis"]
+    lengths = [r.shape(operand)[axis] for operand in r.operands]
+    starts = accumulate(lengths, initial=const(0))
+    return [r.cut(r.g, axis, start, length) for start, length in zip(starts, lengths)]
 
 
 # flip {axes}
