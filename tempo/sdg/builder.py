@@ -8,7 +8,7 @@ from typing import Any
 
 from tempo.errors import Location, TempoError
 from tempo.sdg.exact import exact
-from tempo.sdg.graph import Case, Edge, IndexMap, Node, TensorType, canonical, identity_map, seen_type
+from tempo.sdg.graph import Case, Edge, Node, TensorType, canonical, identity_map, seen_type
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Condition, Dim, Expr, Symbol
 
@@ -38,7 +38,6 @@ class NodeBuilder:
         self._number = 1 + max((node.id for node in taken), default=-1)
         self._declaration = 1 + max(declared, default=-1)
         self._interned: dict[Hashable, int] = {}
-        self._identities: dict[tuple[Symbol, ...], IndexMap] = {}
 
     # What is there.
 
@@ -53,12 +52,7 @@ class NodeBuilder:
 
     def identity(self, id: int, result: int = 0) -> Edge:
         """The read of every dim at itself."""
-        return Edge(id, self.identity_map(self.nodes[id].domain), result)
-
-    def identity_map(self, domain: tuple[Symbol, ...]) -> IndexMap:
-        if domain not in self._identities:
-            self._identities[domain] = identity_map(domain)
-        return self._identities[domain]
+        return Edge(id, identity_map(self.nodes[id].domain), result)
 
     # What is made.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
 from tempo.errors import Location
@@ -427,5 +427,6 @@ def seen_type(produced: TensorType, domain: tuple[Symbol, ...], map: IndexMap) -
     return TensorType(lengths + tuple(size.substitute(points) for size in produced.shape), produced.dtype)
 
 
-def identity_map(domain: Iterable[Symbol]) -> IndexMap:
+@cache
+def identity_map(domain: tuple[Symbol, ...]) -> IndexMap:
     return tuple(Point(var(symbol)) for symbol in domain)

@@ -237,7 +237,7 @@ class Sweep:
 
     def _read(self, shown: Edge, old: Node, map: IndexMap, context: Context) -> Edge:
         """What `map`, over the domain of `old`, sees of a node that shows what `shown` reads at each point."""
-        if shown.map == self.new.identity_map(old.domain):
+        if shown.map == identity_map(old.domain):
             return Edge(shown.node, map, shown.result)
         varying = shown.dims()
         kept = tuple(symbol for symbol in old.domain if symbol in varying)

@@ -13,7 +13,7 @@ from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators.axes import NUMBER, Attrs, Factor, Factors, Fold, Role, Shape, in_float32, show, typed
-from tempo.sdg.operators.contractions import contraction
+from tempo.sdg.operators.linalg import contraction
 from tempo.sdg.operators.making import Formula, Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
 from tempo.symbolic import Expr, as_expr, const, maximum

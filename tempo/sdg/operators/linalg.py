@@ -1,16 +1,18 @@
-"""Linear algebra: each operator works on the matrices in the last two axes; the axes before them are batches.
+"""Linear algebra: contractions (`dot`, and what it is in NumPy), and operators on the matrices in the last two axes.
 
 solve     a (..., n, n), b (..., n, k): the x (..., n, k) with a @ x = b; not finite where a is singular
 cholesky  a (..., n, n), of which it reads the lower triangle: the lower L with L @ L^T = a; NaN where a is not
           positive definite
 det       a (..., n, n): the determinant (...)
 
-Compiled code cannot raise, so what has no answer is not finite, as in JAX; `tp.Options(check_finite=True)` finds it.
+The axes before them are batches. Compiled code cannot raise, so what has no answer is not finite, as in JAX;
+`tp.Options(check_finite=True)` finds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,191 @@ import numpy as np
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
 from tempo.sdg.graph import Edge
-from tempo.sdg.operators.axes import FLOAT, HALF, Attrs, Factor, Factors, Role, Shape, ShapeRule, only, show, typed
+from tempo.sdg.operators.axes import (
+    FLOAT,
+    HALF,
+    NUMBER,
+    Attrs,
+    Factor,
+    Factors,
+    Fold,
+    Role,
+    Shape,
+    ShapeRule,
+    after_a_new_one,
+    check_axes,
+    in_float32,
+    only,
+    show,
+    typed,
+    without,
+)
 from tempo.sdg.operators.making import Gradient, Reverse
-from tempo.sdg.operators.operator import Builder, Function, Operator
+from tempo.sdg.operators.operator import Builder, Function, Lifted, Operator
+from tempo.symbolic import Expr
+
+# dot {lhs_contract, rhs_contract, lhs_batch, rhs_batch}: axes of the result are batch, free ones of lhs, those of rhs
+
+
+def _contracted(attrs: Attrs, lhs: Shape, rhs: Shape) -> Shape:
+    check_axes("dot", (*attrs["lhs_batch"], *attrs["lhs_contract"]), len(lhs))
+    check_axes("dot", (*attrs["rhs_batch"], *attrs["rhs_contract"]), len(rhs))
+    _check_pairs(attrs["lhs_contract"], attrs["rhs_contract"], lhs, rhs)
+    _check_pairs(attrs["lhs_batch"], attrs["rhs_batch"], lhs, rhs)
+    batch = tuple(lhs[axis] for axis in attrs["lhs_batch"])
+    lhs_free = without(lhs, (*attrs["lhs_batch"], *attrs["lhs_contract"]))
+    rhs_free = without(rhs, (*attrs["rhs_batch"], *attrs["rhs_contract"]))
+    return batch + lhs_free + rhs_free
+
+
+def _check_pairs(
+    lhs_axes: Sequence[int], rhs_axes: Sequence[int], lhs: tuple[Expr, ...], rhs: tuple[Expr, ...]
+) -> None:
+    sizes = ([lhs[axis] for axis in lhs_axes], [rhs[axis] for axis in rhs_axes])
+    if sizes[0] != sizes[1]:
+        raise ShapeError(
+            f"dot: axes {show(lhs_axes)} of {show(lhs)} and axes {show(rhs_axes)} of {show(rhs)} differ in size"
+        )
+
+
+def _dot_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    batch, contract = (list(zip(attrs[f"lhs_{kind}"], attrs[f"rhs_{kind}"])) for kind in ("batch", "contract"))
+    lhs, rhs = (
+        without(range(len(shape)), (*attrs[f"{side}_batch"], *attrs[f"{side}_contract"]))
+        for side, shape in zip(("lhs", "rhs"), operands)
+    )
+    kept = [*batch, *((axis, None) for axis in lhs), *((None, axis) for axis in rhs)]
+    folded = (Factor(Role.REDUCING, pair) for pair in contract)
+    return (*folded, *(Factor(Role.PARALLEL, pair, axis) for axis, pair in enumerate(kept)))
+
+
+def _lift_dot(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
+    changed = dict(attrs)
+    for side, moved in zip(("lhs", "rhs"), lifted):
+        for axes in (f"{side}_contract", f"{side}_batch"):
+            changed[axes] = after_a_new_one(attrs[axes]) if moved else attrs[axes]
+    batch = len(attrs["lhs_batch"])
+    if all(lifted):
+        changed["lhs_batch"] = (0, *changed["lhs_batch"])
+        changed["rhs_batch"] = (0, *changed["rhs_batch"])
+        return Lifted(changed)
+    lhs_free = ranks[0] - batch - len(attrs["lhs_contract"])
+    return Lifted(changed, axis=batch if lifted[0] else batch + lhs_free)
+
+
+def _dot_cost(call: Call) -> float:
+    contracted: int = prod(call.operands[0].shape[axis] for axis in call.attrs["lhs_contract"])
+    return float(2 * call.result.elements * contracted)
+
+
+def _numpy_dot(call: Call) -> Function:
+    axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
+    lhs, rhs = (operand.shape for operand in call.operands)
+    return in_float32(call.result.dtype, contraction(lhs, rhs, *axes))
+
+
+def _dot_gradient(r: Reverse) -> tuple[Edge, Edge]:
+    """Of each operand: the cotangent contracted with the other one along the other one's free axes."""
+    return _dot_operand(r, 0), _dot_operand(r, 1)
+
+
+def _dot_operand(r: Reverse, mine: int) -> Edge:
+    """That of lhs is g . rhs, that of rhs is lhs . g; the order of the operands keeps axes near where they belong."""
+    sides = ("lhs", "rhs")
+    batch, contract = (tuple(r.attrs[f"{sides[mine]}_{kind}"]) for kind in ("batch", "contract"))
+    other_batch, other_contract = (tuple(r.attrs[f"{sides[1 - mine]}_{kind}"]) for kind in ("batch", "contract"))
+    other = r.operands[1 - mine]
+    free = without(range(r.rank(r.operands[mine])), (*batch, *contract))
+    other_free = tuple(without(range(r.rank(other)), (*other_batch, *other_contract)))
+    start = len(batch) + (len(free) if mine == 0 else 0)  # of the other's free axes in g
+    in_g, batch_of_g = tuple(range(start, start + len(other_free))), tuple(range(len(batch)))
+    paired = [contract[other_contract.index(axis)] for axis in sorted(other_contract)]
+    if mine == 0:
+        found, order = r.dot(r.g, other, (in_g, other_free), (batch_of_g, other_batch)), (*batch, *free, *paired)
+    else:
+        found, order = r.dot(other, r.g, (other_free, in_g), (other_batch, batch_of_g)), (*batch, *paired, *free)
+    return r.transpose(found, [order.index(axis) for axis in range(len(order))])
+
+
+DOT = Operator(
+    name="dot",
+    kind="contraction",
+    infer=typed("dot", 2, _contracted, NUMBER),
+    axes=_dot_axes,
+    cost=_dot_cost,
+    numpy=_numpy_dot,
+    fold=Fold(lambda dtype: 0, "add"),
+    inserts=_lift_dot,
+    gradient=_dot_gradient,
+)
+
+
+# In NumPy: one call of `np.dot` or `np.matmul`, with no step that changes nothing.
+
+Axes = tuple[int, ...]
+Ints = tuple[int, ...]
+
+
+def contraction(
+    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes
+) -> Function:
+    """A function of two arrays of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs."""
+    lhs_free = without(range(len(lhs)), (*lhs_batch, *lhs_contract))
+    rhs_free = without(range(len(rhs)), (*rhs_batch, *rhs_contract))
+    batch, left_free, right_free = (
+        tuple(of[axis] for axis in axes) for of, axes in ((lhs, lhs_batch), (lhs, lhs_free), (rhs, rhs_free))
+    )
+    if not lhs_contract:  # the product of every free pair
+        left = _arranged(lhs, (*lhs_batch, *lhs_free), (*batch, *left_free, *(1,) * len(rhs_free)))
+        right = _arranged(rhs, (*rhs_batch, *rhs_free), (*batch, *(1,) * len(lhs_free), *right_free))
+        return _combine(np.multiply, left, right)
+    if not lhs_batch and len(lhs_contract) == 1 and len(lhs_free) <= 1 and len(rhs_free) <= 1:
+        return _plain(lhs_contract[0] == len(lhs) - 1, rhs_contract[0] == 0)
+    rows, columns, between = prod(left_free), prod(right_free), prod(lhs[axis] for axis in lhs_contract)
+    left = _arranged(lhs, (*lhs_batch, *lhs_free, *lhs_contract), (*batch, rows, between), for_blas=True)
+    right = _arranged(rhs, (*rhs_batch, *rhs_contract, *rhs_free), (*batch, between, columns), for_blas=True)
+    multiply, shape = _combine(np.matmul, left, right), (*batch, *left_free, *right_free)
+    return multiply if (*batch, rows, columns) == shape else lambda x, y: multiply(x, y).reshape(shape)
+
+
+def _plain(lhs_last: bool, rhs_first: bool) -> Function:
+    """Vectors and matrices; `np.dot` has the least overhead."""
+    dot = np.dot
+    if lhs_last and rhs_first:
+        return dot
+    if lhs_last:
+        return lambda x, y: dot(x, y.T)
+    if rhs_first:
+        return lambda x, y: dot(x.T, y)
+    return lambda x, y: dot(x.T, y.T)
+
+
+def _arranged(shape: Ints, order: Axes, target: Ints, for_blas: bool = False) -> Function | None:
+    """Axes in an order, seen in a shape of as many elements; None where an array already is as wanted."""
+    moved, reshaped = order != tuple(range(len(shape))), target != tuple(shape[axis] for axis in order)
+    # BLAS needs one of the last two axes to be contiguous: else matmul falls back to a slow loop.
+    copied = moved and for_blas and not reshaped and len(shape) - 1 not in order[-2:]
+    if not moved:
+        return (lambda x: x.reshape(target)) if reshaped else None
+    if reshaped:
+        return lambda x: x.transpose(order).reshape(target)
+    if copied:
+        return lambda x: np.ascontiguousarray(x.transpose(order))
+    return lambda x: x.transpose(order)
+
+
+def _combine(function: Any, left: Function | None, right: Function | None) -> Function:
+    """`function(left(x), right(y))`, where None is the identity."""
+    if left is None and right is None:
+        return function  # type: ignore[no-any-return]
+    if right is None:
+        return lambda x, y: function(left(x), y)  # type: ignore[misc]
+    if left is None:
+        return lambda x, y: function(x, right(y))
+    return lambda x, y: function(left(x), right(y))
+
+
+# solve, cholesky, det
 
 
 def _square(op: str, shape: Shape) -> Shape:
