@@ -22,7 +22,7 @@ from tempo.language.indexing.expression import IndexExpression, is_integer, to_e
 from tempo.language.program import current_program
 from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, to_shape
 from tempo.language.tensor import RecurrentTensor, apply
-from tempo.symbolic import Expr, const, maximum
+from tempo.symbolic import Context, Expr, const, maximum
 
 
 def full(shape: Any, fill_value: TensorLike, dtype: Any = None) -> RecurrentTensor:
@@ -74,14 +74,17 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Re
     low, high = (to_expr(value, program, "a bound of arange") for value in (first, last))
     if not is_integer(step) or step == 0:
         raise ShapeError(f"arange: the step {step} is no integer other than 0", location=user_location())
-    distance = high - low if step > 0 else low - high
-    context = program.builder.context
-    distance = distance if context.implies(distance.ge(0)) else maximum(distance, 0)
-    length = context.simplify((distance + abs(step) - 1) // abs(step))
-    values = iota(length)
+    values = iota(steps_between(program.builder.context, low, high, int(step)))
     values = values if step == 1 else values * int(step)
     values = values if low == const(0) else values + index_value(low)
     return values if dtype is None else cast(values, as_dtype(dtype))
+
+
+def steps_between(context: Context, start: Expr, stop: Expr, step: int) -> Expr:
+    """How many of `start, start + step, ...` come before `stop`."""
+    distance = stop - start if step > 0 else start - stop
+    length = context.simplify(maximum(distance, 0))
+    return length if abs(step) == 1 else context.simplify((length + abs(step) - 1) // abs(step))
 
 
 def _float_range(start: Any, stop: Any, step: Any) -> np.ndarray[Any, Any]:

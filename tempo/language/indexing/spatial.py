@@ -10,13 +10,13 @@ import numpy as np
 
 from tempo.errors import DefinitionError, IndexOutOfRangeError, ShapeError, user_location
 from tempo.language.conversion import as_tensor, index_value, integers
-from tempo.language.functions.creation import iota
+from tempo.language.functions.creation import iota, steps_between
 from tempo.language.functions.elementwise import where
 from tempo.language.functions.lookup import gather
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, fail, is_integer, to_expr
 from tempo.language.shapes import broadcast, common_shape, reshaped, show, transposed
 from tempo.language.tensor import RecurrentTensor, apply, open_program
-from tempo.symbolic import Context, Expr, const, maximum, minimum
+from tempo.symbolic import Expr, const, maximum, minimum
 
 
 class SpatialIndexer:
@@ -142,7 +142,7 @@ def _slice(x: RecurrentTensor, item: slice, size: Expr) -> AxisSlice:
     forward = step > 0
     start = _bound(x, item.start, size, const(0) if forward else size - 1, forward)
     stop = _bound(x, item.stop, size, size if forward else const(-1), forward)
-    return AxisSlice(start, _length(x.program.builder.context, start, stop, int(step)), int(step))
+    return AxisSlice(start, steps_between(x.program.builder.context, start, stop, int(step)), int(step))
 
 
 def _bound(x: RecurrentTensor, item: Any, size: Expr, default: Expr, forward: bool) -> Expr:
@@ -157,12 +157,6 @@ def _bound(x: RecurrentTensor, item: Any, size: Expr, default: Expr, forward: bo
     least, most = (const(0), size) if forward else (const(-1), size - 1)
     context = x.program.builder.context
     return context.simplify(maximum(size + expr, least) if item < 0 else minimum(expr, most))
-
-
-def _length(context: Context, start: Expr, stop: Expr, step: int) -> Expr:
-    distance = stop - start if step > 0 else start - stop
-    length = context.simplify(maximum(distance, 0))
-    return length if abs(step) == 1 else context.simplify((length + abs(step) - 1) // abs(step))
 
 
 def _sliced(x: RecurrentTensor, parts: list[AxisSlice]) -> RecurrentTensor:

@@ -12,8 +12,8 @@ from tempo.language.conversion import as_tensor, cast, index_value, integers
 from tempo.language.functions import lookup
 from tempo.language.indexing.expression import IndexCondition, fail, is_integer, show, to_expr
 from tempo.language.tensor import RecurrentTensor, apply, open_program
-from tempo.sdg.graph import Edge, IndexMap, Point, Slice, index_exprs, substitute_index
-from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol, const, maximum, minimum, var
+from tempo.sdg.graph import Edge, Point, Slice
+from tempo.symbolic import Context, Expr, Symbol, const, maximum, minimum, var
 
 Index = Mapping[Symbol, Point | Slice]
 
@@ -118,10 +118,10 @@ def read_at(x: RecurrentTensor, index: Index) -> RecurrentTensor:
     if not changed:
         return x
     _check_not_ragged(x, changed)
-    composed = _compose(x, changed)
-    if composed is None:
-        return read_at(apply("copy", x, weak=x.weak), changed)  # of which every dim is read at itself
-    return RecurrentTensor(program, Edge(x.edge.node, composed, x.edge.result), x.weak)
+    if not x.is_identity:  # where it has no value the new read has none, so simplification composes the two
+        return read_at(apply("copy", x, weak=x.weak), changed)
+    map = tuple(changed.get(symbol, Point(var(symbol))) for symbol in x.symbols)
+    return RecurrentTensor(program, Edge(x.edge.node, map, x.edge.result), x.weak)
 
 
 def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> RecurrentTensor:
@@ -165,73 +165,3 @@ def _check_not_ragged(x: RecurrentTensor, index: Index) -> None:
                 location=user_location(),
                 hint=f"bring it to one shape at every {symbol.name} first, or read it at single points",
             )
-
-
-def _compose(x: RecurrentTensor, index: Index) -> IndexMap | None:
-    """The map of `x` after its dims are replaced; None where a `copy` of `x` must come between.
-
-    That is so where the map cannot say it, where axes would come in another order, and where the composed read might
-    be in range although `x` is read outside its own domain.
-    """
-    points = {symbol: item.index for symbol, item in index.items() if isinstance(item, Point)}
-    sliced = [symbol for symbol in x.symbols if isinstance(index.get(symbol), Slice)]
-    if sliced and any(isinstance(item, Slice) for item in x.edge.map):
-        return None
-    composed: list[Point | Slice] = []
-    order: list[Symbol] = []
-    for item in x.edge.map:
-        found = [symbol for symbol in sliced if any(symbol in expr.dims() for expr in index_exprs(item))]
-        if not found:
-            composed.append(substitute_index(item, points))
-            continue
-        widened = _widen(item, found, index, points)
-        if widened is None:
-            return None
-        composed.append(widened)
-        order.append(found[0])
-    if order != sliced or not _keeps_range(x, index, tuple(composed)):
-        return None
-    return tuple(composed)
-
-
-def _widen(item: Point | Slice, sliced: list[Symbol], index: Index, points: Mapping[Symbol, Expr]) -> Slice | None:
-    """A point `d + rest`, with a slice put for `d`, is a slice that starts at `start + rest`."""
-    if not isinstance(item, Point) or len(sliced) != 1:
-        return None
-    rest = item.index - var(sliced[0])
-    if sliced[0] in rest.dims():
-        return None
-    replaced = index[sliced[0]]
-    assert isinstance(replaced, Slice)
-    return Slice(replaced.start + rest.substitute(points), replaced.length)
-
-
-def _keeps_range(x: RecurrentTensor, index: Index, composed: IndexMap) -> bool:
-    """Whether the composed read is out of range exactly where the read of `x` is, or `x` itself is where it is read.
-
-    An empty slice reads nothing, so `x` may be out of range there; the composed read may not.
-    """
-    builder = x.program.builder
-    if x.is_identity:
-        return True
-    producer = builder.nodes[x.edge.node].domain
-    outer = _in_range({symbol: builder.size(symbol) for symbol in producer}, dict(zip(producer, composed)))
-    inner = _in_range({symbol: builder.size(symbol) for symbol in index}, index)
-    lengths = [item.length for item in index.values() if isinstance(item, Slice)]
-    context = builder.context
-    if not all(context.implies(length.ge(1)) for length in lengths) and not context.assume(inner).implies(outer):
-        return False
-    return context.implies(inner) or context.assume(outer).implies(inner)
-
-
-def _in_range(sizes: Mapping[Symbol, Expr], index: Index) -> Condition:
-    """Points lie in the domain; slices between 0 and the size, also where they are empty."""
-    condition: Condition = TRUE
-    for symbol, item in index.items():
-        size = sizes[symbol]
-        if isinstance(item, Point):
-            condition = condition & item.index.ge(0) & item.index.lt(size)
-            continue
-        stop = item.start + item.length
-        condition = condition & item.start.ge(0) & item.start.le(size) & stop.ge(0) & stop.le(size)
-    return condition
