@@ -10,7 +10,7 @@ from tempo.language.conversion import TensorLike, as_dtype, assignable, operand,
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, to_condition, to_expr
 from tempo.language.indexing.temporal import from_end, positions
 from tempo.language.program import Program, check_name, current_program
-from tempo.language.shapes import broadcast, common_shape, fit, to_shape
+from tempo.language.shapes import broadcast_together, fit, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, TensorType
 from tempo.symbolic import TRUE, Condition, Expr, Symbol, var
@@ -161,11 +161,9 @@ def cases(*branches: Any) -> RecurrentTensor:
         raise DefinitionError("tp.cases without a branch", location=user_location())
     program = current_program()
     pairs = [_branch(program, branch, last=branch is branches[-1]) for branch in branches]
-    tensors = promoted(*(value for _, value in pairs))
-    shape = common_shape([tensor.type.shape for tensor in tensors], "cases")
-    edges = [broadcast(tensor, shape).edge for tensor in tensors]
-    found = tuple(Case(condition, edge) for (condition, _), edge in zip(pairs, edges))
-    edge = program.builder.cases(found, TensorType(shape, tensors[0].dtype), locate=user_location)
+    tensors = broadcast_together(promoted(*(value for _, value in pairs)), "cases")
+    found = tuple(Case(condition, tensor.edge) for (condition, _), tensor in zip(pairs, tensors))
+    edge = program.builder.cases(found, tensors[0].type, locate=user_location)
     return RecurrentTensor(program, edge, tensors[0].weak)
 
 

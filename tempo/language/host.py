@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tempo.errors import ProgramError, ShapeError, user_location
@@ -18,25 +19,16 @@ from tempo.symbolic import Symbol
 Dims = Dim | Sequence[Dim]
 
 
+@dataclass(frozen=True)
 class Resource:
     """What calls share: the same object, or an equal name or number."""
 
-    __slots__ = ("value",)
+    key: Any = field(repr=False)
+    value: Any = field(compare=False)
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Resource):
-            return NotImplemented
-        named = isinstance(self.value, (str, int, tuple)) and type(self.value) is type(other.value)
-        return self.value is other.value or (named and bool(self.value == other.value))
-
-    def __hash__(self) -> int:
-        return hash(self.value) if isinstance(self.value, (str, int, tuple)) else id(self.value)
-
-    def __repr__(self) -> str:
-        return f"Resource({self.value!r})"
+    @staticmethod
+    def of(value: Any) -> Resource:
+        return Resource((type(value), value) if isinstance(value, (str, int, tuple)) else id(value), value)
 
 
 def host_call(
@@ -184,7 +176,7 @@ class _Declaration:
             "fn": fn,
             "ordered_by": self.ordered_by,
             "batched": self.batched,
-            "resource": None if resource is None else Resource(resource),
+            "resource": None if resource is None else Resource.of(resource),
         }
         return self.declare(op, attrs)
 

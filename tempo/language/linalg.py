@@ -11,7 +11,7 @@ from tempo.errors import ShapeError, user_location
 from tempo.language.conversion import TensorLike, promoted
 from tempo.language.functions.creation import eye
 from tempo.language.functions.movement import swapaxes
-from tempo.language.shapes import broadcast, common_shape, reshaped, show
+from tempo.language.shapes import broadcast_together, reshaped, show
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import const
 
@@ -29,9 +29,7 @@ def solve(a: TensorLike, b: TensorLike) -> RecurrentTensor:
     if right.ndim == 1:
         column = reshaped(right, (*right.type.shape, const(1)))
         return solve(left, column).squeeze(-1)
-    batch = common_shape([left.type.shape[:-2], right.type.shape[:-2]], "solve")
-    left = broadcast(left, (*batch, *left.type.shape[-2:]))
-    right = broadcast(right, (*batch, *right.type.shape[-2:]))
+    left, right = broadcast_together([left, right], "solve", but_last=2)
     return apply("solve", left, right, weak=left.weak and right.weak)
 
 

@@ -36,7 +36,6 @@ class GraphBuilder(NodeBuilder):
         self.sinks: list[int] = []
         self.changes = 0
         self._declaration = SEED_DECLARATION + 1
-        self._block: int | None = None
         self._context: Context | None = None
 
     def add_dim(self, dim: SymbolicDim) -> None:
@@ -54,20 +53,14 @@ class GraphBuilder(NodeBuilder):
     def size(self, symbol: Symbol) -> Expr:
         return next(dim.size for dim in self.dims if dim.symbol == symbol)
 
-    def new_declaration(self) -> int:
-        if self._block is None:
-            return super().new_declaration()
-        self._block += 1
-        return self._block - 1
-
     @contextmanager
     def declarations_from(self, first: int) -> Iterator[None]:
         """Inside, declarations are numbered from `first`, and do not count among the others."""
-        outer, self._block = self._block, first
+        outer, self._declaration = self._declaration, first
         try:
             yield
         finally:
-            self._block = outer
+            self._declaration = outer
 
     def nominal(
         self,

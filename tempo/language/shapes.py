@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tempo.errors import IndexExpressionError, ShapeError, user_location
+from tempo.errors import AtUserLine, IndexExpressionError, ShapeError, user_location
 from tempo.language.indexing.expression import is_integer, to_expr
 from tempo.language.program import Program
 from tempo.language.tensor import RecurrentTensor, apply
+from tempo.sdg.operators.axes import broadcast_shapes
 from tempo.sdg.operators.axes import show as show
 from tempo.symbolic import Context, Expr, const
 
@@ -85,17 +86,11 @@ def broadcast(x: RecurrentTensor, shape: Shape) -> RecurrentTensor:
     return x if x.type.shape == shape else apply("broadcast", x, attrs={"shape": shape}, weak=x.weak)
 
 
-def common_shape(shapes: Sequence[Shape], what: str) -> Shape:
-    """NumPy's broadcast of the shapes. Raises `ShapeError`."""
-    rank = max((len(shape) for shape in shapes), default=0)
-    result: list[Expr] = []
-    for sizes in zip(*((const(1),) * (rank - len(shape)) + tuple(shape) for shape in shapes)):
-        wide = [size for size in sizes if size != const(1)]
-        if any(size != wide[0] for size in wide):
-            texts = " and ".join(show(shape) for shape in shapes)
-            raise ShapeError(f"{what}: shapes {texts} do not broadcast", location=user_location())
-        result.append(wide[0] if wide else const(1))
-    return tuple(result)
+def broadcast_together(xs: Sequence[RecurrentTensor], what: str, but_last: int = 0) -> list[RecurrentTensor]:
+    """All of them in one shape, as NumPy broadcasts, but for their last `but_last` axes. Raises `ShapeError`."""
+    with AtUserLine():
+        shape = broadcast_shapes([x.type.shape[: x.ndim - but_last] for x in xs], what)
+    return [broadcast(x, (*shape, *x.type.shape[x.ndim - but_last :])) for x in xs]
 
 
 def fit(x: RecurrentTensor, shape: Shape, what: str, context: Context) -> RecurrentTensor:

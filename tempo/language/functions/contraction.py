@@ -11,7 +11,7 @@ from tempo.language.functions.movement import moveaxis
 from tempo.language.functions.reductions import sum
 from tempo.language.shapes import (
     broadcast,
-    common_shape,
+    broadcast_together,
     normalize_axis,
     reshaped,
     several,
@@ -56,11 +56,9 @@ def matmul(a: TensorLike, b: TensorLike) -> RecurrentTensor:
         return dot_general(left, right, ((0,), (right.ndim - 2,)))
     if left.ndim == 2:
         return moveaxis(dot_general(left, right, ((1,), (right.ndim - 2,))), 0, -2)
-    batch = common_shape([left.type.shape[:-2], right.type.shape[:-2]], "matmul")
-    left = broadcast(left, (*batch, *left.type.shape[-2:]))
-    right = broadcast(right, (*batch, *right.type.shape[-2:]))
-    axes = range(len(batch))
-    return dot_general(left, right, ((left.ndim - 1,), (right.ndim - 2,)), (axes, axes))
+    left, right = broadcast_together([left, right], "matmul", but_last=2)
+    batch = range(left.ndim - 2)
+    return dot_general(left, right, ((left.ndim - 1,), (right.ndim - 2,)), (batch, batch))
 
 
 def dot(a: TensorLike, b: TensorLike) -> RecurrentTensor:

@@ -20,7 +20,7 @@ from tempo.language.conversion import (
 from tempo.language.functions.elementwise import equal, greater_equal, where
 from tempo.language.indexing.expression import IndexExpression, is_integer, to_expr
 from tempo.language.program import current_program
-from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, to_shape
+from tempo.language.shapes import broadcast, broadcast_together, normalize_axis, reshaped, to_int, to_shape
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Context, Expr, const, maximum
 
@@ -104,8 +104,8 @@ def linspace(start: TensorLike, stop: TensorLike, num: int, dtype: Any = "float3
         first, last = as_tensor(start, wanted), as_tensor(stop, wanted)
     else:
         first, last = promoted(start, stop, to_float=True)
-    shape = common_shape([first.type.shape, last.type.shape], "linspace")
-    place = reshaped(iota(const(count)), (const(count), *(const(1),) * len(shape)))
+    first, last = broadcast_together([first, last], "linspace")
+    place = reshaped(iota(const(count)), (const(count), *(const(1),) * first.ndim))
     part = cast(place, first.dtype, weak=True) / max(count - 1, 1)
     return cast(first + (last - first) * part, wanted)
 

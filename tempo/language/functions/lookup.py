@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from tempo.errors import ShapeError, user_location
 from tempo.language.conversion import TensorLike, as_tensor, integers
 from tempo.language.functions.creation import iota
-from tempo.language.functions.reductions import flattened
-from tempo.language.shapes import broadcast, common_shape, normalize_axis, reshaped, to_int, transposed
+from tempo.language.functions.movement import ravel
+from tempo.language.shapes import broadcast, broadcast_together, normalize_axis, reshaped, to_int, transposed
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Expr, const
 
@@ -34,7 +34,7 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Recurre
     """Read along an axis at the values of `indices` (of the flattened tensor for None)."""
     tensor, index = as_tensor(x), as_tensor(indices)
     if axis is None:
-        return gather(flattened(tensor), index, 0)
+        return gather(ravel(tensor), index, 0)
     return gather(tensor, index, normalize_axis(axis, tensor.ndim))
 
 
@@ -47,10 +47,8 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int) -> RecurrentT
     others = [place for place in range(tensor.ndim) if place != along]
     order = [*others, along]
     tensor, index = transposed(tensor, order), transposed(index, order)
-    batch = common_shape([tensor.type.shape[:-1], index.type.shape[:-1]], "take_along_axis")
-    tensor = broadcast(tensor, (*batch, tensor.type.shape[-1]))
-    index = broadcast(index, (*batch, index.type.shape[-1]))
-    result = gather(tensor, index, len(batch), batch=len(batch))
+    tensor, index = broadcast_together([tensor, index], "take_along_axis", but_last=1)
+    result = gather(tensor, index, len(others), batch=len(others))
     return transposed(result, [order.index(place) for place in range(len(order))])
 
 

@@ -11,7 +11,7 @@ from tempo.language.indexing.expression import to_expr
 from tempo.language.shapes import (
     Axes,
     broadcast,
-    common_shape,
+    broadcast_together,
     inferred_shape,
     normalize_axes,
     normalize_axis,
@@ -98,9 +98,7 @@ def broadcast_to(x: TensorLike, shape: Any) -> RecurrentTensor:
 
 def broadcast_arrays(*xs: TensorLike) -> tuple[RecurrentTensor, ...]:
     """Each broadcast to the common shape."""
-    tensors = [as_tensor(x) for x in xs]
-    shape = common_shape([tensor.type.shape for tensor in tensors], "broadcast")
-    return tuple(broadcast(tensor, shape) for tensor in tensors)
+    return tuple(broadcast_together([as_tensor(x) for x in xs], "broadcast"))
 
 
 def concatenate(xs: Sequence[TensorLike], axis: int | None = 0) -> RecurrentTensor:

@@ -12,13 +12,12 @@ from tempo import dtypes
 from tempo.errors import IndexExpressionError, ShapeError, user_location
 from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, scalar
 from tempo.language.functions.elementwise import floating, multiply, sqrt, truth
-from tempo.language.functions.movement import flip
+from tempo.language.functions.movement import flip, ravel
 from tempo.language.indexing import expression as index_expression
 from tempo.language.indexing.expression import IndexExpression, is_integer
 from tempo.language.shapes import (
     Axes,
     Shape,
-    inferred_shape,
     normalize_axes,
     normalize_axis,
     reshaped,
@@ -207,11 +206,6 @@ def _arg(op: str, x: TensorLike, axis: int | None, keepdims: bool) -> RecurrentT
     return _kept(result, shape, reduced) if keepdims else result
 
 
-def flattened(x: RecurrentTensor) -> RecurrentTensor:
-    """With one axis. Raises `ShapeError` where its size is a product of unknown sizes."""
-    return reshaped(x, inferred_shape(x.type.shape, (-1,), x.program))
-
-
 def cumsum(x: TensorLike, axis: int | None = None) -> RecurrentTensor:
     """The sum of the elements up to each; of the flattened tensor for None."""
     tensor, along = _flat_along(_summable(x), axis)
@@ -250,7 +244,7 @@ def _sorted(op: str, x: RecurrentTensor, axis: int, descending: bool, stable: bo
 
 def _flat_along(x: RecurrentTensor, axis: int | None) -> tuple[RecurrentTensor, int]:
     """The flattened tensor and its axis for None."""
-    return (flattened(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
+    return (ravel(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
 
 
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentTensor:

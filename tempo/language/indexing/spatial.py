@@ -14,7 +14,7 @@ from tempo.language.functions.creation import iota, steps_between
 from tempo.language.functions.elementwise import where
 from tempo.language.functions.lookup import gather
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, fail, is_integer, to_expr
-from tempo.language.shapes import broadcast, common_shape, reshaped, show, transposed
+from tempo.language.shapes import broadcast_together, reshaped, show, transposed
 from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.symbolic import Expr, const, maximum, minimum
 
@@ -189,8 +189,7 @@ def _gathered(x: RecurrentTensor, entries: list[Entry]) -> RecurrentTensor:
     indices = [entry for entry in kept if isinstance(entry, RecurrentTensor)]
     if len(indices) == 1:
         return gather(data, indices[0], place)
-    shape = common_shape([tensor.type.shape for tensor in indices], "spatial index")
-    arrays = [broadcast(tensor, shape) for tensor in indices]
+    arrays = broadcast_together(indices, "spatial index")
     attrs = {"axis": place, "count": len(arrays), "batch": 0, "checked": True}
     return apply("gather_pairs", data, *arrays, attrs=attrs, weak=x.weak)
 

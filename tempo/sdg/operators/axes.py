@@ -213,7 +213,7 @@ def is_number(size: Expr, value: int) -> bool:
 
 def broadcast_shapes(shapes: Sequence[Shape], op: str) -> Shape:
     """NumPy's rule; sizes fit where they are equal expressions or one is the number 1. Raises `ShapeError`."""
-    rank, one, found = max(map(len, shapes)), as_expr(1), []
+    rank, one, found = max(map(len, shapes), default=0), as_expr(1), []
     for sizes in zip(*((one,) * (rank - len(shape)) + shape for shape in shapes)):
         longer = {size for size in sizes if size != one}
         if len(longer) > 1:
