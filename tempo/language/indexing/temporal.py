@@ -10,7 +10,7 @@ from tempo import dtypes
 from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_location
 from tempo.language.conversion import as_tensor, cast, index_value, integers
 from tempo.language.functions import lookup
-from tempo.language.indexing.expression import IndexCondition, fail, is_integer, show, to_expr
+from tempo.language.indexing.expression import Dim, IndexCondition, fail, is_integer, show, to_expr
 from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.graph import Edge, Point, Slice
 from tempo.symbolic import Context, Expr, Symbol, const, maximum, minimum, var
@@ -42,13 +42,13 @@ def _domain_text(domain: Sequence[Symbol]) -> str:
 
 
 def read(x: RecurrentTensor, key: Any) -> RecurrentTensor:
-    """`x[key]`."""
+    """Index temporal dims, in the order of the domain; a slice becomes a spatial axis in front."""
     index = {symbol: _position(x, symbol, item) for symbol, item in positions(x, key)}
     return read_at(x, index)
 
 
-def read_named(x: RecurrentTensor, named: Mapping[str, Any]) -> RecurrentTensor:
-    """`x.at(t=t - 1)`. Raises `DomainError` for a dim that `x` has not."""
+def read_named(x: RecurrentTensor, /, **named: Any) -> RecurrentTensor:
+    """Index temporal dims by name: `x.at(t=t - 1)`. Raises `DomainError` for a dim that `x` has not."""
     known = {symbol.name: symbol for symbol in x.symbols}
     for name in named:
         if name not in known:
@@ -124,8 +124,14 @@ def read_at(x: RecurrentTensor, index: Index) -> RecurrentTensor:
     return RecurrentTensor(program, Edge(x.edge.node, map, x.edge.result), x.weak)
 
 
-def gather(x: RecurrentTensor, dim: Any, index: Any, within: slice | None) -> RecurrentTensor:
-    """See `RecurrentTensor.gather`: a slice read over `within`, gathered along its axis at `index - lo`."""
+def gather(x: RecurrentTensor, dim: Dim | str, index: Any, within: slice | None = None) -> RecurrentTensor:
+    """Read along `dim` at the values of the integer tensor `index`.
+
+    Result: the domain of `index` with the other dims of this tensor, shape `index.shape + self.shape`. `within` is
+    the promise that the values lie in `lo:hi` (default `0:dim.size`); one outside raises `IndexOutOfRangeError`
+    when the program runs with checks, and is clamped otherwise.
+    """
+    # A slice read over `within`, gathered along its axis at `index - lo`.
     symbol = _named_symbol(x, dim)
     given = slice(None) if within is None else within
     if not isinstance(given, slice):
