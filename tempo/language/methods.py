@@ -8,20 +8,12 @@ from typing import Any, ClassVar
 from tempo.language import functions
 from tempo.language.definitions import define
 from tempo.language.indexing import temporal
+from tempo.language.indexing.expression import both_ways
 from tempo.language.indexing.spatial import SpatialIndexer
 from tempo.language.tensor import RecurrentTensor
 
 Binary = Callable[[Any, Any], RecurrentTensor]
 Unary = Callable[[Any], RecurrentTensor]
-
-
-def _both_ways(function: Binary) -> tuple[Binary, Binary]:
-    """An operator of Python, and with the operands exchanged."""
-
-    def reflected(self: RecurrentTensor, other: Any) -> RecurrentTensor:
-        return function(other, self)
-
-    return function, reflected
 
 
 class Methods:
@@ -45,17 +37,17 @@ class Methods:
 
     __hash__ = object.__hash__
 
-    __add__, __radd__ = _both_ways(functions.add)
-    __sub__, __rsub__ = _both_ways(functions.subtract)
-    __mul__, __rmul__ = _both_ways(functions.multiply)
-    __truediv__, __rtruediv__ = _both_ways(functions.divide)
-    __floordiv__, __rfloordiv__ = _both_ways(functions.floor_divide)
-    __mod__, __rmod__ = _both_ways(functions.mod)
-    __pow__, __rpow__ = _both_ways(functions.power)
-    __matmul__, __rmatmul__ = _both_ways(functions.matmul)
-    __and__, __rand__ = _both_ways(functions.bitwise_and)
-    __or__, __ror__ = _both_ways(functions.bitwise_or)
-    __xor__, __rxor__ = _both_ways(functions.bitwise_xor)
+    __add__, __radd__ = both_ways(functions.add)
+    __sub__, __rsub__ = both_ways(functions.subtract)
+    __mul__, __rmul__ = both_ways(functions.multiply)
+    __truediv__, __rtruediv__ = both_ways(functions.divide)
+    __floordiv__, __rfloordiv__ = both_ways(functions.floor_divide)
+    __mod__, __rmod__ = both_ways(functions.mod)
+    __pow__, __rpow__ = both_ways(functions.power)
+    __matmul__, __rmatmul__ = both_ways(functions.matmul)
+    __and__, __rand__ = both_ways(functions.bitwise_and)
+    __or__, __ror__ = both_ways(functions.bitwise_or)
+    __xor__, __rxor__ = both_ways(functions.bitwise_xor)
     __lshift__: ClassVar[Binary] = functions.left_shift
     __rshift__: ClassVar[Binary] = functions.right_shift
     __eq__: ClassVar[Binary] = functions.equal  # type: ignore[assignment]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -15,19 +15,71 @@ from tempo.symbolic import FALSE, TRUE, Condition, Expr, Symbol
 if TYPE_CHECKING:
     from tempo.language.program import Program
 
-_Operator: TypeAlias = "Callable[[IndexExpression, Any], Any]"
+Result = TypeVar("Result")
+Operator = Callable[[Any, Any], Result]
 
 
-def _both_ways(operation: Callable[[Any, Any], Any], symbol: str) -> tuple[_Operator, _Operator]:
-    """An operator of Python on index expressions, and with the operands exchanged."""
+def both_ways(function: Operator[Result]) -> tuple[Operator[Result], Operator[Result]]:
+    """An operator of Python, and with the operands exchanged."""
 
-    def applied(self: IndexExpression, other: Any) -> Any:
-        return _arithmetic(operation, symbol, self, other)
+    def reflected(self: Any, other: Any) -> Result:
+        return function(other, self)
 
-    def reflected(self: IndexExpression, other: Any) -> Any:
-        return _arithmetic(operation, symbol, other, self)
+    return function, reflected
 
-    return applied, reflected
+
+def _arithmetic(operation: Operator[Any], symbol: str) -> Operator[Any]:
+    """An expression; a tensor where an array takes part; NotImplemented leaves the work to a tensor."""
+
+    def computed(left: Any, right: Any) -> Any:
+        other = right if isinstance(left, IndexExpression) else left
+        if isinstance(other, np.ndarray):
+            return _with_array(operation, left, right)
+        if not _belongs(other):
+            return NotImplemented
+        text = f"({_text(left)}) {symbol} ({_text(right)})"
+        if not isinstance(other, IndexExpression) and not is_integer(other):
+            given = _text(left if other is right else right)
+            fail(
+                f"{text} is no index expression: {show(other)} is no integer",
+                f"as a tensor, write tp.as_tensor({given}) {symbol} ...; as an index, use integers",
+            )
+        program = common_program(left, right)
+        a, b = _operand(left, "an operand"), _operand(right, "an operand")
+        _check_affine(symbol, a, b, text)
+        return IndexExpression(program, operation(a, b))
+
+    return computed
+
+
+def _comparison(operation: Operator[Any]) -> Operator[Any]:
+    def compared(left: Any, right: Any) -> Any:
+        if isinstance(right, np.ndarray):
+            return _with_array(operation, left, right)
+        if not _belongs(right):
+            return NotImplemented
+        if not isinstance(right, IndexExpression) and not is_integer(right):
+            fail(
+                f"({left}) is compared with {show(right)}",
+                f"compare it with an integer; as tensors, write tp.as_tensor({left}) < ...",
+            )
+        method = getattr(left.expr, operation.__name__)  # an `==` of expressions is not a condition
+        return IndexCondition(common_program(left, right), method(_operand(right, "an operand")))
+
+    return compared
+
+
+def _connection(operation: Operator[Any]) -> Operator[Any]:
+    def connected(left: Any, right: Any) -> Any:
+        other = right if isinstance(left, IndexCondition) else left
+        if isinstance(other, np.ndarray):
+            return _with_array(operation, left, right)
+        if not isinstance(other, (IndexCondition, bool, np.bool_)):
+            return NotImplemented
+        program = common_program(left, right)
+        return IndexCondition(program, operation(to_condition(left), to_condition(right)))
+
+    return connected
 
 
 class IndexExpression:
@@ -50,13 +102,13 @@ class IndexExpression:
     def __hash__(self) -> int:
         return hash(self.expr)
 
-    __add__, __radd__ = _both_ways(operator.add, "+")
-    __sub__, __rsub__ = _both_ways(operator.sub, "-")
-    __mul__, __rmul__ = _both_ways(operator.mul, "*")
-    __floordiv__, __rfloordiv__ = _both_ways(operator.floordiv, "//")
-    __mod__, __rmod__ = _both_ways(operator.mod, "%")
-    __truediv__, __rtruediv__ = _both_ways(operator.truediv, "/")
-    __pow__, __rpow__ = _both_ways(operator.pow, "**")
+    __add__, __radd__ = both_ways(_arithmetic(operator.add, "+"))
+    __sub__, __rsub__ = both_ways(_arithmetic(operator.sub, "-"))
+    __mul__, __rmul__ = both_ways(_arithmetic(operator.mul, "*"))
+    __floordiv__, __rfloordiv__ = both_ways(_arithmetic(operator.floordiv, "//"))
+    __mod__, __rmod__ = both_ways(_arithmetic(operator.mod, "%"))
+    __truediv__, __rtruediv__ = both_ways(_arithmetic(operator.truediv, "/"))
+    __pow__, __rpow__ = both_ways(_arithmetic(operator.pow, "**"))
 
     def __neg__(self) -> IndexExpression:
         return IndexExpression(self.program, -self.expr)
@@ -64,23 +116,12 @@ class IndexExpression:
     def __pos__(self) -> IndexExpression:
         return IndexExpression(self.program, self.expr)
 
-    def __lt__(self, other: Any) -> Any:
-        return _compare(operator.lt, Expr.lt, self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return _compare(operator.le, Expr.le, self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _compare(operator.gt, Expr.gt, self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _compare(operator.ge, Expr.ge, self, other)
-
-    def __eq__(self, other: Any) -> Any:
-        return _compare(operator.eq, Expr.eq, self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return _compare(operator.ne, Expr.ne, self, other)
+    __lt__ = _comparison(operator.lt)
+    __le__ = _comparison(operator.le)
+    __gt__ = _comparison(operator.gt)
+    __ge__ = _comparison(operator.ge)
+    __eq__ = _comparison(operator.eq)
+    __ne__ = _comparison(operator.ne)
 
     def __index__(self) -> int:
         if self.expr.is_const:
@@ -144,17 +185,8 @@ class IndexCondition:
     def __repr__(self) -> str:
         return str(self.condition)
 
-    def __and__(self, other: Any) -> Any:
-        return _combine(operator.and_, self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return _combine(operator.and_, other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return _combine(operator.or_, self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return _combine(operator.or_, other, self)
+    __and__, __rand__ = both_ways(_connection(operator.and_))
+    __or__, __ror__ = both_ways(_connection(operator.or_))
 
     def __invert__(self) -> IndexCondition:
         return IndexCondition(self.program, ~self.condition)
@@ -232,26 +264,6 @@ def _operand(value: Any, what: str, name: str = "") -> Expr:
     fail(f"{what} is {show(value)}", "write an integer, a dim, or an expression of them such as t - 1")
 
 
-def _arithmetic(operation: Callable[[Any, Any], Any], symbol: str, left: Any, right: Any) -> Any:
-    """An expression; a tensor where an array takes part; NotImplemented leaves the work to a tensor."""
-    other = right if isinstance(left, IndexExpression) else left
-    if isinstance(other, np.ndarray):
-        return _with_array(operation, left, right)
-    if not _belongs(other):
-        return NotImplemented
-    text = f"({_text(left)}) {symbol} ({_text(right)})"
-    if not isinstance(other, IndexExpression) and not is_integer(other):
-        given = _text(left if other is right else right)
-        fail(
-            f"{text} is no index expression: {show(other)} is no integer",
-            f"as a tensor, write tp.as_tensor({given}) {symbol} ...; as an index, use integers",
-        )
-    program = common_program(left, right)
-    a, b = _operand(left, "an operand"), _operand(right, "an operand")
-    _check_affine(symbol, a, b, text)
-    return IndexExpression(program, operation(a, b))
-
-
 def _check_affine(symbol: str, left: Expr, right: Expr, text: str) -> None:
     as_tensors = f"as a tensor, write tp.as_tensor({left}) {symbol} ({right})"
     if symbol in ("/", "**"):
@@ -261,30 +273,6 @@ def _check_affine(symbol: str, left: Expr, right: Expr, text: str) -> None:
         fail(f"{text} is a product of two varying expressions", f"one factor must be an integer; {as_tensors}")
     if symbol in ("//", "%") and not (right.is_const and right.as_int() > 0):
         fail(f"{text} divides by what is no positive integer", f"the divisor must be a positive integer; {as_tensors}")
-
-
-def _compare(operation: Callable[[Any, Any], Any], method: Callable[..., Condition], left: Any, right: Any) -> Any:
-    if isinstance(right, np.ndarray):
-        return _with_array(operation, left, right)
-    if not _belongs(right):
-        return NotImplemented
-    if not isinstance(right, IndexExpression) and not is_integer(right):
-        fail(
-            f"({left}) is compared with {show(right)}",
-            f"compare it with an integer; as tensors, write tp.as_tensor({left}) < ...",
-        )
-    program = common_program(left, right)
-    return IndexCondition(program, method(left.expr, _operand(right, "an operand")))
-
-
-def _combine(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    other = right if isinstance(left, IndexCondition) else left
-    if isinstance(other, np.ndarray):
-        return _with_array(operation, left, right)
-    if not isinstance(other, (IndexCondition, bool, np.bool_)):
-        return NotImplemented
-    program = common_program(left, right)
-    return IndexCondition(program, operation(to_condition(left), to_condition(right)))
 
 
 def to_condition(value: IndexCondition | bool | np.bool_, program: Program | None = None) -> Condition:
@@ -301,7 +289,7 @@ def _belongs(value: Any) -> bool:
     return isinstance(value, (IndexExpression, int, float, np.generic))
 
 
-def _with_array(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def _with_array(operation: Operator[Any], left: Any, right: Any) -> Any:
     from tempo.language.conversion import as_tensor  # tensors hold index expressions, so it imports this module
 
     return operation(as_tensor(left), as_tensor(right))
