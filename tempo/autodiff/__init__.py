@@ -1,5 +1,5 @@
 """Reverse mode over the graph: gradients are expanded before anything else sees the graph."""
 
-from tempo.autodiff.expand import expand_gradients
+from tempo.autodiff.backward import expand_gradients
 
 __all__ = ["expand_gradients"]

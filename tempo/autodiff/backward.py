@@ -1,4 +1,4 @@
-"""The adjoints of everything between a loss and what it is differentiated with respect to.
+"""Gradients, expanded: the adjoints of everything between a loss and what it is differentiated with respect to.
 
 The adjoint of a node is a tensor over the node's domain: the derivative of the sum of the loss, over its domain, with
 respect to each value. Nodes are visited consumers first; each sends contributions through its reads. A cycle of the
@@ -17,9 +17,11 @@ from tempo.analysis.demand.demand import demand
 from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
 from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.transpose import contributions
+from tempo.errors import UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.creation import PLACEHOLDERS
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, conjunction, const, disjunction
 
 Value = tuple[int, int]
@@ -310,3 +312,68 @@ def _cut(node: Node) -> Node:
         return replace(node, operands=node.operands[1:])
     is_leaf = OPERATORS[node.op].gradient is None and not node.is_backend_call
     return replace(node, operands=()) if is_leaf else node
+
+
+# Placeholders.
+
+_NAMES = frozenset(operator.name for operator in PLACEHOLDERS)
+
+
+def expand_gradients(graph: Graph) -> Graph:
+    """The graph without placeholders: gradients of inner losses first, since outer ones differentiate through them.
+
+    Raises `UnsupportedError` at the line of `tp.grad` where a gradient is part of what it differentiates.
+    """
+    if not any(node.op in _NAMES for node in graph.nodes.values()):
+        return graph
+    for loss, ids in _losses(graph):
+        graph = _expanded(graph, loss, ids)
+    return _without_markers(graph)
+
+
+def _losses(graph: Graph) -> list[tuple[Loss, list[int]]]:
+    """The placeholders by loss, those that a loss goes through before those of that loss."""
+    groups: dict[Loss, list[int]] = {}
+    for node in graph.nodes.values():
+        if node.op == "gradient":
+            groups.setdefault(Loss(node.attr("loss"), node.attr("over")), []).append(node.id)
+    reads = {id: [edge.node for edge in differentiable_reads(graph, node)] for id, node in graph.nodes.items()}
+    owner = {id: loss for loss, ids in groups.items() for id in ids}
+    reads |= {id: [loss.edge.node] for id, loss in owner.items()}
+    for component in strongly_connected(owner, reads):
+        inside = [id for id in component if id in owner]
+        if len(component) > 1 and inside:
+            raise UnsupportedError(
+                "a gradient is part of the loss that it differentiates",
+                location=graph.nodes[inside[0]].location,
+                hint="Declare what is updated with it as a tp.parameter, which is a leaf, "
+                "or stop it with tp.stop_gradient.",
+            )
+    below = {loss: reached([loss.edge.node], reads.__getitem__) for loss in groups}
+    # By how many other losses each goes through, one in another.
+    return sorted(groups.items(), key=lambda item: len({owner[id] for id in below[item[0]] if id in owner}))
+
+
+def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:
+    nodes = Nodes(graph, graph.nodes[ids[0]].location)
+    wanted = {graph.nodes[id].attr("wrt") for id in ids}
+    backward = Backward(nodes, loss, wanted)
+    for id in ids:
+        placeholder = graph.nodes[id]
+        value = placeholder.attr("wrt")
+        merge = nodes.declare(placeholder.domain, placeholder.type, placeholder.name)
+        nodes.define(merge.id, backward.gradient(value))
+        nodes.nodes[id] = replace(nodes.nodes.pop(merge.id), id=id, location=placeholder.location)
+    return nodes.finished()
+
+
+def _without_markers(graph: Graph) -> Graph:
+    """`stop_gradient` and `custom_gradient` are their first operand; what reads a cotangent was only a pattern."""
+    cotangents = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
+    patterns = reached(cotangents, lambda id: [reader for reader, _ in graph.consumers[id]])
+    nodes = {
+        id: replace(node, op="copy", operands=node.operands[:1], attrs=()) if node.op in _NAMES else node
+        for id, node in graph.nodes.items()
+        if id not in patterns
+    }
+    return replace(graph, nodes=nodes)

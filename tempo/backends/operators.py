@@ -5,8 +5,8 @@ from tempo.sdg.composites.attention import Band, PointBlock, band_of, points_at_
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS, Builder, Role, call_for
 from tempo.sdg.operators.axes import Attrs
+from tempo.sdg.operators.creation import function_of, result_of
 from tempo.sdg.operators.located import out_of_range, point_of, put_together, within_at
-from tempo.sdg.operators.nominal import function_of, result_of
 
 __all__ = [
     "Attrs",

@@ -13,7 +13,7 @@ from tempo.language.program import Program, current_program
 from tempo.language.shapes import several, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Edge, TensorType
-from tempo.sdg.operators.nominal import BackendFunction
+from tempo.sdg.operators.creation import BackendFunction
 from tempo.symbolic import Symbol
 
 Dims = Dim | Sequence[Dim]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,9 @@ def _dot_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors
 
 
 def _lift_dot(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], size: Expr) -> Lifted:
-    changed = dict(attrs)
-    for side, moved in zip(("lhs", "rhs"), lifted):
-        for axes in (f"{side}_contract", f"{side}_batch"):
-            changed[axes] = after_a_new_one(attrs[axes]) if moved else attrs[axes]
+    moved = [side for side, is_lifted in zip(("lhs", "rhs"), lifted) if is_lifted]
+    axes = [f"{side}_{kind}" for side in moved for kind in ("contract", "batch")]
+    changed = {**attrs, **{key: after_a_new_one(attrs[key]) for key in axes}}
     batch = len(attrs["lhs_batch"])
     if all(lifted):
         changed["lhs_batch"] = (0, *changed["lhs_batch"])
@@ -145,6 +145,9 @@ Axes = tuple[int, ...]
 Ints = tuple[int, ...]
 
 
+_TRANSPOSED = attrgetter("T")
+
+
 def contraction(
     lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes
 ) -> Function:
@@ -159,24 +162,14 @@ def contraction(
         right = _arranged(rhs, (*rhs_batch, *rhs_free), (*batch, *(1,) * len(lhs_free), *right_free))
         return _combine(np.multiply, left, right)
     if not lhs_batch and len(lhs_contract) == 1 and len(lhs_free) <= 1 and len(rhs_free) <= 1:
-        return _plain(lhs_contract[0] == len(lhs) - 1, rhs_contract[0] == 0)
+        # Vectors and matrices; `np.dot` has the least overhead.
+        turns = lhs_contract[0] != len(lhs) - 1, rhs_contract[0] != 0
+        return _combine(np.dot, *(_TRANSPOSED if turn else None for turn in turns))
     rows, columns, between = prod(left_free), prod(right_free), prod(lhs[axis] for axis in lhs_contract)
     left = _arranged(lhs, (*lhs_batch, *lhs_free, *lhs_contract), (*batch, rows, between), for_blas=True)
     right = _arranged(rhs, (*rhs_batch, *rhs_contract, *rhs_free), (*batch, between, columns), for_blas=True)
     multiply, shape = _combine(np.matmul, left, right), (*batch, *left_free, *right_free)
     return multiply if (*batch, rows, columns) == shape else lambda x, y: multiply(x, y).reshape(shape)
-
-
-def _plain(lhs_last: bool, rhs_first: bool) -> Function:
-    """Vectors and matrices; `np.dot` has the least overhead."""
-    dot = np.dot
-    if lhs_last and rhs_first:
-        return dot
-    if lhs_last:
-        return lambda x, y: dot(x, y.T)
-    if rhs_first:
-        return lambda x, y: dot(x.T, y)
-    return lambda x, y: dot(x.T, y.T)
 
 
 def _arranged(shape: Ints, order: Axes, target: Ints, for_blas: bool = False) -> Function | None:

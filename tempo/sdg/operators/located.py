@@ -62,11 +62,8 @@ def _name(node: Node) -> str:
 
 def with_names_of_data(graph: Graph) -> Graph:
     """The graph, in which reads with checked indices say of what tensor they are: passes know no names."""
-    checked = [node for node in graph.nodes.values() if node.attr("checked")]
-    named = {
-        node.id: replace(node, attrs=tuple(sorted({**node.attributes, "data": name_of_data(graph, node)}.items())))
-        for node in checked
-    }
+    checked = (node for node in graph.nodes.values() if node.attr("checked"))
+    named = {node.id: node.with_attrs(data=name_of_data(graph, node)) for node in checked}
     return replace(graph, nodes={**graph.nodes, **named}) if named else graph
 
 

@@ -174,11 +174,7 @@ class Reverse(Formula):
     """An application with its result and the cotangent of that: what rules are made of."""
 
     result: Edge
-    cotangent: Edge
-
-    @property
-    def g(self) -> Edge:
-        return self.cotangent
+    g: Edge
 
     def number(self, value: float, like: Edge | None = None) -> Edge:
         return super().number(value, self.g if like is None else like)

@@ -109,7 +109,8 @@ class Operator:
 
     def scalars(self, attrs: Attrs) -> tuple[Expr | Condition, ...]:
         """What is passed at run time, after the arrays, in order."""
-        return tuple(e for key in self.scalar_attrs if key in attrs for e in _expressions(attrs[key]))
+        values = (value for key in self.scalar_attrs if key in attrs for value in _items(attrs[key]))
+        return tuple(value for value in values if _is_expression(value))
 
     def static(self, attrs: Attrs) -> tuple[Expr, ...]:
         """Expressions that must be numbers in a `Call`: lengths. Numbers among them are given as expressions."""
@@ -143,10 +144,6 @@ def _as_expression(value: Any) -> Any:
 
 def _items(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
-
-
-def _expressions(value: Any) -> tuple[Any, ...]:
-    return tuple(item for item in _items(value) if _is_expression(item))
 
 
 def _map(value: Any, rewrite: Callable[[Any], Any]) -> Any:

@@ -10,13 +10,12 @@ from tempo.sdg.call import Call, StaticType
 from tempo.sdg.composites.attention import ATTENTION, BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
 from tempo.sdg.operators.convolution import CONV
-from tempo.sdg.operators.creation import CREATION
+from tempo.sdg.operators.creation import CREATION, NOMINAL, PLACEHOLDERS
 from tempo.sdg.operators.elementwise import ELEMENTWISE
 from tempo.sdg.operators.extents import EXTENTS
 from tempo.sdg.operators.indexing import INDEXING
 from tempo.sdg.operators.linalg import DOT, LINALG
 from tempo.sdg.operators.movement import MOVEMENT
-from tempo.sdg.operators.nominal import NOMINAL, PLACEHOLDERS
 from tempo.sdg.operators.operator import Operator
 from tempo.sdg.operators.reductions import ARGS, REDUCTIONS, SCANS
 from tempo.symbolic import Expr
