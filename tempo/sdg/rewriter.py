@@ -157,12 +157,13 @@ class Tensors(Maker):
                 location=self.location,
                 hint="make its numbers smaller",
             )
-        parts, rest = [], expr
+        parts, rest = [], const(expr.const)
         for atom, factor in expr.terms:
-            if dtype == WIDE_DTYPE or not atom.symbols().isdisjoint(along):
-                value = self._atom(atom, along, dtype)
-                parts.append(value if factor == 1 else self.apply("mul", value, self._number(factor, dtype)))
-                rest = rest - Expr(((atom, 1),), 0) * factor
+            if dtype == INDEX_DTYPE and atom.symbols().isdisjoint(along):
+                rest = rest + Expr(((atom, 1),), 0) * factor
+                continue
+            value = self._atom(atom, along, dtype)
+            parts.append(value if factor == 1 else self.apply("mul", value, self._number(factor, dtype)))
         if rest != const(0) or not parts:
             parts.append(self._number(rest, dtype))
         return reduce(self.add, parts)
