@@ -346,6 +346,10 @@ class LoopProgram:
     states: Mapping[Port, LastValue] = field(default_factory=dict)  # where what is in `outputs` is no copy
     offsets: Mapping[int, Offsets] = field(default_factory=dict)  # by item that is one loop
 
+    def called(self, items: Block) -> list[Segment]:
+        """The segments that these statements of the driver call, in order."""
+        return [self.segments[each.segment] for each in walk(items) if isinstance(each, CallSegment)]
+
     def statements(self) -> Iterator[Statement]:
         """Every statement of the items and of the segments, outer before inner."""
         for body in (self.items, *(segment.body for segment in self.segments)):

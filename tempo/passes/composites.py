@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.passes.attention.match import Attention, Operands, find_attention, has_numbers, inside, normalised, summed
+from tempo.passes.attention.match import KEY, WIDTH, Attention, Operands, find_attention, inside, normalised, summed
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Edge, Graph, Node
@@ -101,20 +101,20 @@ def attention_at(graph: Graph, node: Node) -> Attention | None:
     """What a node is attention of, where an operator for it can take that; None where it is none."""
     if node.op != "dot" or not node.dtype.endswith(("float16", "float32", "float64")):
         return None
-    found = find_attention(node, graph)
-    return found if found is not None and has_numbers(found, graph) else None
+    return find_attention(node, graph)
 
 
 def _attention(found: Attention, tensors: Tensors) -> Edge:
     """The operator, and its result as the contraction has it."""
-    operands, keys = Operands(found, tensors, found.queries.edge), found.keys
+    operands, keys = Operands(found, tensors, found.queries), found.keys
+    (axis,) = keys.axes((KEY,))
     made = tensors.apply(
         "attention",
-        operands.arranged_queries(),
+        operands.arranged(found.queries, WIDTH),
         keys.edge,
         found.values.edge,
-        *(operands.arranged_extra(extra) for extra in (*summed(found, tensors), *found.mask)),
+        *(operands.arranged(extra, KEY) for extra in (*summed(found, tensors), *found.mask)),
         **operands.attrs(),
-        length=tensors.shape(keys.edge)[keys.free[0]],
+        length=tensors.shape(keys.edge)[axis],
     )
     return operands.result(made)

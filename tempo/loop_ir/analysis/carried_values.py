@@ -145,13 +145,13 @@ Reaches = Mapping[tuple[int, int], int]
 
 def reaches(statement: Statement, buffers: Mapping[int, Buffer], sizes: Mapping[Symbol, int]) -> Reaches:
     """For the axes of kind "full" of the buffers that the statement, or one inside, touches."""
-    finder = _FootprintFinder(buffers, {symbol: const(value) for symbol, value in sizes.items()})
+    finder = _FootprintFinder(buffers, sizes)
     finder.look(statement, Context.of(()))
     return finder.found
 
 
 class _FootprintFinder:
-    def __init__(self, buffers: Mapping[int, Buffer], sizes: Mapping[Symbol, Expr]) -> None:
+    def __init__(self, buffers: Mapping[int, Buffer], sizes: Mapping[Symbol, int]) -> None:
         self.buffers, self.sizes = buffers, sizes
         self.found: dict[tuple[int, int], int] = {}
 
@@ -160,23 +160,20 @@ class _FootprintFinder:
             self.touch(statement, here)
         if isinstance(statement, Loop):
             at = var(statement.var)
-            here = here.assume(at.ge(self.fixed(statement.lo)), at.lt(self.fixed(statement.hi)))
+            here = here.assume(at.ge(statement.lo.substitute(self.sizes)), at.lt(statement.hi.substitute(self.sizes)))
         for block in nested(statement):
             for each in block:
                 self.look(each, here)
 
     def touch(self, statement: Read | Write, here: Context) -> None:
         for at, axis in enumerate(self.buffers[statement.buffer].axes):
-            size = self.fixed(axis.extent)
+            size = axis.extent.substitute(self.sizes)
             if axis.kind != "full" or not size.is_const:
                 continue
             end = _end(statement, at)
-            last = None if end is None else here.constant_bounds(self.fixed(end))[1]
+            last = None if end is None else here.constant_bounds(end.substitute(self.sizes))[1]
             key, whole = (statement.buffer, at), size.as_int()
             self.found[key] = max(self.found.get(key, 0), whole if last is None else min(last, whole))
-
-    def fixed(self, expr: Expr) -> Expr:
-        return expr.substitute(self.sizes)
 
 
 def _end(statement: Read | Write, at: int) -> Expr | None:

@@ -23,7 +23,7 @@ from tempo.loop_ir.ir import (
     nested,
 )
 from tempo.sdg.builder import attribute_exprs
-from tempo.sdg.graph import Edge, Graph, index_exprs
+from tempo.sdg.graph import Graph, index_exprs
 from tempo.symbolic import Condition, Expr, Symbol, as_expr
 from tempo.symbolic.widths import IntegerRange, Ranges, bounds, decided, exactly, reach
 
@@ -64,21 +64,14 @@ def _users_line(graph: Graph, sizes: Mapping[Symbol, int]) -> Location | None:
 
 
 def _written(graph: Graph) -> Iterator[tuple[Expr | Condition, Location | None]]:
+    edges = [(output.edge, output.location) for output in graph.outputs]
     for node in graph.nodes.values():
-        for scalar in attribute_exprs(node):
-            yield scalar, node.location
-        for case in node.cases:
-            yield case.condition, case.location or node.location
-            yield from ((each, case.location or node.location) for each in _indices(case.edge))
-        for edge in node.operands:
-            yield from ((each, node.location) for each in _indices(edge))
-    for output in graph.outputs:
-        yield from ((each, output.location) for each in _indices(output.edge))
-
-
-def _indices(edge: Edge) -> Iterator[Expr]:
-    for index in edge.map:
-        yield from index_exprs(index)
+        cases = [(case, case.location or node.location) for case in node.cases]
+        yield from ((each, node.location) for each in attribute_exprs(node))
+        yield from ((case.condition, location) for case, location in cases)
+        edges += [(edge, node.location) for edge in node.operands]
+        edges += [(case.edge, location) for case, location in cases]
+    yield from ((each, location) for edge, location in edges for index in edge.map for each in index_exprs(index))
 
 
 def _steps(block: Sequence[Statement], ranges: Ranges, program: LoopProgram | None) -> Iterator[Step]:

@@ -17,7 +17,6 @@ from tempo import dtypes
 from tempo.loop_ir.ir import (
     Block,
     Branch,
-    CallSegment,
     Compute,
     Guard,
     Loop,
@@ -131,30 +130,21 @@ class Lifetimes:
 
     @staticmethod
     def of(program: LoopProgram) -> Lifetimes:
-        uses: dict[int, list[int]] = {}
-        for number, item in enumerate(program.items):
-            for id in sorted(touched(program, item)):
-                uses.setdefault(id, []).append(number)
-        makes: list[list[int]] = [[] for _ in program.items]
-        drops: list[list[int]] = [[] for _ in program.items]
-        for id, numbers in sorted(uses.items()):
-            role = program.buffers[id].role
-            if role == "internal":
-                makes[numbers[0]].append(id)
-            if role in ("internal", "input"):
-                drops[numbers[-1]].append(id)
-        return Lifetimes(tuple(map(tuple, makes)), tuple(map(tuple, drops)))
+        uses = list(enumerate(touched(program, item) for item in program.items))
+        first = {id: number for number, ids in reversed(uses) for id in ids}
+        last = {id: number for number, ids in uses for id in ids}
+
+        def at(number: int, of: Mapping[int, int], *roles: str) -> tuple[int, ...]:
+            return tuple(sorted(id for id in uses[number][1] if of[id] == number and program.buffers[id].role in roles))
+
+        makes = tuple(at(number, first, "internal") for number, _ in uses)
+        return Lifetimes(makes, tuple(at(number, last, "internal", "input") for number, _ in uses))
 
 
 def touched(program: LoopProgram, item: Statement) -> set[int]:
     """The buffers that one item of the driver reads or writes."""
-    found: set[int] = set()
-    for each in walk((item,)):
-        if isinstance(each, CallSegment):
-            found.update(program.segments[each.segment].buffers)
-        elif isinstance(each, Read | Write):
-            found.add(each.buffer)
-    return found
+    own = {each.buffer for each in walk((item,)) if isinstance(each, Read | Write)}
+    return own.union(*(segment.buffers for segment in program.called((item,))))
 
 
 def peak_bytes(program: LoopProgram, sizes: Sizes) -> int:
@@ -178,8 +168,7 @@ def buffer_bytes(program: LoopProgram, id: int, sizes: Sizes) -> int:
 
 def _values(program: LoopProgram, item: Statement, sizes: Sizes) -> int:
     """What the values of a segment take, all at once: generated code gives none of them back before it returns."""
-    called = (each.segment for each in walk((item,)) if isinstance(each, CallSegment))
-    bodies = (walk(program.segments[number].body) for number in called)
+    bodies = (walk(segment.body) for segment in program.called((item,)))
     return max((sum(_bytes(program, each, sizes) for each in body) for body in bodies), default=0)
 
 
@@ -188,10 +177,8 @@ def _bytes(program: LoopProgram, statement: Statement, sizes: Sizes) -> int:
         return _size(statement.type.shape, sizes) * dtypes.itemsize(statement.type.dtype)
     if not isinstance(statement, Read):
         return 0
-    buffer, windows = (
-        program.buffers[statement.buffer],
-        [each for each in statement.index if isinstance(each, WindowIndex)],
-    )
+    buffer = program.buffers[statement.buffer]
+    windows = [each for each in statement.index if isinstance(each, WindowIndex)]
     # A window that may leave the dim, or wrap around, is gathered.
     if not statement.fresh and all(each.exact for each in windows):
         return 0

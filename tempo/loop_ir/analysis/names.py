@@ -30,6 +30,13 @@ def operands(statement: Statement) -> tuple[str, ...]:
     return (statement.value,) if isinstance(statement, Assign | Write) else ()
 
 
+def results(statement: Statement) -> frozenset[str]:
+    """The names that one statement makes for what comes after it."""
+    if isinstance(statement, Read | Compute | Assign):
+        return frozenset({statement.result})
+    return leaving(statement) if isinstance(statement, Branch) else frozenset()
+
+
 def leaving(branch: Branch) -> frozenset[str]:
     """The names that a choice makes: those that both of its sides do."""
     return made(branch.then) & made(branch.otherwise)
@@ -44,14 +51,15 @@ LEAST = 1 << 16
 def releases(segment: Segment, size: Size) -> Mapping[int, tuple[str, ...]]:
     """By the identity of a statement, the names that nothing after it needs."""
     every = tuple(walk(segment.body))
-    uses = Counter(name for statement in every for name in operands(statement))
     made = Counter(each.result for each in every if isinstance(each, Compute | Assign))
-    large = _large(every, size)
+    large = {name for name in _large(every, size) if made[name] == 1}
     found: dict[int, tuple[str, ...]] = {}
-    for statement, name in (each for block in blocks(segment.body) for each in _last_uses(block, uses)):
-        if name in large and made[name] == 1:
-            found[id(statement)] = (*found.get(id(statement), ()), name)
-    return found
+    for block in blocks(segment.body):
+        left = large.intersection(each.result for each in block if isinstance(each, Compute | Assign))
+        for statement in reversed(block):
+            found[id(statement)] = tuple(name for name in used((statement,)) if name in left)
+            left.difference_update(found[id(statement)])
+    return {statement: names for statement, names in found.items() if names}
 
 
 def _large(every: Block, size: Size) -> set[str]:
@@ -71,16 +79,3 @@ def blocks(body: Block) -> Iterator[Block]:
     for statement in body:
         for block in nested(statement):
             yield from blocks(block)
-
-
-def _last_uses(block: Block, uses: Mapping[str, int]) -> Iterator[tuple[Statement, str]]:
-    """What the block makes and nothing outside of it uses, with the last of its statements that does."""
-    left: dict[str, int] = {}
-    for statement in block:
-        inside = (name for inner in walk((statement,)) for name in operands(inner))
-        for name in filter(left.__contains__, inside):
-            left[name] -= 1
-            if not left[name]:
-                yield statement, name
-        if isinstance(statement, Compute | Assign):
-            left[statement.result] = uses[statement.result]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.loop_ir.ir import Buffer, CallHost, CallSegment, Loop, LoopProgram, Offsets, Statement, Write, walk
+from tempo.loop_ir.ir import Buffer, CallHost, Loop, LoopProgram, Offsets, Statement, Write, walk
 from tempo.sdg.graph import Port
 from tempo.symbolic import Symbol, var
 
@@ -74,14 +74,7 @@ def writers(program: LoopProgram) -> Mapping[int, set[int]]:
     """By buffer, the items that write to it."""
     found: dict[int, set[int]] = {}
     for number, item in enumerate(program.items):
-        for id in _written(program, item):
+        own = {each.buffer for each in walk((item,)) if isinstance(each, Write)}
+        for id in own.union(*(segment.results for segment in program.called((item,)))):
             found.setdefault(id, set()).add(number)
     return found
-
-
-def _written(program: LoopProgram, item: Statement) -> Iterator[int]:
-    for each in walk((item,)):
-        if isinstance(each, CallSegment):
-            yield from program.segments[each.segment].results
-        if isinstance(each, Write):
-            yield each.buffer

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
-from tempo.loop_ir.analysis.names import operands, used
 from tempo.loop_ir.ir import (
-    Assign,
     Axis,
     Block,
     Buffer,
@@ -30,7 +29,7 @@ from tempo.loop_ir.ir import (
 )
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten_program
-from tempo.loop_ir.transforms.dynamic_extent.regions import FOLDED, factor_along
+from tempo.loop_ir.transforms.dynamic_extent.regions import Axes, Entry, RegionFinder, Tracked, factor_along
 from tempo.sdg.graph import Port
 from tempo.sdg.operators import Role
 from tempo.symbolic import Context, Expr, Symbol, const
@@ -55,29 +54,38 @@ class _AnyOrder:
     resolve: Resolve
 
     def block(self, block: Block, scope: BlockScope) -> Block:
-        for window in dict.fromkeys(window for _, _, window in self.turned(block)):
-            reads = {read.result: axis for read, axis, each in self.turned(block) if each == window}
-            if _in_any_order(block, scope.leaving, reads, window, self.resolve):
-                whole = replace(window, start=const(0), exact=True)
-                block = tuple(_with_window(each, reads, window, whole) for each in block)
+        reads = (each for each in block if isinstance(each, Read))
+        for window in dict.fromkeys(each.window for read in reads for each in self.turned(read)):
+            length, size = window.length or window.extent, self.resolve(window.extent)
+            finder = RegionFinder(length, size, partial(self.entries, window), partial(self.along, length))
+            whole = replace(window, start=const(0), exact=True)
+            turned = (each for region in finder.regions(block, scope.leaving) for each in region.entries)
+            made = {id(each.read): each.with_window(whole) for each in turned}
+            block = tuple(made.get(id(each), each) for each in block)
         return block
 
-    def turned(self, block: Block) -> Iterator[tuple[Read, int, WindowIndex]]:
-        """The reads of all that a circular axis holds: with the axis of what is seen, and the window."""
-        for read in block:
-            if not isinstance(read, Read):
+    def entries(self, window: WindowIndex, read: Read) -> list[Entry]:
+        return [each for each in self.turned(read) if each.window == window]
+
+    def turned(self, read: Read) -> Iterator[Entry]:
+        """What a read sees of all that a circular axis holds."""
+        for place, entry in enumerate(read.index):
+            axis = self.buffers[read.buffer].axes[place]
+            if not isinstance(entry, WindowIndex) or axis.kind != "window" or not axis.extent.is_const:
                 continue
-            windows = [
-                (axis, entry)
-                for axis, entry in zip(self.buffers[read.buffer].axes, read.index, strict=True)
-                if isinstance(entry, WindowIndex)
-            ]
-            for at, (axis, entry) in enumerate(windows):
-                if axis.kind != "window" or not axis.extent.is_const:
-                    continue
-                size = axis.extent.as_int()
-                if self.resolve(entry.extent) == size and _is_all(entry, size):
-                    yield read, at, entry
+            size = axis.extent.as_int()
+            if self.resolve(entry.extent) == size and _is_all(entry, size):
+                yield Entry(read, place, None)
+
+    def along(self, length: Expr, compute: Compute, axes: Axes) -> Tracked | None:
+        """None where the order matters, or that is not known."""
+        factor = factor_along(compute, axes, self.resolve)
+        if factor is None or factor.operands != tuple(axes) or factor.role not in (Role.PARALLEL, Role.REDUCING):
+            return None
+        is_told = "length" in compute.attrs
+        if (is_told and compute.scalars[0] != length) or (factor.ordered and not is_told):
+            return None
+        return Tracked(compute, factor)
 
 
 def _is_all(window: WindowIndex, size: int) -> bool:
@@ -87,44 +95,6 @@ def _is_all(window: WindowIndex, size: int) -> bool:
     nowhere = Context.of(())
     later = nowhere.assume(window.start.ge(1))
     return window.start != const(0) and nowhere.implies(window.start.ge(0)) and later.implies(window.length.ge(size))
-
-
-def _in_any_order(
-    block: Block, kept: frozenset[str], reads: Mapping[str, int], window: WindowIndex, resolve: Resolve
-) -> bool:
-    """Whether all that is made of the reads is the same for any order along the axis, if they all have the same."""
-    axes = dict(reads)
-    for statement in block:
-        if axes.keys().isdisjoint(used((statement,))):
-            continue
-        if not isinstance(statement, Assign | Compute):
-            return False
-        seen = [axes.get(name) for name in operands(statement)]
-        axis = seen[0] if isinstance(statement, Assign) else _along(statement, seen, window, resolve)
-        if axis is None:
-            return False
-        if axis != FOLDED:
-            axes[statement.result] = axis
-    return kept.isdisjoint(axes)
-
-
-def _along(compute: Compute, axes: list[int | None], window: WindowIndex, resolve: Resolve) -> int | None:
-    """The axis of the result, or `FOLDED`; None where the order matters, or that is not known."""
-    factor = factor_along(compute, axes, resolve)
-    if factor is None or list(factor.operands) != axes:
-        return None
-    is_told = "length" in compute.attrs
-    if (is_told and compute.scalars[0] != (window.length or window.extent)) or (factor.ordered and not is_told):
-        return None
-    if factor.role is Role.REDUCING:
-        return FOLDED
-    return factor.result if factor.role is Role.PARALLEL else None
-
-
-def _with_window(statement: Statement, reads: Mapping[str, int], old: WindowIndex, new: WindowIndex) -> Statement:
-    if not isinstance(statement, Read) or statement.result not in reads:
-        return statement
-    return replace(statement, index=tuple(new if entry == old else entry for entry in statement.index))
 
 
 @dataclass(frozen=True)
@@ -174,13 +144,9 @@ def _narrowed(buffer: Buffer, at: int, width: int) -> Buffer:
     return replace(buffer, axes=(*buffer.axes[:at], narrow, *buffer.axes[at + 1 :]))
 
 
-def _needed_whole(program: LoopProgram, dim: Symbol) -> frozenset[int]:
+def _needed_whole(program: LoopProgram, dim: Symbol) -> set[int]:
     """The buffers that are read, or of which several points along `dim` are written at once."""
-    found: set[int] = set()
-    for each in program.statements():
-        if isinstance(each, Read):
-            found.add(each.buffer)
-        if isinstance(each, Write) and not each.is_point:
-            axes = zip(program.buffers[each.buffer].axes, each.extents, strict=True)
-            found.update(each.buffer for axis, extent in axes if extent is not None and axis.dim == dim)
-    return frozenset(found)
+    read = {each.buffer for each in program.statements() if isinstance(each, Read)}
+    writes = [each for each in program.statements() if isinstance(each, Write)]
+    axes = ((each, zip(program.buffers[each.buffer].axes, each.extents)) for each in writes)
+    return read.union(each.buffer for each, of in axes for axis, many in of if many is not None and axis.dim == dim)

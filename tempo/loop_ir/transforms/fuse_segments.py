@@ -13,19 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 from tempo import dtypes
 from tempo.loop_ir.analysis.liveness import Liveness
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.ir import (
+    Block,
     Buffer,
     CallSegment,
     Compute,
     LoopProgram,
     Read,
     Segment,
-    Statement,
     WindowIndex,
     Write,
 )
@@ -44,9 +45,13 @@ class FuseSegments:
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
         if not (context.fuses_segments and context.whole) or not _is_without_host(program):
             return program
-        outside = dict(_outside(program))
-        body = (*_entering(program, outside), *_bodies(program), *_leaving(program, outside))
-        buffers = {**program.buffers, **{each.id: each for each in outside.values()}}
+        inside, outside = program.buffers, dict(_outside(program))
+        given, made = ([id for id in ids.values() if id in outside] for ids in (program.inputs, program.outputs))
+        entering = (each for id in given for each in _moved(outside[id], inside[id], inside[id].from_user))
+        leaving = (each for id in made for each in _moved(inside[id], outside[id], inside[id].to_user))
+        bodies = (segment.body for segment in program.called(program.items))
+        body = (*entering, *chain.from_iterable(bodies), *leaving)
+        buffers = {**inside, **{each.id: each for each in outside.values()}}
         buffers.update({id: replace(buffers[id], role="internal", layout=()) for id in outside})
         segment = Segment.of(0, body)
         kept = tuple(id for id in segment.results if buffers[id].role != "internal")
@@ -66,12 +71,6 @@ def _is_without_host(program: LoopProgram) -> bool:
     return bool(program.items) and is_called and not any(slot is not None for slot in program.stopped)
 
 
-def _bodies(program: LoopProgram) -> Iterator[Statement]:
-    for item in program.items:
-        assert isinstance(item, CallSegment)
-        yield from program.segments[item.segment].body
-
-
 def _outside(program: LoopProgram) -> Iterator[tuple[int, Buffer]]:
     """The user's arrays whose axes have another order than those of their buffers, by the number of the buffer."""
     number = len(program.buffers)
@@ -83,31 +82,13 @@ def _outside(program: LoopProgram) -> Iterator[tuple[int, Buffer]]:
             number += 1
 
 
-def _entering(program: LoopProgram, outside: Mapping[int, Buffer]) -> Iterator[Statement]:
-    for id in program.inputs.values():
-        if id in outside:
-            given, buffer = outside[id], program.buffers[id]
-            yield Read(f"given_{id}", given.id, ())
-            yield _transposed(f"given_{id}", f"entering_{id}", given, buffer.from_user)
-            yield Write(id, (), f"entering_{id}")
-
-
-def _leaving(program: LoopProgram, outside: Mapping[int, Buffer]) -> Iterator[Statement]:
-    for id in program.outputs.values():
-        if id in outside:
-            buffer = program.buffers[id]
-            whole = tuple(WindowIndex(const(0), axis.extent, exact=True) for axis in buffer.axes)
-            yield Read(f"made_{id}", id, whole)
-            yield _transposed(f"made_{id}", f"leaving_{id}", buffer, buffer.to_user)
-            yield Write(outside[id].id, (), f"leaving_{id}")
-
-
-def _transposed(value: str, result: str, buffer: Buffer, axes: tuple[int, ...]) -> Compute:
-    shape = buffer.logical_shape
-    types = (TensorType(shape, buffer.dtype),)
-    return Compute(
-        result, "transpose", {"axes": axes}, (value,), types, TensorType(_permuted(shape, axes), buffer.dtype)
-    )
+def _moved(source: Buffer, target: Buffer, axes: tuple[int, ...]) -> Block:
+    """Brings all of a buffer to another one, with its axes in the order of that."""
+    whole = tuple(WindowIndex(const(0), axis.extent, exact=True) for axis in source.axes)
+    read, moved = f"given_{source.id}", f"moved_{target.id}"
+    types = [TensorType(shape, source.dtype) for shape in (source.logical_shape, _permuted(source.logical_shape, axes))]
+    compute = Compute(moved, "transpose", {"axes": axes}, (read,), (types[0],), types[1])
+    return Read(read, source.id, whole), compute, Write(target.id, (), moved)
 
 
 def _permuted(shape: tuple[Expr, ...], axes: tuple[int, ...]) -> tuple[Expr, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tempo.loop_ir.ir import Block, Branch, Compute, Loop, Statement, nested, walk
 from tempo.loop_ir.rewriter import BlockScope, rewritten
-from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Ge, Or, Symbol, const, var
+from tempo.symbolic import TRUE, And, Condition, Context, Eq, Ge, Or, Symbol, const, var
 
 _MOST_THRESHOLDS = 3
 
@@ -53,15 +53,15 @@ def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symb
     here = var(loop.var)
     facts: Condition = TRUE
     for bound in (loop.lo, *([] if first is None else [const(first)])):
-        facts = facts & here.ge(_fixed(bound, sizes))
+        facts = facts & here.ge(bound.substitute(sizes))
     for bound in (loop.hi, *([] if end is None else [const(end)])):
-        facts = facts & here.lt(_fixed(bound, sizes))
+        facts = facts & here.lt(bound.substitute(sizes))
     return LoopStretch(first, end, _decided(loop.body, Context.of((), facts), sizes))
 
 
 def iterations(loop: Loop, sizes: Mapping[Symbol, int]) -> int:
     """How often the loop runs; 1 where `sizes` alone do not say."""
-    length = _fixed(loop.hi, sizes) - _fixed(loop.lo, sizes)
+    length = loop.hi.substitute(sizes) - loop.lo.substitute(sizes)
     return max(length.as_int(), 0) if length.is_const else 1
 
 
@@ -72,11 +72,7 @@ def is_empty(loop: Loop, sizes: Mapping[Symbol, int]) -> bool:
 
 def fixed_condition(condition: Condition, sizes: Mapping[Symbol, int]) -> Condition:
     """The condition at the sizes given; TRUE or FALSE where these decide it."""
-    return condition.map_exprs(lambda expr: _fixed(expr, sizes))
-
-
-def _fixed(expr: Expr, sizes: Mapping[Symbol, int]) -> Expr:
-    return expr.substitute({symbol: const(value) for symbol, value in sizes.items()})
+    return condition.substitute(sizes)
 
 
 # -- where conditions change ---------------------------------------------------------------------------------------
@@ -84,7 +80,7 @@ def _fixed(expr: Expr, sizes: Mapping[Symbol, int]) -> Expr:
 
 def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], branches: Iterable[Branch]) -> set[int]:
     found = {at for branch in branches for at in changes(branch.condition, loop.var, sizes)}
-    lo, hi = _fixed(loop.lo, sizes), _fixed(loop.hi, sizes)
+    lo, hi = loop.lo.substitute(sizes), loop.hi.substitute(sizes)
     return {at for at in found if not (lo.is_const and at <= lo.as_int()) and not (hi.is_const and at >= hi.as_int())}
 
 
@@ -114,7 +110,7 @@ def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -
             yield from changes(arg, symbol, sizes)
     if not isinstance(condition, Ge | Eq):
         return
-    expr = _fixed(condition.expr, sizes)
+    expr = condition.expr.substitute(sizes)
     factor = expr.coefficient(symbol)
     rest = expr - factor * var(symbol)
     if abs(factor) != 1 or not rest.is_const:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 from tempo.loop_ir.ir import (
@@ -21,14 +20,13 @@ from tempo.loop_ir.ir import (
     Loop,
     LoopProgram,
     Read,
-    Segment,
     Statement,
     WindowIndex,
     Write,
     nested,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import BlockScope, rewritten
+from tempo.loop_ir.rewriter import BlockScope, rewritten_program
 from tempo.sdg.exact import same
 from tempo.symbolic import Condition, Context, Expr, Symbol, const, var
 
@@ -40,81 +38,70 @@ class MaskElimination:
     name: ClassVar[str] = "mask_elimination"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
-        rewriter = _IdleMasks(program, context.sizes)
-        segments = rewriter.segments()
-        buffers = {id: replace(each, zeroed=id in rewriter.zeroed) for id, each in program.buffers.items()}
-        return replace(program, segments=segments, buffers=buffers) if rewriter.zeroed else program
+        idle = {id(each.mask): each for each in _IdleMasks(program, context.sizes).found()}
+
+        def without(each: Statement, scope: BlockScope) -> Block | None:
+            return (Assign(idle[id(each)].mask.result, idle[id(each)].mask.operands[0]),) if id(each) in idle else None
+
+        zeroed = {each.read.buffer for each in idle.values()}
+        buffers = {id: replace(each, zeroed=id in zeroed) for id, each in program.buffers.items()}
+        return replace(rewritten_program(program, without), buffers=buffers) if idle else program
 
 
 def idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> frozenset[str]:
     """The names that these masks give to what they let through."""
-    rewriter = _IdleMasks(program, sizes)
-    rewriter.segments()
-    return frozenset(rewriter.idle)
+    return frozenset(each.mask.result for each in _IdleMasks(program, sizes).found())
 
 
 @dataclass(frozen=True)
-class _Writing:
-    """`item`: its place among the items. `path`: what is around it, outer first; in front the item itself."""
+class _Place:
+    """Where a statement runs. `item`: its place among the items. `path`: what is around it, outer first; in front the
+    item itself."""
 
-    write: Write
     item: int
     path: Block
+
+
+@dataclass(frozen=True)
+class _Masking:
+    """A mask of what `read` sees."""
+
+    mask: Compute
+    read: Read
+    place: _Place
 
 
 class _IdleMasks:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int]) -> None:
         self.program, self.sizes = program, sizes
-        self.items: dict[int, tuple[int, Block]] = {}  # of a segment, where it is called
-        self.writes: dict[int, list[_Writing]] = {}
-        self.zeroed: set[int] = set()
-        self.idle: set[str] = set()
+        self.writes: dict[int, list[tuple[Write, _Place]]] = {}
+        self.masks: list[_Masking] = []
         for item, statement in enumerate(program.items):
-            self._find((statement,), item, ())
+            self._find((statement,), _Place(item, ()))
 
-    def _find(self, block: Block, item: int, path: Block) -> None:
-        for statement in block:
-            if isinstance(statement, CallSegment):
-                self.items[statement.segment] = item, path
-                self._find(self.program.segments[statement.segment].body, item, path)
-            if isinstance(statement, Write):
-                self.writes.setdefault(statement.buffer, []).append(_Writing(statement, item, path))
-            for inner in nested(statement):
-                self._find(inner, item, (*path, statement))
+    def found(self) -> Iterator[_Masking]:
+        return filter(self.is_idle, self.masks)
 
-    def segments(self) -> tuple[Segment, ...]:
-        return tuple(self.segment(number, each) for number, each in enumerate(self.program.segments))
-
-    def segment(self, number: int, segment: Segment) -> Segment:
-        if number not in self.items:
-            return segment
-        item, path = self.items[number]
-        return replace(segment, body=rewritten(segment.body, finish=partial(self.block, item), scope=BlockScope(path)))
-
-    def block(self, item: int, block: Block, scope: BlockScope) -> Block:
-        reads: dict[str, Read] = {}
-        found: list[Statement] = []
+    def _find(self, block: Block, place: _Place) -> None:
+        reads: dict[str, Read] = {}  # by all names that they go under
         for statement in block:
             match statement:
+                case CallSegment(segment=number):
+                    self._find(self.program.segments[number].body, place)
+                case Write(buffer=buffer):
+                    self.writes.setdefault(buffer, []).append((statement, place))
                 case Read(result=result):
                     reads[result] = statement
                 case Assign(result=result, value=value) if value in reads:
                     reads[result] = reads[value]
                 case Compute(operands=(value, *_)) if statement.is_mask and value in reads:
-                    statement = self.without_idle(statement, reads[value], item, scope.path)
-            found.append(statement)
-        return tuple(found)
+                    self.masks.append(_Masking(statement, reads[value], place))
+            for inner in nested(statement):
+                self._find(inner, replace(place, path=(*place.path, statement)))
 
-    def without_idle(self, mask: Compute, read: Read, item: int, path: Block) -> Statement:
-        """The mask; what it looks at under its name where it is idle."""
-        if not self.is_idle(mask, read, item, path):
-            return mask
-        self.zeroed.add(read.buffer)
-        self.idle.add(mask.result)
-        return Assign(mask.result, mask.operands[0])
-
-    def is_idle(self, mask: Compute, read: Read, item: int, path: Block) -> bool:
+    def is_idle(self, each: _Masking) -> bool:
         """Whether nothing was written yet where the mask puts zeros."""
+        mask, read = each.mask, each.read
         buffer, (length,) = self.program.buffers[read.buffer], mask.scalars
         assert isinstance(length, Expr)
         at = _entry(read, mask.attrs["axis"] % len(mask.type.shape))
@@ -124,9 +111,9 @@ class _IdleMasks:
         assert isinstance(window, WindowIndex)
         if not self._in_a_row(buffer, at, window):
             return False
-        here = Context.of((), *_facts(path), length.lt(window.extent))
-        end = window.start + length
-        return all(self._is_before(each, at, item, path, end, here) for each in self.writes.get(buffer.id, ()))
+        here = Context.of((), *_facts(each.place.path), length.lt(window.extent))
+        end, writes = window.start + length, self.writes.get(buffer.id, ())
+        return all(_is_before(write, there, at, each.place, end, here) for write, there in writes)
 
     def _in_a_row(self, buffer: Buffer, at: int, window: WindowIndex) -> bool:
         """Whether the window sees positions of the buffer as they lie, each once."""
@@ -138,23 +125,23 @@ class _IdleMasks:
             return False
         return int(window.extent.evaluate(self.sizes)) <= int(axis.extent.evaluate(self.sizes))
 
-    def _is_before(self, writing: _Writing, at: int, item: int, path: Block, end: Expr, here: Context) -> bool:
-        """Whether all that it has written when the read runs lies before `end`."""
-        write = writing.write
-        if writing.item > item:
-            return True
-        if len(write.index) <= at:
-            return False
-        own = {each.var: _other(each.var) for each in writing.path if isinstance(each, Loop)}
-        facts = [each.map_exprs(lambda expr: _renamed(expr, own)) for each in _facts(writing.path)]
-        first = writing.path[0] if writing.path and path and writing.path[0] is path[0] else None
-        if isinstance(first, Loop):
-            earlier, now = var(own[first.var]), var(first.var)
-            facts.append(earlier.le(now) if first.direction == "forward" else earlier.ge(now))
-        extent = write.extents[at]
-        last = write.index[at] + (const(1) if extent is None else extent)
-        there = here.assume(*facts)
-        return there.implies(there.simplify(_renamed(last, own)).le(end))
+
+def _is_before(write: Write, there: _Place, at: int, place: _Place, end: Expr, here: Context) -> bool:
+    """Whether all that was written there when the read runs lies before `end`."""
+    if there.item > place.item:
+        return True
+    if len(write.index) <= at:
+        return False
+    own = {each.var: _other(each.var) for each in there.path if isinstance(each, Loop)}
+    facts = [each.map_exprs(lambda expr: _renamed(expr, own)) for each in _facts(there.path)]
+    first = there.path[0] if there.path and place.path and there.path[0] is place.path[0] else None
+    if isinstance(first, Loop):
+        earlier, now = var(own[first.var]), var(first.var)
+        facts.append(earlier.le(now) if first.direction == "forward" else earlier.ge(now))
+    extent = write.extents[at]
+    last = write.index[at] + (const(1) if extent is None else extent)
+    known = here.assume(*facts)
+    return known.implies(known.simplify(_renamed(last, own)).le(end))
 
 
 def _entry(read: Read, axis: int) -> int | None:

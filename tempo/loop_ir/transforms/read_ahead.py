@@ -10,7 +10,7 @@ all else is as it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -69,7 +69,7 @@ def _strip(program: LoopProgram, number: int, sizes: Mapping[Symbol, int], most:
     calls = [each for each in inside if isinstance(each, CallHost)]
     if not calls or not all(isinstance(each, _OF_THE_HOST) for each in inside):
         return 1
-    if not all(program.hosts[call.call].is_stream for call in calls) or _may_fail(program, inside):
+    if not all(program.hosts[call.call].is_stream for call in calls) or _may_fail(program.called(loop.body)):
         return 1
     taken = (program.hosts[call.call].type for call in calls)
     bytes = sum(
@@ -89,8 +89,7 @@ def staging(loop: Loop) -> tuple[int, ...]:
     return tuple(each.buffer for each in walk(loop.body) if isinstance(each, Write)) if loop.strip > 1 else ()
 
 
-def _may_fail(program: LoopProgram, block: Block) -> bool:
-    segments = (program.segments[each.segment] for each in block if isinstance(each, CallSegment))
+def _may_fail(segments: Iterable[Segment]) -> bool:
     computes = (each for segment in segments for each in walk(segment.body) if isinstance(each, Compute))
     return any(each.attrs.get("checked") for each in computes)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tempo.passes.attention.match import Attention, Extra, Operands, inside, summed
+from tempo.passes.attention.match import KEY, POINTS, WIDTH, Attention, Labelled, Operands, inside, summed
 from tempo.passes.composites import attention_at
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.passes.vectorize.legality import Candidates, Span
@@ -41,20 +41,15 @@ class KeyWindow:
 
 @dataclass(frozen=True)
 class BandedAttention:
-    """`node` is attention at the points of `span`, as `found` says. Of what varies with them, nobody else reads what is
-    `inside`.
+    """`node` is attention at the points of `span`, as `found` says. The operator stands for the `members`, which nobody
+    else reads, but for the node.
     """
 
     node: Node
     found: Attention
-    inside: frozenset[int]
+    members: frozenset[int]
     window: KeyWindow
     span: Span
-
-    @property
-    def members(self) -> frozenset[int]:
-        """What the operator stands for."""
-        return self.inside | {self.node.id}
 
 
 def bands(candidates: Candidates) -> tuple[BandedAttention, ...]:
@@ -76,7 +71,7 @@ def _band(candidates: Candidates, node: Node) -> BandedAttention | None:
         window = _Seen(candidates, node, found).window()
     except _NotBanded:
         return None
-    return BandedAttention(node, found, varying, window, candidates.spans[node.id])
+    return BandedAttention(node, found, varying | {node.id}, window, candidates.spans[node.id])
 
 
 class _NotBanded(Exception):
@@ -104,35 +99,28 @@ class _Seen:
         queries, keys, values = (side.edge for side in (found.queries, found.keys, found.values))
         if not moving(queries, self.symbol) or self.dynamic(queries):
             raise _NotBanded
-        keys_at, values_at = self.sliced(keys, found.keys.free[0]), self.sliced(values, found.values.contracted[0])
+        keys_at, values_at = self.sliced(found.keys), self.sliced(found.values)
         if keys_at is None or values_at is None:
             if keys_at is not values_at or moving(keys, self.symbol) or moving(values, self.symbol):
                 raise _NotBanded
-            whole = Slice(const(0), graph.seen_type(keys).shape[found.keys.free[0]])
-        elif self.apart(keys_at, values_at):
+            (axis,) = found.keys.axes((KEY,))
+            whole = Slice(const(0), graph.seen_type(keys).shape[axis])
+        elif not as_far(keys_at, values_at, self.symbol):
             raise _NotBanded
-        if any(not set(self.dynamic(extra.edge)) <= {extra.axes[found.keys_axis]} for extra in self.extras):
+        if any(not set(self.dynamic(extra.edge)) <= {extra.axis(KEY)} for extra in (*found.bias, *found.mask)):
             raise _NotBanded
         return self.of_points(whole if keys_at is None else keys_at, keys_at)
-
-    @property
-    def extras(self) -> tuple[Extra, ...]:
-        return (*self.found.bias, *self.found.mask)
 
     def dynamic(self, edge: Edge) -> list[int]:
         """The axes of what an edge shows whose length varies."""
         return [axis for axis, size in enumerate(self.candidates.graph.seen_type(edge).shape) if size.dims()]
 
-    def sliced(self, edge: Edge, axis: int) -> Slice | None:
-        """The slice that is `axis` of what an edge shows, where nothing else of it varies along the dim."""
-        index = sliced(edge, axis, self.symbol)
-        if not set(self.dynamic(edge)) <= ({axis} if index is not None else set()):
+    def sliced(self, shown: Labelled) -> Slice | None:
+        """The slice that is the keys of what is shown, where nothing else of it varies along the dim."""
+        index = sliced(shown, self.symbol)
+        if not set(self.dynamic(shown.edge)) <= ({shown.axis(KEY)} if index is not None else set()):
             raise _NotBanded
         return index
-
-    def apart(self, one: Slice, other: Slice) -> bool:
-        """Whether two slices are not as far apart from each other at all points."""
-        return one.length != other.length or self.mentions(one.start - other.start)
 
     def of_points(self, seen: Slice, keys: Slice | None) -> KeyWindow:
         """Of all points of the span: from what the first sees first to what the last sees last."""
@@ -171,13 +159,18 @@ def moving(edge: Edge, symbol: Symbol) -> list[int]:
     return [place for place, index in enumerate(edge.map) if symbol in index_symbols(index)]
 
 
-def sliced(edge: Edge, axis: int, symbol: Symbol) -> Slice | None:
-    """The slice that is `axis` of what an edge shows, where nothing else of the read varies along the dim."""
-    places = moving(edge, symbol)
-    index = edge.map[places[0]] if len(places) == 1 else None
+def sliced(shown: Labelled, symbol: Symbol) -> Slice | None:
+    """The slice that is the keys of what is shown, where nothing else of the read varies along the dim."""
+    map, places = shown.edge.map, moving(shown.edge, symbol)
+    index = map[places[0]] if len(places) == 1 else None
     if not isinstance(index, Slice) or index.extent is not None:
         return None
-    return index if sum(isinstance(other, Slice) for other in edge.map[: places[0]]) == axis else None
+    return index if sum(isinstance(other, Slice) for other in map[: places[0]]) == shown.axis(KEY) else None
+
+
+def as_far(one: Slice, other: Slice, symbol: Symbol) -> bool:
+    """Whether two slices are as far apart from each other at all points."""
+    return one.length == other.length and symbol not in (one.start - other.start).symbols()
 
 
 def with_bands(graph: Graph, found: Iterable[BandedAttention], symbol: Symbol) -> Graph:
@@ -196,28 +189,28 @@ class _Rewriting:
     def attention(self) -> Edge:
         """All points at once, and of them the one of the dim."""
         found, window, tensors = self.banded.found, self.banded.window, self.tensors
-        extras = [self.extra(extra) for extra in (*summed(found, tensors), *found.mask)]
-        operands = Operands(found, tensors, self.all_points(found.queries.edge), 0)
+        queries = self.all_points(found.queries)
+        operands = Operands(found, tensors, queries)
         made = tensors.apply(
             OPERATOR,
-            operands.arranged_queries(),
-            *(self.all_keys(edge) for edge in (found.keys.edge, found.values.edge)),
-            *(operands.arranged_extra(extra, points) for extra, points in extras),
+            operands.arranged(queries, WIDTH),
+            *(self.all_keys(shown.edge) for shown in (found.keys, found.values)),
+            *(operands.arranged(self.extra(extra), KEY) for extra in (*summed(found, tensors), *found.mask)),
             **operands.attrs(),
             low=window.low,
             high=window.high,
         )
-        here = tensors.at(operands.result(made), len(found.batch), var(self.symbol) - self.banded.span.lo)
-        return tensors.reshape(here, self.banded.node.shape)
+        here = tensors.at(made, len(found.batch), var(self.symbol) - self.banded.span.lo)
+        return tensors.reshape(operands.result(here), self.banded.node.shape)
 
-    def all_points(self, edge: Edge) -> Edge:
-        """What an edge shows at all points of the span, as a first axis."""
-        nodes, span = self.tensors.rewriter.nodes, self.banded.span
+    def all_points(self, shown: Labelled) -> Labelled:
+        """The same at all points of the span, as a first axis."""
+        edge, nodes, span = shown.edge, self.tensors.rewriter.nodes, self.banded.span
         if edge.map != identity_map(nodes[edge.node].domain):
             edge = self.tensors.apply("copy", edge)
         domain = nodes[edge.node].domain
         map = tuple(Slice(span.lo, span.size) if s == self.symbol else i for s, i in zip(domain, edge.map, strict=True))
-        return replace(edge, map=map)
+        return Labelled(replace(edge, map=map), (POINTS, *shown.labels))
 
     def all_keys(self, edge: Edge) -> Edge:
         """What an edge shows of all the keys that any point sees."""
@@ -229,19 +222,13 @@ class _Rewriting:
         map[place] = Slice(window.lo + map[place].start - window.keys.start, window.extent)  # type: ignore[union-attr]
         return replace(edge, map=tuple(map))
 
-    def extra(self, extra: Extra) -> tuple[Extra, int | None]:
-        """A bias or a mask of all keys, and its axis of points, if it has one."""
-        window, edge, axis = self.banded.window, extra.edge, extra.axes[self.banded.found.keys_axis]
+    def extra(self, extra: Labelled) -> Labelled:
+        """A bias or a mask of all keys, and of all points where it is not the same for each."""
+        window, axis = self.banded.window, extra.axis(KEY)
         if axis is not None and window.keys is not None:
-            index = sliced(edge, axis, self.symbol)
-            if index is not None and self.is_as_far(index, window.keys):
-                return replace(extra, edge=self.all_keys(edge)), None
+            index = sliced(extra, self.symbol)
+            if index is not None and as_far(index, window.keys, self.symbol):
+                return replace(extra, edge=self.all_keys(extra.edge))
             before, after = window.start - window.lo, window.lo + window.extent - window.stop
-            edge = self.tensors.surrounded(edge, axis, before, after)
-        if not moving(edge, self.symbol):
-            return replace(extra, edge=edge), None
-        axes = tuple(None if shown is None else shown + 1 for shown in extra.axes)
-        return Extra(self.all_points(edge), axes), 0
-
-    def is_as_far(self, index: Slice, keys: Slice) -> bool:
-        return index.length == keys.length and self.symbol not in (index.start - keys.start).symbols()
+            extra = replace(extra, edge=self.tensors.surrounded(extra.edge, axis, before, after))
+        return self.all_points(extra) if moving(extra.edge, self.symbol) else extra

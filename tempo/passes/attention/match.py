@@ -3,119 +3,106 @@
     dot(softmax(where(mask, scale * dot(queries, keys) + bias, fill)), values)
 
 Scale, bias and mask may be missing; the softmax is one operator or its steps; either side of a product may be first.
-What is found says which axis of each operand is what, so that keys and values are read as they lie.
+Every axis of what is found is labelled with the index that it is, as in `bqd,bkd->bqk` and `bqk,bkv->bqv`, so that keys
+and values are read as they lie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import permutations
 from math import prod
 from typing import Any
 
 from tempo.passes.simplify.movement import ONE, Axes, Views, look_through
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, Node
+from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Tensors
 from tempo.symbolic import Expr, as_expr
 
-
-@dataclass(frozen=True)
-class Extra:
-    """A bias or a mask. `axes`: the axis of `edge` that every axis of the scores shows; None where it repeats."""
-
-    edge: Edge
-    axes: Axes
+Labels = tuple[int | None, ...]
+"""Which index each axis is: a number is the axis of the result that it reaches. None: it repeats."""
+KEY, WIDTH, POINTS = -1, -2, -3
+"""What the values are contracted along, what the keys are, and the points that are computed at once."""
 
 
 @dataclass(frozen=True)
-class Side:
-    """An operand of a contraction: the axes that are batch, free and contracted."""
+class Labelled:
+    """What an edge shows, and which index each of its axes is."""
 
     edge: Edge
-    batch: tuple[int, ...]
-    free: tuple[int, ...]
-    contracted: tuple[int, ...]
+    labels: Labels
+
+    def axis(self, label: int) -> int | None:
+        return self.labels.index(label) if label in self.labels else None
+
+    def axes(self, labels: Iterable[int]) -> tuple[int, ...]:
+        """Of labels that it has."""
+        return tuple(map(self.labels.index, labels))
+
+    def source(self, views: Views) -> Labelled | None:
+        """What movement shows; None where that repeats it."""
+        moved, sizes = look_through(self.edge, views), views.seen_type(self.edge).shape
+        if any(axis is None and size != ONE for axis, size in zip(moved.axes, sizes, strict=True)):
+            return None
+        labels = dict(zip(moved.axes, self.labels))
+        return Labelled(moved.source, tuple(map(labels.get, range(len(views.seen_type(moved.source).shape)))))
 
 
 @dataclass(frozen=True)
 class Attention:
-    """`batch` and `rows` are axes of the scores, in the order in which the result has them; `keys_axis` the other.
-
-    `places` gives the axis of the contraction of `queries` and `keys` (batch, free left, free right) that each axis of
-    the scores shows. Axes of size 1 that the contraction has not got are none of the rows: the result has them still.
-    `values_first`: in the result the free axis of the values comes before the rows.
+    """`batch` and `rows` are the indices of the queries but their width, in the order of the result; the keys have the
+    batch alone. `out` is that of the values. Indices of size 1 that no operand has are none: the result has them still.
     """
 
-    queries: Side
-    keys: Side
-    values: Side
-    places: Axes
+    queries: Labelled
+    keys: Labelled
+    values: Labelled
     batch: tuple[int, ...]
     rows: tuple[int, ...]
-    keys_axis: int
+    out: int
     scale: float
-    bias: tuple[Extra, ...]
-    mask: tuple[Extra, ...]
+    bias: tuple[Labelled, ...]
+    mask: tuple[Labelled, ...]
     fill: float
-    keys_first: bool
-    values_first: bool
-
-    def place(self, axis: int) -> int:
-        """That of one of the batch or of the rows."""
-        place = self.places[axis]
-        assert place is not None
-        return place
 
     def given(self) -> Iterator[Edge]:
         """What attention is of."""
-        yield from (side.edge for side in (self.queries, self.keys, self.values))
-        yield from (extra.edge for extra in (*self.bias, *self.mask))
+        yield from (each.edge for each in (self.queries, self.keys, self.values, *self.bias, *self.mask))
 
 
 def find_attention(node: Node, views: Views) -> Attention | None:
     """What `node`, a contraction, is attention of; None where it is none."""
-    if node.op != "dot":
+    sides = _operands(node, tuple(range(len(node.type.shape))), KEY, views) if node.op == "dot" else ()
+    found = (_of_weights(weights, values, views) for weights, values in permutations(sides, 2))
+    return next((each for each in found if each is not None), None)
+
+
+def _operands(node: Node, result: Labels, inner: int, views: Views) -> tuple[Labelled, ...]:
+    """What a node is made of, by the labels of its result, where no more is folded than one index, `inner`."""
+    shapes = [views.seen_type(edge).shape for edge in node.operands]
+    factors = OPERATORS[node.op].axes(node.attributes, shapes, node.type.shape)
+    if sum(factor.result is None for factor in factors) > 1:
+        return ()
+    labels: list[list[int | None]] = [[None] * len(shape) for shape in shapes]
+    for factor in factors:
+        for number, axis in factor.places:
+            labels[number][axis] = inner if factor.result is None else result[factor.result]
+    return tuple(Labelled(edge, tuple(of)) for edge, of in zip(node.operands, labels))
+
+
+def _of_weights(weights: Labelled, values: Labelled, views: Views) -> Attention | None:
+    moved, free = weights.source(views), set(values.labels) - set(weights.labels)
+    softmax = None if moved is None or len(free) != 1 else normalised(views.view(moved.edge), views)
+    if moved is None or softmax is None or moved.labels[softmax[1]] != KEY:
         return None
-    left, right = sides(node, views)
-    return _of_weights(left, right, False, views) or _of_weights(right, left, True, views)
-
-
-def sides(node: Node, views: Views) -> tuple[Side, Side]:
-    left, right = (_side(node, at, name, views) for at, name in enumerate(("lhs", "rhs")))
-    return left, right
-
-
-def _side(node: Node, at: int, name: str, views: Views) -> Side:
-    batch, contracted = tuple(node.attr(f"{name}_batch")), tuple(node.attr(f"{name}_contract"))
-    rank = len(views.seen_type(node.operands[at]).shape)
-    free = tuple(axis for axis in range(rank) if axis not in (*batch, *contracted))
-    return Side(node.operands[at], batch, free, contracted)
-
-
-def _of_weights(weights: Side, values: Side, values_first: bool, views: Views) -> Attention | None:
-    if len(weights.contracted) != 1 or len(values.free) != 1:
-        return None
-    moved = look_through(weights.edge, views)
-    if not _shows_all(moved.axes, weights.edge, views):
-        return None
-    found = normalised(views.view(moved.source), views)
-    if found is None:
-        return None
-    scores, axis = found
-    if moved.axes[weights.contracted[0]] != axis:
-        return None
-    chain = _ScoreChain(views, axis).follow(scores)
-    if chain is None:
-        return None
-    batch, rows = (tuple(moved.axes[at] for at in group) for group in (weights.batch, weights.free))
-    return chain.attention(values, batch, rows, values_first)
-
-
-def _shows_all(axes: Axes, edge: Edge, views: Views) -> bool:
-    """Whether only axes of size 1 show nothing."""
-    sizes = views.seen_type(edge).shape
-    return all(axis is not None or size == ONE for axis, size in zip(axes, sizes, strict=True))
+    (out,) = free
+    assert out is not None
+    chain = _ScoreChain(views).follow(Labelled(softmax[0], moved.labels))
+    return None if chain is None else chain.attention(values, out)
 
 
 def normalised(top: Node | None, views: Views) -> tuple[Edge, int] | None:
@@ -162,97 +149,65 @@ class _ScoreChain:
     """What is done to the product of queries and keys, from the softmax back to it: mask, then bias, then scale."""
 
     views: Views
-    keys_axis: int
-    mask: tuple[Extra, ...] = ()
+    mask: tuple[Labelled, ...] = ()
     fill: float = 0.0
-    bias: tuple[Extra, ...] = ()
+    bias: tuple[Labelled, ...] = ()
     scale: float | None = None
-    product: Node | None = None
-    places: Axes = ()
+    product: tuple[Labelled, ...] = ()
 
-    def follow(self, edge: Edge, shown: Axes | None = None) -> _ScoreChain | None:
-        """`shown`: for every axis of the scores the axis of `edge`."""
-        shown = tuple(range(len(self.views.seen_type(edge).shape))) if shown is None else shown
-        moved = look_through(edge, self.views)
-        shown = tuple(None if axis is None else moved.axes[axis] for axis in shown)
-        made = self.views.view(moved.source)
-        if made is None or not _shows_all(moved.axes, edge, self.views):
+    def follow(self, shown: Labelled) -> _ScoreChain | None:
+        source = shown.source(self.views)
+        made = None if source is None else self.views.view(source.edge)
+        if source is None or made is None:
             return None
+        operands = _operands(made, source.labels, WIDTH, self.views)
         if made.op == "dot":
-            return replace(self, product=made, places=shown)
-        for at, operand in enumerate(made.operands):
-            if self.views.seen_type(operand).shape == made.type.shape:
-                found = self._step(made, at, shown)
-                if found is not None:
-                    return found
-        return None
+            return replace(self, product=operands)
+        whole = (at for at, each in enumerate(operands) if self.views.seen_type(each.edge).shape == made.type.shape)
+        found = (self._step(made, at, operands) for at in whole)
+        return next((each for each in found if each is not None), None)
 
-    def _step(self, made: Node, at: int, shown: Axes) -> _ScoreChain | None:
+    def _step(self, made: Node, at: int, operands: tuple[Labelled, ...]) -> _ScoreChain | None:
         """On to operand `at` of the operator `made`."""
-        operand, scaled = made.operands[at], self.scale is not None
+        scores, scaled = operands[at], self.scale is not None
         if made.op == "where" and at == 1 and not (self.mask or self.bias or scaled):
-            fill = self._number(made.operands[2])
-            if fill is None:
-                return None
-            mask = self._extra(made, 0, shown)
-            return replace(self, mask=(mask,), fill=fill).follow(operand, shown)
+            fill = self._number(operands[2])
+            return None if fill is None else replace(self, mask=operands[:1], fill=fill).follow(scores)
         if made.op == "add" and not scaled:
-            return replace(self, bias=(*self.bias, self._extra(made, 1 - at, shown))).follow(operand, shown)
+            return replace(self, bias=(*self.bias, operands[1 - at])).follow(scores)
         if made.op == "mul" or (made.op == "div" and at == 0):
-            factor = self._number(made.operands[1 - at])
+            factor = self._number(operands[1 - at])
             if factor is None or (made.op == "div" and factor == 0):
                 return None
             scale = (self.scale or 1.0) * (factor if made.op == "mul" else 1 / factor)
-            return replace(self, scale=scale).follow(operand, shown)
+            return replace(self, scale=scale).follow(scores)
         return None
 
-    def _extra(self, made: Node, at: int, shown: Axes) -> Extra:
-        edge, rank = made.operands[at], len(made.type.shape)
-        shape = self.views.seen_type(edge).shape
-        own = (None if axis is None else axis - rank + len(shape) for axis in shown)
-        return Extra(edge, tuple(None if axis is None or axis < 0 or shape[axis] == ONE else axis for axis in own))
-
-    def _number(self, edge: Edge) -> float | None:
-        made = self.views.view(look_through(edge, self.views).source)
+    def _number(self, shown: Labelled) -> float | None:
+        made = self.views.view(look_through(shown.edge, self.views).source)
         if made is None or made.op != "constant" or made.attr("value").array.size != 1:
             return None
         return float(made.attr("value").array.reshape(()))
 
-    def attention(self, values: Side, batch: Axes, rows: Axes, values_first: bool) -> Attention | None:
-        """Where the axes fit: batch in one product is batch in the other, and keys have one axis of their own."""
-        assert self.product is not None
-        places = self.places
-        left, right = sides(self.product, self.views)
-        count, keys_at = len(left.batch), places[self.keys_axis]
-        own = tuple(axis for axis in rows if axis is not None and places[axis] is not None)
-        shared = tuple(axis for axis in batch if axis is not None and places[axis] is not None)
-        shown = [place for place in places if place is not None]
-        if keys_at is None or keys_at < count or len(shared) != len(batch):
-            return None
-        keys_first = keys_at < count + len(left.free)
-        queries, keys = (right, left) if keys_first else (left, right)
-        if len(keys.free) != 1 or len(keys.contracted) != 1 or len(set(shown)) != len(shown):
-            return None
-        if len(shown) != count + len(queries.free) + 1 or len(own) != len(queries.free):
-            return None
-        if any(places[axis] >= count for axis in shared) or any(places[axis] < count for axis in own):  # type: ignore[operator]
-            return None
-        return Attention(
-            queries, keys, values, places, shared, own, self.keys_axis, 1.0 if self.scale is None else self.scale,
-            self.bias, self.mask, self.fill, keys_first, values_first,
-        )  # fmt: skip
+    def attention(self, values: Labelled, out: int) -> Attention | None:
+        """Where the axes fit: batch in one product is batch in the other, and keys have one index of their own.
 
-
-Shape = tuple[Expr, ...]
-POINTS = -1
-"""Stands for the axis of points among those of the scores, which have none themselves."""
-
-
-def has_numbers(found: Attention, views: Views) -> bool:
-    """Rows are merged into one axis, whose size is an expression where at most one of theirs is not a number."""
-    shape = views.seen_type(found.queries.edge).shape
-    sizes = [shape[axis] for axis in found.queries.free]
-    return sum(not size.is_const for size in sizes) <= 1
+        Rows are merged into one axis, whose size is an expression where at most one of theirs is not a number.
+        """
+        keys = next((each for each in self.product if KEY in each.labels), None)
+        queries = next((each for each in self.product if KEY not in each.labels), None)
+        if keys is None or queries is None or None in queries.labels:
+            return None
+        shared = set(values.labels) - {KEY, out}
+        if set(keys.labels) != shared | {KEY, WIDTH} or not shared < set(queries.labels):
+            return None
+        own = sorted(each for each in queries.labels if each is not None and each != WIDTH)
+        batch, rows = (tuple(each for each in own if (each in shared) is is_batch) for is_batch in (True, False))
+        sizes = self.views.seen_type(queries.edge).shape
+        if sum(not sizes[axis].is_const for axis in queries.axes(rows)) > 1:
+            return None
+        scale = 1.0 if self.scale is None else self.scale
+        return Attention(queries, keys, values, batch, rows, out, scale, self.bias, self.mask, self.fill)
 
 
 def inside(graph: Graph, node: Node, given: Iterable[Edge]) -> frozenset[int] | None:
@@ -271,98 +226,72 @@ def inside(graph: Graph, node: Node, given: Iterable[Edge]) -> frozenset[int] | 
 
 @dataclass(frozen=True)
 class Operands:
-    """`points` is the axis of the queries that is none of the scores: of the points that are computed at once."""
+    """`queries` may have an axis of the points that are computed at once, which attention at a point has not."""
 
     found: Attention
     tensors: Tensors
-    queries: Edge
-    points: int | None = None
+    queries: Labelled
 
     @property
     def lead(self) -> tuple[int, ...]:
-        """The axes of the scores in front of the rows."""
-        return self.found.batch if self.points is None else (*self.found.batch, POINTS)
-
-    def arranged_queries(self) -> Edge:
-        shape = self.tensors.shape(given := self._in_order())
-        count = len(self.lead)
-        return self.tensors.reshape(given, (*shape[:count], _merged(self.rows), shape[-1]))
+        """The indices in front of the rows."""
+        return (*self.found.batch, POINTS) if POINTS in self.queries.labels else self.found.batch
 
     @property
-    def rows(self) -> Shape:
+    def rows(self) -> tuple[Expr, ...]:
         """The sizes of the axes that are one as rows."""
-        return self.tensors.shape(self._in_order())[len(self.lead) : -1]
-
-    def _in_order(self) -> Edge:
-        """Batch, points, rows, width."""
-        found, count = self.found, len(self.found.queries.batch)
-        free = count + len(found.keys.free) if found.keys_first else count
-        axes = [found.queries.batch[found.place(axis)] for axis in found.batch]
-        axes += [] if self.points is None else [POINTS]
-        axes += [found.queries.free[found.place(axis) - free] for axis in found.rows]
-        return self.tensors.transpose(self.queries, [self._axis(each) for each in (*axes, *found.queries.contracted)])
-
-    def _axis(self, axis: int) -> int:
-        """The axis of the queries that was this one before they had an axis of points."""
-        if self.points is None:
-            return axis
-        return self.points if axis == POINTS else axis + (axis >= self.points)
+        shape = self.tensors.shape(self.queries.edge)
+        return tuple(shape[axis] for axis in self.queries.axes(self.found.rows))
 
     def attrs(self) -> dict[str, Any]:
         found = self.found
-        keys, values = found.keys, found.values
-        batch = [keys.batch[found.place(axis)] for axis in found.batch]
         return {
-            "key_axes": (*batch, *keys.free, *keys.contracted),
-            "value_axes": (*values.batch, *values.contracted, *values.free),
+            "key_axes": found.keys.axes((*found.batch, KEY, WIDTH)),
+            "value_axes": found.values.axes((*found.batch, KEY, found.out)),
             "scale": found.scale,
             "biased": bool(found.bias),
             "masked": bool(found.mask),
             "fill": found.fill,
         }
 
-    def arranged_extra(self, extra: Extra, points: int | None = None) -> Edge:
-        """A bias or a mask: batch, points, rows as one axis, keys. `points` is the axis of it that is those."""
-        order = (*self.lead, *self.found.rows, self.found.keys_axis)
-        shown = [points if axis == POINTS else extra.axes[axis] for axis in order]
-        edge, count = aligned(extra.edge, shown, self.tensors), len(self.lead)
+    def arranged(self, given: Labelled, last: int) -> Edge:
+        """Batch, points, rows as one axis, and `last`: the width of the queries, or the keys of a bias or a mask."""
+        edge, count = aligned(given, (*self.lead, *self.found.rows, last), self.tensors), len(self.lead)
         shape = self.tensors.shape(edge)
-        before, own, last = shape[:count], shape[count:-1], shape[-1]
-        if len(own) == 1:
+        if len(self.rows) == 1:
             return edge
-        if all(size == ONE for size in own):
-            return self.tensors.reshape(edge, (*before, ONE, last))
-        edge = self.tensors.broadcast(edge, (*before, *self.rows, last))
-        return self.tensors.reshape(edge, (*before, _merged(self.rows), last))
+        own = ONE if all(size == ONE for size in shape[count:-1]) else _merged(self.rows)
+        if own != ONE:
+            edge = self.tensors.broadcast(edge, (*shape[:count], *self.rows, shape[-1]))
+        return self.tensors.reshape(edge, (*shape[:count], own, shape[-1]))
 
     def result(self, made: Edge) -> Edge:
-        """What the operator makes, with the axes of the contraction but for some of size 1; points behind the batch."""
-        count, shape = len(self.lead), self.tensors.shape(made)
-        made = self.tensors.reshape(made, (*shape[:count], *self.rows, shape[-1]))
-        return self.tensors.moved(made, count + len(self.rows), count) if self.found.values_first else made
+        """What the operator makes at a point, with the axes of the contraction but for some of size 1."""
+        found, shape = self.found, self.tensors.shape(made)
+        labels = (*found.batch, *found.rows, found.out)
+        made = self.tensors.reshape(made, (*shape[: len(found.batch)], *self.rows, shape[-1]))
+        return aligned(Labelled(made, labels), sorted(labels), self.tensors)
 
 
-def summed(found: Attention, tensors: Tensors) -> tuple[Extra, ...]:
+def summed(found: Attention, tensors: Tensors) -> tuple[Labelled, ...]:
     """All biases as one."""
     if len(found.bias) < 2:
         return found.bias
-    parts = [aligned(extra.edge, extra.axes, tensors) for extra in found.bias]
-    total = parts[0]
-    for part in parts[1:]:
-        total = tensors.add(total, part)
-    return (Extra(total, tuple(None if size == ONE else at for at, size in enumerate(tensors.shape(total)))),)
+    labels = (*found.batch, *found.rows, KEY)
+    total = reduce(tensors.add, (aligned(each, labels, tensors) for each in found.bias))
+    shown = zip(labels, tensors.shape(total), strict=True)
+    return (Labelled(total, tuple(None if size == ONE else label for label, size in shown)),)
 
 
-def aligned(edge: Edge, shown: Sequence[int | None], tensors: Tensors) -> Edge:
-    """With these of its axes, in order; one of size 1 for None."""
-    shape = tensors.shape(edge)
-    kept = [axis for axis in shown if axis is not None]
-    rest = [axis for axis in range(len(shape)) if axis not in kept]
-    edge = tensors.transpose(edge, (*kept, *rest))
-    return tensors.reshape(edge, tuple(ONE if axis is None else shape[axis] for axis in shown))
+def aligned(given: Labelled, labels: Sequence[int], tensors: Tensors) -> Edge:
+    """With these axes, in order; one of size 1 for what it has not."""
+    shape, axes = tensors.shape(given.edge), [given.axis(label) for label in labels]
+    kept = [axis for axis in axes if axis is not None]
+    edge = tensors.transpose(given.edge, (*kept, *(axis for axis in range(len(shape)) if axis not in kept)))
+    return tensors.reshape(edge, tuple(ONE if axis is None else shape[axis] for axis in axes))
 
 
-def _merged(sizes: Shape) -> Expr:
+def _merged(sizes: tuple[Expr, ...]) -> Expr:
     """The product, of which one factor at most is no number."""
     number = prod(size.as_int() for size in sizes if size.is_const)
     return next((size * number for size in sizes if not size.is_const), as_expr(number))

@@ -125,13 +125,9 @@ class Frames:
         here = all(
             index == Point(var(dim)) for dim, index in zip(producer.domain, edge.map, strict=True) if dim in needed
         )
-        if here:
-            return own
-        windows = (index for index in edge.map if isinstance(index, Slice))
-        if any(self.mentions(size) for size in sizes) or any(self.mentions(*index_exprs(i)) for i in windows):
+        if not here:
             raise Refused
-        self._pin(own)
-        return nowhere
+        return own
 
     @staticmethod
     def _pin(axes: Axes) -> None:
@@ -243,16 +239,13 @@ class Frames:
                 raise Refused
             return None
         if not seen or (factor.role is Role.WINDOW and operator.kind == "movement"):
-            return self._loose(size)  # padding goes where the axis that it makes begins
+            # Any frame suits; padding goes where the axis that it makes begins.
+            return AxisClass(size) if size is not None and self.mentions(size) else None
         if axis is None:
             return None
         counts = factor.ordered or factor.role in (Role.SCANNING, Role.WINDOW)
         axis.root().rigid = axis.root().rigid or counts or None in seen
         return AxisClass(size, rigid=True) if factor.role is Role.WINDOW and size is not None else axis
-
-    def _loose(self, size: Expr | None) -> AxisClass | None:
-        """An axis that any frame suits."""
-        return AxisClass(size) if size is not None and self.mentions(size) else None
 
     @staticmethod
     def _joined(one: AxisClass | None, other: AxisClass | None) -> AxisClass | None:
@@ -274,19 +267,15 @@ class Frames:
 
     def _resolve(self) -> None:
         """A frame for every class, or none for its nodes nor for what reads them."""
-        roots = {id(axis.root()): axis.root() for axes in self._all_axes() for axis in axes if axis is not None}
+        own = [self.axes[id] for id in self.nodes]
+        own += [axes for (id, _), axes in self.reads.items() if id in self.nodes]
+        roots = {id(axis.root()): axis.root() for axes in own for axis in axes if axis is not None}
         for axis in roots.values():
             try:
                 axis.frame = self._frame(axis)
             except UnsupportedError:
                 self.nodes -= {node.id for node in axis.members}
         self.nodes = self._left(self.nodes, self._is_stranded)
-
-    def _all_axes(self) -> list[Axes]:
-        return [
-            *(self.axes[id] for id in self.nodes),
-            *(axes for (id, _), axes in self.reads.items() if id in self.nodes),
-        ]
 
     def _is_stranded(self, id: int, framed: set[int]) -> bool:
         """Whether a node sees axes that move, of one that has no frames any more."""

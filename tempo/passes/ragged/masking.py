@@ -18,10 +18,10 @@ from tempo import dtypes
 from tempo.errors import InternalError
 from tempo.passes.ragged.alignment import Axes, AxisClass, Frames
 from tempo.passes.ragged.rules import convolved, static
-from tempo.passes.ragged.values import Frame, Situation, Value
+from tempo.passes.ragged.values import Frame, Situation, Value, window
 from tempo.sdg.graph import Edge, Graph, Node, Slice
 from tempo.sdg.rewriter import Rewriter, Tensors, without_idle_dims
-from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, const, var
+from tempo.symbolic import TRUE, Dim, Expr, Symbol, const, var
 
 _POSITION = Symbol("%position", "dim")  # no identifier, so no dim of the program
 _SIDES = "lhs", "rhs"
@@ -83,26 +83,19 @@ class _Hulling:
                 shown = tensors.cut(shown, slices + place, start, length)
         return shown
 
-    def through(self, tensors: Tensors, edge: Edge) -> Edge:
-        """The same read of a producer that may have lost dims along which nothing varies any more."""
-        domain, kept = self.old.nodes[edge.node].domain, self.new.nodes[edge.node].domain
-        if any(isinstance(index, Slice) and symbol not in kept for symbol, index in zip(domain, edge.map, strict=True)):
-            raise InternalError(f"%{edge.node} is sliced along a dim that it does not vary along")
-        return tensors.read(edge, domain)
-
     def read(self, tensors: Tensors, node: Node, edge: Edge) -> Edge:
         """What the edge shows in frames."""
         view = self.frames.reads[node.id, edge]
-        if edge.node in self.chosen and any(self.frames.axes[edge.node]) and not self.frames.in_frames(edge, view):
-            return self.as_before(tensors, edge)
-        shown = self.through(tensors, edge)
+        shown = tensors.read(edge, self.old.nodes[edge.node].domain)
         slices = [place for place, index in enumerate(shown.map) if isinstance(index, Slice)]
+        if len(slices) != sum(isinstance(index, Slice) for index in edge.map):
+            raise InternalError(f"%{edge.node} is sliced along a dim that it does not vary along")
         map, moved = list(shown.map), []
         for axis, place in enumerate(slices):
-            window = view[axis]
-            if window is None:
+            seen = view[axis]
+            if seen is None:
                 continue
-            index, frame = map[place], _frame(window)
+            index, frame = map[place], _frame(seen)
             assert isinstance(index, Slice)
             dim = self.new.nodes[edge.node].domain[place]
             lo, hi = self.frames.interval(edge.node, dim)
@@ -114,7 +107,7 @@ class _Hulling:
                 moved.append((axis, first - lo, frame.extent))
         shown = replace(shown, map=tuple(map))
         for axis, first, extent in moved:
-            shown = placed(tensors, shown, axis, first, extent, self.sizes)
+            shown = window(tensors, shown, axis, first, extent, self.sizes)
         return shown
 
     def is_inside(self, start: Expr, stop: Expr, lo: Expr, hi: Expr) -> bool:
@@ -206,14 +199,6 @@ class _Framed(Situation):
         return replace(self, values=tuple(values), whole=whole)
 
 
-def placed(tensors: Tensors, edge: Edge, axis: int, first: Expr, extent: Expr, sizes: Context) -> Edge:
-    """An axis of `extent` positions, of which p shows position `first + p`, where that exists."""
-    edge = tensors.never_empty(edge, axis, sizes)
-    positions = tensors.iota((extent,), 0)
-    indices = positions if first == const(0) else tensors.add(positions, tensors.number(first))
-    return tensors.gather(edge, indices, axis)
-
-
 def _frames(axes: Axes) -> tuple[Frame | None, ...]:
     return tuple(None if axis is None else _frame(axis) for axis in axes)
 
@@ -273,7 +258,7 @@ def _padded(situation: _Framed) -> Edge:
         before = value.frame(axis) or Frame(const(0), length, length)
         start = low + (const(0) if after is None else after.shift)
         if before.shift != start or tensors.shape(edge)[axis] != size:
-            edge = placed(tensors, edge, axis, before.shift - start, size, situation.hulls.sizes)
+            edge = window(tensors, edge, axis, before.shift - start, size, situation.hulls.sizes)
         edge = situation.filled(edge, axis, Frame(start, before.length, size), attrs.get("value", 0))
     return edge
 

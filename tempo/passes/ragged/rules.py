@@ -154,16 +154,9 @@ def sliced(situation: Situation) -> Edge:
         least, most = ends if step > 0 else ends[::-1]
         if situation.implies(least.ge(0)) and situation.implies(most.lt(size)):
             continue
-        value = replace(value, edge=_window(situation, value, axis, start, extent, step))
+        value = situation.window(value, axis, start, extent, step)
         starts[axis], steps[axis] = const(0), 1
     return situation.apply([value], starts=tuple(starts), lengths=tuple(lengths), steps=tuple(steps))
-
-
-def _window(situation: Situation, value: Value, axis: int, start: Expr, extent: Expr, step: int) -> Edge:
-    tensors = situation.tensors
-    offsets = tensors.times(tensors.iota((extent,), 0), step)
-    data = tensors.never_empty(value.edge, axis, situation.hulls.sizes)
-    return tensors.gather(data, tensors.add(offsets, tensors.number(start)), axis)
 
 
 def padded(situation: Situation) -> Edge:
@@ -186,10 +179,8 @@ def padded(situation: Situation) -> Edge:
 
 def _padded_below(situation: Situation, value: Value, axis: int, low: Expr, fill: bool | int | float) -> Value:
     """One position of `fill` on either side, and all of the padding reads one of them: indices are clamped."""
-    tensors = situation.tensors
-    data = tensors.surrounded(value.edge, axis, const(1), const(1), fill)
-    positions = tensors.iota((situation.extent(axis),), 0)
-    return replace(value, edge=tensors.gather(data, tensors.add(positions, tensors.number(1 - low)), axis))
+    data = situation.tensors.surrounded(value.edge, axis, const(1), const(1), fill)
+    return situation.window(replace(value, edge=data), axis, 1 - low, situation.extent(axis))
 
 
 def concatenated(situation: Situation) -> Edge:
@@ -210,17 +201,11 @@ def concatenated(situation: Situation) -> Edge:
 
 
 def flipped(situation: Situation) -> Edge:
-    (value,) = situation.values
-    tensors = situation.tensors
-    edge = value.edge
-    for axis in situation.attrs["axes"]:
-        if not value.is_dynamic(axis):
-            continue
-        positions = tensors.iota((situation.physical(value)[axis],), 0)
-        indices = tensors.apply("sub", tensors.number(value.lengths[axis] - 1), positions)
-        edge = tensors.gather(edge, indices, axis)
-    fixed = tuple(axis for axis in situation.attrs["axes"] if not value.is_dynamic(axis))
-    return situation.apply([replace(value, edge=edge)], axes=fixed) if fixed else edge
+    (value,), axes = situation.values, situation.attrs["axes"]
+    for axis in filter(value.is_dynamic, axes):
+        value = situation.window(value, axis, value.lengths[axis] - 1, situation.physical(value)[axis], -1)
+    fixed = tuple(axis for axis in axes if not value.is_dynamic(axis))
+    return situation.apply([value], axes=fixed) if fixed else value.edge
 
 
 def gathered(situation: Situation) -> Edge:
@@ -276,11 +261,6 @@ def scattered(situation: Situation) -> Edge:
     return situation.apply((base, indices, updates))
 
 
-def product(sizes: Sequence[Expr]) -> Expr:
-    """Raises NonAffineError for a product of two sizes that are no numbers."""
-    return reduce(lambda a, b: a * b, sizes, const(1))
-
-
 def reshaped(situation: Situation) -> Edge:
     """A reshape: prefixes of leading axes stay prefixes; other groups are gathered."""
     value = situation.values[0]
@@ -307,10 +287,10 @@ def _group(situation: Situation, value: Value, left: tuple[int, ...], group: Gro
     if _dynamic_leads(before) and _dynamic_leads(lengths):
         sizes = [situation.hull(n) for n in lengths]
         leading = next(axis for axis, n in zip(left, before) if n != one)
-        rest = product([n for n in before if not n.dims()])
+        rest = _product(situation, [n for n in before if not n.dims()]).as_int()
         total = _product(situation, sizes)
-        if rest.is_const and _multiple(total, rest.as_int()):
-            return sizes, situation.sized(value, leading, _divided(total, rest.as_int())), len(left)
+        if rest and total % rest == const(0):
+            return sizes, situation.sized(value, leading, total // rest), len(left)
     return _gathered(situation, value, left, lengths)
 
 
@@ -320,17 +300,9 @@ def _dynamic_leads(lengths: Sequence[Expr]) -> bool:
     return all(n.is_const for n in rest)
 
 
-def _multiple(total: Expr, number: int) -> bool:
-    return number != 0 and total.const % number == 0 and all(factor % number == 0 for _, factor in total.terms)
-
-
-def _divided(total: Expr, number: int) -> Expr:
-    return Expr(tuple((atom, factor // number) for atom, factor in total.terms), total.const // number)
-
-
 def _product(situation: Situation, sizes: Sequence[Expr]) -> Expr:
     try:
-        return product(sizes)
+        return reduce(lambda a, b: a * b, sizes, const(1))
     except NonAffineError:
         raise situation.unsupported("merges two axes whose extents are no numbers") from None
 

@@ -152,6 +152,10 @@ class Situation:
         zeros = {place: fill for place, fill in value.fills.items() if fill == 0}
         return value if edge == value.edge else replace(value, edge=edge, fills=zeros)
 
+    def window(self, value: Value, axis: int, first: Expr, extent: Expr, step: int = 1) -> Value:
+        """The same with `extent` positions of an axis, of which p shows `first + step * p`, where that exists."""
+        return replace(value, edge=window(self.tensors, value.edge, axis, first, extent, self.hulls.sizes, step))
+
     def agreeing(self, values: Sequence[Value], places: Sequence[tuple[int, int]], length: Expr) -> tuple[Value, ...]:
         """The values, with equal physical sizes at `places`: pairs of the number of a value and its axis."""
         changed = list(values)
@@ -165,3 +169,10 @@ class Situation:
 
     def dtype(self, value: Value) -> str:
         return self.rewriter.seen_type(value.edge).dtype
+
+
+def window(tensors: Tensors, edge: Edge, axis: int, first: Expr, extent: Expr, sizes: Context, step: int = 1) -> Edge:
+    """An axis of `extent` positions, of which p shows position `first + step * p`, where that exists."""
+    edge = tensors.never_empty(edge, axis, sizes)
+    indices = tensors.times(tensors.iota((extent,), 0), step)
+    return tensors.gather(edge, indices if first == const(0) else tensors.add(indices, tensors.number(first)), axis)

@@ -10,14 +10,14 @@ positions, or is not known to do any of these, has no answer here (`None`), and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tempo.loop_ir.analysis.names import made, used
+from tempo.loop_ir.analysis.names import made, operands, results, used
 from tempo.loop_ir.ir import Assign, Block, Compute, Read, Statement, WindowIndex, Write, walk
 from tempo.loop_ir.rewriter import rewritten
-from tempo.sdg.components import reached
+from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import Factor, Role, Shape
@@ -42,7 +42,7 @@ class Tracked:
 
     compute: Compute
     factor: Factor
-    more: tuple[int, ...]
+    more: tuple[int, ...] = ()
     cut: tuple[int, ...] = ()
 
     @property
@@ -158,193 +158,173 @@ def _with(type: TensorType, axis: int, extent: int) -> TensorType:
 # -- finding regions -------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Region:
-    """The statements that see the axis, by their place in the block: reads, operators and second names.
+@dataclass(frozen=True)
+class Entry:
+    """A read of the axis, which `place` of its index shows. `room`: how many positions from the first on it may see;
+    None: they do not lie in a row."""
 
-    Made by `regions`, statement by statement. `broken`: something is done along the axis that allows no other extent.
-    """
+    read: Read
+    place: int
+    room: int | None
+
+    @property
+    def window(self) -> WindowIndex:
+        return window_at(self.read, self.place)
+
+    def part(self, extent: int, end: int, start: Expr = _ZERO) -> Read:
+        """`extent` positions from `start` on; none at `end` or after it."""
+        window, is_first = self.window, start == _ZERO
+        exact = (window.exact and is_first) or (self.room is not None and end <= self.room)
+        part = WindowIndex(window.start + start, const(extent), exact, window.length if is_first else None)
+        return self.with_window(part)
+
+    def with_window(self, window: WindowIndex) -> Read:
+        index = self.read.index
+        return replace(self.read, index=(*index[: self.place], window, *index[self.place + 1 :]))
+
+
+def window_at(read: Read, place: int) -> WindowIndex:
+    entry = read.index[place]
+    assert isinstance(entry, WindowIndex)
+    return entry
+
+
+Member = Entry | Tracked | Assign
+
+
+@dataclass(frozen=True)
+class Region:
+    """The statements of a block that see an axis of which `length` positions, at most `hull`, mean anything: reads,
+    operators and second names, by their identity and in order."""
 
     length: Expr
-    hulls: set[int] = field(default_factory=set)
-    reads: dict[int, Read] = field(default_factory=dict)
-    entries: dict[int, int] = field(default_factory=dict)  # of a read, where in its index the axis is
-    operators: dict[int, Tracked] = field(default_factory=dict)
-    assigns: set[int] = field(default_factory=set)
-    names: set[str] = field(default_factory=set)  # what its statements make
-    broken: bool = False
+    hull: int
+    members: Mapping[int, Member]
 
     @property
-    def has_one_hull(self) -> bool:
-        return len(self.hulls) == 1
+    def entries(self) -> list[Entry]:
+        return [each for each in self.members.values() if isinstance(each, Entry)]
 
     @property
-    def hull(self) -> int:
-        (hull,) = self.hulls
-        return hull
+    def operators(self) -> list[Tracked]:
+        return [each for each in self.members.values() if isinstance(each, Tracked)]
 
-    @property
-    def members(self) -> frozenset[int]:
-        return frozenset((*self.reads, *self.operators, *self.assigns))
-
-    @property
-    def least(self) -> int:
-        """The least extent at which every operator has something to do."""
-        return max([1, *(operator.least for operator in self.operators.values())])
-
-    def window(self, place: int) -> WindowIndex:
-        entry = self.reads[place].index[self.entries[place]]
-        assert isinstance(entry, WindowIndex)
-        return entry
-
-    def narrowed(self, place: int, window: WindowIndex) -> Read:
-        """A read of it with another window."""
-        read, at = self.reads[place], self.entries[place]
-        return replace(read, index=(*read.index[:at], window, *read.index[at + 1 :]))
-
-    def take(self, other: Region) -> None:
-        self.hulls |= other.hulls
-        self.reads.update(other.reads)
-        self.entries.update(other.entries)
-        self.operators.update(other.operators)
-        self.assigns |= other.assigns
-        self.names |= other.names
-        self.broken |= other.broken
+    def fold(self, statement: Statement) -> Tracked | None:
+        """What folds the axis, if the statement does."""
+        member = self.members.get(id(statement))
+        return member if isinstance(member, Tracked) and member.axis == FOLDED else None
 
 
-def regions(
-    block: Block, length: Expr, resolve: Callable[[Expr], int], leaving: frozenset[str] = frozenset()
-) -> list[Region]:
-    """The regions of reads of `length` positions, in order; without those that allow no other extent than the hull.
-
-    `leaving` are the names that others look at: with the axis they have its full extent.
-    """
-    finder = _RegionFinder(length, resolve)
-    for place, statement in enumerate(block):
-        finder.statement(place, statement)
-    for name in leaving & finder.axes.keys():
-        finder.of_name[name].broken = True
-    found = {id(each): each for each in finder.of_name.values()}.values()
-    return [each for each in found if each.has_one_hull and not each.broken]
+def varying(statement: Statement) -> Iterator[tuple[int, Expr, Expr]]:
+    """The windows that a read sees of which not all means anything: where in its index, with length and extent."""
+    for place, entry in enumerate(statement.index) if isinstance(statement, Read) else ():
+        if isinstance(entry, WindowIndex) and entry.length is not None:
+            yield place, entry.length, entry.extent
 
 
-class _RegionFinder:
-    def __init__(self, length: Expr, resolve: Callable[[Expr], int]) -> None:
-        self.length, self.resolve = length, resolve
-        self.axes: dict[str, int] = {}
-        self.of_name: dict[str, Region] = {}
+@dataclass
+class RegionFinder:
+    """Takes a block statement by statement. `entries`: what of a read is the axis; `along`: what an operator does along
+    that of each operand, None where it has none, or where that allows nothing else."""
 
-    def statement(self, place: int, statement: Statement) -> None:
+    length: Expr
+    hull: int
+    entries: Callable[[Read], Sequence[Entry]]
+    along: Callable[[Compute, Axes], Tracked | None]
+    members: dict[int, Member] = field(default_factory=dict)
+    near: dict[int, set[int]] = field(default_factory=dict)  # what sees the same axis
+    broken: set[int] = field(default_factory=set)  # what allows nothing else along the axis
+    axes: dict[str, int] = field(default_factory=dict)
+    makers: dict[str, int] = field(default_factory=dict)  # of values with the axis
+
+    def regions(self, block: Block, leaving: frozenset[str]) -> list[Region]:
+        """The regions, in order; without those of which something allows nothing else.
+
+        `leaving` are the names that others look at: with the axis they have to be as they are.
+        """
+        for statement in block:
+            self.look(statement)
+        broken = self.broken.union(self.makers[name] for name in leaving & self.makers.keys())
+        groups = [set(group) for group in strongly_connected(self.near, self.near)]
+        return [self.of(group) for group in groups if broken.isdisjoint(group)]
+
+    def of(self, group: set[int]) -> Region:
+        return Region(self.length, self.hull, {at: each for at, each in self.members.items() if at in group})
+
+    def look(self, statement: Statement) -> None:
+        axes = [self.axes.get(name) for name in operands(statement)]
         if isinstance(statement, Read):
-            self.read(place, statement)
-            return
-        seen = [name for name in used((statement,)) if name in self.axes]
-        if not seen:
-            return
-        region = self.joined(seen)
-        if isinstance(statement, Compute):
-            self.compute(place, statement, region)
-        elif isinstance(statement, Assign):
-            region.assigns.add(place)
-            self.made(statement.result, self.axes[statement.value], region)
+            self.read(statement)
+        elif isinstance(statement, Compute) and any(axis is not None for axis in axes):
+            found = self.along(statement, axes)
+            self.add(statement, found, FOLDED if found is None else found.axis)
+        elif isinstance(statement, Assign) and axes[0] is not None:
+            self.add(statement, statement, axes[0])
+        elif not self.makers.keys().isdisjoint(used((statement,))):
+            self.add(statement, None)
+
+    def read(self, read: Read) -> None:
+        found = self.entries(read)
+        for entry in found[:1]:
+            axis = sum(isinstance(each, WindowIndex) for each in read.index[: entry.place])
+            self.add(read, entry if len(found) == 1 else None, axis)
+
+    def add(self, statement: Statement, member: Member | None, axis: int = FOLDED) -> None:
+        here, makers = id(statement), {self.makers[name] for name in used((statement,)) if name in self.makers}
+        self.near[here] = makers
+        for maker in makers:
+            self.near[maker].add(here)
+        if member is None:
+            self.broken.add(here)
         else:
-            region.broken = True
-
-    def read(self, place: int, read: Read) -> None:
-        entries = [
-            at for at, entry in enumerate(read.index) if isinstance(entry, WindowIndex) and entry.length == self.length
-        ]
-        if not entries:
-            return
-        region, at = Region(self.length, broken=len(entries) > 1), entries[0]
-        region.reads[place], region.entries[place] = read, at
-        entry = read.index[at]
-        assert isinstance(entry, WindowIndex)
-        region.hulls.add(self.resolve(entry.extent))
-        self.made(read.result, sum(isinstance(each, WindowIndex) for each in read.index[:at]), region)
-
-    def compute(self, place: int, compute: Compute, region: Region) -> None:
-        axes = [self.axes.get(name) for name in compute.operands]
-        found = tracked(compute, axes, self.resolve, region.hull) if region.has_one_hull else None
-        if found is None:
-            region.broken = True
-            return
-        region.operators[place] = found
-        region.names.add(compute.result)
-        if found.axis != FOLDED:
-            self.made(compute.result, found.axis, region)
-
-    def made(self, name: str, axis: int, region: Region) -> None:
-        self.axes[name], self.of_name[name] = axis, region
-        region.names.add(name)
-
-    def joined(self, names: Sequence[str]) -> Region:
-        region = self.of_name[names[0]]
-        for name in names[1:]:
-            other = self.of_name[name]
-            if other is not region:
-                region.take(other)
-                self.of_name.update({each: region for each, of in self.of_name.items() if of is other})
-        return region
-
-
-def lengths(statement: Statement) -> Iterator[Expr]:
-    """The lengths of the windows that a read sees."""
-    index = statement.index if isinstance(statement, Read) else ()
-    return (each.length for each in index if isinstance(each, WindowIndex) and each.length is not None)
+            self.members[here] = member
+        for name in results(statement) if axis != FOLDED else ():
+            self.axes[name], self.makers[name] = axis, here
 
 
 # -- taking a region out of its block --------------------------------------------------------------------------------
 
 
-def apart(block: Block, members: frozenset[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """What comes before the region, the region, and what comes after it: places, each in the order of the block.
+def apart(block: Block, members: Collection[int]) -> tuple[Block, Block, Block]:
+    """What comes before the region, the region, and what comes after it, each in the order of the block.
 
     A statement between members that needs one, and that one needs, joins them.
     """
-    needs = _needs(block)
-    behind = reached(members, _turned(needs).__getitem__)  # what needs a member
-    ahead = reached(members, needs.__getitem__)
-    region = members | (behind & ahead)
-    first = min(region)
-    after = [at for at in range(len(block)) if at not in region and (at in behind or at > max(region))]
-    before = [at for at in range(len(block)) if at not in region and at not in set(after)]
-    # What is moved in front of the region must not need what stays behind it: then it would be behind, too.
-    assert all(at < first or needs[at].isdisjoint(after) for at in before)
-    return tuple(before), tuple(sorted(region)), tuple(after)
+    effects = [(id(each), *_effects(each)) for each in block]
+    behind = _hanging_on(members, effects)
+    inside = behind & _hanging_on(members, effects[::-1])
+    end = max(place for place, each in enumerate(block) if id(each) in inside)
+    after = behind.union(map(id, block[end + 1 :])) - inside
+    before = tuple(each for each in block if id(each) not in inside | after)
+    return (
+        before,
+        tuple(each for each in block if id(each) in inside),
+        tuple(each for each in block if id(each) in after),
+    )
 
 
-def _needs(block: Block) -> list[set[int]]:
-    """For each statement the earlier ones that it must come after: values, and buffers that one of both writes."""
-    makers: dict[str, int] = {}
-    last_write: dict[int, int] = {}
-    readers: dict[int, set[int]] = {}
-    found: list[set[int]] = []
-    for at, statement in enumerate(block):
-        mine = {makers[name] for name in used((statement,)) if name in makers}
-        for inner in walk((statement,)):
-            if isinstance(inner, Read | Write) and inner.buffer in last_write:
-                mine.add(last_write[inner.buffer])
-            if isinstance(inner, Write):
-                mine |= readers.get(inner.buffer, set())
-        mine.discard(at)
-        found.append(mine)
-        for inner in walk((statement,)):
-            if isinstance(inner, Write):
-                last_write[inner.buffer] = at
-                readers[inner.buffer] = set()
-            if isinstance(inner, Read):
-                readers.setdefault(inner.buffer, set()).add(at)
-            if isinstance(inner, Read | Compute | Assign):
-                makers[inner.result] = at
-    return found
+Places = set[str | int]
+"""Names, and numbers of buffers."""
 
 
-def _turned(needs: Sequence[set[int]]) -> list[set[int]]:
-    found: list[set[int]] = [set() for _ in needs]
-    for at, mine in enumerate(needs):
-        for other in mine:
-            found[other].add(at)
+def _effects(statement: Statement) -> tuple[Places, Places]:
+    """What a statement writes, and what it reads."""
+    every = tuple(walk((statement,)))
+    written = {each.buffer for each in every if isinstance(each, Write)}
+    read = {each.buffer for each in every if isinstance(each, Read)}
+    return {*written, *results(statement)}, {*read, *used((statement,))}
+
+
+def _hanging_on(members: Collection[int], effects: Iterable[tuple[int, Places, Places]]) -> set[int]:
+    """The members, and what must come after one of them; before one where the effects are turned around."""
+    found: set[int] = set()
+    written: Places = set()
+    read: Places = set()
+    for at, writes, reads in effects:
+        if at in members or not (written.isdisjoint(writes | reads) and read.isdisjoint(writes)):
+            found.add(at)
+            written |= writes
+            read |= reads
     return found
 
 

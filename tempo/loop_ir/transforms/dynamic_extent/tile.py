@@ -10,15 +10,15 @@ needs again are kept, block by block, and reads are read again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tempo import dtypes
 from tempo.loop_ir.analysis.names import used
-from tempo.loop_ir.ir import Assign, Axis, Block, Buffer, Compute, Loop, PointIndex, Read, Statement, WindowIndex, Write
-from tempo.loop_ir.transforms.dynamic_extent.regions import FOLDED, Region, Tracked, renamed
+from tempo.loop_ir.ir import Assign, Axis, Block, Buffer, Compute, Loop, PointIndex, Read, Statement, Write
+from tempo.loop_ir.transforms.dynamic_extent.regions import FOLDED, Entry, Region, Tracked, renamed
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
@@ -30,16 +30,15 @@ _HALVES = frozenset({"float16", "bfloat16"})
 Maker = Callable[[str, str, tuple[Axis, ...], tuple[Expr, ...]], Buffer]
 """A new buffer of the program, of a name, dtype, axes and shape."""
 
+Value = Read | Compute | Assign
 
-def in_blocks(
-    stages: FoldStages, block: Block, region: Region, tile: int, rooms: Mapping[int, int | None], made: Maker
-) -> Block:
-    """The statements of `block` that are in `stages`, those of `region` as loops over blocks of `tile` positions.
 
-    `rooms`: by the place of a read how many positions from its start on it may see; None where they do not lie in a
-    row. Sorts, scans, positions of extremes and effects in between have no `stages`, and cannot be.
+def in_blocks(stages: FoldStages, region: Region, tile: int, made: Maker) -> Block:
+    """The statements that are in `stages`, those of `region` as loops over blocks of `tile` positions.
+
+    Sorts, scans, positions of extremes and effects in between have no `stages`, and cannot be.
     """
-    return tuple(_Lowering(stages, block, region, tile, rooms, made).statements())
+    return tuple(_Lowering(stages, region, tile, made).statements())
 
 
 @dataclass
@@ -49,50 +48,49 @@ class FoldStages:
     `stage`: of a statement that sees the axis, in which loops it is; of any other, before which loops it comes.
     """
 
+    region: Region
+    values: list[Value] = field(default_factory=list)
+    """The statements, in order."""
     stage: dict[int, int] = field(default_factory=dict)
-    makers: dict[str, int] = field(default_factory=dict)
+    makers: dict[str, Value] = field(default_factory=dict)
     """Who makes a value with the axis."""
     ready: dict[str, int] = field(default_factory=dict)
     """Before which loops any other value is there."""
-    again: set[int] = field(default_factory=set)
 
     @staticmethod
-    def of(places: Sequence[int], block: Block, region: Region) -> FoldStages | None:
+    def of(block: Block, region: Region) -> FoldStages | None:
         """None where it cannot be run in blocks."""
-        found = FoldStages()
-        return found if all(found._take(place, block[place], region) for place in places) else None
+        found = FoldStages(region)
+        return found if all(map(found._take, block)) else None
 
-    def count(self, region: Region) -> int:
-        return 1 + max(self.stage[place] for place in region.members)
+    @property
+    def count(self) -> int:
+        return 1 + max(self.stage[member] for member in self.region.members)
 
-    def _take(self, place: int, statement: Statement, region: Region) -> bool:
-        if not isinstance(statement, Read | Compute | Assign):
+    def at(self, stage: int) -> list[Value]:
+        return [each for each in self.values if self.stage[id(each)] == stage]
+
+    def _take(self, statement: Statement) -> bool:
+        if not isinstance(statement, Value):
             return False
-        names = used((statement,))
-        first = max((self._earliest(name) for name in names), default=0)
-        self.stage[place] = first
-        if place not in region.members:
-            self.ready[statement.result] = first
-            return True
-        folded = place in region.operators and region.operators[place].axis == FOLDED
-        if folded:
-            self.ready[statement.result] = first + 1
+        self.values.append(statement)
+        self.stage[id(statement)] = first = max(map(self._earliest, used((statement,))), default=0)
+        member, fold = self.region.members.get(id(statement)), self.region.fold(statement)
+        if member is None or fold is not None:
+            self.ready[statement.result] = first if member is None else first + 1
         else:
-            self.makers[statement.result] = place
-        if isinstance(statement, Compute) and not _can(region.operators[place]):
-            return False
-        if self._is_again(statement, names):
-            self.again.add(place)
-        return True
+            self.makers[statement.result] = statement
+        return not isinstance(member, Tracked) or _can(member)
 
-    def _earliest(self, name: str) -> int:
-        return self.stage[self.makers[name]] if name in self.makers else self.ready.get(name, 0)
-
-    def _is_again(self, statement: Statement, names: Sequence[str]) -> bool:
-        """Whether it is rather done again, to what is read again, than kept."""
+    def is_again(self, statement: Value) -> bool:
+        """Whether it is rather done again, to what is read again, than kept; so is what gives another name."""
         if isinstance(statement, Compute) and not OPERATORS[statement.op].views:
             return False
-        return all(self.makers[name] in self.again for name in names if name in self.makers)
+        makers = (self.makers[name] for name in used((statement,)) if name in self.makers)
+        return isinstance(statement, Assign) or all(map(self.is_again, makers))
+
+    def _earliest(self, name: str) -> int:
+        return self.stage[id(self.makers[name])] if name in self.makers else self.ready.get(name, 0)
 
 
 def _can(operator: Tracked) -> bool:
@@ -110,22 +108,13 @@ class _BlockRange:
 
 
 class _Lowering:
-    def __init__(
-        self,
-        stages: FoldStages,
-        block: Block,
-        region: Region,
-        tile: int,
-        rooms: Mapping[int, int | None],
-        made: Maker,
-    ) -> None:
-        self.stages, self.block, self.region, self.tile = stages, block, region, tile
-        self.rooms, self.made = rooms, made
-        self.symbol = Symbol(f"{_stem(region)}.block", "dim")
+    def __init__(self, stages: FoldStages, region: Region, tile: int, made: Maker) -> None:
+        self.stages, self.region, self.tile, self.made = stages, region, tile, made
+        self.symbol = Symbol(f"{region.entries[0].read.result}.block", "dim")
         self.start = var(self.symbol) * tile
         self.count = -(-region.hull // tile)
-        self.operators = dict(region.operators)
-        self.accumulators: dict[int, Buffer] = {}
+        self.members = dict(region.members)
+        self.accumulators: dict[str, Buffer] = {}
         self.kept: dict[str, Buffer] = {}
         whole, length = region.length // tile, region.length
         self.parts = [_BlockRange("", const(0), whole, whole=True)]
@@ -133,87 +122,76 @@ class _Lowering:
             self.parts.append(_BlockRange("_rest", whole, (length + tile - 1) // tile, whole=False))
 
     def statements(self) -> Iterator[Statement]:
-        count = self.stages.count(self.region)
-        needed = [self.needed(stage) for stage in range(count)]
-        for stage in range(count + 1):
-            yield from (self.block[place] for place, at in self.plain() if at == stage)
-            if stage < count:
-                yield from self.lengthened(needed[stage][0])
-                yield from self.loops(stage, needed)
+        needed = [self.needed(stage) for stage in range(self.stages.count)]
+        for stage, (mine, taken) in enumerate(needed):
+            later = {name for _, names in needed[stage + 1 :] for name in names}
+            yield from self.beside(stage)
+            yield from self.lengthened(mine)
+            yield from self.loops(stage, mine, taken, later)
+        yield from self.beside(self.stages.count)
 
-    def lengthened(self, places: Iterable[int]) -> Iterator[Statement]:
+    def beside(self, stage: int) -> Iterator[Statement]:
+        """What does not see the axis."""
+        return (each for each in self.stages.at(stage) if id(each) not in self.members)
+
+    def lengthened(self, mine: Iterable[Value]) -> Iterator[Statement]:
         """What is known at full extent and cut into blocks, as long as these."""
-        for place in sorted(places):
-            operator = self.operators.get(place)
-            if operator is not None and operator.cut and self.region.hull % self.tile:
-                pads, self.operators[place] = operator.lengthened(self.count * self.tile)
+        for each in mine if self.region.hull % self.tile else ():
+            member = self.members[id(each)]
+            if isinstance(member, Tracked) and member.cut:
+                pads, self.members[id(each)] = member.lengthened(self.count * self.tile)
                 yield from pads
 
-    def plain(self) -> Iterator[tuple[int, int]]:
-        return ((place, at) for place, at in self.stages.stage.items() if place not in self.region.members)
-
-    def needed(self, stage: int) -> tuple[set[int], set[str]]:
+    def needed(self, stage: int) -> tuple[list[Value], set[str]]:
         """The statements with the axis that run in a stage, and the names that it takes from what was kept."""
-        mine = {place for place, at in self.stages.stage.items() if at == stage and place in self.region.members}
-        mine -= self.stages.again
-        pending, kept = list(mine), set[str]()
+        kept = set[str]()
+        pending = [
+            each for each in self.stages.at(stage) if id(each) in self.members and not self.stages.is_again(each)
+        ]
+        mine = set(map(id, pending))
         while pending:
-            for name in used((self.block[pending.pop()],)):
+            for name in used((pending.pop(),)):
                 maker = self.stages.makers.get(name)
-                if maker is None or maker in mine:
+                if maker is None or id(maker) in mine:
                     continue
-                if maker in self.stages.again:
-                    mine.add(maker)
+                if self.stages.is_again(maker):
+                    mine.add(id(maker))
                     pending.append(maker)
-                elif self.stages.stage[maker] < stage:
+                elif self.stages.stage[id(maker)] < stage:
                     kept.add(name)
-        return mine, kept
+        return [each for each in self.stages.values if id(each) in mine], kept
 
-    def loops(self, stage: int, needed: Sequence[tuple[set[int], set[str]]]) -> Iterator[Statement]:
-        mine, taken = needed[stage]
-        later = {name for _, names in needed[stage + 1 :] for name in names}
-        folds = [place for place in sorted(mine) if self.is_fold(place)]
-        for place in folds:
-            yield from self.opened(place)
+    def loops(self, stage: int, mine: Sequence[Value], taken: set[str], later: set[str]) -> Iterator[Statement]:
+        folds = [fold for each in mine if (fold := self.region.fold(each)) is not None]
+        for fold in folds:
+            yield from self.opened(fold.compute)
         for part in self.parts:
-            body: list[Statement] = [self.fetched(name, part) for name in sorted(taken)]
-            for place in sorted(mine):
-                body.extend(self.at(place, part))
-                name = self.block[place].result  # type: ignore[union-attr]
-                if name in later and not self.is_fold(place):
-                    body.append(self.keeping(name, place))
+            body: list[Statement] = [self.fetched(name) for name in sorted(taken)]
+            for each in mine:
+                body.extend(self.at(each, part))
+                if each.result in later and self.region.fold(each) is None:
+                    body.append(self.keeping(each))
             suffix = f"_{stage}{part.suffix}"
             yield Loop(self.symbol, part.lo, part.hi, "forward", renamed(tuple(body), frozenset(), suffix))
-        for place in folds:
-            yield from self.closed(place)
-
-    def is_fold(self, place: int) -> bool:
-        return place in self.operators and self.operators[place].axis == FOLDED
+        for fold in folds:
+            yield from self.closed(fold.compute)
 
     # -- one statement, for one block ------------------------------------------------------------------------------
 
-    def at(self, place: int, part: _BlockRange) -> Iterator[Statement]:
-        if place in self.region.reads:
-            yield self.read(place, part)
-        elif place in self.region.assigns:
-            yield self.block[place]
-        elif self.is_fold(place):
-            yield from self.folded(place, self.operators[place].at(self.tile, self.start))
+    def at(self, statement: Value, part: _BlockRange) -> Iterator[Statement]:
+        member = self.members[id(statement)]
+        if isinstance(member, Entry):
+            yield member.part(self.tile, 0 if part.whole else self.count * self.tile, self.start)
+        elif isinstance(member, Assign):
+            yield member
         else:
-            *cuts, compute = self.operators[place].at(self.tile, self.start)
+            *cuts, compute = member.at(self.tile, self.start)
             yield from cuts
-            yield self.masked(place, compute, part) if compute.is_mask else compute
+            yield self.masked(member, compute, part) if compute.is_mask else compute
+            yield from self.folded(compute) if member.axis == FOLDED else ()
 
-    def read(self, place: int, part: _BlockRange) -> Read:
-        window = self.region.window(place)
-        room = self.rooms[place]
-        exact = room is not None and (part.whole or self.count * self.tile <= room)
-        moved = WindowIndex(window.start + self.start, const(self.tile), exact)
-        return self.region.narrowed(place, moved)
-
-    def masked(self, place: int, compute: Compute, part: _BlockRange) -> Statement:
+    def masked(self, operator: Tracked, compute: Compute, part: _BlockRange) -> Statement:
         """Lengths count from the start of the block; where all of it is valid there is nothing to mask."""
-        operator = self.operators[place]
         if operator.operands[0] != compute.attrs["axis"] % len(compute.type.shape):
             return compute
         (length,) = compute.scalars
@@ -224,24 +202,20 @@ class _Lowering:
 
     # -- what is folded --------------------------------------------------------------------------------------------
 
-    def opened(self, place: int) -> Iterator[Statement]:
+    def opened(self, operator: Compute) -> Iterator[Statement]:
         """The accumulator before the first block."""
-        operator = self.operators[place].compute
         type = _accumulated(operator.type)
-        if place not in self.accumulators:
-            self.accumulators[place] = self.made(f"{operator.result}_sum", type.dtype, (), type.shape)
+        buffer = self.made(f"{operator.result}_sum", type.dtype, (), type.shape)
+        self.accumulators[operator.result] = buffer
         neutral = OPERATORS[operator.op].padding(operator.operand_types[0].dtype)
         value = np.asarray(neutral).astype(dtypes.to_numpy(type.dtype))
         name, scalar = f"{operator.result}__neutral", TensorType((), type.dtype)
         yield Compute(name, "constant", {"value": ArrayValue(value)}, (), (), scalar)
         yield Compute(f"{name}s", "broadcast", {"shape": type.shape}, (name,), (scalar,), type)
-        yield Write(self.accumulators[place].id, (), f"{name}s")
+        yield Write(buffer.id, (), f"{name}s")
 
-    def folded(self, place: int, computes: tuple[Compute, ...]) -> Iterator[Statement]:
-        *cuts, fold = computes
-        type, buffer = _accumulated(fold.type), self.accumulators[place]
-        yield from cuts
-        yield fold
+    def folded(self, fold: Compute) -> Iterator[Statement]:
+        type, buffer = _accumulated(fold.type), self.accumulators[fold.result]
         name = fold.result
         if type != fold.type:
             name = f"{fold.result}__wide"
@@ -253,33 +227,30 @@ class _Lowering:
         yield Compute(after, combine, {}, (before, name), (type, type), type)
         yield Write(buffer.id, (), after)
 
-    def closed(self, place: int) -> Iterator[Statement]:
+    def closed(self, operator: Compute) -> Iterator[Statement]:
         """The result of a fold under its own name."""
-        compute = self.operators[place].compute
-        type, name = _accumulated(compute.type), f"{compute.result}__all"
-        yield Read(name, self.accumulators[place].id, ())
-        if type == compute.type:
-            yield Assign(compute.result, name)
+        type, name = _accumulated(operator.type), f"{operator.result}__all"
+        yield Read(name, self.accumulators[operator.result].id, ())
+        if type == operator.type:
+            yield Assign(operator.result, name)
         else:
-            yield Compute(compute.result, "cast", {"dtype": compute.type.dtype}, (name,), (type,), compute.type)
+            yield Compute(operator.result, "cast", {"dtype": operator.type.dtype}, (name,), (type,), operator.type)
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 
-    def keeping(self, name: str, place: int) -> Write:
+    def keeping(self, statement: Value) -> Write:
+        name, member = statement.result, self.members[id(statement)]
+        assert isinstance(member, Tracked), "reads and other names of what is read are read again"
         if name not in self.kept:
-            type = self.operators[place].at(self.tile)[-1].type
+            type = member.at(self.tile)[-1].type
             axis = Axis(self.symbol, 0, "full", const(self.count))
             self.kept[name] = self.made(f"{name}_kept", type.dtype, (axis,), type.shape)
         return Write(self.kept[name].id, (var(self.symbol),), name)
 
-    def fetched(self, name: str, part: _BlockRange) -> Read:
+    def fetched(self, name: str) -> Read:
         return Read(name, self.kept[name].id, (PointIndex(var(self.symbol)),))
 
 
 def _accumulated(type: TensorType) -> TensorType:
     """Sums of many blocks of halves are added up in float32."""
     return replace(type, dtype="float32") if type.dtype in _HALVES else type
-
-
-def _stem(region: Region) -> str:
-    return min(region.names)

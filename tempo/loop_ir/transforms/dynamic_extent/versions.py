@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 from tempo import dtypes
@@ -45,11 +45,16 @@ from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.loop_ir.transforms.dynamic_extent.regions import (
     FOLDED,
+    Axes,
+    Entry,
     Region,
+    RegionFinder,
+    Tracked,
     apart,
-    lengths,
-    regions,
     renamed,
+    tracked,
+    varying,
+    window_at,
 )
 from tempo.loop_ir.transforms.dynamic_extent.tile import FoldStages, in_blocks
 from tempo.loop_ir.transforms.loop_splitting import changes
@@ -101,10 +106,6 @@ class _Tiler:
     def resolve(self, expr: Expr) -> int:
         return int(expr.evaluate(self.sizes))
 
-    def extent(self, axis: Axis) -> int | None:
-        """That of a buffer's axis; None where it is no size that shapes are made of, and so known at the run alone."""
-        return self.resolve(axis.extent) if axis.extent.symbols() <= self.sizes.keys() else None
-
     def buffer(self, name: str, dtype: str, axes: tuple[Axis, ...], shape: tuple[Expr, ...]) -> Buffer:
         made = Buffer(len(self.buffers), name, dtype, axes, shape)
         self.buffers[made.id] = made
@@ -114,61 +115,60 @@ class _Tiler:
         return replace(segment, body=rewritten(segment.body, finish=self.block))
 
     def block(self, block: Block, scope: BlockScope) -> Block:
+        """The block with its regions run as the tiling says, one after the other."""
         self.loops = scope.loops
-        for length in dict.fromkeys(length for each in block for length in lengths(each)):
-            block = self.along(block, length, scope.leaving)
+        seen = ((length, self.resolve(extent)) for each in block for _, length, extent in varying(each))
+        for length, hull in dict.fromkeys(seen):
+            finder = RegionFinder(length, hull, partial(self.entries, length, hull), partial(self.along, hull))
+            for region in finder.regions(block, scope.leaving):
+                is_whole = region.members.keys() <= set(map(id, block))  # none is in the copies of another region
+                block = self.rewritten(block, region, scope.leaving) if is_whole else block
         return block
 
-    def along(self, block: Block, length: Expr, kept: frozenset[str]) -> Block:
-        """The block with its regions of one length run as the tiling says, one after the other."""
-        done: set[frozenset[str]] = set()
-        while True:
-            every = regions(block, length, self.resolve, kept)
-            found = next((each for each in every if frozenset(each.names) not in done), None)
-            if found is None:
-                return block
-            done.add(frozenset(found.names))
-            block = self.rewritten(block, found, kept)
+    def entries(self, length: Expr, hull: int, read: Read) -> list[Entry]:
+        found = (at for at, each, extent in varying(read) if each == length and self.resolve(extent) == hull)
+        return [Entry(read, at, self.room(read, at)) for at in found]
+
+    def along(self, hull: int, compute: Compute, axes: Axes) -> Tracked | None:
+        return tracked(compute, axes, self.resolve, hull)
 
     def rewritten(self, block: Block, region: Region, kept: frozenset[str]) -> Block:
-        before, places, after = apart(block, region.members)
-        stages = FoldStages.of(places, block, region)
-        work = self.work(places, block, region, stages)
+        before, inside, after = apart(block, region.members)
+        stages = FoldStages.of(inside, region)
+        work = self.work(inside, region, stages)
         way, tile = cheapest(work, self.context.costs, self.tiling.extent, self.tiling.tile)
         self.notes.append(self.note(region, way, tile))
         if way == "hull":
             return block
         if way == "blocks":
             assert stages is not None, "what has none is run in other ways"
-            made = in_blocks(stages, block, region, tile, self.rooms(region), self.buffer)
-        else:
-            needed = kept.union(used(tuple(block[place] for place in after)))
-            made = self.choices(places, block, region, needed, doubles(max(tile, region.least), region.hull))
-        return (*(block[place] for place in before), *made, *(block[place] for place in after))
+            return (*before, *in_blocks(stages, region, tile, self.buffer), *after)
+        least = max([1, *(operator.least for operator in region.operators)])
+        made = self.choices(inside, region, kept.union(used(after)), doubles(max(tile, least), region.hull))
+        return (*before, *made, *after)
 
-    def work(self, places: tuple[int, ...], block: Block, region: Region, stages: FoldStages | None) -> RegionWork:
+    def work(self, inside: Block, region: Region, stages: FoldStages | None) -> RegionWork:
         loops = [(loop.var, loop.lo, loop.hi) for loop in self.loops]
         lengths, points = sampled(region.length, loops, self.sizes, region.hull)
-        rooms = [room for room in self.rooms(region).values() if room is not None]
+        entries, operators = region.entries, region.operators
+        reads = {each.read.result for each in entries}
         return RegionWork(
             region.hull,
-            min(rooms, default=region.hull),
-            sum(self.bytes(read) for read in region.reads.values()) / max(1, region.hull),
-            sum(isinstance(block[place], Compute) for place in places),
-            sum(operator.axis == FOLDED for operator in region.operators.values()),
-            0 if stages is None else stages.count(region),
+            min((each.room for each in entries if each.room is not None), default=region.hull),
+            sum(self.bytes(each.read) for each in entries) / max(1, region.hull),
+            sum(isinstance(each, Compute) for each in inside),
+            sum(operator.axis == FOLDED for operator in operators),
+            0 if stages is None else stages.count,
             lengths,
             points,
-            any(self.is_masked(block[place], region) for place in places),
+            any(self.is_masked(each.compute, reads) for each in operators),
             self.context.fuses_segments,
             self.around(region),
         )
 
-    def is_masked(self, statement: Statement, region: Region) -> bool:
+    def is_masked(self, compute: Compute, reads: set[str]) -> bool:
         """Whether it masks what is read, and will go on doing so (`tempo.loop_ir.transforms.mask_elimination`)."""
-        if not isinstance(statement, Compute) or not statement.is_mask or statement.result in self.idle:
-            return False
-        return any(read.result == statement.operands[0] for read in region.reads.values())
+        return compute.is_mask and compute.operands[0] in reads and compute.result not in self.idle
 
     def around(self, region: Region) -> int:
         """The operators of the outermost loop, if it is compiled in stretches of one extent of the region each, with
@@ -180,44 +180,34 @@ class _Tiler:
             return 0
         return sum(isinstance(each, Compute) for each in walk(self.loops[0].body))
 
-    def rooms(self, region: Region) -> dict[int, int | None]:
-        """By the place of a read how many positions from its start on it may see; None: they do not lie in a row."""
-        found: dict[int, int | None] = {}
-        for place, read in region.reads.items():
-            axis, window = self.buffers[read.buffer].axes[region.entries[place]], region.window(place)
-            anywhere = region.hull if window.exact else 0
-            extent = self.extent(axis)
-            room = anywhere if extent is None or window.start != const(0) else extent
-            found[place] = room if axis.kind == "full" else None
-        return found
+    def room(self, read: Read, place: int) -> int | None:
+        """How many positions from its start on a read may see; None: they do not lie in a row."""
+        axis, window = self.buffers[read.buffer].axes[place], window_at(read, place)
+        if axis.kind != "full":
+            return None
+        if window.start == const(0) and axis.extent.symbols() <= self.sizes.keys():
+            return self.resolve(axis.extent)  # one that is known at the run alone is no size that shapes are made of
+        return self.resolve(window.extent) if window.exact else 0
 
     def note(self, region: Region, way: Way, tile: int) -> str:
-        reads = ", ".join(dict.fromkeys(self.buffers[read.buffer].name for read in region.reads.values()))
+        reads = ", ".join(dict.fromkeys(self.buffers[each.read.buffer].name for each in region.entries))
         how = {"hull": "masked", "blocks": f"blocks of {tile}", "specialise": f"choices from {tile} on"}[way]
         return f"{reads}: {region.length} of {region.hull}: {how}"
 
-    def choices(
-        self, places: tuple[int, ...], block: Block, region: Region, kept: frozenset[str], extents: list[int]
-    ) -> Block:
+    def choices(self, inside: Block, region: Region, kept: frozenset[str], extents: list[int]) -> Block:
         """The region as a chain of choices among extents, of which the last is the hull."""
-        chain = tuple(block[place] for place in places)
+        chain = inside
         for extent in reversed(extents):
-            copy = tuple(each for place in places for each in self.at(place, block, region, extent))
+            copy = tuple(made for each in inside for made in self.at(each, region, extent))
             then = renamed(copy, kept, f"_of_{extent}")
             chain = (Branch(region.length.le(extent), then, chain, is_choice=True),)
         return chain
 
-    def at(self, place: int, block: Block, region: Region, extent: int) -> Block:
-        if place in region.reads:
-            return (region.narrowed(place, self.narrow(region, place, extent)),)
-        return region.operators[place].at(extent) if place in region.operators else (block[place],)
-
-    def narrow(self, region: Region, place: int, extent: int) -> WindowIndex:
-        window, read = region.window(place), region.reads[place]
-        axis = self.buffers[read.buffer].axes[region.entries[place]]
-        whole = self.extent(axis) if window.start == const(0) and axis.kind == "full" else None
-        inside = whole is not None and extent <= whole
-        return replace(window, extent=const(extent), exact=window.exact or inside)
+    def at(self, statement: Statement, region: Region, extent: int) -> Block:
+        member = region.members.get(id(statement), statement)
+        if isinstance(member, Entry):
+            return (member.part(extent, extent),)
+        return member.at(extent) if isinstance(member, Tracked) else (member,)
 
     def bytes(self, read: Read) -> int:
         """What is read at full extent."""

@@ -170,9 +170,7 @@ def test_the_users_order_of_axes_is_brought_in_inside() -> None:
         "input over (t@0: full t.size) as ($t, 0)", "input over (t@0: full t.size) as (0, $t)"
     )
     found = after(FuseSegments(), turned, fuses_segments=True)
-    assert (
-        str(found).count("entering_0: float32[t.size, 3] = transpose(given_0: float32[3, t.size]) {axes: (1, 0)}") == 1
-    )
+    assert str(found).count("moved_0: float32[t.size, 3] = transpose(given_4: float32[3, t.size]) {axes: (1, 0)}") == 1
     assert [found.buffers[id].axes for id in found.inputs.values()] == [()]
 
 
