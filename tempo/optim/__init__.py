@@ -10,8 +10,16 @@
 0.800000011920929
 """
 
-from tempo.optim.gradients import clip_by_global_norm, clip_by_value, global_norm
-from tempo.optim.optimizers import SGD, Adam, AdamW, Optimizer, define_next
+from tempo.optim.optimizers import (
+    SGD,
+    Adam,
+    AdamW,
+    Optimizer,
+    clip_by_global_norm,
+    clip_by_value,
+    define_next,
+    global_norm,
+)
 from tempo.optim.schedules import constant, cosine_decay, exponential_decay, linear, warmup
 
 __all__ = [

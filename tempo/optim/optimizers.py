@@ -6,13 +6,14 @@ it is part of `.state` of a run, and a run that starts from it goes on where the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import tempo as tp
 from tempo.optim.schedules import Schedule
 
 LearningRate = float | tp.RecurrentTensor | Schedule
+Gradients = TypeVar("Gradients")  # a tensor, or a list or dict of tensors
 Iterations = tp.Dim | Sequence[tp.Dim] | None
 
 
@@ -187,5 +188,41 @@ def as_dict(parameters: Any) -> dict[str, tp.RecurrentTensor]:
         return dict(parameters.parameters())
     if isinstance(parameters, Mapping):
         return dict(parameters)
-    several = [parameters] if isinstance(parameters, tp.RecurrentTensor) else parameters
-    return {each.name: each for each in several}
+    return {each.name: each for each in _tensors(parameters)}
+
+
+# Gradients before an optimizer takes them: norms and clipping, over a tensor, or a list or dict of tensors.
+
+
+def global_norm(gradients: Any) -> tp.RecurrentTensor:
+    """The square root of the sum of all squares; shape ()."""
+    squares = [(each * each).sum() for each in _tensors(gradients)]
+    return tp.sqrt(sum(squares[1:], squares[0]))
+
+
+def clip_by_global_norm(gradients: Gradients, max_norm: float) -> Gradients:
+    """All of them scaled by one factor, so that their global norm is at most `max_norm`.
+
+    Source: Pascanu, Mikolov and Bengio 2013, algorithm 1.
+    """
+    factor = max_norm / tp.maximum(global_norm(gradients), max_norm)
+    return _mapped(gradients, lambda each: each * factor)  # type: ignore[no-any-return]
+
+
+def clip_by_value(gradients: Gradients, limit: float) -> Gradients:
+    """Every element within `-limit, limit`."""
+    return _mapped(gradients, lambda each: tp.clip(each, -limit, limit))  # type: ignore[no-any-return]
+
+
+def _tensors(gradients: Any) -> list[tp.RecurrentTensor]:
+    if isinstance(gradients, tp.RecurrentTensor):
+        return [gradients]
+    return list(gradients.values() if isinstance(gradients, Mapping) else gradients)
+
+
+def _mapped(gradients: Any, change: Callable[[tp.RecurrentTensor], tp.RecurrentTensor]) -> Any:
+    if isinstance(gradients, tp.RecurrentTensor):
+        return change(gradients)
+    if isinstance(gradients, Mapping):
+        return {name: change(each) for name, each in gradients.items()}
+    return [change(each) for each in gradients]

@@ -87,11 +87,11 @@ from tempo.language.functions.elementwise import (
     trunc,
     where,
 )
-from tempo.language.functions.lookup import diagonal, take, take_along_axis, top_k
 from tempo.language.functions.movement import (
     broadcast_arrays,
     broadcast_to,
     concatenate,
+    diagonal,
     expand_dims,
     flip,
     moveaxis,
@@ -104,7 +104,10 @@ from tempo.language.functions.movement import (
     squeeze,
     stack,
     swapaxes,
+    take,
+    take_along_axis,
     tile,
+    top_k,
     transpose,
     unstack,
 )

@@ -23,8 +23,7 @@ from tempo.language.functions.elementwise import (
     tanh,
     where,
 )
-from tempo.language.functions.lookup import take_along_axis
-from tempo.language.functions.movement import expand_dims, squeeze
+from tempo.language.functions.movement import expand_dims, squeeze, take_along_axis
 from tempo.language.functions.reductions import log_softmax
 from tempo.language.indexing.expression import show
 from tempo.language.shapes import broadcast, normalize_axis, to_int

@@ -12,7 +12,7 @@ from tempo.errors import DefinitionError, IndexOutOfRangeError, ShapeError, user
 from tempo.language.conversion import as_tensor, index_value, integers
 from tempo.language.functions.creation import iota, steps_between
 from tempo.language.functions.elementwise import where
-from tempo.language.functions.lookup import gather
+from tempo.language.functions.movement import gather
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, fail, is_integer, to_expr
 from tempo.language.shapes import broadcast_together, reshaped, show, transposed
 from tempo.language.tensor import RecurrentTensor, apply, open_program

@@ -9,7 +9,7 @@ from typing import Any
 from tempo import dtypes
 from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_location
 from tempo.language.conversion import as_tensor, cast, index_value, integers
-from tempo.language.functions import lookup
+from tempo.language.functions import movement
 from tempo.language.indexing.expression import Dim, IndexCondition, fail, is_integer, show, to_expr
 from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.graph import Edge, Point, Slice
@@ -144,10 +144,10 @@ def gather(x: RecurrentTensor, dim: Dim | str, index: Any, within: slice | None 
     positions = integers(as_tensor(index))
     said = None if within is None else (start, stop)
     if start == const(0):
-        return lookup.gather(rows, positions, 0, within=said)
+        return movement.gather(rows, positions, 0, within=said)
     if dtypes.kind(positions.dtype) == "uint" or dtypes.itemsize(positions.dtype) < 4:
         positions = cast(positions, "int32")  # the difference may be negative
-    return lookup.gather(rows, positions - index_value(start), 0, within=said)
+    return movement.gather(rows, positions - index_value(start), 0, within=said)
 
 
 def _named_symbol(x: RecurrentTensor, dim: Any) -> Symbol:
