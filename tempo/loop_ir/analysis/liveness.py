@@ -10,7 +10,7 @@ writes it before it reads it, and nothing reads it after the loop: the copies th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tempo import dtypes
@@ -30,7 +30,7 @@ from tempo.loop_ir.ir import (
 )
 from tempo.symbolic import Expr, Symbol
 
-Slots = frozenset[int]
+Slots = Set[int]
 
 
 class Liveness:
@@ -79,23 +79,24 @@ class Liveness:
 
     def _before(self, block: Block, after: Slots) -> Slots:
         """The slots whose values at the start of the block may be read in it, or are live after it."""
+        live = set(after)
         for statement in reversed(block):
             match statement:
-                case Read(buffer=buffer):
-                    after = after | {buffer} if self._buffers[buffer].is_slot else after
+                case Read(buffer=buffer) if self._buffers[buffer].is_slot:
+                    live.add(buffer)
                 case Write(buffer=buffer):
-                    after = after - {buffer}
+                    live.discard(buffer)
                 case Branch(then=then, otherwise=otherwise):
-                    after = self._before(then, after) | self._before(otherwise, after)
+                    live = {*self._before(then, live), *self._before(otherwise, live)}
                 case Guard(body=body):
-                    after = after | self._before(body, after)
+                    live |= self._before(body, live)
                 case Loop():
-                    after = self._loop(statement, after)
-        return after
+                    live = set(self._loop(statement, live))
+        return frozenset(live)
 
     def _loop(self, loop: Loop, after: Slots) -> Slots:
         """A loop may run no iteration, and after an iteration another one."""
-        found = self._at_least(after, lambda live: self._before(loop.body, live))
+        found = self._at_least(frozenset(after), lambda live: self._before(loop.body, live))
         self._at_end[id(loop)] = found
         return found
 

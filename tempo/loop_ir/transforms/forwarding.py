@@ -6,8 +6,9 @@ compiles loops, such a read is worse than needless: a buffer that is read after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import ClassVar
 
 from tempo.loop_ir.ir import Assign, Block, Loop, LoopProgram, PointIndex, Read, Statement, Write, walk
@@ -15,8 +16,8 @@ from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import with_blocks
 from tempo.symbolic import Expr
 
-Place = tuple[int, tuple[Expr, ...], tuple[Expr | None, ...]]
-"""A buffer, from where and how far: None for an axis that is read or written at one point."""
+Place = tuple[tuple[Expr, ...], tuple[Expr | None, ...]]
+"""In a buffer, from where and how far: None for an axis that is read or written at one point."""
 
 
 @dataclass(frozen=True)
@@ -28,38 +29,38 @@ class Forwarding:
         return replace(program, segments=segments)
 
 
-def forwarded(block: Block, known: dict[Place, str] | None = None) -> Block:
-    """The block with reads of what is known replaced by assignments; `known` are the names of values, by place.
+def forwarded(block: Block, known: Mapping[int, tuple[Place, str]] = MappingProxyType({})) -> Block:
+    """The block with reads of what is known replaced by assignments; `known` is by buffer what was written last, where.
 
     Two places of one buffer may be the same, so a write makes all others of its buffer unknown.
     """
-    known = {} if known is None else dict(known)
+    now = dict(known)
     found: list[Statement] = []
     for statement in block:
-        found.append(_forwarded(statement, known))
-        _forget(known, {each.buffer for each in walk((statement,)) if isinstance(each, Write)})
+        found.append(_forwarded(statement, now))
+        _forget(now, (statement,))
         if isinstance(statement, Write):
-            known[statement.buffer, statement.index, statement.extents] = statement.value
+            now[statement.buffer] = (statement.index, statement.extents), statement.value
     return tuple(found)
 
 
-def _forwarded(statement: Statement, known: dict[Place, str]) -> Statement:
+def _forwarded(statement: Statement, known: Mapping[int, tuple[Place, str]]) -> Statement:
     if isinstance(statement, Read) and not statement.fresh:
-        place = _place(statement)
-        return Assign(statement.result, known[place]) if place in known else statement
+        place, value = known.get(statement.buffer, (None, ""))
+        return Assign(statement.result, value) if place == _place(statement) else statement
     if isinstance(statement, Loop):
         known = dict(known)
-        _forget(known, {each.buffer for each in walk(statement.body) if isinstance(each, Write)})
+        _forget(known, statement.body)
     return with_blocks(statement, lambda block: forwarded(block, known))
 
 
 def _place(read: Read) -> Place:
     starts = tuple(entry.index if isinstance(entry, PointIndex) else entry.start for entry in read.index)
     extents = tuple(None if isinstance(entry, PointIndex) else entry.extent for entry in read.index)
-    return read.buffer, starts, extents
+    return starts, extents
 
 
-def _forget(known: dict[Place, str], buffers: Iterable[int]) -> None:
-    gone = set(buffers)
-    for place in [place for place in known if place[0] in gone]:
-        del known[place]
+def _forget(known: dict[int, tuple[Place, str]], block: Block) -> None:
+    for each in walk(block):
+        if isinstance(each, Write):
+            known.pop(each.buffer, None)
