@@ -10,7 +10,9 @@ What a backend declares that it does not do is refused before anything runs: a w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -96,6 +98,19 @@ def pass_manager(passes: tuple[Pass, ...], loop_passes: tuple[LoopPass, ...], op
     return PassManager.configured((*passes, *for_all_sizes(), *for_streams(), *loop_passes), disable, options.debug)
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without the collector of cycles: it would look again and again through graphs that have none, for up to a third
+    of the time that a large program takes."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @dataclass(frozen=True)
 class Specialised:
     """A program's loops at the values `sizes` of what shapes are made of, and the passes that made them."""
@@ -124,6 +139,7 @@ class Compiler:
 
     # -- for all sizes ---------------------------------------------------------------------------------------------
 
+    @collector_paused()
     def plan(self, outermost: Symbol | None = None, facts: Condition = TRUE) -> Plan:
         """For every size of which `facts` are true; `outermost` is a dim that the caller steps through."""
         stepped = self.stepped[0] if outermost is None and self.stepped else outermost
@@ -165,6 +181,7 @@ class Compiler:
         symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
         return {symbol: sizes[symbol] for symbol in symbols}
 
+    @collector_paused()
     def specialise(
         self, plan: Plan, sizes: Mapping[Symbol, int], whole: bool = True, ahead: int = MOST_POINTS
     ) -> Specialised:

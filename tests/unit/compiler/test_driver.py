@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.compiler.driver import Compiler
 from tempo.errors import InternalError
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes
 from tempo.passes.manager import PassManager, needed
+from tempo.plugins.manager import get_backend
 from tempo.runtime.engine import CompiledEngine
+from tempo.schedule.problem import SchedulingProblem
+from tempo.schedule.tree import ScheduleTree
 
 X = np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3)
 
@@ -102,3 +107,31 @@ def test_after_the_stop_only_what_is_needed_runs(monkeypatch: pytest.MonkeyPatch
     behind = ran[ran.index(stop) + 1 :]
     assert behind == (["static_extents", "materialise_outputs"] if stop == "lift" else [])
     assert needed(at_sizes()[0]) is None
+
+
+class Watching:
+    """A scheduler that fails, and keeps whether the collector of cycles is at work meanwhile."""
+
+    def __init__(self) -> None:
+        self.seen: list[bool] = []
+
+    def schedule(self, problem: SchedulingProblem) -> ScheduleTree:
+        self.seen.append(gc.isenabled())
+        raise RuntimeError("no order today")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_of_cycles_is_paused_and_left_as_it_was(
+    enabled: bool,
+) -> None:
+    scheduler = Watching()
+    compiler = Compiler(program().graph(), get_backend("numpy"), scheduler, tp.Options())
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(RuntimeError, match="no order today"):
+            compiler.plan()
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if was else gc.disable)()
+    assert scheduler.seen == [False]
