@@ -26,7 +26,7 @@ from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
 from tempo.sdg.operators.located import with_names_of_data
-from tempo.symbolic import TRUE, Condition, Context, Symbol, var
+from tempo.symbolic import TRUE, Condition, Symbol
 
 VERIFY_VARIABLE = "TEMPO_VERIFY"
 
@@ -106,7 +106,7 @@ def plan(
     scheduled = _schedule(scheduler, problem, program)
     clock.stage("schedule")
     order = scoped(scheduled.tree)
-    found = places(order, frozenset(each.name for each in program.clusters if each.host), _sizes(optimized))
+    found = places(order, frozenset(each.name for each in program.clusters if each.host))
     tables = clusters_with_tables(program, options.checks)
     built = build(program, order, decide_storage(program, found, tables), tables, options.checks)
     loops, more = manager.run(built, LoopContext(), for_all_sizes())
@@ -139,11 +139,6 @@ def _with_checks(graph: Graph, options: PlanOptions) -> Graph:
         if node.attr("checked")
     }
     return replace(graph, nodes={**graph.nodes, **changed})
-
-
-def _sizes(graph: Graph) -> Context:
-    """What is known of the sizes alone."""
-    return Context.of((), *(var(Symbol(dim.symbol.name, "size")).eq(dim.size) for dim in graph.dims))
 
 
 def _schedule(scheduler: Scheduler, problem: SchedulingProblem, program: Clustered) -> Scheduled:

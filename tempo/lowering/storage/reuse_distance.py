@@ -9,10 +9,11 @@ The dims are taken in the order of the loops that write, from the outside in. Th
 that both writes stand in the same iteration of the outer loops, so d_k has the sign of the loop's direction, and only
 how far q' may be ahead of q has to be bounded: by the iteration of the read, and by the last point of the domain.
 
-The same under any order, for loops that are no shifts of the dims (`conflict_widths`). A skewed loop makes no single
-coordinate, so neither the order of the dims nor the sign of a difference is known. Every pair of writes and a read are
-told apart by variables of their own, the order of the three is written out, one case for each level at which it may be
-decided, and Fourier-Motzkin elimination bounds the differences.
+The same under any order, for values that several places write, as those of a peeled loop do, and for loops that are no
+shifts of the dims (`conflict_widths`). A skewed loop makes no single coordinate, so neither the order of the dims nor
+the sign of a difference is known. Every pair of writes and a read are told apart by variables of their own, the order
+of the three is written out, one case for each loop at which it may be decided, and Fourier-Motzkin elimination bounds
+the differences.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tempo.lowering.scheduling.clusters import Cluster, ValueRead, ValueReads
-from tempo.lowering.scheduling.places import Place, TimeLoop
+from tempo.lowering.scheduling.places import Place
+from tempo.schedule.tree import For
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, var
 
 FULL = -1  # as a window width: no bound
@@ -31,86 +33,45 @@ FULL = -1  # as a window width: no bound
 
 @dataclass(frozen=True)
 class Track:
-    """How a place writes: its level `depth` makes coordinate `position`, which is the iteration plus `offset`."""
+    """How a place writes: its `loop` makes coordinate `position`, which is the iteration plus `offset`."""
 
     position: int
-    level: TimeLoop
+    loop: For
     offset: Expr
+
+    @property
+    def forward(self) -> bool:
+        return self.loop.direction == "forward"
 
 
 @dataclass(frozen=True)
 class Writer:
-    """All places that write a value, each with its tracks from the outside in; `box` are the points written.
+    """The place that writes a value, with its tracks from the outside in; `box` are the points written.
 
-    Coordinates without a track are the same wherever the value is written. `rank` is the node's in its cluster. From
-    the level `apart` on two places write in loops that are not one.
+    Coordinates without a track are the same whenever the value is written. `rank` is the node's in its cluster.
     """
 
-    places: tuple[Place, ...]
-    tracks: tuple[tuple[Track, ...], ...]
+    place: Place
+    tracks: tuple[Track, ...]
     domain: tuple[Symbol, ...]
     box: Box
     rank: int
-    apart: int
 
 
 def writer_of(places: Sequence[Place], domain: tuple[Symbol, ...], box: Box, rank: int) -> Writer | None:
-    """The writer where every loop around each of the places makes one coordinate; None where that is not so."""
-    order = _order(places, domain)
-    if order is None:
-        return None
-    tracks = [_tracks(place, order) for place in places]
-    known = [track for track in tracks if track is not None]
-    if len(known) != len(tracks) or not _same_elsewhere(places, order):
-        return None
-    apart = min((_apart(places, known, one, other) for one in range(len(known)) for other in range(one)), default=None)
-    if apart == FULL:
-        return None
-    depths = len(order)
-    return Writer(tuple(places), tuple(known), domain, box, rank, depths if apart is None else apart)
-
-
-def _order(places: Sequence[Place], domain: tuple[Symbol, ...]) -> tuple[int, ...] | None:
-    """The coordinate that each level makes, as the loops of the place with the most real ones tell."""
-    place = max(places, key=lambda each: len(each.loops))
-    free, order = dict.fromkeys(range(len(domain))), []
-    for level in place.levels:
-        position = next((at for at in free if not (place.point[at] - level.iteration).dims()), None)
-        if position is None:
+    """The writer where there is one, and every loop around it makes one coordinate; None where that is not so."""
+    place, *others = places
+    free, tracks = dict.fromkeys(range(len(domain))), []
+    for _, loop in place.loops:
+        offsets = ((at, place.point[at] - var(loop.var)) for at in free)
+        position, offset = next((each for each in offsets if not each[1].dims()), (None, None))
+        if others or position is None or offset is None:
             return None
         del free[position]
-        order.append(position)
-    return tuple(order)
-
-
-def _tracks(place: Place, order: tuple[int, ...]) -> tuple[Track, ...] | None:
-    if len(place.levels) != len(order):
+        tracks.append(Track(position, loop, offset))
+    if others or any(place.point[at].dims() for at in free):
         return None
-    offsets = [place.point[position] - level.iteration for position, level in zip(order, place.levels)]
-    if any(offset.dims() for offset in offsets):
-        return None
-    return tuple(Track(*each) for each in zip(order, place.levels, offsets))
-
-
-def _same_elsewhere(places: Sequence[Place], order: tuple[int, ...]) -> bool:
-    """Whether the coordinates that no level makes are one point for all places."""
-    for position in range(len(places[0].point)):
-        found = {place.point[position] for place in places}
-        if position not in order and (len(found) > 1 or any(index.dims() for index in found)):
-            return False
-    return True
-
-
-def _apart(places: Sequence[Place], tracks: Sequence[tuple[Track, ...]], one: int, other: int) -> int:
-    """The first level at which two places are in different loops of one iteration; FULL where they are out of step."""
-    shared = places[one].shared_levels(places[other])
-    depths = len(tracks[one])
-    for mine, theirs in zip(tracks[one][:shared], tracks[other][:shared]):
-        if mine.offset != theirs.offset:
-            return FULL
-        if mine.level.piece != theirs.level.piece:
-            return depths  # never in the same iteration, so what is inside does not matter
-    return shared
+    return Writer(place, tuple(tracks), domain, box, rank)
 
 
 def widths(writer: Writer, reads: Sequence[ValueRead], known: ValueReads) -> list[int]:
@@ -118,8 +79,7 @@ def widths(writer: Writer, reads: Sequence[ValueRead], known: ValueReads) -> lis
 
     Dims without a bound are best taken first, for then fewer conflicts are left for the others.
     """
-    apart = {track.position for track in writer.tracks[0][writer.apart :]}
-    found = _widths(writer, reads, known, frozenset(apart))
+    found = _widths(writer, reads, known, frozenset())
     full = frozenset(at for at, width in enumerate(found) if width == FULL)
     return _widths(writer, reads, known, full) if full and max(found) > 1 else found
 
@@ -128,34 +88,32 @@ def _widths(writer: Writer, reads: Sequence[ValueRead], known: ValueReads, full:
     """The same, where the dims of `full` tell all their points apart already."""
     found = [FULL if at in full else 1 for at in range(len(writer.domain))]
     for read in reads:
-        reuse = _Reuse(writer, read, known.context(read), full)
-        for place, tracks in zip(writer.places, writer.tracks):
-            for position, width in reuse.widths(place, tracks).items():
-                found[position] = FULL if FULL in (width, found[position]) else max(width, found[position])
+        for position, width in _Reuse(writer, read, known.context(read), full).widths().items():
+            found[position] = FULL if FULL in (width, found[position]) else max(width, found[position])
     return found
 
 
 @dataclass(frozen=True)
 class _Reuse:
-    """One read, and a place that may overwrite what it reads."""
+    """One read, and the writer, which may overwrite what it reads."""
 
     writer: Writer
     read: ValueRead
     context: Context
     full: frozenset[int]
 
-    def widths(self, place: Place, tracks: tuple[Track, ...]) -> dict[int, int]:
-        shared = self.read.place.shared_levels(place)
+    def widths(self) -> dict[int, int]:
+        place, tracks = self.writer.place, self.writer.tracks
+        shared = self.read.place.shared_loops(place)
         earlier = (self.read.place.order, self.read.rank) <= (place.order, self.writer.rank)
         found: dict[int, int] = {}
         carried = False  # whether the read may be in a later iteration of a loop around
         for depth, track in enumerate(tracks):
             ahead: int | None = None
             if not carried and depth < shared:
-                distance = self._distance(track, self.read.place.levels[depth])
-                same_piece = self.read.place.levels[depth].piece == track.level.piece
-                strict = not same_piece or self._is_first(tracks[depth + 1 : shared], earlier, depth + 1)
+                distance = self._distance(track)
                 carried = distance is None or distance > 0
+                strict = self._is_first(tracks[depth + 1 : shared], earlier)
                 ahead = None if distance is None else distance - strict
             elif not carried and earlier:
                 break  # the loops inside run after the read
@@ -164,34 +122,30 @@ class _Reuse:
             found[track.position] = self._width(track, ahead)
         return found
 
-    def _is_first(self, inner: Sequence[Track], earlier: bool, depth: int) -> bool:
+    def _is_first(self, inner: Sequence[Track], earlier: bool) -> bool:
         """Whether, within one iteration of a loop, the read precedes all writes to where the point read was.
 
         `inner` are the shared loops inside. A write differs from that point along no dim that is full, and along the
         others it may be any, from the first iteration on.
         """
-        for level, track in zip(self.read.place.levels[depth:], inner):
-            full = track.position in self.full
-            distance = self._distance(track, level) if full else self._since_first(track.level, level)
+        for track in inner:
+            distance = self._distance(track) if track.position in self.full else self._since_first(track.loop)
             if distance is None or distance > 0:
                 return False
             if distance < 0:
                 return True
         return earlier
 
-    def _distance(self, track: Track, level: TimeLoop) -> int | None:
+    def _distance(self, track: Track) -> int | None:
         """How many iterations of a shared loop the read is behind the write, at most."""
-        asked = self.read.relation[track.position]
-        forward = track.level.forward
-        distance = (
-            level.iteration - (asked.lo - track.offset) if forward else (asked.hi - track.offset) - level.iteration
-        )
-        return self.context.constant_bounds(distance)[1]
+        asked, iteration = self.read.relation[track.position], var(track.loop.var)
+        ahead, behind = iteration - (asked.lo - track.offset), (asked.hi - track.offset) - iteration
+        return self.context.constant_bounds(ahead if track.forward else behind)[1]
 
-    def _since_first(self, written: TimeLoop, read: TimeLoop) -> int | None:
+    def _since_first(self, loop: For) -> int | None:
         """How many iterations the read is behind the first one of a shared loop, at most."""
-        distance = read.iteration - written.lo if written.forward else written.hi - 1 - read.iteration
-        return self.context.constant_bounds(distance)[1]
+        ahead, behind = var(loop.var) - loop.lo, loop.hi - 1 - var(loop.var)
+        return self.context.constant_bounds(ahead if loop.direction == "forward" else behind)[1]
 
     def _width(self, track: Track, ahead: int | None) -> int:
         """`ahead` bounds how far another write may be ahead; so does the end of the domain."""
@@ -205,7 +159,7 @@ class _Reuse:
         """How many points the loop makes after the one read, at most."""
         asked, dim = self.read.relation[track.position], self.writer.domain[track.position]
         lo, hi = self.writer.box.interval(dim)
-        distance = hi - 1 - asked.lo if track.level.forward else asked.hi - lo
+        distance = hi - 1 - asked.lo if track.forward else asked.hi - lo
         return self.context.constant_bounds(distance)[1]
 
 
@@ -237,15 +191,11 @@ class _PlacedStatement:
         return _PlacedStatement(place, rank, names, point, tuple(facts))
 
     def before(self, other: _PlacedStatement) -> Iterator[Condition]:
-        """The cases in which this instance runs before the other: the level that decides, or the text."""
+        """The cases in which this instance runs before the other: the loop that decides, or the text."""
         equal: Condition = TRUE
-        for mine, theirs in itertools.islice(
-            zip(self.place.levels, other.place.levels), self.place.shared_levels(other.place)
-        ):
-            here, there = mine.iteration.substitute(self.names), theirs.iteration.substitute(other.names)
-            yield equal & (here.lt(there) if mine.forward else there.lt(here))
-            if mine.piece != theirs.piece:
-                return
+        for _, loop in self.place.loops[: self.place.shared_loops(other.place)]:
+            here, there = self.names[loop.var], other.names[loop.var]
+            yield equal & (here.lt(there) if loop.direction == "forward" else there.lt(here))
             equal = equal & here.eq(there)
         if (self.place.order, self.rank) < (other.place.order, other.rank):
             yield equal
