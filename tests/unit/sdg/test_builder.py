@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -46,9 +44,10 @@ def test_what_the_rule_of_an_operator_raises_has_the_location() -> None:
 
 def test_a_typed_node_keeps_its_number_where_that_is_free() -> None:
     new = NodeBuilder(DIMS, taken=[given(9)])
-    type, origin = TensorType((), "float32"), replace(given(3), name="h", location=HERE)
+    type = TensorType((), "float32")
     values = [(("value", ArrayValue(np.float32(number))),) for number in (0, 0, 1)]
-    assert [new.typed("constant", (), attrs, type, origin).node for attrs in values] == [3, 3, 10]
+    nodes = [Node(3, "constant", (), (type,), attrs=attrs, name="h", location=HERE) for attrs in values]
+    assert [new.typed(node).node for node in nodes] == [3, 3, 10]
     assert (new.nodes[10].name, new.nodes[10].location, new.nodes[10].declaration) == ("h", HERE, None)
 
 
