@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from tempo import dtypes
 from tempo.errors import NO_POINTS, AtUserLine, DTypeError, HostCallError, InputError, Location, SizeError, nearest
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.plugins.manager import get_backend, list_backends
+from tempo.reference.calls import Feed
 from tempo.sdg.graph import Graph, Node, Role
 from tempo.symbolic import LARGEST_SIZE, Expr, Symbol, var
 
@@ -132,6 +133,11 @@ def input_nodes(graph: Graph, role: Role) -> dict[str, Node]:
     return {node.port.name: node for node in nodes}
 
 
+def called(node: Node) -> str:
+    """What an `input` node is to the user."""
+    return f"{'the state of the parameter' if node.port.role == 'state' else 'the input'} {node.port.name!r}"
+
+
 def as_declared(given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
     """`given` with the names of `known`: Python passes a keyword in normal form (NFKC), so `µ` arrives as `μ`."""
     if given.keys() <= known.keys():
@@ -221,39 +227,43 @@ def _by_its_backend(value: Any) -> Array | None:
     return None
 
 
-def claim_shape(table: SizeTable, node: Node, array: Array, what: str) -> None:
+def claim_shape(table: SizeTable, node: Node, array: Array) -> None:
     """Take the sizes that the array's axes say; its rank must fit."""
-    extents = expected_shape(table.graph, node)
+    extents = _extents(table.graph, node)
     if array.ndim != len(extents):
-        told = "a single number" if not extents else f"{len(extents)} axes: {shape_text(table.graph, node)}"
+        told = "a single number" if not extents else f"{len(extents)} axes: {_shape_text(table.graph, node)}"
         raise InputError(
-            f"{what} has shape {tuple(array.shape)}, expected {'is' if not extents else 'are'} {told}",
+            f"{called(node)} has shape {tuple(array.shape)}, expected {'is' if not extents else 'are'} {told}",
             location=node.location,
         )
     names = [symbol.name for symbol in node.domain] + [""] * len(node.shape)
     for axis, (extent, found, name) in enumerate(zip(extents, array.shape, names, strict=True)):
         if name or extent.sizes():
-            source = f"the shape {tuple(array.shape)} of {what} at axis {axis}"
+            source = f"the shape {tuple(array.shape)} of {called(node)} at axis {axis}"
             table.claim(extent, SizeClaim(found, source, node.location), name)
 
 
-def check_shape(graph: Graph, node: Node, array: Array, sizes: Sizes, what: str) -> None:
-    expected = tuple(int(extent.evaluate(sizes)) for extent in expected_shape(graph, node))
+def check_shape(graph: Graph, node: Node, array: Array, sizes: Mapping[Symbol, int]) -> None:
+    expected = expected_shape(graph, node, sizes)
     if array.shape == expected:
         return
     wrong = [axis for axis, sizes in enumerate(zip(array.shape, expected)) if sizes[0] != sizes[1]]
     axes = f"; axis {wrong[0]} differs" if wrong and len(array.shape) == len(expected) else ""
     raise InputError(
-        f"{what} has shape {tuple(array.shape)}, expected is {expected}: {shape_text(graph, node)}{axes}",
+        f"{called(node)} has shape {tuple(array.shape)}, expected is {expected}: {_shape_text(graph, node)}{axes}",
         location=node.location,
     )
 
 
-def expected_shape(graph: Graph, node: Node) -> tuple[Expr, ...]:
+def expected_shape(graph: Graph, node: Node, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
+    return tuple(int(extent.evaluate(sizes)) for extent in _extents(graph, node))
+
+
+def _extents(graph: Graph, node: Node) -> tuple[Expr, ...]:
     return tuple(dim.size for dim in graph.domain_dims(node)) + node.shape
 
 
-def shape_text(graph: Graph, node: Node) -> str:
+def _shape_text(graph: Graph, node: Node) -> str:
     dims = [f"{dim.symbol.name}={dim.size}" for dim in graph.domain_dims(node)]
     return "(" + ", ".join([*dims, *map(str, node.shape)]) + ")"
 
@@ -292,42 +302,34 @@ def claim_length(table: SizeTable, node: Node, given: Any, endless: Symbol | Non
         table.claim(table.graph.dim(symbol).size, claim, symbol.name)
 
 
-@dataclass
-class IteratorFeed:
-    """Takes the next array of an iterator at every point; `shape` is that of each, `size` their number.
+def feed(graph: Graph, node: Node, given: Any, sizes: Mapping[Symbol, int]) -> Feed:
+    """Takes the next array of an iterator at every point.
 
     Nothing is taken after the last point, so that a call may go on where another has stopped.
     """
+    values, dim = iter(given), node.domain[0]
+    shape = tuple(int(extent.evaluate(sizes)) for extent in node.shape)
 
-    node: Node
-    values: Iterator[Any]
-    shape: tuple[int, ...]
-    size: int
-
-    @staticmethod
-    def of(graph: Graph, node: Node, given: Any, sizes: Mapping[Symbol, int]) -> IteratorFeed:
-        shape = tuple(int(extent.evaluate(sizes)) for extent in node.shape)
-        size = int(graph.dim(node.domain[0]).size.evaluate(sizes))
-        return IteratorFeed(node, iter(given), shape, size)
-
-    def __call__(self, point: tuple[int, ...]) -> Array:
+    def take(point: tuple[int, ...]) -> Array:
         """Raises `InputError` and `DTypeError` with the point, and `HostCallError` chained to what the iterator raised.
 
         The array is the run's own: an iterator may go on writing into what it gave.
         """
-        where = f"the stream {self.node.attr('stream')!r} at {self.node.domain[0].name} = {point[0]}"
+        where = f"the stream {node.attr('stream')!r} at {dim.name} = {point[0]}"
         try:
-            value = next(self.values)
+            value = next(values)
         except StopIteration:
+            size = int(graph.dim(dim).size.evaluate(sizes))
             raise StreamEndError(
-                f"{where} has ended: it gave {point[0]} arrays, and the size of {self.node.domain[0].name} is "
-                f"{self.size}",
-                location=self.node.location,
+                f"{where} has ended: it gave {point[0]} arrays, and the size of {dim.name} is {size}",
+                location=node.location,
             ) from None
         except Exception as error:
             message = f"{where} failed: {type(error).__name__}: {error}"
-            raise HostCallError(message, location=self.node.location) from error
-        array = np.array(as_array(value, self.node, where))
-        if array.shape != self.shape:
-            raise InputError(f"{where} has shape {array.shape}, declared is {self.shape}", location=self.node.location)
+            raise HostCallError(message, location=node.location) from error
+        array = np.array(as_array(value, node, where))
+        if array.shape != shape:
+            raise InputError(f"{where} has shape {array.shape}, declared is {shape}", location=node.location)
         return array
+
+    return take

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tempo.language.program import Program
 
 Array = np.ndarray[Any, Any]
-Shapes = tuple[tuple[int, ...], ...]
+Shapes = Mapping[Port, tuple[int, ...]]
 Sizes = Mapping[Symbol, int]
 _MOST_KEPT = 1 << 16
 """Elements of an initial value that is kept for the next call; filling a larger array takes longer than all else."""
@@ -45,17 +45,13 @@ class CallChecker:
     def __init__(
         self, program: Program, graph: Graph, compile_sizes: Mapping[str, Any] | None, native: binding.Native
     ) -> None:
-        self.native = native
-        self.graph = graph
+        self.native, self.graph = native, graph
         self.parameters: Mapping[str, ParameterSpec] = program.parameters
         self.compile_sizes = dict(binding.by_name(compile_sizes, "sizes= of compile", '{"t": 10}'))
-        self.inputs = binding.input_nodes(graph, "input")
+        self.inputs, self.states = (binding.input_nodes(graph, role) for role in ("input", "state"))
         self.streams = binding.stream_nodes(graph)
-        self.states = binding.input_nodes(graph, "state")
-        taken = (*self.inputs.values(), *self.states.values())
-        self._ports = (*(node.port for node in taken), Port("seed", "seed"))
-        self._shapes: tuple[Mapping[Symbol, int], Mapping[str, tuple[int, ...]]] | None = None
-        self._initial = InitialValues(graph, self.parameters, self.inputs)
+        self._declared = {**self.inputs, **self.streams}
+        self._initial = InitialValues(graph, self.parameters)
         self._last: tuple[Shapes, Mapping[Symbol, int]] | None = None
         self.table()  # wrong names and sizes are reported at once
 
@@ -83,49 +79,43 @@ class CallChecker:
         seeded = binding.seed_array(seed)
         if name := next((name for name in NOT_YET if name in inputs), None):
             raise UnsupportedError(f"{name}= is kept for what Tempo does not do yet", hint="leave it out")
-        inputs = binding.as_declared(inputs, {**self.inputs, **self.streams})
-        binding.check_names(inputs, {**self.inputs, **self.streams}, "input")
+        inputs = binding.as_declared(inputs, self._declared)
+        binding.check_names(inputs, self._declared, "input")
         stated = self._named_states(state, strict)
-        given = {
-            name: binding.as_array(inputs[name], node, _input(name), self.native) for name, node in self.inputs.items()
-        }
+        given = [(node, inputs[name]) for name, node in self.inputs.items()]
+        given += [(node, stated[name]) for name, node in self.states.items() if name in stated]
+        arrays = {node.port: binding.as_array(value, node, binding.called(node), self.native) for node, value in given}
         if endless is not None:
             self._check_endless(endless[0])
             sizes = {**(sizes or {}), endless[0].name: endless[1]}
-        known = self._known(given, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
-        states = {
-            name: self._given_state(node, name, stated[name], known)
-            if name in stated
-            else self._initial.value(node, name, known, given, int(seed))
-            for name, node in self.states.items()
-        }
-        arrays = dict(zip(self._ports, (*given.values(), *states.values(), seeded), strict=True))
-        feeds = {
-            name: binding.IteratorFeed.of(self.graph, node, inputs[name], known) for name, node in self.streams.items()
-        }
-        return Arguments(known, arrays, int(seed), feeds)
+        known = self._known(arrays, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
+        begun = [node for name, node in self.states.items() if name not in stated]
+        initial = {node.port: self._initial.value(node, known, arrays, int(seed)) for node in begun}
+        feeds = {name: binding.feed(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
+        return Arguments(known, {**arrays, **initial, Port("seed", "seed"): seeded}, int(seed), feeds)
 
     def _known(
         self,
-        given: Mapping[str, Array],
+        arrays: Mapping[Port, Array],
         streamed: Mapping[str, Any],
         sizes: Mapping[str, Any] | None,
         endless: Symbol | None = None,
     ) -> Mapping[Symbol, int]:
         """The sizes, which the arrays fit. Arrays of the same shapes as in the call before need no second look."""
-        shapes = tuple(array.shape for array in given.values())
+        shapes = {port: array.shape for port, array in arrays.items()}
         last = self._last  # once: another thread may call in between
         if last is not None and not sizes and not streamed and shapes == last[0]:
             return last[1]
         table = self.table()
         table.claim_named(sizes, "sizes=")
-        for name, node in self.inputs.items():
-            binding.claim_shape(table, node, given[name], _input(name))
+        for node in self.inputs.values():
+            binding.claim_shape(table, node, arrays[node.port])
         for name, node in self.streams.items():
             binding.claim_length(table, node, streamed[name], endless)
         known = table.complete()
-        for name, node in self.inputs.items():
-            binding.check_shape(self.graph, node, given[name], known, _input(name))
+        for node in (*self.inputs.values(), *self.states.values()):
+            if node.port in arrays:
+                binding.check_shape(self.graph, node, arrays[node.port], known)
         if not sizes:
             self._last = shapes, known
         return known
@@ -173,23 +163,6 @@ class CallChecker:
             raise InputError(f"state= names {_some(unknown)}, which are no parameters", hint=hint)
         return given
 
-    def _given_state(self, node: Node, name: str, value: Any, sizes: Mapping[Symbol, int]) -> Array:
-        what = f"the state of the parameter {name!r}"
-        array = binding.as_array(value, node, what, self.native)
-        if array.shape != self._state_shapes(sizes)[name]:
-            binding.check_shape(self.graph, node, array, dict(sizes), what)
-        return array
-
-    def _state_shapes(self, sizes: Mapping[Symbol, int]) -> Mapping[str, tuple[int, ...]]:
-        """By name; known from the call before, where sizes are the same."""
-        last = self._shapes  # once: another thread may call in between
-        if last is not None and last[0] == sizes:
-            return last[1]
-        axes = {name: binding.expected_shape(self.graph, node) for name, node in self.states.items()}
-        found = {name: tuple(int(each.evaluate(sizes)) for each in extents) for name, extents in axes.items()}
-        self._shapes = sizes, found
-        return found
-
 
 _LEFT_OUT = "strict=False leaves out what is none"
 _MOST_NAMES = 20  # that a message lists
@@ -201,49 +174,42 @@ def _some(names: Iterable[str]) -> str:
     return (", ".join(map(repr, listed[:_MOST_NAMES])) or "none") + more
 
 
-def _input(name: str) -> str:
-    return f"the input {name!r}"
-
-
 # -- what parameters are at the start ----------------------------------------------------------------------------------
 
 
 class InitialValues:
     """Of the parameters of one program. Zeros, and what else is the same in all calls, are made once."""
 
-    def __init__(self, graph: Graph, parameters: Mapping[str, ParameterSpec], inputs: Mapping[str, Node]) -> None:
-        self._graph, self._parameters, self._inputs = graph, parameters, inputs
+    def __init__(self, graph: Graph, parameters: Mapping[str, ParameterSpec]) -> None:
+        self._graph, self._parameters = graph, parameters
         self._alone: dict[str, Graph] = {}
         self._kept: dict[str, tuple[Sizes, Array]] = {}  # the last of each; other threads may put theirs
 
-    def value(self, node: Node, name: str, sizes: Sizes, inputs: Mapping[str, Array], seed: int) -> Array:
+    def value(self, node: Node, sizes: Sizes, given: Mapping[Port, Array], seed: int) -> Array:
         """At every point of the domain of `node`, which is the input that holds the state."""
+        name = node.port.name
         kept = self._kept.get(name)
         if kept is not None and (kept[0] is sizes or kept[0] == sizes):
             return kept[1]
         init = self._parameters[name].init
         if not isinstance(init, Edge):
-            return self._given(node, name, init, sizes)
+            return self._given(node, init, sizes)
         alone = self._alone_for(name, node, init)
-        arrays = {
-            each.id: binding.as_array(inputs[other], each, f"the input {other!r}")
-            for other, each in self._inputs.items()
-            if each.id in alone.nodes
-        }
+        inputs = binding.input_nodes(alone, "input").values()
+        arrays = {each.id: binding.as_array(given[each.port], each, binding.called(each)) for each in inputs}
         array = Evaluator(alone, arrays, sizes, seed).run().outputs["init"]
-        by_call = any(node.is_input or node.is_call for node in alone.nodes.values())  # the seed of draws is an input
+        by_call = any(each.is_input or each.is_call for each in alone.nodes.values())  # the seed of draws is an input
         if array.size <= _MOST_KEPT and not by_call:
             self._kept[name] = sizes, array
         return array
 
-    def _given(self, node: Node, name: str, init: Any, sizes: Sizes) -> Array:
+    def _given(self, node: Node, init: Any, sizes: Sizes) -> Array:
         """An array, of one point or of all."""
-        full = tuple(int(extent.evaluate(sizes)) for extent in binding.expected_shape(self._graph, node))
-        array = binding.as_array(init, node, f"init of the parameter {name!r}")
+        full, what = binding.expected_shape(self._graph, node, sizes), f"init of the parameter {node.port.name!r}"
+        array = binding.as_array(init, node, what)
         if array.shape not in (full, full[len(node.domain) :]):
             shapes = " or ".join(sorted({str(full), str(full[len(node.domain) :])}))
-            message = f"init of the parameter {name!r} has shape {array.shape}, expected is {shapes}"
-            raise InputError(message, location=node.location)
+            raise InputError(f"{what} has shape {array.shape}, expected is {shapes}", location=node.location)
         return np.broadcast_to(array, full).copy()
 
     def _alone_for(self, name: str, node: Node, init: Edge) -> Graph:

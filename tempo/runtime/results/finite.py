@@ -14,6 +14,7 @@ from tempo.analysis.demand.reads import RunSizes, reads_of_point
 from tempo.analysis.reports import point_text, tensor_name
 from tempo.errors import NotFiniteError
 from tempo.passes.instrument import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
+from tempo.runtime.arguments.binding import called
 from tempo.runtime.arguments.call import Arguments
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Graph, Node
@@ -46,8 +47,7 @@ class FiniteCheck:
             if len(found):
                 layout = node.attr("layout") or (*node.domain, *range(len(node.shape)))
                 point = tuple(int(found[0][layout.index(symbol)]) for symbol in node.domain)
-                kind = "the state of the parameter" if node.port.role == "state" else "the input"
-                raise NotFiniteError(f"{kind} {tensor_name(node)!r} is NaN{_at(node, point)}", location=node.location)
+                raise NotFiniteError(f"{called(node)} is NaN{_at(node, point)}", location=node.location)
 
     def made(self, arguments: Arguments, values: Mapping[str, Array], unfinished: bool = False) -> None:
         """Raises `NotFiniteError` for the first tensor that is not finite, by what the watches hold.

@@ -48,7 +48,7 @@ def random_arguments(graph: Graph, sizes: dict[Symbol, int]) -> Arguments:
     generator = np.random.default_rng(0)
     arrays = {Port("seed", "seed"): np.asarray(0, np.uint32)}
     for node in input_nodes(graph, "input").values():
-        shape = tuple(int(extent.evaluate(sizes)) for extent in expected_shape(graph, node))
+        shape = expected_shape(graph, node, sizes)
         arrays[node.port] = generator.standard_normal(shape).astype(np.float32)
     return Arguments(sizes, arrays, 0)
 
