@@ -93,12 +93,11 @@ def _backends(parsed: argparse.Namespace) -> int:
     listings = list_backends()
     if parsed.json:
         print(json.dumps([_as_json(each) for each in listings], indent=2))
-        return 0
-    if parsed.markdown:
+    elif parsed.markdown:
         sys.stdout.write(markdown(_usable(listings)))
-        return 0
-    rows = [(each.name, each.distribution, each.state, _devices(each), _summary(each)) for each in listings]
-    _table("Backends", ("name", "distribution", "state", "devices", "summary"), rows)
+    else:
+        rows = [(each.name, each.distribution, each.state, _devices(each), _summary(each)) for each in listings]
+        _table("Backends", ("name", "distribution", "state", "devices", "summary"), rows)
     return 0
 
 
@@ -118,13 +117,16 @@ def _as_json(listing: Listing) -> dict[str, Any]:
         "state": listing.state,
         "error": str(listing.error) if listing.error else None,
     }
-    if isinstance(listing.descriptor, BackendPlugin):
-        found["api_version"] = listing.descriptor.api_version
-        found["summary"] = listing.descriptor.summary
-        found["devices"] = list(listing.descriptor.capabilities.devices)
-        found["dtypes"] = list(listing.descriptor.dtypes)
-        found["unsupported"] = dict(listing.descriptor.capabilities.unsupported)
-    return found
+    backend = listing.descriptor
+    if not isinstance(backend, BackendPlugin):
+        return found
+    return found | {
+        "api_version": backend.api_version,
+        "summary": backend.summary,
+        "devices": backend.capabilities.devices,
+        "dtypes": backend.dtypes,
+        "unsupported": dict(backend.capabilities.unsupported),
+    }
 
 
 def _usable(listings: Sequence[Listing]) -> list[BackendPlugin]:

@@ -63,9 +63,6 @@ _LATTICE: dict[str, tuple[str, ...]] = {
 DTYPES: tuple[str, ...] = tuple(_KINDS)
 """The dtypes of the language, each of which `tp` has under its name."""
 
-FLOATS: tuple[str, ...] = tuple(name for name, kind in _KINDS.items() if kind == "float")
-INTEGERS: tuple[str, ...] = tuple(name for name, kind in _KINDS.items() if kind in ("int", "uint"))
-
 
 def to_numpy(name: str) -> np.dtype[Any]:
     """The NumPy dtype of a name. Raises `DTypeError` for a name that is none."""
@@ -104,9 +101,9 @@ def as_dtype(value: Any) -> str:
         raise DTypeError("None is no dtype", hint=f"use one of {', '.join(DTYPES)}")
     try:
         return from_numpy(value)
-    except TypeError as error:
-        if isinstance(error, DTypeError):
-            raise
+    except DTypeError:
+        raise
+    except TypeError:
         raise DTypeError(f"{value!r} is no dtype", hint=f"use one of {', '.join(DTYPES)}") from None
 
 

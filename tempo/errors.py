@@ -155,6 +155,15 @@ class MissingPackageError(TempoError, ImportError):
     """A package that is needed for this alone is not installed; says how to install it."""
 
 
+def package(module: str, what: str, extra: str) -> Any:
+    """The package with the module, which is loaded. Raises `MissingPackageError` where `what` cannot have it."""
+    try:
+        return __import__(module)
+    except ImportError as error:
+        hint = f"install it with: python -m pip install 'tempo-sdg[{extra}]'"
+        raise MissingPackageError(f"{what} needs {module.partition('.')[0]}", hint=hint) from error
+
+
 class UnknownBackendError(TempoError, ImportError):
     """No installed backend has this name."""
 

@@ -77,7 +77,12 @@ class Buffer:
         """The logical shape at these sizes; an extent below zero is of what never runs there."""
         return tuple(max(0, int(extent.evaluate(sizes))) for extent in self.logical_shape)
 
-    @property
+    @cached_property
+    def is_as_given(self) -> bool:
+        """Whether its axes are in the order of the user's array."""
+        return self.from_user == tuple(range(len(self.from_user)))
+
+    @cached_property
     def from_user(self) -> tuple[int, ...]:
         """The permutation from the axes of the user's array to those of the buffer (dims, then shape)."""
         if not self.layout:
@@ -85,7 +90,7 @@ class Buffer:
         logical = [*(axis.dim for axis in self.axes), *range(len(self.shape))]
         return tuple(self.layout.index(label) for label in logical)
 
-    @property
+    @cached_property
     def to_user(self) -> tuple[int, ...]:
         """The permutation back."""
         axes = self.from_user

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,8 @@ class Item:
     """One step of the driver. `loop` is set where it can be run in chunks.
 
     The buffers of `makes` are not needed before it, those of `drops` not after it. Once the slot `stopped` holds
-    something other than 0 it is left out. `part` is for a chunk of the loop, with the arrays of `segment` as these lie
-    between chunks.
+    something other than 0 it is left out. `part` is for a chunk of the loop, with the arrays of `segment`, if it is a
+    call of one, as these lie between chunks.
     """
 
     function: Callable[..., None]
@@ -85,24 +85,14 @@ class Compiled:
         return self._shapes[key]
 
     @cached_property
-    def axes(self) -> tuple[tuple[int, ...], ...]:
-        """From the axes of the user's array to those of the buffer, by its number."""
-        return tuple(buffer.from_user for _, buffer in sorted(self.program.buffers.items()))
-
-    @cached_property
-    def to_user(self) -> tuple[tuple[int, ...], ...]:
-        """From the axes of the buffer to those of the user's array, by its number."""
-        return tuple(buffer.to_user for _, buffer in sorted(self.program.buffers.items()))
-
-    @cached_property
     def handed_over(self) -> frozenset[int]:
         """Inputs that may stay NumPy's: one call, of one segment, takes them as they lie."""
         if not self.backend.takes_host_arrays:
             return frozenset()
         calls = [item for item in self.program.items if isinstance(item, CallSegment)]
         taken = Counter(id for each in calls for id in self.program.segments[each.segment].buffers)
-        given = set(self.program.inputs.values()) - self.touched_in_host_loops
-        return frozenset(id for id in given if taken[id] == 1 and self.axes[id] == tuple(range(len(self.axes[id]))))
+        given = map(self.program.buffers.__getitem__, set(self.program.inputs.values()) - self.touched_in_host_loops)
+        return frozenset(each.id for each in given if taken[each.id] == 1 and each.is_as_given)
 
     @cached_property
     def layouts(self) -> Mapping[int, tuple[int, ...]]:
@@ -124,8 +114,8 @@ class Compiled:
     @cached_property
     def constants(self) -> Mapping[int, Array]:
         """The program's constants as the backend's arrays. Nothing writes to them, so all runs share them."""
-        found = self.program.constants.items()
-        return {id: self.backend.transpose(self.backend.from_host(each.array), self.axes[id]) for id, each in found}
+        found = ((self.program.buffers[id], each.array) for id, each in self.program.constants.items())
+        return {each.id: self.backend.transpose(self.backend.from_host(array), each.from_user) for each, array in found}
 
     @cached_property
     def on_host(self) -> frozenset[int]:
@@ -157,10 +147,7 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
     emitter = DriverEmitter(program, static, backend.operator)
     namespace: dict[str, Any] = {**backend.array_functions(), "in_strips": in_strips}
     namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
-    in_chunks = dict(namespace)
-    for segment, code in zip(program.segments, segments, strict=True):
-        namespace[segment.name] = code.function
-        in_chunks[segment.name] = code.function if code.in_chunks is None else code.in_chunks.function
+    namespace.update((each.name, code.function) for each, code in zip(program.segments, segments, strict=True))
     sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
     last_values = {
         port: define(emitter.last_value(number, each), f"last_value_{number}", namespace)
@@ -170,26 +157,20 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
     for number, (source, statement) in enumerate(zip(sources, program.items, strict=True)):
         called = statement.segment if isinstance(statement, CallSegment) else None
         loop = statement if isinstance(statement, Loop) else None if called is None else program.segments[called].loop
-        is_apart = called is not None and loop is not None and segments[called].in_chunks is not None
-        function = define(source, f"item_{number}", namespace)
-        part = define(source, f"item_{number}", in_chunks) if is_apart else function
+        function = part = define(source, f"item_{number}", namespace)
+        if called is not None and loop is not None and (way := segments[called].in_chunks) is not None:
+            in_chunks = {**namespace, program.segments[called].name: way.function}
+            part = define(source, f"item_{number}", in_chunks)
         lives = lifetimes.makes[number], lifetimes.drops[number]
-        items.append(Item(function, loop, part, called if is_apart else None, *lives, program.stopped[number]))
+        items.append(Item(function, loop, part, called, *lives, program.stopped[number]))
     parameters, source = emitter.item_sizes(), "\n\n".join(sources)
     seconds = time.perf_counter() - start
     return Compiled(program, backend, tuple(items), parameters, segments, source, last_values, made.passes, seconds)
 
 
 def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]:
-    declared = []
-    for result in node.results:
-        type = static_type(result, lambda expr: int(expr.evaluate(sizes)))
-        declared.append((type.shape, type.numpy_dtype))
-
-    def call(point: tuple[int, ...], operands: tuple[Array, ...]) -> tuple[Array, ...]:
-        return call_host(node, point, operands, declared)
-
-    return call
+    types = [static_type(result, lambda expr: int(expr.evaluate(sizes))) for result in node.results]
+    return partial(call_host, node, results=[(type.shape, type.numpy_dtype) for type in types])
 
 
 class ProgramRun:
@@ -214,8 +195,8 @@ class ProgramRun:
             value = value.copy()  # the caller may go on writing into it, while segments still run
             if id in self.compiled.handed_over:
                 return value
-        array, axes = backend.from_host(value), self.compiled.axes[id]
-        return array if axes == tuple(range(len(axes))) else backend.transpose(array, axes)
+        array, buffer = backend.from_host(value), self.compiled.program.buffers[id]
+        return array if buffer.is_as_given else backend.transpose(array, buffer.from_user)
 
     def _made(self, buffer: Buffer) -> Array:
         backend, shape = self.compiled.backend, self.shapes[buffer.id]
@@ -230,15 +211,15 @@ class ProgramRun:
         physical = shape if order is None else tuple(shape[at] for at in order)
         try:
             if buffer.id in self.compiled.on_host:
-                return _on_host(physical, buffer, fill)
+                dtype = dtypes.to_numpy(buffer.dtype)
+                made = np.empty(physical, dtype) if fill is None else np.full(physical, fill, dtype)
+                return made.transpose(buffer.from_user)
             array = backend.allocate(physical, buffer.dtype, fill)
         except Exception as error:
             if backend.is_out_of_memory(error):
                 raise too_large(buffer, self.sizes, str(error)) from error
             raise
-        if order is None:
-            return array
-        if buffer.role != "output" and not backend.shares_memory:
+        if order is None or (buffer.role != "output" and not backend.shares_memory):
             return array
         return backend.transpose(array, tuple(order.index(axis) for axis in range(len(order))))
 
@@ -336,10 +317,10 @@ class ProgramRun:
         """The array of an output, with the user's axes, and no more points than were kept."""
         backend, buffer, array = self.compiled.backend, self.compiled.program.buffers[id], self.view(id)
         for dim, slot in self.compiled.stops.items():
-            symbol = Symbol(dim, "dim")
-            axis = next((at for at, label in enumerate(buffer.layout) if label == symbol), None)
-            kept = 0 if axis is None or is_chunked(buffer, symbol) else self.kept(slot)
-            if axis is not None and 0 < kept < array.shape[axis]:
+            if (symbol := Symbol(dim, "dim")) not in buffer.layout or is_chunked(buffer, symbol):
+                continue
+            axis, kept = buffer.layout.index(symbol), self.kept(slot)
+            if 0 < kept < array.shape[axis]:
                 array = array[(slice(None),) * axis + (slice(kept),)]
         if id in self.compiled.on_host:
             return backend.from_host(array)
@@ -347,7 +328,7 @@ class ProgramRun:
 
     def view(self, id: int) -> Array:
         """What there is of an output, with the user's axes; NumPy's where it is on the host."""
-        array, axes = self.buffers[id], self.compiled.to_user[id]
+        array, axes = self.buffers[id], self.compiled.program.buffers[id].to_user
         return array.transpose(axes) if id in self.compiled.on_host else self.compiled.backend.transpose(array, axes)
 
     def handed(self, id: int, part: Array) -> Array:
@@ -373,15 +354,7 @@ class ProgramRun:
         return {name: self.compiled.backend.to_host(self.output(id)) for name, id in held}
 
 
-def _on_host(shape: tuple[int, ...], buffer: Buffer, fill: Any | None) -> Array:
-    """An array of NumPy's with the axes of the buffer; `shape` is as it lies, for outputs in the user's order."""
-    made = np.empty(shape, dtypes.to_numpy(buffer.dtype))
-    if fill is not None:
-        made[...] = fill
-    return made.transpose(buffer.from_user)
-
-
 def _poison(dtype: str) -> Any:
     if dtypes.is_float(dtype):
         return float("nan")
-    return True if dtype == "bool" else np.iinfo(dtypes.to_numpy(dtype)).min
+    return True if dtype == "bool" else dtypes.lowest(dtype)

@@ -16,12 +16,11 @@ from tempo.compiler.once import Once
 from tempo.errors import (
     AtUserLine,
     InputError,
-    MissingPackageError,
-    NotFiniteError,
     ProgramError,
     SizeError,
     UnsupportedError,
     nearest,
+    package,
     user_location,
 )
 from tempo.reference.calls import feeding
@@ -32,7 +31,7 @@ from tempo.runtime.memory import Memory, memory_of, told_what_is_large
 from tempo.runtime.pickling import compiled_again, portable
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
-from tempo.runtime.results.salvage import Look
+from tempo.runtime.results.salvage import Look, looked
 from tempo.runtime.streaming import Stream
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
 from tempo.waiting import told
@@ -103,12 +102,8 @@ class Executable:
         look = self._look(arguments)
         results = self._engine.run(arguments, report, look)
         outputs = outputs_of(results, self.graph, arguments.sizes)
-        try:
-            if look is not None:
-                look(results.watched, False)
-        except NotFiniteError as error:
-            error.outputs, error.state = outputs, outputs.state
-            raise
+        if look is not None:
+            looked(partial(look, results.watched, False), outputs, outputs.state)
         return outputs
 
     def _look(self, arguments: Arguments) -> Look | None:
@@ -140,9 +135,7 @@ class Executable:
         Raises `UnsupportedError` where the program cannot be run along it; without an end, where something reads the
         size or a later point, or is kept at every point.
         """
-        if not isinstance(self._engine, CompiledEngine):
-            message, hint = "the reference backend has no order to stream in", 'use backend="numpy"'
-            raise UnsupportedError(message, location=user_location(), hint=hint)
+        engine = self._planning("has no order to stream in", 'use backend="numpy"')
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
             raise InputError(
@@ -151,10 +144,10 @@ class Executable:
         endless = isinstance(sizes, Mapping) and dim in sizes and sizes[dim] is None
         length, keeps = _chunk_length(chunk), _keeps(keep, dim, endless)
         if endless:
-            unending, arguments = self._endless(self._engine, names[dim], inputs, sizes or {}, state, seed, strict)
+            unending, arguments = self._endless(engine, names[dim], inputs, sizes or {}, state, seed, strict)
             return Stream(unending, arguments, names[dim], length, keeps, endless)
         arguments = self._arguments(inputs, sizes, state, seed, strict)
-        return Stream(self._engine, arguments, names[dim], length, keeps, look=self._look(arguments))
+        return Stream(engine, arguments, names[dim], length, keeps, look=self._look(arguments))
 
     def _endless(
         self,
@@ -228,7 +221,7 @@ class Executable:
     @property
     def memory(self) -> Memory:
         """Buffers and peak bytes for the sizes last compiled or run."""
-        engine, sizes = self._compiled_engine("run.memory"), self._sizes
+        engine, sizes = self._planning("plans nothing, so it has no run.memory"), self._sizes
         if sizes is None:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
@@ -237,7 +230,7 @@ class Executable:
     @property
     def executables(self) -> int:
         """How many executables were made so far: one per value of the sizes that shapes are made of."""
-        return self._compiled_engine("run.executables").executables
+        return self._planning("plans nothing, so it has no run.executables").executables
 
     def explain(self) -> str:
         """Passes, schedule as pseudocode, buffers, memory and generated code."""
@@ -284,11 +277,9 @@ class Executable:
         engine = self._engine
         return memory_of(engine.plan_for(sizes).loops, sizes) if isinstance(engine, CompiledEngine) else None
 
-    def _compiled_engine(self, what: str) -> CompiledEngine:
+    def _planning(self, otherwise: str, hint: str | None = None) -> CompiledEngine:
         if not isinstance(self._engine, CompiledEngine):
-            raise UnsupportedError(
-                f"the reference backend plans nothing, so it has no {what}", location=user_location()
-            )
+            raise UnsupportedError(f"the reference backend {otherwise}", location=user_location(), hint=hint)
         return self._engine
 
 
@@ -340,16 +331,7 @@ def _reporter(progress: Any) -> AbstractContextManager[Progress | None]:
     if not isinstance(progress, bool | None):
         hint = "write progress=True for a bar, or give a function of (done, total)"
         raise InputError(f"progress={progress!r} is a {type(progress).__name__}", hint=hint)
-    return _bar(_tqdm()) if progress else nullcontext(None)
-
-
-def _tqdm() -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        hint = "install it with: python -m pip install 'tempo-sdg[progress]'"
-        raise MissingPackageError("progress=True needs tqdm", hint=hint) from error
-    return tqdm
+    return _bar(package("tqdm.auto", "progress=True", "progress").auto.tqdm) if progress else nullcontext(None)
 
 
 @contextmanager

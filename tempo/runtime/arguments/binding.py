@@ -167,21 +167,22 @@ def as_array(value: Any, node: Node, what: str, native: Native = lambda value: N
 
 
 def numbers(value: Any, what: str) -> Array:
-    """`value` as a NumPy array of the dtype that it has. Raises `InputError` for what is no array of numbers."""
+    """`value` as a NumPy array of the dtype that it has. Raises `InputError` for what is no array of numbers, and
+    `DTypeError` for numbers that Tempo has not."""
     if isinstance(value, np.ma.MaskedArray):
         raise InputError(f"{what} is a masked array", hint="give what is masked a value first: x.filled(0)")
     array = _to_numpy(value, what)
     if array.dtype.names or array.dtype.kind in "OUSMm":
         given = "" if array.dtype == object else f" of dtype {array.dtype}"
         raise InputError(f"{what} is no array of numbers, but a {type(value).__name__}{given}")
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))  # backends take no other
+    try:
+        return array.astype(dtypes.to_numpy(dtypes.from_numpy(array.dtype)), copy=False)  # in the order of the machine
+    except DTypeError as error:
+        raise DTypeError(f"{what} has dtype {array.dtype}, which is not supported", hint=error.hint) from None
 
 
 def _cast(array: Array, dtype: str, what: str, weak: bool) -> Array:
-    try:
-        source = dtypes.from_numpy(array.dtype)
-    except DTypeError as error:
-        raise DTypeError(f"{what} has dtype {array.dtype}, which is not supported", hint=error.hint) from None
+    source = dtypes.from_numpy(array.dtype)
     if not dtypes.same_kind(source, dtype) and not (weak and dtypes.can_cast(source, dtype)):
         given = f'np.asarray(..., "{dtype}")' if weak else f'.astype("{dtype}")'
         raise DTypeError(

@@ -42,7 +42,7 @@ def guarded(
     except TempoError as error:
         _note(error, None if error.outputs is not None else made())
         if look is not None and isinstance(error, HostCallError | BackendCallError):
-            _look_before(error, partial(look, so_far(), False))
+            looked(partial(look, so_far(), False), error.outputs, error.state)
         raise
 
 
@@ -58,11 +58,12 @@ def _note(error: TempoError, made: Made | None) -> None:
         )
 
 
-def _look_before(error: TempoError, look: Callable[[], None]) -> None:
+def looked(look: Callable[[], None], outputs: Any, state: Any) -> None:
+    """Raises what is found, with what there is of the run."""
     try:
         look()
     except TempoError as found:
-        found.outputs, found.state = error.outputs, error.state
+        found.outputs, found.state = outputs, state
         raise
 
 
@@ -90,7 +91,7 @@ def made_so_far(run: ProgramRun, given: Mapping[Port, Array], graph: Graph) -> M
     found = _Stand.of(run, sizes)
     sizes |= {} if found.dim is None else {found.dim.name: found.points}
     domains = {each.name: graph.nodes[each.edge.node].domain for each in graph.outputs if each.role == "state"}
-    state = found.state(given, domains)
+    state = {name: found.value(Port("state", name), given, found.dim in domain) for name, domain in domains.items()}
     layouts = {output.name: output.layout for output in graph.outputs if output.role == "output"}
     known = {name: value for name, value in state.items() if value is not None}
     return Outputs(found.outputs(layouts), known, sizes), tuple(name for name in state if name not in known)
@@ -153,12 +154,8 @@ class _Stand:
         is_known = id in program.offsets.get(self.run.item, {}) and dim in program.buffers[id].layout
         return is_known and not is_chunked(program.buffers[id], dim)
 
-    def state(self, given: Mapping[Port, Array], domains: Mapping[str, tuple[Symbol, ...]]) -> dict[str, Array | None]:
-        """The value of each parameter at the last whole point, None where it is not known. `domains` are theirs."""
-        return {name: self._value(Port("state", name), given, self.dim in domain) for name, domain in domains.items()}
-
-    def _value(self, key: Port, given: Mapping[Port, Array], varies: bool) -> Array | None:
-        """`varies`: whether the parameter does along the dim."""
+    def value(self, key: Port, given: Mapping[Port, Array], varies: bool) -> Array | None:
+        """That of a parameter at the last whole point, None where it is not known. `varies`: along the dim."""
         run, program = self.run, self.run.compiled.program
         made, found = writers(program), program.states.get(key)
         own, source = program.outputs[key], source_of(program, key)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import AtUserLine, DTypeError, InputError, MissingFileError, MissingPackageError
+from tempo.errors import AtUserLine, InputError, MissingFileError, package
 from tempo.runtime.arguments.binding import numbers
 from tempo.runtime.results.outputs import Outputs, State, Step
 
@@ -48,7 +48,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     array([1., 2.], dtype=float32)
     """
     with AtUserLine():
-        library, target = _safetensors("tp.save"), _path(path)
+        library, target = package("safetensors.numpy", "tp.save", "state"), _path(path)
         _check_folder(target)
         arrays = _arrays(state)
         _write(library, target, arrays, _metadata(library, arrays))
@@ -61,22 +61,12 @@ def load(path: str | os.PathLike[str]) -> State:
     there is none, and `MissingPackageError`.
     """
     with AtUserLine():
-        library, source = _safetensors("tp.load"), _path(path)
+        library, source = package("safetensors.numpy", "tp.load", "state"), _path(path)
         if not source.exists():
             raise MissingFileError(f"there is no file {source}")
         if source.is_dir():
             raise InputError(f"{source} is a folder, and no file of tp.save")
         return State(_read(library, source, source.read_bytes()))
-
-
-def _safetensors(what: str) -> ModuleType:
-    try:
-        import safetensors
-        import safetensors.numpy
-    except ImportError as error:
-        hint = "install it with: python -m pip install 'tempo-sdg[state]'"
-        raise MissingPackageError(f"{what} needs safetensors", hint=hint) from error
-    return safetensors
 
 
 def _path(path: Any) -> Path:
@@ -104,23 +94,14 @@ def _arrays(state: Any) -> dict[str, Array]:
         raise InputError("these are outputs, not the state of a run", hint="write tp.save(path, outputs.state)")
     if not isinstance(state, Mapping):
         raise InputError(f"the state is a {type(state).__name__}, and must map names to arrays")
-    return {_name(name): _array(name, value) for name, value in state.items()}
+    arrays = {_name(name): numbers(value, f"{name!r} in the state") for name, value in state.items()}
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
 
 
 def _name(name: Any) -> str:
     if isinstance(name, str) and name != "__metadata__" and not any("\ud800" <= each <= "\udfff" for each in name):
         return name
     raise InputError(f"{name!r} cannot name an array in a file of safetensors", hint="give it another name")
-
-
-def _array(name: str, value: Any) -> Array:
-    what = f"{name!r} in the state"
-    array = numbers(value, what)
-    try:
-        dtype = dtypes.to_numpy(dtypes.from_numpy(array.dtype))
-    except DTypeError as error:
-        raise DTypeError(f"{what} has dtype {array.dtype}, which is not supported", hint=error.hint) from None
-    return np.asarray(array, dtype, order="C")
 
 
 def _metadata(library: ModuleType, arrays: Mapping[str, Array]) -> dict[str, str]:

@@ -47,8 +47,8 @@ SPECIAL = {
 @pytest.mark.parametrize("shape", [(), (0,), (4,), (2, 2), "transposed"])
 def test_every_dtype_and_shape_comes_back_to_the_bit(tmp_path: Path, dtype: str, shape: Any) -> None:
     kind = dtypes.to_numpy(dtype)
-    least = 0 if dtype not in dtypes.INTEGERS else np.iinfo(kind).min
-    array = np.array(SPECIAL.get(dtype, [least, 1, 2, 3] if dtype in dtypes.INTEGERS else None), kind)
+    least = 0 if not dtypes.is_integer(dtype) else np.iinfo(kind).min
+    array = np.array(SPECIAL.get(dtype, [least, 1, 2, 3] if dtypes.is_integer(dtype) else None), kind)
     if shape == "transposed":
         array = np.resize(array, (2, 3)).T
     else:
