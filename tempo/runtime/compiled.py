@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
+from tempo.analysis.demand.instances import demanded
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.compiler.driver import Specialised
+from tempo.compiler.plan import Plan
 from tempo.errors import TempoError
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
@@ -71,18 +73,6 @@ class Compiled:
     seconds: float = field(
         default=0.0, compare=False
     )  # that making it took; a backend may compile more at its first run
-    _shapes: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict, compare=False)
-
-    def shapes(self, sizes: Sizes) -> tuple[tuple[int, ...], ...]:
-        """The shape of every buffer, by its number. Worked out once per sizes.
-
-        Raises `MemoryLimitError` where one does not fit into memory.
-        """
-        key = tuple(sizes[symbol] for symbol in self.parameters)
-        if key not in self._shapes:
-            check_room(self.program, sizes, self.backend.room())
-            self._shapes[key] = tuple(buffer.extents(sizes) for _, buffer in sorted(self.program.buffers.items()))
-        return self._shapes[key]
 
     @cached_property
     def handed_over(self) -> frozenset[int]:
@@ -139,6 +129,28 @@ class Compiled:
         return frozenset(given | {each.buffer for each in inside if isinstance(each, Write)})
 
 
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A program at the values of all sizes, for any number of runs."""
+
+    plan: Plan
+    compiled: Compiled
+    sizes: Sizes
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of every buffer, by its number. Raises `MemoryLimitError` where one does not fit into memory."""
+        check_room(self.compiled.program, self.sizes, self.compiled.backend.room())
+        return tuple(buffer.extents(self.sizes) for _, buffer in sorted(self.compiled.program.buffers.items()))
+
+    @cached_property
+    def tables(self) -> list[Any]:
+        """The demanded points that guard statements; exact demand may take seconds."""
+        guarded = sorted(self.plan.loops.tables.items())
+        masks = demanded(self.plan.graph, self.sizes) if guarded else {}
+        return [masks[node] for _, node in guarded]
+
+
 def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bits: int = NARROW) -> Compiled:
     """`sizes` are all of them, for the shapes of host results."""
     start, program, static = time.perf_counter(), made.loops, made.sizes
@@ -176,17 +188,15 @@ def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]
 class ProgramRun:
     """One run: its buffers, and the items in order. Nothing of it outlives the call."""
 
-    def __init__(self, compiled: Compiled, sizes: Sizes, inputs: Mapping[int, Any], tables: list[Any], poison: bool):
-        self.compiled, self.sizes = compiled, dict(sizes)
-        self.tables = tables
-        self.marks: deque[tuple[Any, ...]] = deque(maxlen=compiled.depth)
+    def __init__(self, ready: Ready, given: Mapping[Port, Any], poison: bool):
+        self.ready, self.compiled, self.sizes, self.poison = ready, ready.compiled, ready.sizes, poison
+        self.marks: deque[tuple[Any, ...]] = deque(maxlen=self.compiled.depth)
         self.item = -1  # of the driver, that runs
-        self.arguments = [self.sizes[symbol] for symbol in compiled.parameters]
-        self.poison = poison
-        self.shapes = compiled.shapes(sizes)
+        self.arguments = [self.sizes[symbol] for symbol in self.compiled.parameters]
+        inputs = {id: given[port] for port, id in self.compiled.program.inputs.items()}
         self.buffers: list[Array] = [
             self._given(id, inputs[id]) if id in inputs else self._made(buffer) if buffer.role != "internal" else None
-            for id, buffer in sorted(compiled.program.buffers.items())
+            for id, buffer in sorted(self.compiled.program.buffers.items())
         ]
 
     def _given(self, id: int, value: Any) -> Array:
@@ -199,7 +209,7 @@ class ProgramRun:
         return array if buffer.is_as_given else backend.transpose(array, buffer.from_user)
 
     def _made(self, buffer: Buffer) -> Array:
-        backend, shape = self.compiled.backend, self.shapes[buffer.id]
+        backend, shape = self.compiled.backend, self.ready.shapes[buffer.id]
         if buffer.id in self.compiled.program.constants:
             return self.compiled.constants[buffer.id]
         starts_at_zero = buffer.zeroed or buffer.id in self.compiled.read_early
@@ -240,7 +250,7 @@ class ProgramRun:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
         try:
             with np.errstate(all="ignore"):
-                function(start, stop, *self.arguments, self.buffers, self.tables, self.marks)
+                function(start, stop, *self.arguments, self.buffers, self.ready.tables, self.marks)
         except Exception as error:
             if isinstance(error, TempoError) or not self.compiled.backend.is_out_of_memory(error):
                 raise

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tempo.analysis.checks.stopping import endless
-from tempo.analysis.demand.instances import demanded, find_cycle
+from tempo.analysis.demand.instances import find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
@@ -16,11 +16,10 @@ from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, verifies
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
-from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.compiled import Compiled, ProgramRun, compile_program
+from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph
@@ -29,7 +28,7 @@ from tempo.waiting import waiting
 
 Progress = Callable[[int, int], None]
 AtSizes = frozenset[tuple[Symbol, int]]
-LoopsKey = tuple[Plan, bool, int, Narrow | None, tuple[int, ...]]
+LoopsKey = tuple[Plan, bool, int, tuple[int, ...]]
 """A plan, how it is run, and the values of the sizes that shapes are made of."""
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
@@ -78,13 +77,11 @@ class CompiledEngine:
         self._missed = False  # an index was out of range that nobody asks for, and may be the next time
         self._in_order: Once[None, CompiledEngine] = Once()
         self._plans: Once[tuple[Symbol | None, Condition], Plan] = Once()
-        self._verified: Once[tuple[Plan, AtSizes], None] = Once()
         self._specialised: Once[LoopsKey, Specialised] = Once()
-        self._index_bits: Once[tuple[LoopsKey, AtSizes], int] = Once()
+        self._ready: Once[tuple[Plan, AtSizes, bool, int], Ready] = Once()
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
         self._endless: Once[Symbol, CompiledEngine] = Once()
         self._narrowed: Once[tuple[Plan, Narrow], Plan] = Once()
-        self._tables: Once[tuple[Plan, AtSizes], list[Any]] = Once()
 
     def __repr__(self) -> str:
         return f'backend="{self.backend.info.name}", scheduler="{self.scheduler_name}"'
@@ -103,22 +100,13 @@ class CompiledEngine:
     def plan_for(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
         """The plan; where none is for every size, one for these, at which a real cycle is the user's error."""
         try:
-            plan = self.plan(outermost)
+            return self.plan(outermost)
         except UnsupportedError as error:
             is_ordered = outermost is not None and self.finds_order()  # what can be ordered has no cycle
             cycle = None if is_ordered else find_cycle(self.graph, sizes)
             if cycle is not None:
                 raise cycle_error(self.graph, cycle) from None
-            plan = self._plan_at(sizes, outermost, error)
-        self.verify(plan, sizes)
-        return plan
-
-    def verify(self, plan: Plan, sizes: Mapping[Symbol, int]) -> None:
-        """Where it was asked for, once for each plan and sizes: it walks all instances, of a long dim the first."""
-        if verifies():
-            few = {symbol: min(size, _MOST_WALKED) for symbol, size in sizes.items()}
-            sizes = few if plan.problem.facts.evaluate(few) else sizes
-            self._verified.get((plan, frozenset(sizes.items())), partial(self._verify, plan, sizes))
+            return self._plan_at(sizes, outermost, error)
 
     def _plan_at(self, sizes: Mapping[Symbol, int], outermost: Symbol | None, refused: UnsupportedError) -> Plan:
         """A plan for these sizes alone, at which cases may be left out that no point takes."""
@@ -127,41 +115,37 @@ class CompiledEngine:
         except UnsupportedError:
             raise refused from None
 
-    def _verify(self, plan: Plan, sizes: Mapping[Symbol, int]) -> None:
+    def verify(self, plan: Plan, sizes: Mapping[Symbol, int]) -> None:
+        """Where it was asked for: it walks all instances, of a long dim the first."""
+        if not verifies():
+            return
+        few = {symbol: min(size, _MOST_WALKED) for symbol, size in sizes.items()}
         try:
-            verify(plan.problem, plan.tree, sizes)
+            verify(plan.problem, plan.tree, few if plan.problem.facts.evaluate(few) else sizes)
         except ScheduleError as error:
             raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
 
-    def compiled(
-        self,
-        plan: Plan,
-        sizes: Mapping[Symbol, int],
-        in_parts: bool = False,
-        narrow: Narrow | None = None,
-        ahead: int = MOST_POINTS,
-    ) -> Compiled:
+    def at(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool = False, ahead: int = MOST_POINTS) -> Ready:
         """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it.
         `ahead`: how many arrays of a streamed input may be taken at once."""
-        planned = self.narrowed(plan, narrow)
-        static = self.compiler.static(planned, sizes)
-        key = plan, in_parts, ahead, narrow, tuple(static.values())
-        made = self._specialised.get(key, lambda: self.compiler.specialise(planned, static, not in_parts, ahead))
-        bits = self._bits(key, made.loops, sizes)
+        key = plan, frozenset(sizes.items()), in_parts, ahead
+        return self._ready.get(key, lambda: Ready(plan, self._code(plan, sizes, in_parts, ahead), sizes))
 
-        def code() -> Compiled:
+    def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int) -> Compiled:
+        self.verify(plan, sizes)
+        static = self.compiler.static(plan, sizes)
+        key = plan, in_parts, ahead, tuple(static.values())
+        made = self._specialised.get(key, lambda: self.compiler.specialise(plan, static, not in_parts, ahead))
+        name, bits = self.backend.info.name, NARROW
+        if self.backend.fixed_integers:  # sizes that no shape is made of have a say in that
+            bits = index_bits(made.loops, self.graph, sizes, name)
+
+        def compiled() -> Compiled:
             at = ", ".join(f"{symbol.name}={size}" for symbol, size in sorted(static.items()))
-            with waiting(f"making code for {self.backend.info.name}" + (f" at {at}" if at else "")):
+            with waiting(f"making code for {name}" + (f" at {at}" if at else "")):
                 return compile_program(made, self.backend, sizes, bits)
 
-        return self._compiled.get((key, bits), code)
-
-    def _bits(self, key: LoopsKey, loops: LoopProgram, sizes: Mapping[Symbol, int]) -> int:
-        """In how many bits indices are computed: sizes that no shape is made of have a say in that."""
-        if not self.backend.fixed_integers:
-            return NARROW
-        full, name = (key, frozenset(sizes.items())), self.backend.info.name
-        return self._index_bits.get(full, lambda: index_bits(loops, self.graph, sizes, name))
+        return self._compiled.get((key, bits), compiled)
 
     def narrowed(self, plan: Plan, narrow: Narrow | None) -> Plan:
         """The plan with outputs kept as `narrow` says."""
@@ -176,31 +160,12 @@ class CompiledEngine:
     @property
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
-        return len({(plan, sizes, bits) for (plan, _, _, _, sizes), bits in self._compiled})
+        return len({(id(plan.tree), sizes, bits) for (plan, _, _, sizes), bits in self._compiled})
 
-    def start(
-        self,
-        plan: Plan,
-        arguments: Arguments,
-        in_parts: bool = False,
-        narrow: Narrow | None = None,
-        ahead: int = MOST_POINTS,
-    ) -> ProgramRun:
-        compiled = self.compiled(plan, arguments.sizes, in_parts, narrow, ahead)
-        arrays = {id: arguments.arrays[key] for key, id in compiled.program.inputs.items()}
-        tables = self._tables_for(plan, arguments.sizes)
-        return ProgramRun(compiled, arguments.sizes, arrays, tables, self.compiler.options.poison)
-
-    def _tables_for(self, plan: Plan, sizes: Mapping[Symbol, int]) -> list[Any]:
-        """The demanded points that guard statements; exact demand may take seconds, so it is found once per sizes."""
-        if not plan.loops.tables:
-            return []
-
-        def make() -> list[Any]:
-            masks = demanded(plan.graph, sizes)
-            return [masks[node] for _, node in sorted(plan.loops.tables.items())]
-
-        return self._tables.get((plan, frozenset(sizes.items())), make)
+    def start(self, plan: Plan, arguments: Arguments, in_parts: bool = False, ahead: int = MOST_POINTS) -> ProgramRun:
+        return ProgramRun(
+            self.at(plan, arguments.sizes, in_parts, ahead), arguments.arrays, self.compiler.options.poison
+        )
 
     def in_order(self) -> CompiledEngine:
         """The engine that looks nothing up which is not demanded."""

@@ -63,7 +63,7 @@ class Executable:
         check_stops(self.graph)
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
-        self._checked: Once[tuple[tuple[Symbol, int], ...], None] = Once()
+        self._checked: Once[frozenset[tuple[Symbol, int]], None] = Once()
         self._sizes = self._calls.known_sizes()
         if self._sizes is not None:
             self._check_sizes(self._sizes)
@@ -266,12 +266,12 @@ class Executable:
                 check_at(self.graph, sizes, self._verdict)
             check_index_values(self.graph, sizes)
 
-        self._checked.get(tuple(sorted(sizes.items())), check)
+        self._checked.get(frozenset(sizes.items()), check)
 
     def _prepare(self, sizes: Mapping[Symbol, int]) -> None:
         if isinstance(self._engine, CompiledEngine):
             with told_what_is_large(partial(self._planned_memory, sizes)):
-                self._engine.compiled(self._engine.plan_for(sizes), sizes)
+                self._engine.at(self._engine.plan_for(sizes), sizes)
 
     def _planned_memory(self, sizes: Mapping[Symbol, int]) -> Memory | None:
         engine = self._engine

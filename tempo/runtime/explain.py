@@ -15,7 +15,7 @@ from tempo.symbolic import Symbol
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     plan = engine.plan_for(sizes) if sizes is not None else engine.plan()
-    compiled = engine.compiled(plan, sizes) if sizes is not None else None
+    compiled = engine.at(plan, sizes).compiled if sizes is not None else None
     stages = plan.stages if compiled is None else (*plan.stages, ("code", compiled.seconds))
     hosts = frozenset(cluster.name for cluster in plan.program.clusters if cluster.host)
 

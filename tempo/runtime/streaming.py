@@ -9,7 +9,6 @@ from typing import Any
 from tempo.analysis.reports import tensor_name
 from tempo.compiler.plan import Plan
 from tempo.errors import SizeError, UnsupportedError
-from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.reference.calls import feeding
@@ -47,20 +46,21 @@ class Stream(Iterator[Step]):
         what is watched after every step.
         """
         engine = engine.in_order()  # what was given is not taken back
-        plan = _plan_without_end(engine, arguments, dim) if endless else engine.plan_for(arguments.sizes, dim)
+        # Without an end it is proven already that there is no cycle: none is looked for at the most points.
+        plan = engine.plan(dim) if endless else engine.plan_for(arguments.sizes, dim)
+        engine.verify(plan, arguments.sizes)
         streamed = [each for each in plan.graph.outputs if each.role == "output" and dim in each.domain]
         top, self._delay, ahead = _loop_of(plan, streamed, dim)
         width = chunk + self._delay + ahead
         self._size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
         names = tuple(output.name for output in streamed)
         narrow = None if keep or not (endless or width < self._size) else Narrow(names, dim, width)
-        loops = engine.narrowed(plan, narrow).loops
+        plan = engine.narrowed(plan, narrow)
         if endless:
-            _check_bounded(plan, loops, dim)
-        self._planned = partial(memory_of, loops, arguments.sizes)
+            _check_bounded(plan, dim)
+        self._planned = partial(memory_of, plan.loops, arguments.sizes)
         with told_what_is_large(self._planned):
-            most = min(chunk, MOST_POINTS)
-            self._made = engine.start(plan, arguments, in_parts=True, narrow=narrow, ahead=most)
+            self._made = engine.start(plan, arguments, in_parts=True, ahead=min(chunk, MOST_POINTS))
         self._streamed = [(self._made.compiled.program.outputs[output.port], output) for output in streamed]
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
@@ -151,13 +151,6 @@ class Stream(Iterator[Step]):
         return array[(*(slice(None),) * axis, first if is_single else slice(first, first + count))]
 
 
-def _plan_without_end(engine: CompiledEngine, arguments: Arguments, dim: Symbol) -> Plan:
-    """That there is no cycle is proven already: none is looked for at the most points."""
-    plan = engine.plan(dim)
-    engine.verify(plan, arguments.sizes)
-    return plan
-
-
 def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol) -> tuple[int, int, int]:
     """The loop over `dim` at the top that makes the outputs, how many iterations after its point one is complete, and
     how many points ahead of its iteration one is made (or less than none).
@@ -206,14 +199,14 @@ def _not_outermost(dim: Symbol, why: str) -> UnsupportedError:
 # -- without an end ------------------------------------------------------------------------------------------------
 
 
-def _check_bounded(plan: Plan, loops: LoopProgram, dim: Symbol) -> None:
+def _check_bounded(plan: Plan, dim: Symbol) -> None:
     """Raises `UnsupportedError` where something has a place for each point of a dim that has no end."""
     size = Symbol(dim.name, "size")
     hint = "read a window of bounded length, or give the size of the dim"
-    for node in map(plan.graph.nodes.__getitem__, loops.tables.values()):
+    for node in map(plan.graph.nodes.__getitem__, plan.loops.tables.values()):
         if dim in node.domain:
             raise _unbounded(dim, f"at which points {tensor_name(node)} is needed is known only", node.location, hint)
-    for buffer in loops.buffers.values():
+    for buffer in plan.loops.buffers.values():
         if any(size in extent.symbols() for extent in buffer.logical_shape):
             raise _unbounded(dim, f"{buffer.name} is kept", buffer.location, hint)
 

@@ -13,7 +13,7 @@ from tempo.errors import InternalError
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.verify import verify
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.compiled import ProgramRun, compile_program
+from tempo.runtime.compiled import ProgramRun, Ready, compile_program
 from tempo.runtime.engine import CompiledEngine
 from tests.system.saboteur.loop_faults import KINDS
 from tests.unit.loop_ir.programs import WAYS, counting, decoding, engine_of, recurrence, sizes_of
@@ -28,8 +28,7 @@ def outputs(engine: CompiledEngine, program: LoopProgram, arguments: Arguments) 
     static = engine.compiler.static(plan, arguments.sizes)
     try:
         compiled = compile_program(Specialised(program, static, ()), engine.backend, arguments.sizes)
-        arrays = {id: arguments.arrays[key] for key, id in program.inputs.items()}
-        run = ProgramRun(compiled, arguments.sizes, arrays, engine._tables_for(plan, arguments.sizes), True)
+        run = ProgramRun(Ready(plan, compiled, arguments.sizes), arguments.arrays, True)
         for item in compiled.items:
             run.whole(item)
         return {key: np.asarray(run.output(id)) for key, id in program.outputs.items()}
@@ -48,7 +47,7 @@ def programs() -> Iterator[tuple[CompiledEngine, LoopProgram, Arguments]]:
         for way in WAYS:
             engine = engine_of(make, way)
             arguments = random_arguments(engine.graph, sizes_of(engine))
-            yield engine, engine.compiled(engine.plan(), arguments.sizes).program, arguments
+            yield engine, engine.at(engine.plan(), arguments.sizes).compiled.program, arguments
 
 
 def test_what_changes_a_result_is_found() -> None:

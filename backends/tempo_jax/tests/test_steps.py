@@ -35,7 +35,7 @@ def answer(action: np.ndarray) -> tuple[Any, Any]:
 
 def compiled(run: Any) -> LoopProgram:
     engine = run._engine
-    return engine.compiled(engine.plan_for(run._sizes), run._sizes).program  # type: ignore[no-any-return]
+    return engine.at(engine.plan_for(run._sizes), run._sizes).compiled.program  # type: ignore[no-any-return]
 
 
 def steps(program: LoopProgram) -> list[Segment]:

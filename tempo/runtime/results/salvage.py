@@ -188,8 +188,7 @@ class _Stand:
         calls = any(not isinstance(each, CallSegment) for each in program.items[: item + 1])
         if calls or loop is None or loop.var != self.dim or source not in offsets:
             return None
-        arrays = {id: given[key] for key, id in program.inputs.items()}
-        again = ProgramRun(run.compiled, run.sizes, arrays, run.tables, run.poison)
+        again = ProgramRun(run.ready, given, run.poison)
         for before in run.compiled.items[:item]:
             again.whole(before)
         again.upto(run.compiled.items[item], self.points - offsets[source][1])

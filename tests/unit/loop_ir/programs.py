@@ -97,4 +97,4 @@ def sizes_of(engine: CompiledEngine) -> dict[Symbol, int]:
 def lowered(make: Callable[[], tp.Program], way: str, backend: Any = "numpy") -> tuple[LoopProgram, LoopProgram]:
     """For all sizes, and at some."""
     engine = engine_of(make, way, backend)
-    return engine.plan().loops, engine.compiled(engine.plan(), sizes_of(engine)).program
+    return engine.plan().loops, engine.at(engine.plan(), sizes_of(engine)).compiled.program

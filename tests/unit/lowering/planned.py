@@ -37,7 +37,7 @@ def storage(plan: Plan) -> dict[str, str]:
 def sources(text: str, **sizes: int) -> str:
     engine = engine_of(text)
     known = symbols(**sizes)
-    return "\n".join(segment.source for segment in engine.compiled(engine.plan(), known).segments)
+    return "\n".join(segment.source for segment in engine.at(engine.plan(), known).compiled.segments)
 
 
 def symbols(**sizes: int) -> dict[Symbol, int]:

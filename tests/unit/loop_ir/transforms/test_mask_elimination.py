@@ -70,7 +70,7 @@ def zeroed(program: tp.Program, options: tp.Options, **sizes: int) -> list[Buffe
     compiler = Compiler(program.graph(), get_backend("numpy"), get_scheduler("greedy"), options)
     engine = CompiledEngine(compiler, "greedy")
     known = {Symbol(name, "size"): size for name, size in sizes.items()}
-    return [each for each in engine.compiled(engine.plan(), known).program.buffers.values() if each.zeroed]
+    return [each for each in engine.at(engine.plan(), known).compiled.program.buffers.values() if each.zeroed]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

@@ -173,7 +173,7 @@ def test_large_arrays_come_one_by_one() -> None:
 def strips(run: tp.Executable) -> list[int]:
     engine: Any = run._engine
     sizes: Any = run._sizes
-    program = engine.compiled(engine.plan_for(sizes), sizes).program
+    program = engine.at(engine.plan_for(sizes), sizes).compiled.program
     loops = [each for each in program.items if isinstance(each, Loop)]
     assert all(isinstance(each.body[-1], CallSegment) for each in loops if each.strip > 1)
     return [each.strip for each in loops]
