@@ -11,7 +11,7 @@ each array that goes in and out of a call, and a loop of the host makes a call a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar
@@ -45,7 +45,7 @@ class FuseSegments:
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
         if not (context.fuses_segments and context.whole) or not _is_without_host(program):
             return program
-        inside, outside = program.buffers, dict(_outside(program))
+        inside, outside = program.buffers, _outside(program)
         given, made = ([id for id in ids.values() if id in outside] for ids in (program.inputs, program.outputs))
         entering = (each for id in given for each in _moved(outside[id], inside[id], inside[id].from_user))
         leaving = (each for id in made for each in _moved(inside[id], outside[id], inside[id].to_user))
@@ -71,15 +71,14 @@ def _is_without_host(program: LoopProgram) -> bool:
     return bool(program.items) and is_called and not any(slot is not None for slot in program.stopped)
 
 
-def _outside(program: LoopProgram) -> Iterator[tuple[int, Buffer]]:
+def _outside(program: LoopProgram) -> dict[int, Buffer]:
     """The user's arrays whose axes have another order than those of their buffers, by the number of the buffer."""
-    number = len(program.buffers)
-    for id in (*program.inputs.values(), *program.outputs.values()):
-        buffer = program.buffers[id]
-        if buffer.from_user != tuple(range(len(buffer.from_user))):
-            shape = _permuted(buffer.logical_shape, buffer.to_user)
-            yield id, Buffer(number, buffer.name, buffer.dtype, (), shape, buffer.role)
-            number += 1
+    given = [program.buffers[id] for id in (*program.inputs.values(), *program.outputs.values())]
+    turned = (each for each in given if each.from_user != tuple(range(len(each.from_user))))
+    return {
+        each.id: Buffer(number, each.name, each.dtype, (), _permuted(each.logical_shape, each.to_user), each.role)
+        for number, each in enumerate(turned, len(program.buffers))
+    }
 
 
 def _moved(source: Buffer, target: Buffer, axes: tuple[int, ...]) -> Block:

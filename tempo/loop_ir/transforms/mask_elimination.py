@@ -132,16 +132,17 @@ def _is_before(write: Write, there: _Place, at: int, place: _Place, end: Expr, h
         return True
     if len(write.index) <= at:
         return False
-    own = {each.var: _other(each.var) for each in there.path if isinstance(each, Loop)}
-    facts = [each.map_exprs(lambda expr: _renamed(expr, own)) for each in _facts(there.path)]
+    loops = (each.var for each in there.path if isinstance(each, Loop))
+    own = {each: var(replace(each, name=f"{each.name}'")) for each in loops}  # at another iteration
+    facts = [each.substitute(own) for each in _facts(there.path)]
     first = there.path[0] if there.path and place.path and there.path[0] is place.path[0] else None
     if isinstance(first, Loop):
-        earlier, now = var(own[first.var]), var(first.var)
+        earlier, now = own[first.var], var(first.var)
         facts.append(earlier.le(now) if first.direction == "forward" else earlier.ge(now))
     extent = write.extents[at]
     last = write.index[at] + (const(1) if extent is None else extent)
     known = here.assume(*facts)
-    return known.implies(known.simplify(_renamed(last, own)).le(end))
+    return known.implies(known.simplify(last.substitute(own)).le(end))
 
 
 def _entry(read: Read, axis: int) -> int | None:
@@ -155,12 +156,3 @@ def _facts(path: Block) -> Iterator[Condition]:
         if isinstance(each, Loop):
             yield var(each.var).ge(each.lo)
             yield var(each.var).lt(each.hi)
-
-
-def _other(symbol: Symbol) -> Symbol:
-    """The variable of a loop at another of its iterations."""
-    return replace(symbol, name=f"{symbol.name}'")
-
-
-def _renamed(expr: Expr, names: Mapping[Symbol, Symbol]) -> Expr:
-    return expr.substitute({old: var(new) for old, new in names.items()})

@@ -213,7 +213,7 @@ def _frame(axis: AxisClass) -> Frame:
 def _contracted(situation: _Framed) -> Edge:
     """Over valid positions only."""
     tensors, whole, attrs = situation.tensors, situation.whole, situation.attrs
-    if whole is None or not dtypes.is_float(whole.dtype):
+    if whole is None or not dtypes.is_float(tensors.dtype(whole.edge)):
         return situation.apply(situation.values)
     operands = [value.edge for value in situation.values]
     operands[whole.side] = whole.multiplied()
@@ -288,11 +288,7 @@ class WholeOperand:
     def multiplied(self) -> Edge:
         """What stands for the operand in the product."""
         finite = self.tensors.apply("isfinite", self.edge)
-        return self.tensors.apply("where", finite, self.edge, self.infinite_signs(self.dtype))
-
-    @property
-    def dtype(self) -> str:
-        return self.tensors.rewriter.seen_type(self.edge).dtype
+        return self.tensors.apply("where", finite, self.edge, self.infinite_signs(self.tensors.dtype(self.edge)))
 
     def infinite_signs(self, dtype: str) -> Edge:
         """1 where it is infinite, -1 where it is so below zero, else 0."""
@@ -321,7 +317,7 @@ def with_infinities(tensors: Tensors, product: Edge, signs: Edge, infinite: Edge
     `signs` is the sum of the signs of the products that are infinite; there are `infinite` elements of such, and
     `undefined` that are NaN.
     """
-    dtype, exact = (tensors.rewriter.seen_type(edge).dtype for edge in (product, signs))
+    dtype, exact = tensors.dtype(product), tensors.dtype(signs)
     many = tensors.cast(infinite, exact)
     added = tensors.constant(np.nan, dtype)
     for sign in (-1, 1):
@@ -334,4 +330,4 @@ def with_infinities(tensors: Tensors, product: Edge, signs: Edge, infinite: Edge
 
 def where(tensors: Tensors, mask: Edge, edge: Edge, fill: bool | int | float) -> Edge:
     """`edge` where the mask holds, else `fill`."""
-    return tensors.apply("where", mask, edge, tensors.constant(fill, tensors.seen(edge).dtype))
+    return tensors.apply("where", mask, edge, tensors.constant(fill, tensors.dtype(edge)))

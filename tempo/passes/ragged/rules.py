@@ -58,7 +58,7 @@ def _alike(situation: Situation, operator: Operator, factor: Factor, rules: Coll
         return values
     found = list(situation.agreeing(values, places, values[places[0][0]].lengths[places[0][1]]))
     for number, axis in places if factor.role is not Role.PARALLEL else ():
-        fill = operator.padding(situation.dtype(found[number]))
+        fill = operator.padding(situation.tensors.dtype(found[number].edge))
         if fill is not None and found[number].fills.get(axis) != fill:
             found[number] = situation.masked(found[number], axis, fill)
     return tuple(found)
@@ -81,7 +81,7 @@ def _made_of(situation: Situation, operator: Operator, fill: bool | int | float)
     """What the operator makes of padding; None where it is not known, or NaN does not stay NaN."""
     if operator.kind != "elementwise":
         return fill if operator.kind == "movement" else None
-    dtype, result = situation.dtype(situation.values[0]), situation.node.dtype
+    dtype, result = situation.tensors.dtype(situation.values[0].edge), situation.node.dtype
     if not dtypes.is_float(dtype) or not dtypes.is_float(result):
         return None
     types = [StaticType((2,), each) for each in (dtype, result)]
@@ -241,7 +241,7 @@ def _inside(situation: Situation, index: Value, data: Value, axis: int) -> Value
 
     Compared in a dtype that holds all lengths.
     """
-    tensors, dtype, edge = situation.tensors, situation.dtype(index), index.edge
+    tensors, dtype, edge = situation.tensors, situation.tensors.dtype(index.edge), index.edge
     if dtypes.itemsize(dtype) < dtypes.itemsize(INDEX_DTYPE):
         dtype = INDEX_DTYPE
         edge = tensors.cast(edge, dtype)

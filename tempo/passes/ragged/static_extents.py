@@ -37,17 +37,13 @@ class StaticExtents:
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         graph = without_dead_nodes(graph)
-        if varying(graph) is None:
+        if not any(_varies(graph, node) for node in graph.nodes.values()):
             return graph
         return without_dead_nodes(_Widening(graph, context).graph())
 
 
-def varying(graph: Graph) -> Node | None:
-    """A node that has, or sees, a shape that mentions a dim."""
-    return next((node for node in graph.nodes.values() if _varies(graph, node)), None)
-
-
 def _varies(graph: Graph, node: Node) -> bool:
+    """Whether the node has, or sees, a shape that mentions a dim."""
     shapes = [type.shape for type in node.results]
     shapes += [graph.seen_type(edge).shape for _, edge in node.reads()]
     return any(size.dims() for shape in shapes for size in shape)

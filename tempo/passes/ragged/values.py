@@ -167,12 +167,10 @@ class Situation:
             changed[number] = self.sized(changed[number], axis, target)
         return tuple(changed)
 
-    def dtype(self, value: Value) -> str:
-        return self.rewriter.seen_type(value.edge).dtype
-
 
 def window(tensors: Tensors, edge: Edge, axis: int, first: Expr, extent: Expr, sizes: Context, step: int = 1) -> Edge:
     """An axis of `extent` positions, of which p shows position `first + step * p`, where that exists."""
-    edge = tensors.never_empty(edge, axis, sizes)
+    if extent != tensors.shape(edge)[axis]:  # of as many as there are, nothing is read where there is none
+        edge = tensors.never_empty(edge, axis, sizes)
     indices = tensors.times(tensors.iota((extent,), 0), step)
     return tensors.gather(edge, indices if first == const(0) else tensors.add(indices, tensors.number(first)), axis)

@@ -45,7 +45,6 @@ from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.loop_ir.transforms.dynamic_extent.regions import (
     FOLDED,
-    Axes,
     Entry,
     Region,
     RegionFinder,
@@ -119,7 +118,8 @@ class _Tiler:
         self.loops = scope.loops
         seen = ((length, self.resolve(extent)) for each in block for _, length, extent in varying(each))
         for length, hull in dict.fromkeys(seen):
-            finder = RegionFinder(length, hull, partial(self.entries, length, hull), partial(self.along, hull))
+            along = partial(tracked, resolve=self.resolve, extent=hull)
+            finder = RegionFinder(length, hull, partial(self.entries, length, hull), along)
             for region in finder.regions(block, scope.leaving):
                 is_whole = region.members.keys() <= set(map(id, block))  # none is in the copies of another region
                 block = self.rewritten(block, region, scope.leaving) if is_whole else block
@@ -128,9 +128,6 @@ class _Tiler:
     def entries(self, length: Expr, hull: int, read: Read) -> list[Entry]:
         found = (at for at, each, extent in varying(read) if each == length and self.resolve(extent) == hull)
         return [Entry(read, at, self.room(read, at)) for at in found]
-
-    def along(self, hull: int, compute: Compute, axes: Axes) -> Tracked | None:
-        return tracked(compute, axes, self.resolve, hull)
 
     def rewritten(self, block: Block, region: Region, kept: frozenset[str]) -> Block:
         before, inside, after = apart(block, region.members)
