@@ -6,11 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from tempo.errors import DefinitionError, IndexExpressionError, user_location
-from tempo.language.conversion import TensorLike, as_dtype, assignable, operand, promoted
+from tempo.language.conversion import (
+    TensorLike,
+    as_dtype,
+    assignable,
+    broadcast_together,
+    fit,
+    operand,
+    promoted,
+    to_shape,
+)
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, to_condition, to_expr
 from tempo.language.indexing.temporal import from_end, positions
 from tempo.language.program import Program, check_name, current_program
-from tempo.language.shapes import broadcast_together, fit, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, TensorType
 from tempo.symbolic import TRUE, Condition, Expr, Symbol, var

@@ -8,10 +8,8 @@ from typing import Any
 
 from tempo import dtypes
 from tempo.errors import DefinitionError, DTypeError, IndexExpressionError, ShapeError, user_location
-from tempo.language.conversion import TensorLike, as_tensor, assignable
-from tempo.language.indexing.expression import show
-from tempo.language.shapes import fit
-from tempo.language.shapes import show as show_shape
+from tempo.language.conversion import TensorLike, as_tensor, assignable, fit, show
+from tempo.language.indexing.expression import show as show_value
 from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.graph import Edge, TensorType
 
@@ -38,11 +36,11 @@ def grad(loss: RecurrentTensor, wrt: Any) -> Any:
     RecurrentTensor(gradient, domain=(t,), shape=(3,), dtype=float32)
     """
     if not isinstance(loss, RecurrentTensor):
-        raise IndexExpressionError(f"the loss is {show(loss)}, which is no tensor", location=user_location())
+        raise IndexExpressionError(f"the loss is {show_value(loss)}, which is no tensor", location=user_location())
     open_program(loss)
     if loss.type.shape:
         raise ShapeError(
-            f"the loss has shape {show_shape(loss.type.shape)}, not ()",
+            f"the loss has shape {show(loss.type.shape)}, not ()",
             location=user_location(),
             hint="reduce it to one number per point: loss.sum() or loss.mean()",
         )
@@ -65,7 +63,7 @@ def _mapped(loss: RecurrentTensor, wrt: Any) -> Any:
 def _gradient(loss: RecurrentTensor, wrt: Any) -> RecurrentTensor:
     if not isinstance(wrt, RecurrentTensor):
         raise IndexExpressionError(
-            f"a gradient with respect to {show(wrt)}, which is no tensor",
+            f"a gradient with respect to {show_value(wrt)}, which is no tensor",
             location=user_location(),
             hint="give a tensor, or a list, tuple or dict of tensors",
         )
@@ -133,7 +131,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., RecurrentTens
         returned = function(*tensors)
         if not (isinstance(returned, tuple) and len(returned) == 2 and callable(returned[1])):
             raise DefinitionError(
-                f"{function.__name__} has a gradient of its own and returned {show(returned)}",
+                f"{function.__name__} has a gradient of its own and returned {show_value(returned)}",
                 location=user_location(),
                 hint="return the value and a function from its cotangent to those of the operands",
             )

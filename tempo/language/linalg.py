@@ -8,10 +8,9 @@ computed in float32.
 from __future__ import annotations
 
 from tempo.errors import ShapeError, user_location
-from tempo.language.conversion import TensorLike, promoted
+from tempo.language.conversion import TensorLike, broadcast_together, promoted, reshaped, show
 from tempo.language.functions.creation import eye
 from tempo.language.functions.movement import swapaxes
-from tempo.language.shapes import broadcast_together, reshaped, show
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import const
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from tempo.errors import DTypeError, ProgramError, ShapeError, user_location
 from tempo.keywords import RESERVED
-from tempo.language.conversion import TensorLike, as_dtype, as_tensor
+from tempo.language.conversion import TensorLike, as_dtype, as_tensor, several, show, to_shape
 from tempo.language.functions.elementwise import where
 from tempo.language.indexing.expression import Dim
 from tempo.language.program import Program, check_name, current_program
-from tempo.language.shapes import several, show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Edge, Output, Port, TensorType
 from tempo.sdg.operators.creation import BackendFunction

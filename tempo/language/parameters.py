@@ -19,11 +19,10 @@ from tempo.errors import (
     TempoError,
     user_location,
 )
-from tempo.language.conversion import as_dtype, assignable
+from tempo.language.conversion import as_dtype, assignable, fit, show, to_shape
 from tempo.language.definitions import declare_merge
 from tempo.language.indexing.expression import Dim, IndexExpression
 from tempo.language.program import Program, check_name, current_program
-from tempo.language.shapes import fit, show, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, Edge, Node, Output, Point, Port, TensorType
 from tempo.symbolic import TRUE, Expr, Symbol, disjunction, var

@@ -13,12 +13,22 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.errors import DTypeError, ShapeError, user_location
-from tempo.language.conversion import TensorLike, as_dtype, as_tensor, cast, is_python_scalar, operand, promoted
+from tempo.language.conversion import (
+    Shape,
+    TensorLike,
+    as_dtype,
+    as_tensor,
+    cast,
+    is_python_scalar,
+    normalize_axis,
+    operand,
+    promoted,
+    to_shape,
+)
 from tempo.language.functions.elementwise import less, log, maximum, minimum, sqrt, subtract, where
 from tempo.language.functions.reductions import argmax, argsort
 from tempo.language.indexing.expression import IndexExpression
 from tempo.language.program import SEED_DECLARATION, Program, current_program
-from tempo.language.shapes import Shape, normalize_axis, to_shape
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Edge, TensorType
 from tempo.symbolic import Symbol, var

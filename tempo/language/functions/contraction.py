@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from tempo.errors import ShapeError, user_location
-from tempo.language.conversion import TensorLike, cast, promoted
-from tempo.language.functions.movement import moveaxis
-from tempo.language.functions.reductions import sum
-from tempo.language.shapes import (
+from tempo.language.conversion import (
+    TensorLike,
     broadcast,
     broadcast_together,
+    cast,
     normalize_axis,
+    promoted,
     reshaped,
     several,
     show,
     to_int,
     transposed,
 )
+from tempo.language.functions.movement import moveaxis
+from tempo.language.functions.reductions import sum
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Expr, const
 

@@ -11,16 +11,21 @@ from tempo.language.conversion import (
     TensorLike,
     as_dtype,
     as_tensor,
+    broadcast,
+    broadcast_together,
     cast,
     constant,
     index_value,
     integers,
+    normalize_axis,
     promoted,
+    reshaped,
+    to_int,
+    to_shape,
 )
 from tempo.language.functions.elementwise import equal, greater_equal, where
 from tempo.language.indexing.expression import IndexExpression, is_integer, to_expr
 from tempo.language.program import current_program
-from tempo.language.shapes import broadcast, broadcast_together, normalize_axis, reshaped, to_int, to_shape
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Context, Expr, const, maximum
 

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tempo.errors import ShapeError, user_location
-from tempo.language.conversion import TensorLike, as_tensor, integers, number, promoted
-from tempo.language.functions.creation import iota
-from tempo.language.indexing.expression import to_expr
-from tempo.language.shapes import (
+from tempo.language.conversion import (
     Axes,
+    TensorLike,
+    as_tensor,
     broadcast,
     broadcast_together,
     inferred_shape,
+    integers,
     normalize_axes,
     normalize_axis,
+    number,
+    promoted,
     reshaped,
     several,
     show,
@@ -23,6 +25,8 @@ from tempo.language.shapes import (
     to_shape,
     transposed,
 )
+from tempo.language.functions.creation import iota
+from tempo.language.indexing.expression import to_expr
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import Expr, const
 

@@ -8,7 +8,16 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.errors import ProgramError, ShapeError, user_location
-from tempo.language.conversion import TensorLike, as_tensor, integers, promoted
+from tempo.language.conversion import (
+    TensorLike,
+    as_tensor,
+    broadcast,
+    integers,
+    normalize_axis,
+    promoted,
+    show,
+    to_int,
+)
 from tempo.language.functions.elementwise import (
     absolute,
     equal,
@@ -25,9 +34,7 @@ from tempo.language.functions.elementwise import (
 )
 from tempo.language.functions.movement import expand_dims, squeeze, take_along_axis
 from tempo.language.functions.reductions import log_softmax
-from tempo.language.indexing.expression import show
-from tempo.language.shapes import broadcast, normalize_axis, to_int
-from tempo.language.shapes import show as shown
+from tempo.language.indexing.expression import show as show_value
 from tempo.language.tensor import RecurrentTensor
 
 _BY_TANH: dict[Any, bool] = {"none": False, "tanh": True, False: False, True: True}
@@ -79,7 +86,7 @@ def gelu(x: TensorLike, approximate: str | bool = "none") -> RecurrentTensor:
     tensor = _float(x)
     if not isinstance(approximate, str | bool | np.bool_) or approximate not in _BY_TANH:  # type: ignore[redundant-expr]
         raise ProgramError(
-            f"approximate is {show(approximate)}, which names no way to compute gelu",
+            f"approximate is {show_value(approximate)}, which names no way to compute gelu",
             location=user_location(),
             hint='write "none" (exact, the default) or "tanh"; False and True mean the same',
         )
@@ -114,9 +121,9 @@ def cross_entropy(
     wanted = (*shape[:along], *shape[along + 1 :])
     if classes.type.shape != wanted:
         raise ShapeError(
-            f"cross_entropy of logits of shape {shown(shape)} and labels of shape {shown(classes.type.shape)}",
+            f"cross_entropy of logits of shape {show(shape)} and labels of shape {show(classes.type.shape)}",
             location=user_location(),
-            hint=f"with the classes along axis {along}, labels have the shape {shown(wanted)}: one number each",
+            hint=f"with the classes along axis {along}, labels have the shape {show(wanted)}: one number each",
         )
     if ignore_index is None or not _may_be(classes, to_int(ignore_index, "ignore_index")):
         return _at_labels(scores, classes, along)

@@ -10,20 +10,24 @@ from typing import Any
 
 from tempo import dtypes
 from tempo.errors import IndexExpressionError, ShapeError, user_location
-from tempo.language.conversion import TensorLike, as_tensor, cast, index_value, scalar
+from tempo.language.conversion import (
+    Axes,
+    Shape,
+    TensorLike,
+    as_tensor,
+    cast,
+    index_value,
+    normalize_axes,
+    normalize_axis,
+    reshaped,
+    scalar,
+    show,
+    to_bool,
+)
 from tempo.language.functions.elementwise import floating, multiply, sqrt, truth
 from tempo.language.functions.movement import flip, ravel
 from tempo.language.indexing import expression as index_expression
 from tempo.language.indexing.expression import IndexExpression, is_integer
-from tempo.language.shapes import (
-    Axes,
-    Shape,
-    normalize_axes,
-    normalize_axis,
-    reshaped,
-    show,
-    to_bool,
-)
 from tempo.language.tensor import RecurrentTensor, apply
 from tempo.symbolic import const
 

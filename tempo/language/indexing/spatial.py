@@ -9,12 +9,19 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tempo.errors import DefinitionError, IndexOutOfRangeError, ShapeError, user_location
-from tempo.language.conversion import as_tensor, index_value, integers
+from tempo.language.conversion import (
+    as_tensor,
+    broadcast_together,
+    index_value,
+    integers,
+    reshaped,
+    show,
+    transposed,
+)
 from tempo.language.functions.creation import iota, steps_between
 from tempo.language.functions.elementwise import where
 from tempo.language.functions.movement import gather
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, fail, is_integer, to_expr
-from tempo.language.shapes import broadcast_together, reshaped, show, transposed
 from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.symbolic import Expr, const, maximum, minimum
 
