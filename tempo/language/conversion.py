@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import AtUserLine, DTypeError, IndexExpressionError, ShapeError, TempoError, user_location
+from tempo.errors import (
+    AtUserLine,
+    DefinitionError,
+    DTypeError,
+    IndexExpressionError,
+    Location,
+    ShapeError,
+    TempoError,
+    user_location,
+)
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, is_integer, to_expr
 from tempo.language.indexing.expression import show as show_value
 from tempo.language.program import Program, current_program
 from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.call import ArrayValue
+from tempo.sdg.graph import TensorType
 from tempo.sdg.operators.axes import broadcast_shapes
 from tempo.sdg.operators.axes import show as show
-from tempo.symbolic import Context, Expr, const
+from tempo.symbolic import Context, Expr, Symbol, const
 
 Shape = tuple[Expr, ...]
 Axes = int | Sequence[int] | None
@@ -196,6 +206,30 @@ def assignable(value: TensorLike, dtype: str, what: str) -> RecurrentTensor:
     source, weak = type_of(given)
     _check_cast(source if not isinstance(given, np.ndarray) else dtypes.from_numpy(given.dtype), dtype, what, weak)
     return _to(given, dtype, weak=False)
+
+
+def assigned(
+    value: TensorLike,
+    type: TensorType,
+    what: str,
+    dims: Iterable[Symbol],
+    context: Context,
+    says: tuple[str, str],
+    location: Location | None = None,
+) -> RecurrentTensor:
+    """`value` cast and broadcast to `type` as NumPy assigns, where it varies along no other dims than `dims`.
+
+    `says`: that it varies along others, and what to do. Raises `DefinitionError`, `DTypeError`, `ShapeError`.
+    """
+    tensor = assignable(value, type.dtype, what)
+    if outside := set(tensor.symbols) - set(dims):
+        message, hint = (text.format(dim_names(outside)) for text in says)
+        raise DefinitionError(f"{what} varies {message}", location=location or user_location(), hint=hint)
+    return fit(tensor, type.shape, what, context)
+
+
+def dim_names(symbols: Iterable[Symbol]) -> str:
+    return ", ".join(sorted(symbol.name for symbol in symbols))
 
 
 def _check_cast(source: str, target: str, what: str, weak: bool) -> None:

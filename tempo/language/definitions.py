@@ -9,9 +9,9 @@ from tempo.errors import DefinitionError, IndexExpressionError, user_location
 from tempo.language.conversion import (
     TensorLike,
     as_dtype,
-    assignable,
+    assigned,
     broadcast_together,
-    fit,
+    dim_names,
     operand,
     promoted,
     to_shape,
@@ -59,7 +59,8 @@ def declare_merge(name: str, shape: Any, dims: Any, dtype: Any, role: str) -> Re
     outside = {symbol for size in type.shape for symbol in size.dims()} - set(domain)
     if outside:
         raise DefinitionError(
-            f"the shape of {name!r} varies with {_names(outside)}, which is none of its dims", location=user_location()
+            f"the shape of {name!r} varies with {dim_names(outside)}, which is none of its dims",
+            location=user_location(),
         )
     id = program.builder.nominal("merge", domain, (type,), attrs={"name": name, "role": role}, name=name)
     return RecurrentTensor(program, program.builder.identity(id))
@@ -101,7 +102,7 @@ def _condition_side(x: RecurrentTensor, key: bool | IndexCondition) -> LeftSide:
     outside = set(condition.dims()) - set(x.symbols)
     if outside:
         raise DefinitionError(
-            f"the condition {condition} of a case of {x.label} uses {_names(outside)}, which is none of its dims",
+            f"the condition {condition} of a case of {x.label} uses {dim_names(outside)}, which is none of its dims",
             location=user_location(),
         )
     return condition, {}
@@ -147,15 +148,9 @@ def _right_side(
     tensor = operand(value)
     if isinstance(tensor, RecurrentTensor):
         tensor = RecurrentTensor(x.program, tensor.edge.substitute(substitution), tensor.weak)
-        outside = set(tensor.symbols) - set(x.symbols)
-        if outside:
-            raise DefinitionError(
-                f"{what} varies with {_names(outside)}, which is none of its dims",
-                location=user_location(),
-                hint=f"read it at one point or reduce it along {_names(outside)}, or add that dim to the declaration",
-            )
     context = x.program.builder.context.assume(condition)
-    return fit(assignable(tensor, x.dtype, what), x.type.shape, what, context)
+    hint = "read it at one point or reduce it along {}, or add that dim to the declaration"
+    return assigned(tensor, x.type, what, x.symbols, context, ("with {}, which is none of its dims", hint))
 
 
 def cases(*branches: Any) -> RecurrentTensor:
@@ -199,7 +194,3 @@ def _kind(value: Any) -> str:
     if isinstance(value, RecurrentTensor):
         return "a tensor"
     return f"the index expression {value}" if isinstance(value, IndexExpression) else f"a {type(value).__name__}"
-
-
-def _names(symbols: set[Symbol]) -> str:
-    return ", ".join(sorted(symbol.name for symbol in symbols))

@@ -8,7 +8,7 @@ from typing import Any
 
 from tempo import dtypes
 from tempo.errors import DefinitionError, DTypeError, IndexExpressionError, ShapeError, user_location
-from tempo.language.conversion import TensorLike, as_tensor, assignable, fit, show
+from tempo.language.conversion import TensorLike, as_tensor, assigned, show
 from tempo.language.indexing.expression import show as show_value
 from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.graph import Edge, TensorType
@@ -170,13 +170,6 @@ def _operand_cotangent(name: str, given: TensorLike, operand: RecurrentTensor, v
     what = f"the cotangent that the gradient of {name} gives for {operand.label}"
     if not dtypes.is_float(operand.dtype):
         return None
-    tensor = assignable(given, operand.dtype, what)
-    outside = set(tensor.symbols) - {*operand.symbols, *value.symbols}
-    if outside:
-        names = ", ".join(sorted(symbol.name for symbol in outside))
-        raise DefinitionError(
-            f"{what} varies with {names}, along which neither the operands nor the value vary",
-            location=user_location(),
-            hint=f"sum it over {names}",
-        )
-    return fit(tensor, operand.type.shape, what, operand.program.builder.context).edge
+    says = ("with {}, along which neither the operands nor the value vary", "sum it over {}")
+    dims = (*operand.symbols, *value.symbols)
+    return assigned(given, operand.type, what, dims, operand.program.builder.context, says).edge

@@ -19,7 +19,7 @@ from tempo.errors import (
     TempoError,
     user_location,
 )
-from tempo.language.conversion import as_dtype, assignable, fit, show, to_shape
+from tempo.language.conversion import as_dtype, assigned, show, to_shape
 from tempo.language.definitions import declare_merge
 from tempo.language.indexing.expression import Dim, IndexExpression
 from tempo.language.program import Program, check_name, current_program
@@ -184,16 +184,11 @@ def _make(
         init = _given(made, node.dtype, parameter.name, node.location)
     if isinstance(init, np.ndarray):
         return _checked_array(program, init, node, others, what)
-    tensor = assignable(init, node.dtype, what)
-    outside = set(tensor.symbols) - set(others)
-    if outside:
-        names = ", ".join(sorted(symbol.name for symbol in outside))
-        raise DefinitionError(
-            f"{what} varies along {names}, which is none of its dims or a time dim",
-            location=node.location,
-            hint="declare draws with the dims= that the initialiser is given",
-        )
-    return fit(tensor, node.shape, what, program.builder.context).edge
+    says = (
+        "along {}, which is none of its dims or a time dim",
+        "declare draws with the dims= that the initialiser is given",
+    )
+    return assigned(init, node.type, what, others, program.builder.context, says, node.location).edge
 
 
 def _called(

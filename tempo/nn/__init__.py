@@ -13,9 +13,7 @@ Everything here uses the public API alone. A layer declares its parameters when 
 
 from tempo.nn import init
 from tempo.nn.attention import MultiHeadAttention, alibi, attention
-from tempo.nn.layers import MLP, Embedding, LayerNorm, Linear, RMSNorm
-from tempo.nn.module import Module
-from tempo.nn.recurrent import GRU, LSTM, RNN
+from tempo.nn.layers import GRU, LSTM, MLP, RNN, Embedding, LayerNorm, Linear, Module, RMSNorm
 
 __all__ = [
     "GRU",

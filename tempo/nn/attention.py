@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-from tempo.nn.layers import Linear
-from tempo.nn.module import Init, Module
+from tempo.nn.init import Init
+from tempo.nn.layers import Linear, Module
 
 Bias = Callable[[tp.RecurrentTensor], tp.RecurrentTensor]
 
