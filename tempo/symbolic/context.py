@@ -7,7 +7,8 @@ Fourier-Motzkin elimination over the variables that are connected to the questio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TypeAlias
 
 from tempo.symbolic import simplification
@@ -18,6 +19,7 @@ from tempo.symbolic.proofs.counterexamples import Drawn, Points
 from tempo.symbolic.proofs.elimination import LinearConstraint, Rows
 from tempo.symbolic.proofs.intervals import Intervals, has_dims, is_affine
 from tempo.symbolic.proofs.linear import ALWAYS, Choices, Clause, Variables, projections, refuted
+from tempo.symbolic.structural import memoised
 
 Bounds: TypeAlias = tuple[int | None, int | None]
 
@@ -36,15 +38,6 @@ class Context:
         self._world = world
         self.facts = facts
         self._intervals = world.intervals.within(facts)
-        self._clauses: tuple[list[Clause], dict[int, list[int]]] | None = None
-        self._points: Points | None = None
-        self._simpler: Context | None = None
-        self._impossible: bool | None = None
-        self._implied: dict[Condition, bool] = {}
-        self._excluded: dict[Condition, bool] = {}
-        self._bounds: dict[Expr, Bounds] = {}
-        self._ranges: dict[Expr, tuple[Expr | None, Expr | None]] = {}
-        self._simplified: dict[Expr, Expr] = {}
 
     @staticmethod
     def of(dims: Iterable[Dim], *facts: Condition, box: Box | None = None) -> Context:
@@ -56,44 +49,52 @@ class Context:
         new = tuple(fact for fact in _flat(facts) if fact not in self.facts)
         return Context(self._world, self.facts + new) if new else self
 
+    @memoised
     def infeasible(self) -> bool:
         """Whether the facts contradict one another, or the intervals of the dims, at every size."""
-        if self._impossible is None:
-            self._impossible = self._find_infeasible()
-        return self._impossible
+        if (not self.facts and not self._world.intervals.touched) or self._points.exist():
+            return False
+        symbols = self._intervals.touched | self._world.dims
+        if self._world.variables.clause(conjunction(self.facts)) is None:
+            return True
+        seeds = frozenset(self._world.variables.number(symbol) for symbol in symbols)
+        return refuted(*self._connected(ALWAYS, seeds))
 
+    @memoised
     def implies(self, condition: Condition) -> bool:
         """True: holds at every point for all sizes. False: not proven."""
-        found = self._implied.get(condition)
-        if found is None:
-            found = self._implied[condition] = self.excludes(~condition)
-        return found
+        return self.excludes(~condition)
 
+    @memoised
     def excludes(self, condition: Condition) -> bool:
         """True: holds at no point for any sizes. False: not proven."""
         if isinstance(condition, Constant):
             return not condition.value or self.infeasible()
-        found = self._excluded.get(condition)
-        if found is None:
-            found = self._excluded[condition] = self._find_excluded(condition)
-        return found
+        if isinstance(condition, Or):
+            return all(self.excludes(arg) for arg in condition.args)
+        if isinstance(condition, Ge) and is_affine(condition.expr):
+            bound, exact = self._intervals.constant(condition.expr, -1)
+            proven = bound is not None and bound < 0
+            if exact or proven:
+                return proven or self.infeasible()
+        return not self._points.satisfy(condition) and self._refutes(condition)
 
+    @memoised
     def constant_bounds(self, expr: Expr) -> Bounds:
         """The tightest integers with `lo <= expr <= hi` at every point for all sizes; None where there is none."""
-        if not expr.terms:
-            return expr.const, expr.const
-        found = self._bounds.get(expr)
-        if found is None:
-            found = self._bounds[expr] = self._find_bounds(expr)
-        return found
+        exact = self._interval_bounds(expr)
+        if exact is not None:
+            return exact
+        return self._tightened(expr, self._least(expr)), _negated(self._tightened(-expr, self._least(-expr)))
 
     def constant(self, expr: Expr) -> int | None:
         """The number that the expression is everywhere, where that is proven."""
-        if self._interval_bounds(expr) is None and self._known_points().distinguish(expr):
+        if self._interval_bounds(expr) is None and self._points.distinguish(expr):
             return None
         low, high = self.constant_bounds(expr)
         return low if low == high else None
 
+    @memoised
     def range_of(self, expr: Expr) -> tuple[Expr | None, Expr | None]:
         """Inclusive bounds of `expr` over the dims, in sizes only; None where there is none.
 
@@ -102,69 +103,33 @@ class Context:
         """
         if not expr.dims():
             return self.simplify(expr), self.simplify(expr)
-        found = self._ranges.get(expr)
-        if found is None:
-            found = self._ranges[expr] = self._summed_bound(expr, 1), self._summed_bound(expr, -1)
-        return found
+        return self._summed_bound(expr, 1), self._summed_bound(expr, -1)
 
+    @memoised
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression: `min` and `max` without arguments that never win, `//` and `%` folded where decided."""
         if is_affine(expr) and expr.symbols().isdisjoint(self._intervals.touched):
             return expr
-        found = self._simplified.get(expr)
-        if found is None:
-            found = self._simplified[expr] = simplification.simplify(self, expr)
-        return found
+        return simplification.simplify(self, expr)
 
     def simplify_condition(self, condition: Condition) -> Condition:
         """An equivalent condition without the parts that the context decides."""
         return simplification.simplify_condition(self, condition)
-
-    def simplify_box(self, box: Box) -> Box:
-        """The same box with simplified bounds."""
-        return Box(tuple((symbol, self.simplify(lo), self.simplify(hi)) for symbol, lo, hi in box.bounds))
 
     def __str__(self) -> str:
         return " and ".join([str(self._world), *(f"({fact})" for fact in self.facts)])
 
     # How the questions are answered
 
-    def _find_infeasible(self) -> bool:
-        if (not self.facts and not self._world.intervals.touched) or self._known_points().exist():
-            return False
-        symbols = self._intervals.touched | self._world.dims
-        clause = self._world.variables.clause(conjunction(self.facts))
-        if clause is None:
-            return True
-        seeds = frozenset(self._world.variables.number(symbol) for symbol in symbols)
-        return refuted(*self._connected(ALWAYS, seeds))
-
-    def _find_excluded(self, condition: Condition) -> bool:
-        if isinstance(condition, Or):
-            return all(self.excludes(arg) for arg in condition.args)
-        if isinstance(condition, Ge) and is_affine(condition.expr):
-            bound, exact = self._intervals.constant(condition.expr, -1)
-            proven = bound is not None and bound < 0
-            if exact or proven:
-                return proven or self.infeasible()
-        return not self._known_points().satisfy(condition) and self._refutes(condition)
-
-    def _known_points(self) -> Points:
-        if self._points is None:
-            self._points = self._world.points(self.facts)
-        return self._points
+    @cached_property
+    def _points(self) -> Points:
+        return self._world.drawn.points(self.facts)
 
     def _refutes(self, condition: Condition) -> bool:
         clause = self._world.variables.clause(condition)
         if clause is None:
             return True
         return refuted(*self._connected(clause, clause.variables)) or self.infeasible()
-
-    def _find_bounds(self, expr: Expr) -> Bounds:
-        exact = self._interval_bounds(expr)
-        if exact is not None:
-            return exact
-        return self._tightened(expr, self._least(expr)), _negated(self._tightened(-expr, self._least(-expr)))
 
     def _interval_bounds(self, expr: Expr) -> Bounds | None:
         """The bounds by intervals alone, where none can be tighter."""
@@ -238,15 +203,14 @@ class Context:
         keep = frozenset(n for n, atom in enumerate(variables.atoms) if not has_dims(atom)) | {result}
         cases = [self._lower_bound(rows, result) for rows in projections(constraints, choices, keep)]
         known = [case for case in cases if case is not None]
-        return self._without_choices().simplify(minimum(*known)) if known and len(known) == len(cases) else None
+        return self._without_choices.simplify(minimum(*known)) if known and len(known) == len(cases) else None
 
+    @cached_property
     def _without_choices(self) -> Context:
         """This context without the facts that need case splits: good enough to tidy a range, at a bounded cost."""
-        if self._simpler is None:
-            clauses = ((fact, self._world.variables.clause(fact)) for fact in self.facts)
-            kept = tuple(fact for fact, clause in clauses if clause is not None and not clause.choices)
-            self._simpler = self if len(kept) == len(self.facts) else Context(self._world, kept)
-        return self._simpler
+        clauses = ((fact, self._world.variables.clause(fact)) for fact in self.facts)
+        kept = tuple(fact for fact, clause in clauses if clause is not None and not clause.choices)
+        return self if len(kept) == len(self.facts) else Context(self._world, kept)
 
     def _lower_bound(self, rows: Rows, result: int) -> Expr | None:
         """The best of the rows `a * result + rest >= 0`, which say `result >= -(rest // a)`."""
@@ -257,7 +221,7 @@ class Context:
                 rest = from_terms({atoms[variable]: c for variable, c in key if variable != result}, constant)
                 found.append(-(rest // a))
         simplest = sorted(found, key=lambda bound: (len(bound.terms), bound.key))[:MOST_BOUNDS]
-        return self._without_choices().simplify(maximum(*simplest)) if found else None
+        return self._without_choices.simplify(maximum(*simplest)) if found else None
 
     def _projected(self, expr: Expr, keep: frozenset[int]) -> list[Rows]:
         clause = self._at_least(expr)
@@ -268,7 +232,7 @@ class Context:
 
     def _connected(self, clause: Clause, seeds: frozenset[int]) -> tuple[tuple[LinearConstraint, ...], Choices]:
         """The clause with the definitions and facts of every variable that is connected to `seeds`."""
-        facts, followers = self._compiled()
+        facts, followers = self._compiled
         constraints, choices = list(clause.constraints), list(clause.choices)
         pending, seen = list(seeds), set(seeds)
         while pending:
@@ -285,18 +249,17 @@ class Context:
             seen |= new
         return tuple(constraints), tuple(choices)
 
+    @cached_property
     def _compiled(self) -> tuple[list[Clause], dict[int, list[int]]]:
         """The facts as clauses, and for each variable the dims about which something is known and that it bounds."""
-        if self._clauses is None:
-            variables = self._world.variables
-            clauses = [clause for clause in map(variables.clause, self.facts) if clause is not None]
-            followers: dict[int, list[int]] = {}
-            for symbol in self._intervals.touched & self._world.dims:
-                number = variables.number(symbol)
-                for bound in variables.definition(number).variables - {number}:
-                    followers.setdefault(bound, []).append(number)
-            self._clauses = clauses, followers
-        return self._clauses
+        variables = self._world.variables
+        clauses = [clause for clause in map(variables.clause, self.facts) if clause is not None]
+        followers: dict[int, list[int]] = {}
+        for symbol in self._intervals.touched & self._world.dims:
+            number = variables.number(symbol)
+            for bound in variables.definition(number).variables - {number}:
+                followers.setdefault(bound, []).append(number)
+        return clauses, followers
 
 
 def _flat(facts: Iterable[Condition]) -> tuple[Condition, ...]:
@@ -323,7 +286,6 @@ class _World:
         self.dims = frozenset(self._bounds)
         self.intervals = Intervals.of(box, sizes)
         self.variables = Variables(self._definition)
-        self._drawn: Drawn | None = None
 
     @staticmethod
     def of(dims: tuple[Dim, ...], box: Box | None) -> _World:
@@ -332,11 +294,10 @@ class _World:
         sizes = {Symbol(dim.symbol.name, "size"): dim.size for dim in dims}
         return _World(Box((*bounds, *given.values())), {s: size for s, size in sizes.items() if size != var(s)})
 
-    def points(self, facts: Sequence[Condition]) -> Points:
-        """Some of those at which all this holds, and the facts."""
-        if self._drawn is None:
-            self._drawn = Drawn(self._box, self._sizes)
-        return self._drawn.points(facts)
+    @cached_property
+    def drawn(self) -> Drawn:
+        """Some of the points at which all this holds."""
+        return Drawn(self._box, self._sizes)
 
     def _definition(self, symbol: Symbol) -> Condition:
         if symbol.kind == "size":

@@ -69,7 +69,7 @@ class Box(Structural):
         return conjunction(lo.lt(hi) for _, lo, hi in self.bounds)
 
     def hull(self, other: Box) -> Box:
-        """The smallest box around both, which have the same dims. `Context.simplify_box` tidies its bounds."""
+        """The smallest box around both, which have the same dims."""
         pairs = ((symbol, self.interval(symbol), other.interval(symbol)) for symbol in self.dims)
         return Box(tuple((symbol, minimum(a[0], b[0]), maximum(a[1], b[1])) for symbol, a, b in pairs))
 

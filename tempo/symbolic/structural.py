@@ -1,9 +1,35 @@
-"""Equality by structure, with the hash computed once: what expressions and conditions have in common."""
+"""Equality by structure, with the hash computed once: what expressions and conditions have in common. And answers
+that an object remembers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+Asked = TypeVar("Asked")
+Question = ParamSpec("Question")
+Answer = TypeVar("Answer")
+
+
+def memoised(
+    find: Callable[Concatenate[Asked, Question], Answer],
+) -> Callable[Concatenate[Asked, Question], Answer]:
+    """A method that is asked once for each question; the object, which does not change, keeps the answers."""
+    name = f"answers of {find.__name__}"
+
+    @wraps(find)
+    def ask(asked: Asked, *question: Question.args, **named: Question.kwargs) -> Answer:
+        try:
+            return asked.__dict__[name][question]  # type: ignore[no-any-return]
+        except KeyError:
+            pass
+        found = find(asked, *question, **named)
+        asked.__dict__.setdefault(name, {})[question] = found
+        return found
+
+    return ask
 
 
 def cached(default: Any) -> Any:

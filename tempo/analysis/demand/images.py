@@ -32,6 +32,7 @@ from tempo.symbolic import (
     minimum,
     var,
 )
+from tempo.symbolic.structural import memoised
 
 _MOST_DISJUNCTS = 16
 
@@ -60,20 +61,14 @@ class Readers:
     def __init__(self, facts: Condition) -> None:
         self.facts = facts
         self.sizes = Context.of((), facts)
-        self._readers: dict[tuple[tuple[Dim, ...], Box, Conjuncts], Reader] = {}
-        self._disjuncts: dict[tuple[tuple[Dim, ...], Condition], tuple[Conjuncts, ...]] = {}
 
-    def of(self, dims: tuple[Dim, ...], box: Box, conjuncts: Conjuncts = ()) -> Reader:
-        key = (dims, box, conjuncts)
-        if key not in self._readers:
-            self._readers[key] = Reader(dims, box, conjuncts, self.facts, self.sizes)
-        return self._readers[key]
+    @memoised
+    def of(self, dims: tuple[Dim, ...], box: Box, conjuncts: Conjuncts) -> Reader:
+        return Reader(dims, box, conjuncts, self.facts, self.sizes)
 
+    @memoised
     def disjuncts(self, dims: tuple[Dim, ...], condition: Condition) -> tuple[Conjuncts, ...]:
-        key = (dims, condition)
-        if key not in self._disjuncts:
-            self._disjuncts[key] = disjuncts(condition, Context.of(dims, self.facts))
-        return self._disjuncts[key]
+        return disjuncts(condition, Context.of(dims, self.facts))
 
 
 class Images:
@@ -116,32 +111,27 @@ class Reader:
         for conjunct in conjuncts:
             self.box, decided = _tightened(self.box, conjunct, sizes)
             self._decided = self._decided and decided
-        self._intervals: dict[tuple[Point | Slice, Dim], Interval] = {}
-        self._exact: dict[IndexMap, bool] = {}
 
     @cached_property
     def context(self) -> Context:
         return Context.of(self._dims, *self._facts, box=self.box)
 
+    @memoised
     def interval(self, index: Point | Slice, dim: Dim) -> Interval:
         """Bounds of the positions along `dim` that are read."""
         if index == Point(var(dim.symbol)):
             return self.box.interval(dim.symbol)
-        key = (index, dim)
-        if key not in self._intervals:
-            start, stop = self._ends(index)
-            lo, _, _ = extremes(start, self.box, self.context, self.sizes)
-            _, last, _ = extremes(stop - 1, self.box, self.context, self.sizes)
-            lo = const(0) if lo is None else most([const(0), lo], self.sizes)
-            hi = dim.size if last is None else least([dim.size, last + 1], self.sizes)
-            self._intervals[key] = (lo, hi)
-        return self._intervals[key]
+        start, stop = self._ends(index)
+        lo, _, _ = extremes(start, self.box, self.context, self.sizes)
+        _, last, _ = extremes(stop - 1, self.box, self.context, self.sizes)
+        lo = const(0) if lo is None else most([const(0), lo], self.sizes)
+        hi = dim.size if last is None else least([dim.size, last + 1], self.sizes)
+        return lo, hi
 
+    @memoised
     def is_exact(self, map: IndexMap) -> bool:
         """Whether all of the product of the intervals that `map` reads is proven to be read."""
-        if map not in self._exact:
-            self._exact[map] = self._decided and self._is_product(map) and all(self._is_whole(index) for index in map)
-        return self._exact[map]
+        return self._decided and self._is_product(map) and all(self._is_whole(index) for index in map)
 
     def _ends(self, index: Point | Slice) -> Interval:
         if isinstance(index, Point):

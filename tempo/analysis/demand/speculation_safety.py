@@ -22,6 +22,7 @@ from tempo.sdg.components import reached
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators.located import must_not_fail
 from tempo.symbolic import TRUE, Condition, Context
+from tempo.symbolic.structural import memoised
 
 
 def harmless(
@@ -78,9 +79,7 @@ class AllOrNone:
         readers: Callable[[Condition], Readers] = Readers,
     ) -> None:
         self.graph, self.demands, self.facts, self.readers = graph, demands, facts, readers
-        self._images: dict[Condition, Images] = {}
         self._found: dict[int, Condition | None] = {}
-        self._given: dict[Condition, Mapping[int, Demand]] = {}
 
     def holds(self, id: int) -> bool:
         return self._when(id) is not None
@@ -101,19 +100,18 @@ class AllOrNone:
 
     def _decides(self, condition: Condition, id: int) -> bool:
         """Whether all of the box is demanded where the condition holds, and nothing where it does not."""
-        there, elsewhere = self._given_that(condition, thorough=True), self._given_that(~condition, thorough=False)
+        there, elsewhere = self._given_that(condition, True), self._given_that(~condition, False)
         if id not in there or not there[id].exact:
             return False
         if not covers(self.demands[id].box, [there[id].box], self._under(condition).sizes):
             return False
         return id not in elsewhere or self._under(~condition).sizes.excludes(elsewhere[id].box.nonempty())
 
-    def _given_that(self, condition: Condition, *, thorough: bool) -> Mapping[int, Demand]:
+    @memoised
+    def _given_that(self, condition: Condition, thorough: bool) -> Mapping[int, Demand]:
         """The demand where something more is known of the sizes."""
-        if condition not in self._given:
-            facts = self.facts & condition
-            self._given[condition] = demand(self.graph, facts, self.readers(facts), thorough)
-        return self._given[condition]
+        facts = self.facts & condition
+        return demand(self.graph, facts, self.readers(facts), thorough)
 
     @cached_property
     def _readers(self) -> dict[int, frozenset[int]]:
@@ -161,7 +159,6 @@ class AllOrNone:
         made = self._under(condition).of(self.graph.nodes[reader], self.demands[reader].box)
         return [image for image in made if image.producer == id]
 
+    @memoised
     def _under(self, condition: Condition) -> Images:
-        if condition not in self._images:
-            self._images[condition] = Images(self.graph, self.readers(self.facts & condition))
-        return self._images[condition]
+        return Images(self.graph, self.readers(self.facts & condition))

@@ -16,6 +16,7 @@ from tempo.symbolic.condition import And, Comparison, Condition, Constant, Eq, O
 from tempo.symbolic.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, const, of_atom, total
 from tempo.symbolic.proofs.elimination import Effort, LinearConstraint, Rows, project
 from tempo.symbolic.proofs.intervals import is_affine
+from tempo.symbolic.structural import memoised
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,6 @@ class Variables:
         self.atoms: list[Atom] = []
         self._definition = definition
         self._numbers: dict[Atom, int] = {}
-        self._definitions: dict[int, Clause] = {}
-        self._lowered: dict[Expr, Expr] = {}
-        self._counted: dict[Expr, int] = {}
 
     def number(self, atom: Atom) -> int:
         found = self._numbers.get(atom)
@@ -63,13 +61,9 @@ class Variables:
                 self._numbers[atom] = len(self.atoms) - 1
             return self._numbers[atom]
 
+    @memoised
     def definition(self, variable: int) -> Clause:
-        found = self._definitions.get(variable)
-        if found is None:
-            found = self._definitions[variable] = self._define(self.atoms[variable])
-        return found
-
-    def _define(self, atom: Atom) -> Clause:
+        atom = self.atoms[variable]
         if isinstance(atom, Symbol):
             clause = self.clause(self._definition(atom))
         elif isinstance(atom, Min | Max):
@@ -112,24 +106,18 @@ class Variables:
             variables.extend(map(self.number, expr.symbols()))
         return Clause((row,), (), frozenset(variables))
 
+    @memoised
     def _alternatives(self, expr: Expr) -> int:
         """How many expressions without extrema this one is taken apart into."""
-        found = self._counted.get(expr)
-        if found is None:
-            extrema = (atom for atom, _ in expr.terms if isinstance(atom, Min | Max))
-            counts = (sum(self._alternatives(arg) for arg in atom.args) for atom in extrema)
-            found = self._counted[expr] = math.prod(counts)
-        return found
+        extrema = (atom for atom, _ in expr.terms if isinstance(atom, Min | Max))
+        return math.prod(sum(self._alternatives(arg) for arg in atom.args) for atom in extrema)
 
+    @memoised
     def lowered(self, expr: Expr) -> Expr:
         """The same value over symbols, floor divisions of affine expressions, and extrema outside of those."""
         if is_affine(expr):
             return expr
-        found = self._lowered.get(expr)
-        if found is None:
-            parts = [(self._lowered_atom(atom), c) for atom, c in expr.terms]
-            found = self._lowered[expr] = total((const(expr.const), 1), *parts)
-        return found
+        return total((const(expr.const), 1), *((self._lowered_atom(atom), c) for atom, c in expr.terms))
 
     def _lowered_atom(self, atom: Atom) -> Expr:
         if isinstance(atom, FloorDiv):
