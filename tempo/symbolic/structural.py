@@ -20,7 +20,7 @@ def memoised(
     name = f"answers of {find.__name__}"
 
     @wraps(find)
-    def ask(asked: Asked, *question: Question.args, **named: Question.kwargs) -> Answer:
+    def ask(asked: Asked, /, *question: Question.args, **named: Question.kwargs) -> Answer:
         try:
             return asked.__dict__[name][question]  # type: ignore[no-any-return]
         except KeyError:
