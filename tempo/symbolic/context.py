@@ -161,9 +161,9 @@ class Context:
 
     def _summed_bound(self, expr: Expr, sign: int) -> Expr | None:
         """The bound; where it is not found for the whole, one made of those of the parts, which may be wider."""
-        bound = self._symbolic_bound(expr, sign)
-        if bound is not None:
-            return bound
+        least = self._symbolic_least(expr * sign)
+        if least is not None:
+            return self.simplify(least * sign)
         if len(expr.terms) == 1:
             return self._bound_of_arguments(expr, sign)
         bounds = [self._summed_bound(from_terms({atom: factor}, 0), sign) for atom, factor in expr.terms]
@@ -182,15 +182,6 @@ class Context:
         if not known or (needs_all and len(known) < len(bounds)):
             return None
         return self.simplify(maximum(*known) if greater else minimum(*known))
-
-    def _symbolic_bound(self, expr: Expr, sign: int) -> Expr | None:
-        corner = self._intervals.corner(expr, sign)
-        if corner is not None:
-            return self.simplify(corner)
-        if sign > 0:
-            return self._symbolic_least(expr)
-        negated = self._symbolic_least(-expr)
-        return None if negated is None else self.simplify(-negated)
 
     def _symbolic_least(self, expr: Expr) -> Expr | None:
         """The largest expression of sizes that is proven to be at most `expr`."""

@@ -425,19 +425,7 @@ def from_terms(coefficients: Mapping[Atom, int], constant: int) -> Expr:
     terms = [term for term in coefficients.items() if term[1]]
     if len(terms) > 1:
         terms.sort(key=_term_key)
-        if isinstance(terms[-2][0], _Extremum):  # extrema sort last
-            return _of_extrema(terms, constant)
     return _with_const(tuple(terms), constant)
-
-
-def _of_extrema(terms: list[tuple[Atom, int]], constant: int) -> Expr:
-    from tempo.symbolic.extrema import resolved
-
-    found = resolved(terms)
-    if found is None:
-        return _with_const(tuple(terms), constant)
-    gone, value = found
-    return total((Expr(tuple(term for term in terms if term[0] not in gone), constant), 1), (value, 1))
 
 
 def _term_key(term: tuple[Atom, int]) -> tuple[int, str]:

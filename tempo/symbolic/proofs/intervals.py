@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tempo.symbolic.condition import Condition, Eq, Ge
 from tempo.symbolic.domain import Box
-from tempo.symbolic.expr import Atom, Expr, Max, Min, Symbol, var
+from tempo.symbolic.expr import Atom, Expr, Symbol, var
 
 
 @dataclass(frozen=True)
@@ -74,49 +74,6 @@ class Intervals:
         if any(c * sign < 0 for c in sizes.values()):
             return None, exact
         return value + sum(sizes.values()), exact
-
-    def corner(self, expr: Expr, sign: int) -> Expr | None:
-        """The lower or upper bound over the dims, in sizes, of an affine expression or a min or max of such.
-
-        None where it might not be attained. The far bound of an extremum (the least of a min, the greatest of a max) is
-        that of its arguments; the near bound as well if one corner gives it for all of them.
-        """
-        if not expr.symbols().isdisjoint(self.touched):
-            return None
-        if is_affine(expr):
-            ends = self._ends(expr, sign)
-            return None if ends is None else expr.substitute(ends)
-        lone, c = expr.terms[0]
-        if len(expr.terms) > 1 or expr.const or c != 1 or not isinstance(lone, Min | Max):
-            return None
-        if not all(map(is_affine, lone.args)):
-            return None
-        return self._extremum_corner(lone, sign)
-
-    def _extremum_corner(self, extremum: Min | Max, sign: int) -> Expr | None:
-        shared: dict[Symbol, Expr] = {}
-        corners: list[Expr] = []
-        near = isinstance(extremum, Min) == (sign < 0)
-        for arg in extremum.args:
-            ends = self._ends(arg, sign)
-            if ends is None or (near and any(shared.get(symbol, end) != end for symbol, end in ends.items())):
-                return None
-            shared.update(ends)
-            corners.append(arg.substitute(ends))
-        return extremum.rebuild(corners)
-
-    def _ends(self, expr: Expr, sign: int) -> dict[Symbol, Expr] | None:
-        """Each dim's bound that makes an affine expression least or greatest."""
-        ends: dict[Symbol, Expr] = {}
-        for atom, c in expr.terms:
-            assert isinstance(atom, Symbol)
-            if atom.kind == "size":
-                continue
-            end = (self.lows if c * sign > 0 else self.highs).get(atom)
-            if end is None or not end.symbols().isdisjoint(self.touched):
-                return None
-            ends[atom] = end
-        return ends
 
 
 def is_affine(expr: Expr) -> bool:
