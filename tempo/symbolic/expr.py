@@ -10,8 +10,8 @@ from __future__ import annotations
 import keyword
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from operator import index as to_index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -79,16 +79,12 @@ class _Composite(Structural):
     """What `FloorDiv`, `Mod`, `Min` and `Max` share; `key` orders atoms and is unique to the structure."""
 
     _rank: ClassVar[int] = 2
-    _key: tuple[int, str] | None = field(default=None, init=False)
 
-    @property
+    @cached_property
     def key(self) -> tuple[int, str]:
-        if self._key is None:
-            from tempo.symbolic.text import atom_text
+        from tempo.symbolic.text import atom_text
 
-            object.__setattr__(self, "_key", (self._rank, atom_text(self)))  # type: ignore[arg-type]
-        assert self._key is not None
-        return self._key
+        return self._rank, atom_text(self)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return self.key[1]
@@ -171,7 +167,6 @@ class Expr(Structural):
     const: int
     _symbols: frozenset[Symbol] | None = cached(None)
     _dims: frozenset[Symbol] | None = cached(None)
-    _is_long: bool | None = cached(None)
 
     def __eq__(self, other: object) -> bool:  # as in Structural, without its tuples
         return self is other or (type(other) is Expr and self.const == other.const and self.terms == other.terms)
@@ -301,13 +296,10 @@ class Expr(Structural):
             total = total + (value if c == 1 else c * value)
         return total
 
-    @property
+    @cached_property
     def is_long(self) -> bool:
         """Whether 64 bits may not hold all that is computed on the way to the value."""
-        if self._is_long is None:
-            object.__setattr__(self, "_is_long", self.magnitude(_LARGEST_VALUE) >= 1 << 63)
-        assert self._is_long is not None
-        return self._is_long
+        return self.magnitude(_LARGEST_VALUE) >= 1 << 63
 
     def magnitude(self, largest: int) -> int:
         """An upper bound of the absolute value, and of all on the way; `largest` is that of the symbols."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tempo.symbolic.condition import And, Comparison, Condition, Eq, Or
 from tempo.symbolic.domain import LARGEST_SIZE
-from tempo.symbolic.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol
+from tempo.symbolic.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, of_atom
 
 
 class IntegerRange(NamedTuple):
@@ -130,24 +130,15 @@ def _atom_steps(atom: Atom, ranges: Ranges) -> list[IntegerRange]:
 def fits_as_result(expr: Expr) -> bool:
     """Whether the value in 32 bits is right wherever it fits."""
     numbers = (expr.const, *(factor for _, factor in expr.terms))
-    return all(abs(number) <= LARGEST_SIZE for number in numbers) and all(_atom_fits(atom) for atom, _ in expr.terms)
+    return all(abs(number) <= LARGEST_SIZE for number in numbers) and all(
+        fits_as_operand(of_atom(atom)) for atom, _ in expr.terms
+    )
 
 
 def fits_as_operand(expr: Expr) -> bool:
-    """Whether the value fits at all points, at all sizes: at most the difference of two atoms, and a small number."""
-    positive = sum(factor for _, factor in expr.terms if factor > 0)
-    negative = -sum(factor for _, factor in expr.terms if factor < 0)
-    return positive <= 1 and negative <= 1 and fits_as_result(expr)
-
-
-def _atom_fits(atom: Atom) -> bool:
-    match atom:
-        case Symbol():
-            return True
-        case FloorDiv(expr, divisor) | Mod(expr, divisor):
-            return divisor <= LARGEST_SIZE and fits_as_operand(expr)
-        case Min(args) | Max(args):
-            return all(fits_as_operand(arg) for arg in args)
+    """Whether the value fits at all points, at all sizes, as do its negation and all on the way to it."""
+    way = reach(expr, dict.fromkeys(expr.symbols(), IntegerRange(0, LARGEST_SIZE)))
+    return way.hull(way * -1).fits(32)
 
 
 def fits_in_64(value: Expr | Condition) -> bool:

@@ -6,16 +6,18 @@ what was left open, exactly: it raises if and only if a demanded point is at fau
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tempo.analysis.demand.demand import Demand, demand
+from tempo.analysis.demand.demand import Demand, certain_points, demand
+from tempo.analysis.demand.images import Readers
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.demand.reads import RunSizes
-from tempo.analysis.dependence.acyclic import Need, definite_cycle, demanded_by, stuck_needs, witness
+from tempo.analysis.dependence.acyclic import Need, definite_cycle, stuck_needs, witness
 from tempo.analysis.obligations import ChosenCase, Obligation, obligations, written_cases
 from tempo.analysis.reports import cycle_error, point_text, tensor_name
 from tempo.errors import DefinitionError, DTypeError
@@ -51,10 +53,15 @@ def check_symbolic(graph: Graph, facts: Condition = TRUE, finds_order: Callable[
     """
     for chosen in written_cases(graph):
         _check_reachable(graph, chosen)
-    demands = demand(graph, facts)
+    readers = Readers(facts)
+    demands = demand(graph, facts, readers)
     unproven = _unproven(graph, obligations(graph), demands, facts)
     stuck = tuple(stuck_needs(graph, demands, facts))
-    certain = _certain(graph, stuck, demands, facts)
+    if not unproven and not stuck:
+        return Verdict()
+    # Where a cycle may be what demands the points of a cycle, only what is demanded from outside is certain.
+    doubtful = reached((need.target for needs in stuck for need in needs), graph.producers)
+    certain = certain_points(graph, facts, readers, doubtful)
     for obligation in unproven:
         _check_possible(graph, obligation, certain, facts)
     if stuck and finds_order is not None and finds_order():
@@ -64,22 +71,6 @@ def check_symbolic(graph: Graph, facts: Condition = TRUE, finds_order: Callable[
         if cycle:
             raise cycle_error(graph, cycle)
     return Verdict(unproven, stuck)
-
-
-def _certain(
-    graph: Graph, stuck: tuple[tuple[Need, ...], ...], demands: Mapping[int, Demand], facts: Condition
-) -> Mapping[int, list[Demand]]:
-    """Boxes of points that are demanded for certain, per node.
-
-    A demand that is exact, except where a cycle may be what demands the points of a cycle: then only what is demanded
-    from outside.
-    """
-    doubtful = reached((need.target for needs in stuck for need in needs), graph.producers)
-    exact = {id: reached for id, reached in demands.items() if reached.exact and id not in doubtful}
-    found = {id: [reached] for id, reached in exact.items()}
-    for needs in stuck:
-        found.update(demanded_by(graph, frozenset(need.target for need in needs), exact, facts))
-    return found
 
 
 def check_at(graph: Graph, sizes: Mapping[Symbol, int], verdict: Verdict | None = None) -> None:
@@ -137,16 +128,16 @@ def _unproven(
 
 def _context(graph: Graph, obligation: Obligation, demands: Mapping[int, Demand], facts: Condition) -> Context:
     reader = obligation.reader
-    box = demands.get(reader.id, _everywhere(graph, reader)).box
+    box = demands[reader.id].box if reader.id in demands else _everywhere(graph, reader)
     return Context.of(graph.domain_dims(reader), facts, obligation.guard, box=box)
 
 
-def _everywhere(graph: Graph, reader: Node) -> Demand:
-    return Demand(Box.full(graph.domain_dims(reader)), exact=True)
+def _everywhere(graph: Graph, reader: Node) -> Box:
+    return Box.full(graph.domain_dims(reader))
 
 
 def _check_possible(
-    graph: Graph, obligation: Obligation, certain: Mapping[int, list[Demand]], facts: Condition
+    graph: Graph, obligation: Obligation, certain: Mapping[int, Sequence[Box]], facts: Condition
 ) -> None:
     reader = obligation.reader
     for seed in certain.get(reader.id, ()) if reader.id in graph.nodes else [_everywhere(graph, reader)]:
@@ -187,11 +178,11 @@ _LIMITS = np.iinfo(np.int32)
 def check_index_values(graph: Graph, sizes: Mapping[Symbol, int]) -> None:
     """Raises `DTypeError` where an index expression is needed as a tensor at a point at which it exceeds int32."""
     suspects = _suspects(graph, sizes)
-    if not suspects:
-        return
-    masks = demanded(graph, sizes)
+    masks = demanded(graph, sizes) if suspects else {}
     for node in suspects:
-        _check(node, masks[node.id], sizes)
+        expr: Expr = node.attr("expr")
+        fits = expr.ge(_LIMITS.min) & expr.le(_LIMITS.max)
+        _check_everywhere(RunSizes.of(graph, sizes), Obligation(node, TRUE, fits, partial(_too_large, node)), masks)
 
 
 def surely_fit(graph: Graph, sizes: Mapping[Symbol, int]) -> bool:
@@ -207,16 +198,11 @@ def _suspects(graph: Graph, sizes: Mapping[Symbol, int]) -> list[Node]:
     return [node for node in values if not bounds(node.attr("expr"), ranges).fits(32)]
 
 
-def _check(node: Node, mask: np.ndarray[Any, Any], sizes: Mapping[Symbol, int]) -> None:
-    points = np.argwhere(mask)
+def _too_large(node: Node, where: Mapping[Symbol, Expr]) -> DTypeError:
     expr: Expr = node.attr("expr")
-    values = np.asarray(expr.evaluate({**sizes, **dict(zip(node.domain, points.T, strict=True))}))
-    outside = np.flatnonzero((values < _LIMITS.min) | (values > _LIMITS.max))
-    if len(points) == 0 or len(outside) == 0:
-        return
-    first = int(outside[0])
-    raise DTypeError(
-        f"the index expression {expr} is {values.flat[first]} at {point_text(node.domain, points[first])}: "
+    point = (where[symbol] for symbol in node.domain)
+    return DTypeError(
+        f"the index expression {expr} is {expr.substitute(where)} at {point_text(node.domain, point)}: "
         "as a tensor it is int32",
         location=node.location,
         hint="make the tensor first and compute with it: tp.as_tensor(t, dtype=tp.int64) * 1000000",

@@ -7,7 +7,7 @@ What is kept of it is a box per node: the hull. It is never too small; it may be
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -48,17 +48,18 @@ def demand(
     return {id: solver.result(id, certain.get(id) == (solver.boxes.get(id),)) for id in found}
 
 
-def certain_points(graph: Graph, facts: Condition = TRUE) -> Mapping[int, tuple[Box, ...]]:
+def certain_points(
+    graph: Graph, facts: Condition = TRUE, readers: Readers | None = None, doubtful: Collection[int] = ()
+) -> Mapping[int, tuple[Box, ...]]:
     """For every node that is reached, boxes whose points are demanded, all of them, proven for all sizes.
 
-    They are all the points that are demanded where the demand is a box, or is read by such as boxes.
+    They are all the points that are demanded where the demand is a box, or is read by such as boxes. Of nodes that are
+    `doubtful`, since only a cycle may demand them, it is what others demand.
     """
-    solver = _FixedPoint(graph, Readers(facts))
-    demands = solver.solve()
-    exact = {id: (found.box,) for id, found in demands.items() if found.exact and id in solver.boxes}
-    return {
-        id: (found.box,) if found.exact else solver.apart(solver.certain(id, exact)) for id, found in demands.items()
-    }
+    solver = _FixedPoint(graph, readers or Readers(facts))
+    found = solver.solve()
+    exact = {id: (box,) for id, box in solver.boxes.items() if found[id].exact and id not in doubtful}
+    return {id: exact.get(id) or solver.apart(solver.certain(id, exact)) for id in found}
 
 
 class _FixedPoint:

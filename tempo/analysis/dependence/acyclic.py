@@ -6,15 +6,14 @@ These are paths along needs that lead back to the point where they began, a poin
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tempo.analysis.demand.demand import Demand
-from tempo.analysis.demand.images import Images, Readers
 from tempo.analysis.dependence.host_order import effect_nodes, order_edges
 from tempo.analysis.dependence.levels import Direction, Distance, LoopBody, blocks
-from tempo.analysis.reports import SymbolicInstance, output_reader
+from tempo.analysis.reports import SymbolicInstance
 from tempo.sdg.graph import Edge, Graph, Point, Slice
 from tempo.symbolic import (
     FALSE,
@@ -128,7 +127,7 @@ MOST_STEPS = 2_000
 
 
 def definite_cycle(
-    needs: tuple[Need, ...], seeds: Mapping[int, list[Demand]], facts: Condition = TRUE
+    needs: tuple[Need, ...], seeds: Mapping[int, Sequence[Box]], facts: Condition = TRUE
 ) -> tuple[SymbolicInstance, ...] | None:
     """Instances, at points in sizes, of which each needs the next and the last the first, whatever the sizes are.
 
@@ -145,30 +144,6 @@ def definite_cycle(
         if cycle:
             return cycle
     return None
-
-
-def demanded_by(
-    graph: Graph, members: frozenset[int], exact: Mapping[int, Demand], facts: Condition
-) -> dict[int, list[Demand]]:
-    """Per member, boxes of points that outputs, sinks and the other nodes, of `exact` demand, demand for certain."""
-    found: dict[int, list[Demand]] = {id: [] for id in members}
-    read = Images(graph, Readers(facts))
-    readers = [(graph.nodes[id], demand.box) for id, demand in exact.items() if id not in members]
-    for output in graph.outputs:
-        readers.append((output_reader(output), _full(graph, output.domain)))
-    for reader, box in readers:
-        if members.isdisjoint(edge.node for _, edge in reader.reads()):
-            continue
-        for image in read.of(reader, box):
-            if image.producer in members and image.exact:
-                found[image.producer].append(Demand(image.box, exact=True))
-    for id in members.intersection(graph.sinks):
-        found[id].append(Demand(_full(graph, graph.nodes[id].domain), exact=True))
-    return found
-
-
-def _full(graph: Graph, domain: Iterable[Symbol]) -> Box:
-    return Box.full(graph.dim(symbol) for symbol in domain)
 
 
 @dataclass(frozen=True)
@@ -209,7 +184,7 @@ def _loops(by_target: Mapping[int, list[Hop]]) -> Iterator[tuple[Hop, ...]]:
                 paths.extend((*path, hop) for hop in by_target.get(end, ()))
 
 
-def _closed(path: tuple[Hop, ...], seed: Demand, facts: Condition) -> tuple[SymbolicInstance, ...] | None:
+def _closed(path: tuple[Hop, ...], seed: Box, facts: Condition) -> tuple[SymbolicInstance, ...] | None:
     """The cycle along `path`, if there is a point among those of `seed` from which it leads back to that point."""
     domain = path[0].need.graph.nodes[path[0].need.target].domain
     here: dict[Symbol, Expr] = {symbol: var(symbol) for symbol in domain}
@@ -234,32 +209,29 @@ MOST_CANDIDATES = 256
 _MOST_VALUES = 8
 
 
-def witness(demand: Demand, holds: Condition, fails: Condition, facts: Condition) -> dict[Symbol, Expr] | None:
-    """A demanded point, in sizes, at which `holds` is true and `fails` is false whatever the sizes are.
+def witness(box: Box, holds: Condition, fails: Condition, facts: Condition) -> dict[Symbol, Expr] | None:
+    """A point of a box, in sizes, at which `holds` is true and `fails` is false whatever the sizes are.
 
-    None where there is none among the corners of the demand and the points at which conditions turn.
+    None where there is none among the corners of the box and the points at which conditions turn.
     """
-    if not demand.exact:
-        return None
-    sizes = Context.of((), facts)
-    box = demand.box.condition()
-    for point in _candidates(demand, holds, fails):
-        if not sizes.implies((box & holds).substitute(point)):
+    sizes, inside = Context.of((), facts), box.condition() & holds
+    for point in _candidates(box, holds, fails):
+        if not sizes.implies(inside.substitute(point)):
             continue
         if sizes.excludes(fails.substitute(point)):
             return {symbol: sizes.simplify(value) for symbol, value in point.items()}
     return None
 
 
-def _candidates(demand: Demand, holds: Condition, fails: Condition) -> Iterator[dict[Symbol, Expr]]:
+def _candidates(box: Box, holds: Condition, fails: Condition) -> Iterator[dict[Symbol, Expr]]:
     turns = [*_turning_points(holds), *_turning_points(fails)]
     values = []
-    for symbol, lo, hi in demand.box.bounds:
+    for symbol, lo, hi in box.bounds:
         found = dict.fromkeys([lo, hi - 1, *(value for turning, value in turns if turning == symbol)])
         values.append([value for value in found if not value.dims()][:_MOST_VALUES])
     points = itertools.product(*values)
     for point in itertools.islice(points, MOST_CANDIDATES):
-        yield dict(zip(demand.box.dims, point))
+        yield dict(zip(box.dims, point))
 
 
 def _turning_points(condition: Condition) -> Iterator[tuple[Symbol, Expr]]:
