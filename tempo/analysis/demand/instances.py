@@ -16,7 +16,7 @@ from tempo.analysis.dependence.host_order import close_to_prefixes, order_edges,
 from tempo.analysis.dependence.levels import Direction, Distance, blocks
 from tempo.analysis.reports import Instance
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import Graph, Node
+from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
 Array = np.ndarray[Any, Any]
@@ -72,9 +72,8 @@ class _DemandedPoints:
             masks[id] = close_to_prefixes(self.graph.nodes[id], masks[id])
 
     def _reads(self, id: int, mask: Array) -> Iterator[ReadBoxes]:
-        points = np.nonzero(mask) if mask.ndim else ()
-        count = int(np.count_nonzero(mask))
-        if count:
+        if count := int(np.count_nonzero(mask)):
+            points = _points(mask)
             yield from (read for _, read in reads_at(self.sizes, self.graph.nodes[id], points, count).reads)
 
     def _pass_on(self, members: tuple[int, ...]) -> None:
@@ -143,17 +142,14 @@ class _DemandedPoints:
         return demand(self.graph)
 
     def _inner_reads(self, members: frozenset[int], masks: Masks) -> Iterator[ReadBoxes]:
-        for id in members:
-            node, mask = self.graph.nodes[id], masks[id]
-            found = [*self._reads(id, mask), *_own_order(self.graph, self.sizes, node, mask)]
+        for id in (id for id in members if masks[id].any()):
+            order = order_reads(self.graph, self.sizes, self.graph.nodes[id], _points(masks[id]))
+            found = (*self._reads(id, masks[id]), *order)
             yield from (read.inside(masks[read.source].shape) for read in found if read.source in members)
 
 
-def _own_order(graph: Graph, sizes: RunSizes, node: Node, mask: Array) -> list[ReadBoxes]:
-    """The order of calls, as needs of the calls in `mask`."""
-    if not node.has_effect or not mask.any():
-        return []
-    return order_reads(graph, sizes, node, np.nonzero(mask) if mask.ndim else ())
+def _points(mask: Array) -> tuple[Array, ...]:
+    return np.nonzero(mask) if mask.ndim else ()
 
 
 def find_cycle(
@@ -208,7 +204,7 @@ def _needs(graph: Graph, sizes: RunSizes, masks: Masks, instance: Instance) -> I
     node = graph.nodes[instance.node]
     for edge, ranges in reads_of_point(sizes, node, instance.point):
         yield from (Instance(edge.node, point) for point in itertools.product(*ranges))
-    for edge in order_edges(graph, node) if node.has_effect else ():
+    for edge in order_edges(graph, node):
         box = point_ranges(sizes, node, edge, instance.point)
         called = masks[edge.node]
         yield from (Instance(edge.node, point) for point in itertools.product(*box) if called[point])

@@ -8,8 +8,8 @@ needs the order reads that: the evaluator, the checks for cycles, symbolic or at
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from tempo.analysis.demand.reads import ReadBoxes, RunSizes, edge_reads
 from tempo.analysis.reports import Instance
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
 from tempo.symbolic import Symbol, const, var
+from tempo.symbolic.structural import memoised
 
 Array = np.ndarray[Any, Any]
 
@@ -77,22 +78,6 @@ def effect_nodes(graph: Graph) -> list[Node]:
 
 
 @dataclass(frozen=True)
-class _Groups:
-    """The points of one node, grouped by their coordinates along some dims, the groups in ascending order."""
-
-    keys: list[tuple[int, ...]]
-    points: list[list[tuple[int, ...]]]
-
-    @staticmethod
-    def of(points: Iterable[tuple[int, ...]], axes: Sequence[int]) -> _Groups:
-        groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-        for point in points:
-            groups.setdefault(tuple(point[axis] for axis in axes), []).append(point)
-        keys = sorted(groups)
-        return _Groups(keys, [groups[key] for key in keys])
-
-
-@dataclass(frozen=True)
 class HostOrder:
     """The prescribed order among the instances of host calls and sinks.
 
@@ -102,7 +87,6 @@ class HostOrder:
     graph: Graph
     shapes: Mapping[int, tuple[int, ...]]
     points: Mapping[int, list[tuple[int, ...]]]
-    _groups: dict[tuple[int, tuple[Symbol, ...]], _Groups] = field(default_factory=dict)
 
     @cached_property
     def _before(self) -> Mapping[int, list[Precedence]]:
@@ -119,21 +103,25 @@ class HostOrder:
 
     def members(self, barrier: Barrier) -> list[Instance | Barrier]:
         """The calls of the barrier's last group, and the barrier of those before."""
-        groups = self._grouped(self.graph.nodes[barrier.node], barrier.shared)
-        calls: list[Instance | Barrier] = [Instance(barrier.node, point) for point in groups.points[barrier.rank]]
+        _, groups = self._groups(barrier.node, barrier.shared)
+        calls: list[Instance | Barrier] = [Instance(barrier.node, point) for point in groups[barrier.rank]]
         return calls + ([barrier._replace(rank=barrier.rank - 1)] if barrier.rank else [])
 
     def _barrier(self, node: Node, point: tuple[int, ...], before: Precedence) -> Barrier | None:
-        groups = self._grouped(self.graph.nodes[before.source], before.ordered)
+        keys, _ = self._groups(before.source, before.ordered)
         key = tuple(point[node.domain.index(symbol)] for symbol in before.ordered)
-        rank = (bisect_right if before.inclusive else bisect_left)(groups.keys, key) - 1
+        rank = (bisect_right if before.inclusive else bisect_left)(keys, key) - 1
         return Barrier(before.source, before.ordered, rank) if rank >= 0 else None
 
-    def _grouped(self, node: Node, shared: tuple[Symbol, ...]) -> _Groups:
-        if (node.id, shared) not in self._groups:
-            axes = [node.domain.index(symbol) for symbol in shared]
-            self._groups[node.id, shared] = _Groups.of(self.points[node.id], axes)
-        return self._groups[node.id, shared]
+    @memoised
+    def _groups(self, id: int, shared: tuple[Symbol, ...]) -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+        """The coordinates of a node's points along some dims, in ascending order, and the points that have each."""
+        axes = [self.graph.nodes[id].domain.index(symbol) for symbol in shared]
+        groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for point in self.points[id]:
+            groups.setdefault(tuple(point[axis] for axis in axes), []).append(point)
+        keys = sorted(groups)
+        return keys, [groups[key] for key in keys]
 
 
 def previous_call(node: Node, point: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
