@@ -417,6 +417,11 @@ def from_terms(coefficients: Mapping[Atom, int], constant: int) -> Expr:
     terms = [term for term in coefficients.items() if term[1]]
     if len(terms) > 1:
         terms.sort(key=_term_key)
+        if isinstance(terms[-2][0], _Extremum):  # extrema sort last
+            from tempo.symbolic.extrema import resolved
+
+            if (found := resolved(terms)) is not None:
+                return total((Expr((), constant), 1), *found)
     return _with_const(tuple(terms), constant)
 
 

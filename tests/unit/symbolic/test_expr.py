@@ -169,6 +169,16 @@ def test_parts():
         expr.evaluate({T: 1})
 
 
+def test_extrema_that_sum_to_an_expression_without_them():
+    t, s = dim("t"), dim("s")
+    assert maximum(t - 3, 0) + minimum(t, 3) == t
+    assert 2 * maximum(t, s) + 2 * minimum(s, t) + 1 == 2 * t + 2 * s + 1
+    assert maximum(t - 3, 0) - maximum(t - 2 * s, 3 - 2 * s) == 2 * s - 3
+    assert minimum(t, s) + minimum(t + 1, s + 1) != 2 * t + 1
+    kept = maximum(t - 3, 0) + minimum(t, 4)
+    assert {type(atom) for atom, _ in kept.terms} == {Min, Max}
+
+
 def test_atoms_are_reachable_by_type():
     kinds = [type(atom) for atom, _ in (t // 2 + t % 2 + 2 * minimum(t, s) + 3 * maximum(t, s)).terms]
     assert sorted(kind.__name__ for kind in kinds) == sorted(kind.__name__ for kind in (FloorDiv, Mod, Min, Max))
