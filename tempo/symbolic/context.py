@@ -16,7 +16,7 @@ from tempo.symbolic.condition import TRUE, And, Condition, Constant, Ge, Or, con
 from tempo.symbolic.domain import Box, Dim
 from tempo.symbolic.expr import Expr, FloorDiv, Max, Min, Mod, Symbol, const, from_terms, maximum, minimum, var
 from tempo.symbolic.proofs.counterexamples import Drawn, Points
-from tempo.symbolic.proofs.elimination import LinearConstraint, Rows
+from tempo.symbolic.proofs.elimination import Row, Rows
 from tempo.symbolic.proofs.intervals import Intervals, has_dims, is_affine
 from tempo.symbolic.proofs.linear import ALWAYS, Choices, Clause, Variables, projections, refuted
 from tempo.symbolic.structural import memoised
@@ -221,7 +221,7 @@ class Context:
     def _at_least(self, expr: Expr) -> Clause | None:
         return self._world.variables.clause(nonnegative(var(_RESULT) - expr))
 
-    def _connected(self, clause: Clause, seeds: frozenset[int]) -> tuple[tuple[LinearConstraint, ...], Choices]:
+    def _connected(self, clause: Clause, seeds: frozenset[int]) -> tuple[tuple[Row, ...], Choices]:
         """The clause with the definitions and facts of every variable that is connected to `seeds`."""
         facts, followers = self._compiled
         constraints, choices = list(clause.constraints), list(clause.choices)

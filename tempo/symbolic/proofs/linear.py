@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tempo.symbolic.condition import And, Comparison, Condition, Constant, Eq, Or, conjunction, disjunction, nonnegative
 from tempo.symbolic.expr import Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, const, of_atom, total
-from tempo.symbolic.proofs.elimination import Effort, LinearConstraint, Rows, project
+from tempo.symbolic.proofs.elimination import Effort, Row, Rows, project
 from tempo.symbolic.proofs.intervals import is_affine
 from tempo.symbolic.structural import memoised
 
@@ -23,7 +23,7 @@ from tempo.symbolic.structural import memoised
 class Clause:
     """All of `constraints` hold, and of each choice one clause does."""
 
-    constraints: tuple[LinearConstraint, ...] = ()
+    constraints: tuple[Row, ...] = ()
     choices: tuple[tuple[Clause, ...], ...] = ()
     variables: frozenset[int] = frozenset()
 
@@ -31,7 +31,7 @@ class Clause:
 MOST_ALTERNATIVES = 64
 """Of an expression whose extrema are more alternatives than this, they are numbers of which nothing is known."""
 ALWAYS = Clause()
-NEVER = Clause((LinearConstraint((), -1),))
+NEVER = Clause((((), -1),))
 Definition: TypeAlias = Callable[[Symbol], Condition]  # what holds of a symbol wherever it occurs
 
 
@@ -85,26 +85,19 @@ class Variables:
         assert isinstance(condition, Or)
         return _any(self.clause(arg) for arg in condition.args)
 
-    def _row(self, expr: Expr, equal: bool) -> LinearConstraint:
-        """A row for an expression without `mod`, `min` and `max`."""
-        terms = [(self.number(atom), c) for atom, c in expr.terms]
-        terms.sort()
-        return LinearConstraint(tuple(terms), expr.const, equal)
-
     def _comparison(self, comparison: Comparison) -> Clause | None:
         expr = self.lowered(comparison.expr)
+        if isinstance(comparison, Eq):
+            return self.clause(nonnegative(expr) & nonnegative(-expr))
         found = next((atom for atom, _ in reversed(expr.terms) if isinstance(atom, Min | Max)), None)
         if found is not None and self._alternatives(expr) <= MOST_ALTERNATIVES:
-            if isinstance(comparison, Eq):
-                return self.clause(conjunction((nonnegative(expr), nonnegative(-expr))))
             every = isinstance(found, Min) == (expr.coefficient(found) > 0)
             parts = [nonnegative(_with_argument(expr, found, arg)) for arg in found.args]
             return self.clause(conjunction(parts) if every else disjunction(parts))
-        row = self._row(expr, isinstance(comparison, Eq))
-        variables = [variable for variable, _ in row.terms]
-        if not is_affine(expr):  # what is known of the symbols inside a floor division bears on it
-            variables.extend(map(self.number, expr.symbols()))
-        return Clause((row,), (), frozenset(variables))
+        terms = sorted((self.number(atom), c) for atom, c in expr.terms)
+        # What is known of the symbols inside a floor division bears on it.
+        variables = {variable for variable, _ in terms}.union(map(self.number, expr.symbols()))
+        return Clause(((tuple(terms), expr.const),), (), frozenset(variables))
 
     @memoised
     def _alternatives(self, expr: Expr) -> int:
@@ -146,7 +139,7 @@ def _floor(expr: Expr, k: int) -> Expr:
 
 
 def _all(parts: Iterable[Clause | None]) -> Clause | None:
-    constraints: list[LinearConstraint] = []
+    constraints: list[Row] = []
     choices: list[tuple[Clause, ...]] = []
     variables: set[int] = set()
     for part in parts:
@@ -173,12 +166,12 @@ MOST_SPLITS = 200  # cases per refutation; beyond it the answer is "not proven"
 MOST_LEAVES = 8  # cases per projection; beyond it the remaining choices are ignored, which only weakens the result
 
 
-def refuted(constraints: tuple[LinearConstraint, ...], choices: Choices) -> bool:
+def refuted(constraints: tuple[Row, ...], choices: Choices) -> bool:
     """Whether no integer point satisfies everything. False also when the splits are used up."""
     return _refuted(constraints, choices, Effort(MOST_SPLITS))
 
 
-def _refuted(constraints: tuple[LinearConstraint, ...], choices: Choices, effort: Effort) -> bool:
+def _refuted(constraints: tuple[Row, ...], choices: Choices, effort: Effort) -> bool:
     effort.splits -= 1
     if project(constraints, effort) is None:
         return True
@@ -194,13 +187,13 @@ def _next_choice(choices: Choices) -> tuple[tuple[Clause, ...], Choices]:
     return choices[at], choices[:at] + choices[at + 1 :]
 
 
-def projections(constraints: tuple[LinearConstraint, ...], choices: Choices, keep: frozenset[int]) -> list[Rows]:
+def projections(constraints: tuple[Row, ...], choices: Choices, keep: frozenset[int]) -> list[Rows]:
     """What is known of the variables of `keep`, for each case that has a solution: their union holds every solution."""
     return list(_projections(constraints, choices, keep, Effort(MOST_LEAVES)))
 
 
 def _projections(
-    constraints: tuple[LinearConstraint, ...], choices: Choices, keep: frozenset[int], effort: Effort
+    constraints: tuple[Row, ...], choices: Choices, keep: frozenset[int], effort: Effort
 ) -> Iterator[Rows]:
     if choices and project(constraints, effort) is None:
         return

@@ -183,7 +183,6 @@ def test_symbolic_boxes(lo, hi, claim, tree):
         ("t >= 1", "t.size >= 2"),
         ("p.size <= t.size", "p.size <= t.size"),
         ("p.size <= t.size and t >= t.size - 1", "t + 1 >= p.size"),
-        ("t % 2 == 0 and t % 3 == 0", "t % 6 == 0"),
         ("4*t + 6*s == 2*t.size", "t.size % 2 == 0 or t.size % 2 == 1"),
         ("t != 0 and t != 1 and t != 2", "t >= 3"),
         ("t == s or t == s + 1", "t >= s"),
