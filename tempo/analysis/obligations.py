@@ -16,7 +16,7 @@ from tempo.analysis.reports import (
     uncovered_error,
 )
 from tempo.errors import TempoError
-from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Slice
+from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice
 from tempo.symbolic import TRUE, Condition, Expr, Symbol, conjunction, disjunction, var
 
 Where = Mapping[Symbol, Expr]
@@ -43,7 +43,7 @@ def obligations(graph: Graph) -> Iterator[Obligation]:
         if node.id in reachable:
             yield from obligations_of(graph, node)
     for output in graph.outputs:
-        yield from output_obligations(graph, output)
+        yield from _reads_in_range(graph, output_reader(output))
 
 
 def obligations_of(graph: Graph, node: Node) -> Iterator[Obligation]:
@@ -55,12 +55,8 @@ def obligations_of(graph: Graph, node: Node) -> Iterator[Obligation]:
         yield from _not_empty(graph, node, needed)
 
 
-def output_obligations(graph: Graph, output: Output) -> Iterator[Obligation]:
-    return _reads_in_range(graph, output_reader(output))
-
-
 def _reads_in_range(graph: Graph, node: Node) -> Iterator[Obligation]:
-    for case, (guard, edge) in zip(_cases(node), node.guarded_reads()):
+    for case, (guard, edge) in zip((*(None for _ in node.operands), *node.cases), node.guarded_reads()):
         reader = node if case is None or case.location is None else replace(node, location=case.location)
         for axis, dim in enumerate(graph.domain_dims(graph.nodes[edge.node])):
             index = edge.map[axis]
@@ -70,11 +66,6 @@ def _reads_in_range(graph: Graph, node: Node) -> Iterator[Obligation]:
             goal = _in_range(index, dim.size)
             if goal != TRUE:
                 yield Obligation(reader, guard, goal, _outside(graph, reader, edge, axis))
-
-
-def _cases(node: Node) -> Iterator[Case | None]:
-    yield from (None for _ in node.operands)
-    yield from node.cases
 
 
 def _in_range(index: Point | Slice, size: Expr) -> Condition:

@@ -150,14 +150,10 @@ class Context:
 
     def _least(self, expr: Expr) -> int | None:
         """The largest number that is proven to be at most `expr`."""
-        result = self._world.variables.number(_RESULT)
-        least: list[int] = []
-        for rows in self._projected(expr, frozenset((result,))):
-            constant = rows.get(((result, 1),))
-            if constant is None:
-                return None
-            least.append(-constant)
-        return min(least, default=None)
+        key = ((self._world.variables.number(_RESULT), 1),)
+        least = [rows.get(key) for rows in self._projected(expr, in_sizes=False)]
+        known = [-constant for constant in least if constant is not None]
+        return min(known, default=None) if len(known) == len(least) else None
 
     def _summed_bound(self, expr: Expr, sign: int) -> Expr | None:
         """The bound; where it is not found for the whole, one made of those of the parts, which may be wider."""
@@ -185,16 +181,9 @@ class Context:
 
     def _symbolic_least(self, expr: Expr) -> Expr | None:
         """The largest expression of sizes that is proven to be at most `expr`."""
-        variables = self._world.variables
-        result = variables.number(_RESULT)
-        clause = self._at_least(expr)
-        if clause is None:
-            return None
-        constraints, choices = self._connected(clause, clause.variables)
-        keep = frozenset(n for n, atom in enumerate(variables.atoms) if not has_dims(atom)) | {result}
-        cases = [self._lower_bound(rows, result) for rows in projections(constraints, choices, keep)]
-        known = [case for case in cases if case is not None]
-        return self._without_choices.simplify(minimum(*known)) if known and len(known) == len(cases) else None
+        least = [self._lower_bound(rows) for rows in self._projected(expr, in_sizes=True)]
+        known = [each for each in least if each is not None]
+        return self._without_choices.simplify(minimum(*known)) if known and len(known) == len(least) else None
 
     @cached_property
     def _without_choices(self) -> Context:
@@ -203,23 +192,26 @@ class Context:
         kept = tuple(fact for fact, clause in clauses if clause is not None and not clause.choices)
         return self if len(kept) == len(self.facts) else Context(self._world, kept)
 
-    def _lower_bound(self, rows: Rows, result: int) -> Expr | None:
+    def _lower_bound(self, rows: Rows) -> Expr | None:
         """The best of the rows `a * result + rest >= 0`, which say `result >= -(rest // a)`."""
         atoms, found = self._world.variables.atoms, []
         for key, constant in rows.items():
-            a = next((c for variable, c in key if variable == result), 0)
+            row = from_terms({atoms[variable]: c for variable, c in key}, constant)
+            a = row.coefficient(_RESULT)
             if a > 0:
-                rest = from_terms({atoms[variable]: c for variable, c in key if variable != result}, constant)
-                found.append(-(rest // a))
+                found.append(-((row - a * var(_RESULT)) // a))
         simplest = sorted(found, key=lambda bound: (len(bound.terms), bound.key))[:MOST_BOUNDS]
         return self._without_choices.simplify(maximum(*simplest)) if found else None
 
-    def _projected(self, expr: Expr, keep: frozenset[int]) -> list[Rows]:
-        clause = self._at_least(expr)
-        return [] if clause is None else projections(*self._connected(clause, clause.variables), keep)
-
-    def _at_least(self, expr: Expr) -> Clause | None:
-        return self._world.variables.clause(nonnegative(var(_RESULT) - expr))
+    def _projected(self, expr: Expr, *, in_sizes: bool) -> list[Rows]:
+        """What is known of numbers that are at least `expr`, with all that has no dims or without, in each case."""
+        variables = self._world.variables
+        clause = variables.clause(nonnegative(var(_RESULT) - expr))
+        if clause is None:
+            return []
+        constraints, choices = self._connected(clause, clause.variables)
+        sizes = (n for n, atom in enumerate(variables.atoms) if in_sizes and not has_dims(atom))
+        return projections(constraints, choices, frozenset((variables.number(_RESULT), *sizes)))
 
     def _connected(self, clause: Clause, seeds: frozenset[int]) -> tuple[tuple[Row, ...], Choices]:
         """The clause with the definitions and facts of every variable that is connected to `seeds`."""

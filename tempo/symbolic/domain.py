@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tempo.symbolic.condition import Condition, conjunction
-from tempo.symbolic.expr import ZERO, Bindings, Expr, Substitution, Symbol, Value, as_expr, maximum, minimum, var
+from tempo.symbolic.expr import ZERO, Bindings, Expr, Substitution, Symbol, Value, as_expr, var
 from tempo.symbolic.structural import Structural
 
 LARGEST_SIZE = 2**30
@@ -51,11 +51,6 @@ class Box(Structural):
     def hi(self, symbol: Symbol) -> Expr:
         return self.interval(symbol)[1]
 
-    def extent(self, symbol: Symbol) -> Expr:
-        """`hi - lo`, which is negative where the box is empty by more than one."""
-        lo, hi = self.interval(symbol)
-        return hi - lo
-
     def contains(self, point: Mapping[Symbol, Expr | int]) -> Condition:
         """That `point`, which gives every dim of the box, lies in it."""
         coordinates = ((as_expr(point[symbol]), lo, hi) for symbol, lo, hi in self.bounds)
@@ -67,11 +62,6 @@ class Box(Structural):
 
     def nonempty(self) -> Condition:
         return conjunction(lo.lt(hi) for _, lo, hi in self.bounds)
-
-    def hull(self, other: Box) -> Box:
-        """The smallest box around both, which have the same dims."""
-        pairs = ((symbol, self.interval(symbol), other.interval(symbol)) for symbol in self.dims)
-        return Box(tuple((symbol, minimum(a[0], b[0]), maximum(a[1], b[1])) for symbol, a, b in pairs))
 
     def replace(self, symbol: Symbol, lo: Expr, hi: Expr) -> Box:
         """The same box with other bounds of one dim."""

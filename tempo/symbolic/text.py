@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from tempo.symbolic.condition import And, Comparison, Condition, Eq, Or
 from tempo.symbolic.expr import ZERO, Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, from_terms
-
-if TYPE_CHECKING:
-    from tempo.symbolic.condition import Comparison, Condition
-
 
 Names = Callable[[Symbol], str]
 
@@ -72,8 +68,6 @@ def _term_text(atom: Atom | None, factor: int, names: Names) -> str:
 
 def _sides(comparison: Comparison) -> tuple[Expr, str, Expr]:
     """`expr >= 0` or `expr == 0` as (left, operator, right), negative terms moved over; the first atom stands left."""
-    from tempo.symbolic.condition import Eq
-
     terms, c = comparison.expr.terms, comparison.expr.const
     if terms and isinstance(terms[-1][0], Min | Max):  # parts of such a sum would take another canonical form
         return comparison.expr, "==" if isinstance(comparison, Eq) else ">=", ZERO
@@ -90,8 +84,6 @@ def _sides(comparison: Comparison) -> tuple[Expr, str, Expr]:
 
 
 def condition_text(condition: Condition, names: Names = str) -> str:
-    from tempo.symbolic.condition import And, Comparison, Or
-
     unequal = condition.as_unequal() if isinstance(condition, Or) else None
     if unequal is not None:
         left, _, right = _sides(unequal)
@@ -106,8 +98,6 @@ def condition_text(condition: Condition, names: Names = str) -> str:
 
 
 def _nested(condition: Condition, names: Names) -> str:
-    from tempo.symbolic.condition import And, Or
-
     text = condition_text(condition, names)
     compound = isinstance(condition, And) or (isinstance(condition, Or) and condition.as_unequal() is None)
     return f"({text})" if compound else text

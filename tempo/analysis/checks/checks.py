@@ -110,13 +110,9 @@ def _check_reachable(graph: Graph, chosen: ChosenCase) -> None:
 
 
 def _why_unreachable(chosen: ChosenCase) -> str:
-    if any(case is not chosen.case for case in chosen.node.cases[: _position(chosen)]):
+    if chosen.case is not chosen.node.cases[0]:
         return f"It is for {chosen.case.condition}, and earlier cases take these points: the first that holds wins."
     return f"It is for {chosen.case.condition}, which holds nowhere in the domain."
-
-
-def _position(chosen: ChosenCase) -> int:
-    return next(rank for rank, case in enumerate(chosen.node.cases) if case is chosen.case)
 
 
 def _unproven(

@@ -13,8 +13,9 @@ from heapq import heappop, heappush
 
 from tempo.analysis.demand.images import Image, Images, Readers, covers, hull
 from tempo.analysis.dependence.host_order import own_order
+from tempo.analysis.reports import output_reader
 from tempo.sdg.components import greatest_fixed_point, strongly_connected
-from tempo.sdg.graph import Graph, Node, Output
+from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import TRUE, Box, Condition, Context, Dim, const
 
 # A bound that still moves after this many visits of its node goes to the end of the domain.
@@ -77,11 +78,8 @@ class _FixedPoint:
         self.seeds: dict[int, list[Image]] = defaultdict(list)
         self.incoming: dict[int, dict[int, list[Image]]] = defaultdict(dict)
         for output in graph.outputs:
-            self.seeds[output.edge.node] += self.read_by(output)
-
-    def read_by(self, output: Output) -> list[Image]:
-        reader = Node(-1, "copy", output.domain, (output.type,), (output.edge,))
-        return list(self.images.of(reader, Box.full(self.graph.domain_dims(reader))))
+            reader = output_reader(output)
+            self.seeds[output.edge.node] += self.images.of(reader, Box.full(graph.domain_dims(reader)))
 
     def solve(self) -> Mapping[int, Demand]:
         reads = {id: [edge.node for _, edge in node.reads()] for id, node in self.graph.nodes.items()}

@@ -94,16 +94,11 @@ class _DemandedPoints:
             if rounds == ROUNDS and (found := self._from_above(members)) is not None:
                 self.masks.update(found)
                 return
-            frontier = self._round(members, frontier)
-
-    def _round(self, members: frozenset[int], frontier: Masks) -> Masks:
-        """Marks what the points of `frontier` need; returns the points that are new."""
-        needed = self._needed_by(members, frontier)
-        self._close(members, needed)
-        fresh = {id: needed[id] & ~self.masks[id] for id in members}
-        for id in members:
-            self.masks[id] |= fresh[id]
-        return fresh
+            needed = self._needed_by(members, frontier)
+            self._close(members, needed)
+            frontier = {id: needed[id] & ~self.masks[id] for id in members}
+            for id in members:
+                self.masks[id] |= frontier[id]
 
     def _needed_by(self, members: frozenset[int], masks: Masks) -> Masks:
         needed = {id: np.zeros_like(self.masks[id]) for id in members}

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.images import Image, Images, Readers, covers
-from tempo.analysis.obligations import Obligation, obligations_of
+from tempo.analysis.obligations import obligations_of
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators.located import must_not_fail
@@ -58,11 +58,7 @@ def _can_be_made(graph: Graph, node: Node, demands: Mapping[int, Demand], facts:
     if node.is_call or must_not_fail(node) or node.attr("role") == "parameter":
         return False
     here = Context.of(graph.domain_dims(node), facts, box=demands[node.id].box)
-    return all(_holds(here, obligation) for obligation in obligations_of(graph, node))
-
-
-def _holds(here: Context, obligation: Obligation) -> bool:
-    return here.assume(obligation.guard).implies(obligation.goal)
+    return all(here.assume(each.guard).implies(each.goal) for each in obligations_of(graph, node))
 
 
 _MOST_CONDITIONS = 4

@@ -18,19 +18,16 @@ from tempo.sdg.graph import Edge, Graph, Point, Slice
 from tempo.symbolic import (
     FALSE,
     TRUE,
-    And,
     Box,
     Condition,
     Context,
-    Eq,
     Expr,
-    Ge,
-    Or,
     Symbol,
     as_expr,
     conjunction,
     var,
 )
+from tempo.symbolic.widths import expressions_of
 
 Interval = tuple[Expr, Expr]
 
@@ -236,18 +233,8 @@ def _candidates(box: Box, holds: Condition, fails: Condition) -> Iterator[dict[S
 
 def _turning_points(condition: Condition) -> Iterator[tuple[Symbol, Expr]]:
     """Values of a dim, in sizes, on both sides of where a comparison changes."""
-    for comparison in _comparisons(condition):
-        for atom, coefficient in comparison.expr.terms:
+    for expr in expressions_of(condition):
+        for atom, coefficient in expr.terms:
             if isinstance(atom, Symbol) and atom.kind == "dim" and abs(coefficient) == 1:
-                zero = (comparison.expr - var(atom) * coefficient) * -coefficient
+                zero = (expr - var(atom) * coefficient) * -coefficient
                 yield from ((atom, zero + step) for step in (0, -coefficient, coefficient))
-
-
-def _comparisons(condition: Condition) -> Iterator[Ge | Eq]:
-    pending = [condition]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, Ge | Eq):
-            yield current
-        elif isinstance(current, And | Or):
-            pending.extend(current.args)
