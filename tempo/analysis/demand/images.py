@@ -7,7 +7,7 @@ exactly them. So do hulls and unions of boxes, as far as a context of sizes deci
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -124,8 +124,8 @@ class Reader:
         start, stop = self._ends(index)
         lo, _, _ = extremes(start, self.box, self.context, self.sizes)
         _, last, _ = extremes(stop - 1, self.box, self.context, self.sizes)
-        lo = const(0) if lo is None else most([const(0), lo], self.sizes)
-        hi = dim.size if last is None else least([dim.size, last + 1], self.sizes)
+        lo = const(0) if lo is None else self.sizes.simplify(maximum(const(0), lo))
+        hi = dim.size if last is None else self.sizes.simplify(minimum(dim.size, last + 1))
         return lo, hi
 
     @memoised
@@ -252,8 +252,8 @@ def _bounded(box: Box, symbol: Symbol, expr: Expr, sizes: Context) -> Box:
     greatest = rest.substitute({s: box.hi(s) - 1 if rest.coefficient(s) > 0 else box.lo(s) for s in rest.dims()})
     lo, hi = box.interval(symbol)
     if factor > 0:  # symbol >= ceil(-greatest / factor)
-        return box.replace(symbol, most([lo, -(greatest // factor)], sizes), hi)
-    return box.replace(symbol, lo, least([hi, greatest // -factor + 1], sizes))
+        return box.replace(symbol, sizes.simplify(maximum(lo, -(greatest // factor))), hi)
+    return box.replace(symbol, lo, sizes.simplify(minimum(hi, greatest // -factor + 1)))
 
 
 def _is_affine_in(expr: Expr, symbol: Symbol) -> bool:
@@ -276,7 +276,7 @@ def _is_shift(index: Point | Slice) -> bool:
     return abs(index.index.coefficient(symbol)) == 1 and _is_affine_in(index.index, symbol)
 
 
-_MOST_PARTS = 4
+_MOST_PARTS = 8
 
 
 def hull(boxes: Sequence[Box], sizes: Context) -> Box:
@@ -285,28 +285,16 @@ def hull(boxes: Sequence[Box], sizes: Context) -> Box:
         return boxes[0]
     bounds = []
     for symbol, _, _ in boxes[0].bounds:
-        intervals = [box.interval(symbol) for box in boxes]
-        lo, hi = (least((lo for lo, _ in intervals), sizes), most((hi for _, hi in intervals), sizes))
-        bounds.append((symbol, lo, hi))
+        lows, highs = zip(*(box.interval(symbol) for box in boxes))
+        bounds.append((symbol, sizes.simplify(minimum(*lows)), sizes.simplify(maximum(*highs))))
     return Box(tuple(bounds))
 
 
 def covers(box: Box, parts: Iterable[Box], sizes: Context) -> bool:
-    """Whether the union of `parts` is proven to contain all of `box`."""
-    parts = tuple(parts)
-    pending = list(dict.fromkeys(parts))
-    while pending:
-        current = pending.pop(0)
-        if within(box, current, sizes):
-            return True
-        found = next(((other, union) for other in pending if (union := _united(current, other, sizes))), None)
-        if found is not None:
-            pending = [found[1]] + [other for other in pending if other is not found[0]]
-    return _in_one_of(box, tuple(dict.fromkeys(parts)), sizes)
-
-
-def _in_one_of(box: Box, parts: Sequence[Box], sizes: Context) -> bool:
-    """Whether every point of the box is proven to be in one of the parts, which one sizes may choose."""
+    """Whether every point of the box is proven to be in one of the parts; which one, sizes may choose."""
+    parts = tuple(dict.fromkeys(parts))
+    if any(within(box, part, sizes) for part in parts):
+        return True
     if not 1 < len(parts) <= _MOST_PARTS:
         return False
     return sizes.assume(box.condition()).implies(disjunction(part.condition() for part in parts))
@@ -318,35 +306,3 @@ def within(inner: Box, outer: Box, sizes: Context) -> bool:
         return True
     pairs = zip(inner.bounds, outer.bounds, strict=True)
     return all(sizes.implies(b[1].le(a[1])) and sizes.implies(a[2].le(b[2])) for a, b in pairs)
-
-
-def _united(first: Box, second: Box, sizes: Context) -> Box | None:
-    """The union of two boxes where that is a box."""
-    if within(first, second, sizes):
-        return second
-    if within(second, first, sizes):
-        return first
-    apart = [(a, b) for a, b in zip(first.bounds, second.bounds, strict=True) if a != b]
-    if len(apart) != 1:
-        return None
-    (_, lo, hi), (_, other_lo, other_hi) = apart[0]
-    touching = sizes.implies(lo.le(other_hi)) and sizes.implies(other_lo.le(hi))
-    return hull((first, second), sizes) if touching else None
-
-
-def least(exprs: Iterable[Expr], sizes: Context) -> Expr:
-    """The least of the expressions: the first of them that is proven to be it, else their `min`."""
-    return sizes.simplify(minimum(*_unbeaten(exprs, Expr.le, sizes)))
-
-
-def most(exprs: Iterable[Expr], sizes: Context) -> Expr:
-    """The greatest of the expressions, as `least`."""
-    return sizes.simplify(maximum(*_unbeaten(exprs, Expr.ge, sizes)))
-
-
-def _unbeaten(exprs: Iterable[Expr], beats: Callable[[Expr, Expr], Condition], sizes: Context) -> list[Expr]:
-    kept: list[Expr] = []
-    for expr in dict.fromkeys(exprs):
-        if not any(sizes.implies(beats(other, expr)) for other in kept):
-            kept = [other for other in kept if not sizes.implies(beats(expr, other))] + [expr]
-    return kept
