@@ -34,11 +34,11 @@ def _simplify_atom(context: Context, atom: Atom) -> Expr:
 
 
 def _simplify_extremum(context: Context, atom: Min | Max) -> Expr:
-    """Drop every argument that another one beats everywhere."""
+    """Drop every argument that another one beats everywhere; of those that are equal, the simplest (it sorts first) stays."""
     sign = 1 if isinstance(atom, Min) else -1
     args = list(dict.fromkeys(context.simplify(arg) for arg in atom.args))
     kept = list(args)
-    for arg in args:
+    for arg in reversed(args):
         others = [other for other in kept if other != arg]
         if any(context.implies(nonnegative((arg - other) * sign)) for other in others):
             kept.remove(arg)
