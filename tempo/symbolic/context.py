@@ -194,12 +194,12 @@ class Context:
 
     def _lower_bound(self, rows: Rows) -> Expr | None:
         """The best of the rows `a * result + rest >= 0`, which say `result >= -(rest // a)`."""
-        atoms, found = self._world.variables.atoms, []
+        atoms, found, result = self._world.variables.atoms, [], self._world.variables.number(_RESULT)
         for key, constant in rows.items():
-            row = from_terms({atoms[variable]: c for variable, c in key}, constant)
-            a = row.coefficient(_RESULT)
+            a = dict(key).get(result, 0)
             if a > 0:
-                found.append(-((row - a * var(_RESULT)) // a))
+                rest = from_terms({atoms[variable]: c for variable, c in key if variable != result}, constant)
+                found.append(-(rest // a))
         simplest = sorted(found, key=lambda bound: (len(bound.terms), bound.key))[:MOST_BOUNDS]
         return self._without_choices.simplify(maximum(*simplest)) if found else None
 

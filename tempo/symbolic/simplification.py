@@ -34,7 +34,7 @@ def _simplify_atom(context: Context, atom: Atom) -> Expr:
 
 
 def _simplify_extremum(context: Context, atom: Min | Max) -> Expr:
-    """Drop every argument that another one beats everywhere; of those that are equal, the simplest (it sorts first) stays."""
+    """Drop every argument that another one beats everywhere; of equal ones the simplest stays, which sorts first."""
     sign = 1 if isinstance(atom, Min) else -1
     args = list(dict.fromkeys(context.simplify(arg) for arg in atom.args))
     kept = list(args)
