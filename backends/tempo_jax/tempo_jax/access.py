@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from tempo_jax.pieces import Order, Pieces, order_within
 Array = Any
 Values = Mapping[Symbol, Any]
 """Numbers, or traced scalars: int32, or int64 where indices need that (`SegmentRequest.index_bits`)."""
+Entries = list[tuple[Axis, PointIndex | WindowIndex]]
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,18 @@ def read(
     A window is sliced where it fits and clamped within itself: a gather from the whole buffer is slower. `stays`: the
     slice is taken where it stands. Fused into what follows the buffer's next write, it would have the buffer copied.
     """
+    entries = list(zip(buffer.axes, statement.index, strict=True))
     if isinstance(array, Pieces):
-        axis, entry = array.axis, statement.index[array.axis]
-        assert isinstance(entry, PointIndex)
-        piece = array.piece(entry.index.evaluate(values))
-        inner = replace(buffer, axes=_without(buffer.axes, axis))
-        part = replace(statement, index=_without(statement.index, axis))
-        return read(inner, piece, part, values, static, order_within(order, axis), stays)
+        _, at_piece = entries.pop(array.axis)
+        assert isinstance(at_piece, PointIndex)
+        array, order = array.piece(at_piece.index.evaluate(values)), order_within(order, array.axis)
     lengths = list(_logical_shape(array, order))
-    if buffer.is_slot or _is_everything(buffer, statement, lengths, static):
+    if _is_everything(entries, lengths, static):
         return _logical(array, order)
     starts: list[Any] = [0] * array.ndim
     dropped: list[int] = []
     gathered: list[tuple[int, Array]] = []
-    for at, (axis, entry) in enumerate(zip(buffer.axes, statement.index, strict=True)):
+    for at, (axis, entry) in enumerate(entries):
         if isinstance(entry, PointIndex):
             starts[at], lengths[at] = entry.index.evaluate(values), 1
             dropped.append(at)
@@ -89,14 +88,14 @@ def read(
     return lax.squeeze(cut, dropped)
 
 
-def _is_everything(buffer: Buffer, statement: Read, lengths: list[int], static: Values) -> bool:
+def _is_everything(entries: Entries, lengths: list[int], static: Values) -> bool:
     """Whether it is all that the array has; that may be less than the buffer (`tempo_jax.storage`)."""
     return all(
         isinstance(entry, WindowIndex)
         and (axis.kind == "full" or entry.exact)
         and entry.start == Expr((), 0)
         and (entry.extent == axis.extent or entry.extent.evaluate(static) == length)
-        for axis, entry, length in zip(buffer.axes, statement.index, lengths)
+        for (axis, entry), length in zip(entries, lengths)
     )
 
 

@@ -8,7 +8,6 @@ then (number of the read, the index, its place among the indices, the point).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,8 +15,8 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.loop_ir import Compute, Statement, walk
-from tempo.backends.operators import StaticType, out_of_range, point_of, put_together, within_at
-from tempo.symbolic import Symbol
+from tempo.backends.operators import out_of_range, point_of, put_together, static_type, within_at
+from tempo.symbolic import Expr, Symbol
 from tempo_jax.access import Values
 from tempo_jax.operators.values import const
 
@@ -36,24 +35,15 @@ def checks(statements: tuple[Statement, ...]) -> bool:
     return any(is_checked(each) for each in walk(statements))
 
 
-@dataclass(frozen=True)
-class _Site:
-    """Indices of one read along one axis."""
-
-    compute: Compute
-    size: int
-    indices: StaticType
-
-
 class ErrorWord:
-    """The word of one segment. What is traced again has the number that it had."""
+    """The word of one segment. A read along an axis is told by its number; what is traced again has the one it had."""
 
     def __init__(self, statements: tuple[Statement, ...], sizes: Mapping[Symbol, int], dtype: Any) -> None:
-        found = [each for each in walk(statements) if is_checked(each)]
-        self._length = _HEAD + max(len(each.point) for each in found if isinstance(each, Compute))
+        found = [each for each in walk(statements) if isinstance(each, Compute) and is_checked(each)]
+        self._length = _HEAD + max(len(each.point) for each in found)
         self._sizes, self._dtype = sizes, np.dtype(dtype)
-        self._sites: list[_Site] = []
-        self._numbers: dict[tuple[int, int], int] = {}
+        self._sites = [(each, at) for each in found for at in range(1, len(each.operands))]
+        self._numbers = {(id(each), at): number for number, (each, at) in enumerate(self._sites, 1)}  # 0 is none
 
     def clear(self) -> Array:
         return jnp.zeros(self._length, self._dtype)
@@ -62,18 +52,11 @@ class ErrorWord:
         """The word after a read."""
         data, *indices = operands
         point = [index.evaluate(values) for _, index in compute.point]
-        for axis, index in enumerate(indices, compute.attrs["axis"]):
+        for at, index in enumerate(indices, 1):
             if index.size:
-                number = self._number(compute, axis, data.shape[axis], index)
-                word = self._noted(word, [number, *_first(index, data.shape[axis])], point)
+                first = _first(index, data.shape[compute.attrs["axis"] + at - 1])
+                word = self._noted(word, [self._numbers[id(compute), at], *first], point)
         return word
-
-    def _number(self, compute: Compute, axis: int, size: int, index: Array) -> int:
-        key = id(compute), axis
-        if key not in self._numbers:
-            self._sites.append(_Site(compute, size, StaticType(index.shape, dtypes.from_numpy(index.dtype))))
-            self._numbers[key] = len(self._sites)  # 0 is none
-        return self._numbers[key]
 
     def _noted(self, word: Array, head: list[Any], point: list[Any]) -> Array:
         number, value, place = head
@@ -87,14 +70,18 @@ class ErrorWord:
         number, value, place, *point = (int(each) for each in word)
         if number == 0:
             return
-        site = self._sites[number - 1]
-        given = int(np.asarray(value).astype(site.indices.numpy_dtype))
-        place = [int(each) for each in np.unravel_index(place, site.indices.shape)]
-        lifted, place = point_of(place, site.compute.attrs.get("layout") or range(len(place)), self._sizes)
-        parts = {**lifted, **dict(zip((symbol for symbol, _ in site.compute.point), point))}
-        at = put_together(parts, site.compute.attrs.get("origin", ()), self._sizes)
-        compute, within = site.compute, within_at(site.compute.attrs, at, self._sizes)
-        raise out_of_range(given, site.size, compute.name, at, place, compute.location, within)
+        compute, at = self._sites[number - 1]
+        data, indices = (static_type(compute.operand_types[each], self._resolve) for each in (0, at))
+        given = int(np.asarray(value).astype(indices.numpy_dtype))
+        place = [int(each) for each in np.unravel_index(place, indices.shape)]
+        lifted, place = point_of(place, compute.attrs.get("layout") or range(len(place)), self._sizes)
+        parts = {**lifted, **dict(zip((symbol for symbol, _ in compute.point), point))}
+        where = put_together(parts, compute.attrs.get("origin", ()), self._sizes)
+        size, within = data.shape[compute.attrs["axis"] + at - 1], within_at(compute.attrs, where, self._sizes)
+        raise out_of_range(given, size, compute.name, where, place, compute.location, within)
+
+    def _resolve(self, extent: Expr) -> int:
+        return int(extent.evaluate(self._sizes))
 
 
 def _first(index: Array, size: int) -> Iterator[Array]:

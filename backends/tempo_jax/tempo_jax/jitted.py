@@ -52,7 +52,8 @@ class JittedFunction:
     def __call__(self, *arguments: Any) -> tuple[Array, ...]:
         calls = self._calls
         if calls.meter.measures:
-            calls.meter.look(self.function, arguments, calls.scopes)
+            with calls.entered():
+                calls.meter.look(self.function, arguments)
         if self._called and not calls.scopes and not calls.waits:
             return self._checked(self.function(*arguments))
         with calls.entered(*(() if self._called else (cache.kept, self._compiling))):
@@ -110,18 +111,14 @@ class JittedSegment:
                     self._made = Parts(self._tracer(in_parts=True), self._jit, self._calls)
         return self._made
 
-    def chosen(self, start: int, stop: int) -> Any:
-        """The first `jax.jit` function for these bounds."""
-        if self._whole is not None and (self._bounds is None or (start, stop) == self._bounds):
-            return self._whole.function
-        number, _, _ = next(self._parts.cut(start, stop))
-        return self._parts.executables[number].function
+    def whole(self, start: int, stop: int) -> JittedFunction | None:
+        """The executable of all of the segment, where that is what is run."""
+        return self._whole if self._bounds is None or (start, stop) == self._bounds else None
 
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         """With arrays of whole buffers."""
-        if self._whole is not None and (self._bounds is None or (start, stop) == self._bounds):
-            return self._whole(None, None, *arguments)  # which are known
-        return self._parts.whole(start, stop, *arguments)
+        whole = self.whole(start, stop)  # whose bounds are known
+        return self._parts.whole(start, stop, *arguments) if whole is None else whole(None, None, *arguments)
 
     # -- in chunks, with arrays as the storage has them ------------------------------------------------------------
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import jax
-
-Scope = Callable[[], AbstractContextManager[Any]]
 
 
 class Meter:
@@ -27,12 +24,9 @@ class Meter:
             self.measures = False
         return self._peak
 
-    def look(self, function: Any, arguments: tuple[Any, ...], scopes: Sequence[Scope]) -> None:
+    def look(self, function: Any, arguments: tuple[Any, ...]) -> None:
         """Before a call of a `jax.jit` function: its arguments are alive, and what it donates makes room."""
-        with ExitStack() as stack:
-            for scope in scopes:
-                stack.enter_context(scope())
-            needs = function.lower(*arguments).compile().memory_analysis()
+        needs = function.lower(*arguments).compile().memory_analysis()
         made = needs.temp_size_in_bytes + needs.output_size_in_bytes - needs.alias_size_in_bytes
         self._peak = max(self._peak, _live() - self._before + made)
 

@@ -36,7 +36,6 @@ from tempo.backends.loops import (
     Place,
     fixed_condition,
     is_empty,
-    iterations,
     layouts_in_segments,
     read_place,
 )
@@ -109,14 +108,11 @@ class SegmentTracer:
         )  # of loops, and all that is made of them
         self.operator = operator
         self.orders = layouts_in_segments(request.program)
-        self.word = (
-            ErrorWord(self.segment.body, request.sizes, jnp.int64 if is_wide(request) else jnp.int32)
-            if checks(self.segment.body)
-            else None
-        )
         self._functions: dict[int, Callable[..., Array]] = {}
-        self.stretches = tuple(self._stretches()) if in_parts else ()
-        self.body = tuple(each.loop for each in self.stretches) if in_parts else tuple(self._whole())
+        self.stretches = tuple(self._stretches(self.segment.loop)) if self.segment.loop is not None else ()
+        self.body = self.segment.body if self.segment.loop is None else tuple(each.loop for each in self.stretches)
+        word_of = jnp.int64 if is_wide(request) else jnp.int32
+        self.word = ErrorWord(self.body, request.sizes, word_of) if checks(self.body) else None
         blocks = [(each,) for each in self.body] if in_parts else [self.body]
         self.liveness = Liveness(request.program, self.segment, blocks)
         known = {id: self.buffers[id] for id in self.segment.buffers}
@@ -124,27 +120,16 @@ class SegmentTracer:
         whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
         self.storage = ArrayPlan.of(self.body, known, self.static, self.orders, costs, whole)
 
-    def _whole(self) -> Iterator[Statement]:
-        """The statements, a loop that they are in stretches; what else they are `SplitLoops` has divided."""
-        if self.segment.loop is None:
-            yield from self.segment.body
-        else:
-            yield from (each.loop for each in stretches(self._bounded(self.segment.loop), self.buffers, self.static))
-
-    def _bounded(self, loop: Loop) -> Loop:
-        """The outermost loop with its bounds in it where these are known."""
-        if self.bounds is None:
-            return loop
-        lo, hi = map(const, self.bounds)
-        return replace(loop, lo=lo, hi=hi)
-
-    def _stretches(self) -> Iterator[LoopRange]:
-        """The outermost loop in pieces, in its direction.
+    def _stretches(self, loop: Loop) -> Iterator[LoopRange]:
+        """The outermost loop in pieces, in its direction, with its bounds in it where these are known; what else there
+        is to split `SplitLoops` has divided.
 
         What never runs at the static sizes is never traced: its shapes may make no sense there.
         """
-        assert self.segment.loop is not None
-        for part in stretches(self._bounded(self.segment.loop), self.buffers, self.static):
+        if self.bounds is not None:
+            lo, hi = map(const, self.bounds)
+            loop = replace(loop, lo=lo, hi=hi)
+        for part in stretches(loop, self.buffers, self.static):
             if not is_empty(part.loop, self.static) and self.possible(part.loop.body):
                 yield part
 
@@ -159,20 +144,9 @@ class SegmentTracer:
     def stretch(self, number: int, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
         """A part of a stretch, with arrays as the storage has them, before and after."""
         arrays, state = self._entered(arguments)
-        state.buffers = self.storage.fitted(state.buffers, number)
-        loop = self.stretches[number].loop
-        only = self.only(loop)
-        if only is None:
-            self.loop(loop, jnp.asarray(start, self.counter), jnp.asarray(stop, self.counter), state)
-        else:
-            self.loop(loop, only, only + 1, state)
+        lo, hi = (jnp.asarray(bound, self.counter) for bound in (start, stop))
+        self.loop(self.stretches[number].loop, lo, hi, state)
         return self._left(arrays, [state.buffers[id] for id in self.segment.results], state)
-
-    def only(self, loop: Loop) -> int | None:
-        """The point of a loop that is known to have no other."""
-        if not (loop.lo.symbols() | loop.hi.symbols()) <= self.static.keys() or iterations(loop, self.static) != 1:
-            return None
-        return int(loop.lo.evaluate(self.static))
 
     def _entered(self, arguments: Iterable[Any]) -> tuple[dict[int, Array], TraceState]:
         """The buffers as they were given, and the state at the start."""

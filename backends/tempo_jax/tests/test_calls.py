@@ -205,7 +205,7 @@ class Kept(JaxBackend):
         assert isinstance(made.function, JittedSegment)
 
         def call(*arguments: Any) -> tuple[Any, ...]:
-            text = made.function.chosen(*arguments[:2]).lower(*arguments).compile().as_text()  # type: ignore[attr-defined]
+            text = made.function.whole(*arguments[:2]).function.lower(*arguments).compile().as_text()  # type: ignore[attr-defined]
             self.texts.append(text)
             return made.function(*arguments)
 
