@@ -19,11 +19,10 @@ from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_jax import access
-from tempo_jax.jitted import Calls, JittedSegment, Scope
-from tempo_jax.memory import Meter
+from tempo_jax.jitted import Calls, JittedSegment, Meter, Scope
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
-from tempo_jax.precision import WIDE, is_wide, x64
+from tempo_jax.precision import is_wide, x64, x64_for
 from tempo_jax.stretches import SplitLoops
 
 Array = Any
@@ -86,14 +85,11 @@ class JaxBackend:
 
     # -- arrays ----------------------------------------------------------------------------------------------------
 
-    def _scope(self, dtype: str) -> AbstractContextManager[Any]:
-        return x64() if dtype in WIDE else nullcontext()
-
     def _here(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.device == jax.devices()[0] else jax.default_device(self.device)
 
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
-        with self._scope(dtype), self._here():
+        with x64_for(dtype), self._here():
             return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype))
 
     def native(self, value: Any) -> str | None:
@@ -102,7 +98,7 @@ class JaxBackend:
     def from_host(self, array: np.ndarray[Any, Any] | Array) -> Array:
         """Only an array that is elsewhere is tied to the device: jit compiles again where that differs."""
         if not isinstance(array, jax.Array):
-            with self._scope(dtypes.from_numpy(array.dtype)), self._here():
+            with x64_for(str(array.dtype)), self._here():
                 return jax.device_put(array)
         return array if array.devices() == {self.device} else jax.device_put(array, self.device)
 
@@ -112,11 +108,11 @@ class JaxBackend:
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         if axes == tuple(range(len(axes))):
             return self.from_host(array)  # what a host call wrote last is NumPy's
-        with self._scope(str(array.dtype)):
+        with x64_for(str(array.dtype)):
             return jnp.transpose(array, axes)
 
     def owned(self, array: Array) -> Array:
-        with self._scope(str(array.dtype)):
+        with x64_for(str(array.dtype)):
             return jnp.array(array, copy=True)
 
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
@@ -138,14 +134,14 @@ class JaxBackend:
         return self._taken(array, axis, np.arange(start, start + extent) % array.shape[axis])
 
     def _taken(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
-        with self._scope(dtypes.from_numpy(array.dtype)):
+        with x64_for(str(array.dtype)):
             return _take(array, positions.astype(np.int32), axis)
 
     def _host_write(self, array: Array, index: tuple[int, ...], value: np.ndarray[Any, Any]) -> Array:
         """A slot stays NumPy's: the call that reads it takes it to the device in a tenth of what `device_put` costs."""
         if not index:
             return value
-        with self._scope(dtypes.from_numpy(value.dtype)):
+        with x64_for(str(value.dtype)):
             return _update(array, index, value)
 
     def measured_peak(self, work: Callable[[], Any]) -> int:

@@ -17,11 +17,37 @@ from tempo.backends.loops import replaced
 from tempo.waiting import waiting
 from tempo_jax import cache
 from tempo_jax.checks import ErrorWord
-from tempo_jax.memory import Meter
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
 Array = Any
 Scope = Callable[[], AbstractContextManager[Any]]
+
+
+class Meter:
+    """Looks at every call of a segment while it measures."""
+
+    def __init__(self) -> None:
+        self.measures = False
+        self._peak = self._before = 0
+
+    def measured_peak(self, work: Callable[[], Any]) -> int:
+        """The bytes that `work` allocates and that live at once, at most."""
+        self._before, self._peak, self.measures = _live(), 0, True
+        try:
+            work()
+        finally:
+            self.measures = False
+        return self._peak
+
+    def look(self, function: Any, arguments: tuple[Any, ...]) -> None:
+        """Before a call of a `jax.jit` function: its arguments are alive, and what it donates makes room."""
+        needs = function.lower(*arguments).compile().memory_analysis()
+        made = needs.temp_size_in_bytes + needs.output_size_in_bytes - needs.alias_size_in_bytes
+        self._peak = max(self._peak, _live() - self._before + made)
+
+
+def _live() -> int:
+    return sum(array.nbytes for array in jax.live_arrays())
 
 
 @dataclass(frozen=True)
@@ -141,7 +167,6 @@ class Parts:
         self._tracer, self._calls, self._segment = tracer, calls, tracer.segment
         storage = tracer.storage
         self._lying = frozenset((*storage.pieces, *(id for id, _ in storage.growing)))
-        self._growing = sorted({id for id, _ in storage.growing})
         names = [f"{tracer.__name__}_{number}" for number in range(len(tracer.stretches))]
         self.executables = [
             JittedFunction(jit(_named(partial(tracer.stretch, number), name)), name, tracer.word, calls)
@@ -149,7 +174,6 @@ class Parts:
         ]
         self._open = jax.jit(self._opened)
         self._close = jax.jit(self._closed)
-        self._fit = [jax.jit(partial(storage.fitted, statement=number)) for number in range(len(names))]
 
     def cut(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """The stretches, by number, from where and to where they are run, in the loop's direction."""
@@ -161,7 +185,8 @@ class Parts:
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         sizes, arrays, tables = self._apart(arguments)
         for number, lo, hi in self.cut(start, stop):
-            self._grow(arrays, number)
+            with self._calls.entered():
+                arrays = self._tracer.storage.fitted(arrays, number)
             results = self.executables[number](lo, hi, *sizes, *arrays.values(), *tables)
             arrays.update(zip(self._segment.results, results, strict=True))
         return tuple(arrays[id] for id in self._segment.results)
@@ -177,13 +202,6 @@ class Parts:
         first, ids = len(self._segment.arguments), self._segment.buffers
         end = first + len(ids)
         return arguments[:first], dict(zip(ids, arguments[first:end], strict=True)), arguments[end:]
-
-    def _grow(self, arrays: dict[int, Array], number: int) -> None:
-        storage = self._tracer.storage
-        short = {id: arrays[id] for id in self._growing if not storage.is_long_enough(id, arrays[id], number)}
-        if short:
-            with self._calls.entered():
-                arrays.update(self._fit[number](short))
 
     def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         made = self._segment.results

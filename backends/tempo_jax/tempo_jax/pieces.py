@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ Order = tuple[int, ...]
 """The logical axes of a buffer as they lie in memory, where they lie in another order than the logical one."""
 
 
-@jax.tree_util.register_pytree_node_class
+@partial(jax.tree_util.register_dataclass, data_fields=("arrays",), meta_fields=("axis",))
 @dataclass(frozen=True)
 class Pieces:
     """`arrays` stand for the positions of the logical axis `axis`, which they do not have."""
@@ -28,13 +29,6 @@ class Pieces:
     @property
     def size(self) -> int:
         return sum(array.size for array in self.arrays)
-
-    def tree_flatten(self) -> tuple[tuple[Array, ...], int]:
-        return self.arrays, self.axis
-
-    @classmethod
-    def tree_unflatten(cls, axis: int, arrays: Any) -> Pieces:
-        return cls(tuple(arrays), axis)
 
     def piece(self, at: int) -> Array:
         """The array at a position. One beyond the last, which the side of a branch that is not taken may name, is the
@@ -71,15 +65,10 @@ def grown(array: Array, axis: int, extent: int, order: Order | None) -> Array:
         inner, within = axis - (axis > array.axis), order_within(order, array.axis)
         return array.mapped(lambda each: grown(each, inner, extent, within))
     physical = _lies(axis, order)
-    new = max(0, extent - array.shape[physical])
+    new = extent - array.shape[physical]
+    if new <= 0:
+        return array
     return lax.pad(array, array.dtype.type(0), [(0, new if at == physical else 0, 0) for at in range(array.ndim)])
-
-
-def positions(array: Array, axis: int, order: Order | None) -> int:
-    """How many the array, or its pieces, have along a logical axis."""
-    if isinstance(array, Pieces):
-        return positions(array.arrays[0], axis - (axis > array.axis), order_within(order, array.axis))
-    return int(array.shape[_lies(axis, order)])
 
 
 def order_within(order: Order | None, axis: int) -> Order | None:

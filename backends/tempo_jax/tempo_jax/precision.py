@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -30,7 +29,7 @@ def x64() -> AbstractContextManager[Any]:
     return context
 
 
-def x64_for(dtypes: Iterable[str]) -> AbstractContextManager[Any]:
+def x64_for(*dtypes: str) -> AbstractContextManager[Any]:
     """`x64()` where one of the dtypes has 64 bits, else a context that changes nothing."""
     return nullcontext() if WIDE.isdisjoint(dtypes) else x64()
 

@@ -45,8 +45,7 @@ from tempo.symbolic import Expr, Symbol, const
 from tempo_jax import access
 from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
-from tempo_jax.handed import Handed
-from tempo_jax.loops import repeat
+from tempo_jax.loops import Handed, repeat
 from tempo_jax.precision import is_wide
 from tempo_jax.storage import ArrayPlan
 from tempo_jax.stretches import LARGEST_SELECTION, LoopRange, stretches

@@ -18,7 +18,7 @@ from tempo.backends import POINTS, RUNS, Costs
 from tempo.backends.loop_ir import Block, Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
 from tempo.backends.loops import Reaches, iterations, reaches
 from tempo.symbolic import Expr, Symbol, const
-from tempo_jax.pieces import Order, apart, grown, positions, together
+from tempo_jax.pieces import Order, apart, grown, together
 from tempo_jax.work import operators, work
 
 _MOST = 64
@@ -74,11 +74,6 @@ class ArrayPlan:
     def short(self, id: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape that a new array of the buffer has before anything needs it."""
         return tuple(0 if (id, axis) in self.growing else extent for axis, extent in enumerate(shape))
-
-    def is_long_enough(self, id: int, array: Array, statement: int) -> bool:
-        """For the statement, which need not touch it."""
-        needs = ((axis, self.reaches[statement].get((id, axis), 0)) for each, axis in self.growing if each == id)
-        return all(positions(array, axis, self.orders.get(id)) >= extent for axis, extent in needs)
 
     def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         """The arrays as the statements have them, from those of whole buffers."""

@@ -20,7 +20,6 @@ from tempo_jax.operators.creation import CREATION
 from tempo_jax.operators.elementwise import ELEMENTWISE
 from tempo_jax.operators.extents import EXTENTS
 from tempo_jax.operators.indexing import INDEXING
-from tempo_jax.operators.linalg import LINALG
 from tempo_jax.operators.movement import MOVEMENT
 from tempo_jax.operators.random import RANDOM
 from tempo_jax.operators.reductions import REDUCTIONS
@@ -33,7 +32,6 @@ OPERATORS: Mapping[str, Builder] = MappingProxyType(
         **EXTENTS,
         **REDUCTIONS,
         **CONTRACTIONS,
-        **LINALG,
         **ATTENTION,
         **INDEXING,
         **CREATION,

@@ -14,7 +14,7 @@ from tempo_jax.precision import x64_for
 
 def _scope(*values: Any) -> AbstractContextManager[Any]:
     """A segment with 64-bit types is traced within JAX's switch; called alone, a function of such needs it as well."""
-    return x64_for(str(getattr(value, "dtype", "")) for value in values)
+    return x64_for(*(str(getattr(value, "dtype", "")) for value in values))
 
 
 def _function(call: Call) -> Callable[..., tuple[Any, ...]]:

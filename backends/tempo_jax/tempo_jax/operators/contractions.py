@@ -1,4 +1,5 @@
-"""Contractions: `dot`, whose form is chosen by shape, and `conv`."""
+"""Contractions: `dot`, whose form is chosen by shape, and `conv`. Linear algebra; what has no answer is not finite, as
+JAX has it."""
 
 from __future__ import annotations
 
@@ -146,4 +147,17 @@ def _conv(call: Call) -> Function:
     return conv
 
 
-CONTRACTIONS: Mapping[str, Builder] = {"dot": _dot, "conv": _conv}
+def _in_float32(function: Function) -> Builder:
+    def builder(call: Call) -> Function:
+        return in_float32(function, call.result.dtype)
+
+    return builder
+
+
+CONTRACTIONS: Mapping[str, Builder] = {
+    "dot": _dot,
+    "conv": _conv,
+    "solve": _in_float32(jnp.linalg.solve),
+    "cholesky": _in_float32(lambda a: lax.linalg.cholesky(a, symmetrize_input=False)),
+    "det": _in_float32(jnp.linalg.det),
+}

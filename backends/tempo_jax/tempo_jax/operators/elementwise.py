@@ -10,8 +10,7 @@ from jax import lax
 
 from tempo import dtypes
 from tempo.backends.operators import Builder, Call
-from tempo_jax.operators.division import floordiv, mod
-from tempo_jax.operators.powers import power
+from tempo_jax.operators.arithmetic import floordiv, mod, power
 from tempo_jax.operators.values import Function, Value, const, converted, in_float32
 
 

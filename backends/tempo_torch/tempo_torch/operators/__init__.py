@@ -15,7 +15,6 @@ from tempo_torch.operators.creation import CREATION
 from tempo_torch.operators.elementwise import ELEMENTWISE
 from tempo_torch.operators.extents import EXTENTS
 from tempo_torch.operators.indexing import INDEXING
-from tempo_torch.operators.linalg import LINALG
 from tempo_torch.operators.movement import MOVEMENT
 from tempo_torch.operators.reductions import REDUCTIONS
 
@@ -26,7 +25,6 @@ TABLE: Mapping[str, Builder] = MappingProxyType(
         **EXTENTS,
         **REDUCTIONS,
         **CONTRACTIONS,
-        **LINALG,
         **COMPOSITES,
         **ATTENTION,
         **BANDED,

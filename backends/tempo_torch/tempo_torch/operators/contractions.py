@@ -1,4 +1,5 @@
-"""Contractions: `dot` by the form of a product that fits its shapes, `conv` by torch's convolutions."""
+"""Contractions: `dot` by the form of a product that fits its shapes, `conv` by torch's convolutions. Linear algebra by
+the forms that check nothing on the host; what has no answer is NaN."""
 
 from __future__ import annotations
 
@@ -142,4 +143,24 @@ def _conv(call: Call, device: torch.device) -> Function:
     return in_float32(conv, call)
 
 
-CONTRACTIONS: Mapping[str, Builder] = {"dot": _dot, "conv": _conv}
+def _or_nan(function: Function) -> Builder:
+    """`function` gives a result and for each matrix a number that is not 0 where it has none."""
+
+    def run(*given: torch.Tensor) -> torch.Tensor:
+        made, failed = function(*given)
+        return made.masked_fill(failed.ne(0)[..., None, None], torch.nan)
+
+    return _rounded_once(run)
+
+
+def _rounded_once(function: Function) -> Builder:
+    return lambda call, device: in_float32(function, call)
+
+
+CONTRACTIONS: Mapping[str, Builder] = {
+    "dot": _dot,
+    "conv": _conv,
+    "solve": _or_nan(torch.linalg.solve_ex),
+    "cholesky": _or_nan(torch.linalg.cholesky_ex),
+    "det": _rounded_once(torch.linalg.det),
+}
