@@ -4,14 +4,14 @@ from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, reach
 from tempo.loop_ir.analysis.layouts import layouts_in_segments
 from tempo.loop_ir.analysis.liveness import Liveness, peak_bytes
 from tempo.loop_ir.analysis.whole_points import replaced
-from tempo.loop_ir.transforms.loop_splitting import fixed_condition, is_empty, iterations, split
+from tempo.loop_ir.transforms.loop_splitting import LoopStretch, is_empty, iterations, split
 
 __all__ = [
     "Liveness",
+    "LoopStretch",
     "Place",
     "Reaches",
     "earlier",
-    "fixed_condition",
     "is_empty",
     "iterations",
     "layouts_in_segments",

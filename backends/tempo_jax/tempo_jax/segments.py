@@ -33,8 +33,8 @@ from tempo.backends.loop_ir import (
 )
 from tempo.backends.loops import (
     Liveness,
+    LoopStretch,
     Place,
-    fixed_condition,
     is_empty,
     layouts_in_segments,
     read_place,
@@ -48,7 +48,7 @@ from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
 from tempo_jax.loops import Handed, repeat
 from tempo_jax.precision import is_wide
 from tempo_jax.storage import ArrayPlan
-from tempo_jax.stretches import LARGEST_SELECTION, LoopRange, stretches
+from tempo_jax.stretches import LARGEST_SELECTION, stretches
 from tempo_jax.work import work
 
 Array = Any
@@ -119,7 +119,7 @@ class SegmentTracer:
         whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
         self.storage = ArrayPlan.of(self.body, known, self.static, self.orders, costs, whole)
 
-    def _stretches(self, loop: Loop) -> Iterator[LoopRange]:
+    def _stretches(self, loop: Loop) -> Iterator[LoopStretch]:
         """The outermost loop in pieces, in its direction, with its bounds in it where these are known; what else there
         is to split `SplitLoops` has divided.
 
@@ -219,7 +219,7 @@ class SegmentTracer:
                 carried = state.carried
                 state.carried = frozenset() if is_choice else carried
                 numbers = {symbol: value for symbol, value in state.values.items() if isinstance(value, int)}
-                decided = fixed_condition(test, {**self.static, **numbers})
+                decided = test.substitute({**self.static, **numbers})
                 self.branch(decided.evaluate(state.values), then, otherwise, state)
                 state.carried = carried
             case Guard(table, point, body):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tempo.backends.loop_ir import Branch, Buffer, Loop, LoopContext, LoopProgram, Segment, Statement, walk
-from tempo.backends.loops import split
-from tempo.symbolic import Symbol, const, maximum, minimum
+from tempo.backends.loops import LoopStretch, split
+from tempo.symbolic import Symbol
 from tempo_jax.work import operators, work
 
 Buffers = Mapping[int, Buffer]
@@ -20,26 +20,9 @@ _LONG, _SHARE = 32, 8
 it."""
 
 
-@dataclass(frozen=True)
-class LoopRange:
-    """A stretch of a loop, as a loop: from `first` to `end` (None: from where, to where the loop runs)."""
-
-    first: int | None
-    end: int | None
-    loop: Loop
-
-    def within(self, start: int, stop: int) -> tuple[int, int]:
-        """From where to where it is run for these bounds."""
-        lo, hi = start if self.first is None else self.first, stop if self.end is None else self.end
-        return max(start, lo), min(stop, hi)
-
-
-def stretches(loop: Loop, buffers: Buffers, sizes: Sizes) -> Iterator[LoopRange]:
+def stretches(loop: Loop, buffers: Buffers, sizes: Sizes) -> tuple[LoopStretch, ...]:
     """The loop in pieces between which its conditions, or choices, change, in its direction."""
-    for stretch in split(loop, sizes, _stays(loop, buffers, sizes), choices=True):
-        lo = loop.lo if stretch.first is None else maximum(loop.lo, const(stretch.first))
-        hi = loop.hi if stretch.end is None else minimum(loop.hi, const(stretch.end))
-        yield LoopRange(stretch.first, stretch.end, replace(loop, lo=lo, hi=hi, body=stretch.body))
+    return split(loop, sizes, _stays(loop, buffers, sizes), choices=True)
 
 
 def _stays(loop: Loop, buffers: Buffers, sizes: Sizes) -> Callable[[Branch], bool]:

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tempo.loop_ir.ir import Block, Branch, Compute, Loop, Statement, nested, walk
 from tempo.loop_ir.rewriter import BlockScope, rewritten
-from tempo.symbolic import TRUE, And, Condition, Context, Eq, Ge, Or, Symbol, const, var
+from tempo.symbolic import And, Condition, Context, Eq, Ge, Or, Symbol, const, maximum, minimum, var
 
 _MOST_THRESHOLDS = 3
 
 
 @dataclass(frozen=True)
 class LoopStretch:
-    """`body` is right for the loop's points in `first <= var < end`; None: from the loop's first, to its last point."""
+    """The points of a loop in `first <= var < end` (None: from where, to where the loop runs), as a loop."""
 
     first: int | None
     end: int | None
-    body: Block
+    loop: Loop
+
+    def within(self, start: int, stop: int) -> tuple[int, int]:
+        """From where to where it is run for these bounds."""
+        lo, hi = start if self.first is None else self.first, stop if self.end is None else self.end
+        return max(start, lo), min(stop, hi)
 
 
 def split(
@@ -49,14 +54,13 @@ def split(
 
 
 def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symbol, int]) -> LoopStretch:
-    """The body with its conditions decided, as far as `first <= var < end` says."""
+    """With its conditions decided, as far as the bounds say."""
+    lo = loop.lo if first is None else maximum(loop.lo, const(first))
+    hi = loop.hi if end is None else minimum(loop.hi, const(end))
     here = var(loop.var)
-    facts: Condition = TRUE
-    for bound in (loop.lo, *([] if first is None else [const(first)])):
-        facts = facts & here.ge(bound.substitute(sizes))
-    for bound in (loop.hi, *([] if end is None else [const(end)])):
-        facts = facts & here.lt(bound.substitute(sizes))
-    return LoopStretch(first, end, _decided(loop.body, Context.of((), facts), sizes))
+    facts = here.ge(lo.substitute(sizes)) & here.lt(hi.substitute(sizes))
+    body = _decided(loop.body, Context.of((), facts), sizes)
+    return LoopStretch(first, end, replace(loop, lo=lo, hi=hi, body=body))
 
 
 def iterations(loop: Loop, sizes: Mapping[Symbol, int]) -> int:
@@ -68,11 +72,6 @@ def iterations(loop: Loop, sizes: Mapping[Symbol, int]) -> int:
 def is_empty(loop: Loop, sizes: Mapping[Symbol, int]) -> bool:
     """Whether `sizes` alone say that the loop never runs."""
     return iterations(loop, sizes) == 0
-
-
-def fixed_condition(condition: Condition, sizes: Mapping[Symbol, int]) -> Condition:
-    """The condition at the sizes given; TRUE or FALSE where these decide it."""
-    return condition.substitute(sizes)
 
 
 # -- where conditions change ---------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ def _decided(body: Block, context: Context, sizes: Mapping[Symbol, int]) -> Bloc
     def decide(statement: Statement, scope: BlockScope) -> Block | None:
         if not isinstance(statement, Branch):
             return None
-        condition = fixed_condition(statement.condition, sizes)
+        condition = statement.condition.substitute(sizes)
         if context.implies(condition):
             return _decided(statement.then, context, sizes)
         return _decided(statement.otherwise, context, sizes) if context.excludes(condition) else None

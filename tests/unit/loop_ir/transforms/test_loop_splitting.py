@@ -36,7 +36,7 @@ def run(body: tuple[Statement, ...], t: int, extent: int) -> list[str]:
 def test_the_first_and_the_last_point_get_loops_of_their_own() -> None:
     parts = split(loop("t == 0", "t < t.size - 1"), {SIZE: 10})
     assert [(part.first, part.end) for part in parts] == [(None, 1), (1, 9), (9, None)]
-    assert [part.body for part in parts] == [
+    assert [part.loop.body for part in parts] == [
         (Assign("v", "then0"), Assign("v", "then1")),
         (Assign("v", "else0"), Assign("v", "then1")),
         (Assign("v", "else0"), Assign("v", "else1")),
@@ -50,19 +50,19 @@ def test_a_backward_loop_keeps_its_direction() -> None:
 
 def test_a_condition_on_a_size_that_is_not_fixed_stays() -> None:
     whole = loop("t < p.size")
-    assert [part.body for part in split(whole, {SIZE: 4})] == [whole.body]
+    assert [part.loop.body for part in split(whole, {SIZE: 4})] == [whole.body]
 
 
 def test_too_many_changes_are_left_alone() -> None:
     whole = loop("t == 2", "t == 5", "t == 8")
-    assert [part.body for part in split(whole, {SIZE: 20})] == [whole.body]
+    assert [part.loop.body for part in split(whole, {SIZE: 20})] == [whole.body]
 
 
 def test_a_branch_that_stays_makes_no_stretch() -> None:
     whole = loop("t == 0", "t < t.size - 1")
     parts = split(whole, {SIZE: 10}, stays=lambda branch: branch.condition == parse_condition("t == 0"))
     assert [(part.first, part.end) for part in parts] == [(None, 9), (9, None)]
-    assert parts[0].body == (whole.body[0], Assign("v", "then1"))
+    assert parts[0].loop.body == (whole.body[0], Assign("v", "then1"))
 
 
 def test_conditions_in_loops_inside_split_the_loop_around_them() -> None:
@@ -70,7 +70,7 @@ def test_conditions_in_loops_inside_split_the_loop_around_them() -> None:
     inner = Loop(Symbol("l", "dim"), const(0), size("l"), "forward", loop("t < 3", "l == 0").body)
     parts = split(Loop(T, const(0), size("t"), "forward", (inner,)), {SIZE: 10})
     assert [(part.first, part.end) for part in parts] == [(None, 3), (3, None)]
-    bodies = [part.body[0].body for part in parts if isinstance(part.body[0], Loop)]
+    bodies = [part.loop.body[0].body for part in parts if isinstance(part.loop.body[0], Loop)]
     assert bodies == [(Assign("v", "then0"), inner.body[1]), (Assign("v", "else0"), inner.body[1])]
 
 
@@ -87,7 +87,7 @@ def test_every_point_runs_what_it_ran(conditions: list[str], extent: int, direct
     for part in split(whole, {SIZE: extent}):
         points = range(max(0, part.first or 0), extent if part.end is None else min(part.end, extent))
         visited += points if direction == "forward" else reversed(points)
-        assert [run(part.body, t, extent) for t in points] == [expected[t] for t in points]
+        assert [run(part.loop.body, t, extent) for t in points] == [expected[t] for t in points]
     assert visited == (list(range(extent)) if direction == "forward" else list(reversed(range(extent))))
 
 
@@ -103,14 +103,14 @@ def choice(least: int) -> Branch:
 
 def test_choices_stay_unless_they_are_to_be_made_outside() -> None:
     whole = Loop(T, const(0), size("t"), "forward", (choice(2),))
-    assert [part.body for part in split(whole, {SIZE: 12})] == [whole.body]
+    assert [part.loop.body for part in split(whole, {SIZE: 12})] == [whole.body]
     parts = split(whole, {SIZE: 12}, choices=True)
     assert [(part.first, part.end) for part in parts] == [(None, 2), (2, 4), (4, 8), (8, None)]
-    assert [part.body for part in parts] == [(Assign("v", each),) for each in ("of 2", "of 4", "of 8", "all")]
+    assert [part.loop.body for part in parts] == [(Assign("v", each),) for each in ("of 2", "of 4", "of 8", "all")]
 
 
 def test_choices_in_loops_inside_are_made_outside_of_these() -> None:
     inner = Loop(Symbol("l", "dim"), const(0), const(3), "forward", (choice(2),))
     whole = Loop(T, const(0), size("t"), "forward", (inner,))
     parts = split(whole, {SIZE: 12}, choices=True)
-    assert len(parts) == 4 and not any(isinstance(each, Branch) for part in parts for each in walk(part.body))
+    assert len(parts) == 4 and not any(isinstance(each, Branch) for part in parts for each in walk(part.loop.body))
