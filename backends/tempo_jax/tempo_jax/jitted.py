@@ -185,8 +185,7 @@ class Parts:
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         sizes, arrays, tables = self._apart(arguments)
         for number, lo, hi in self.cut(start, stop):
-            with self._calls.entered():
-                arrays = self._tracer.storage.fitted(arrays, number)
+            arrays = self._grown(arrays, number)
             results = self.executables[number](lo, hi, *sizes, *arrays.values(), *tables)
             arrays.update(zip(self._segment.results, results, strict=True))
         return tuple(arrays[id] for id in self._segment.results)
@@ -202,6 +201,14 @@ class Parts:
         first, ids = len(self._segment.arguments), self._segment.buffers
         end = first + len(ids)
         return arguments[:first], dict(zip(ids, arguments[first:end], strict=True)), arguments[end:]
+
+    def _grown(self, arrays: dict[int, Array], number: int) -> dict[int, Array]:
+        """As long as a stretch needs them."""
+        storage = self._tracer.storage
+        if not storage.growing:
+            return arrays
+        with self._calls.entered():
+            return storage.fitted(arrays, number)
 
     def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         made = self._segment.results
