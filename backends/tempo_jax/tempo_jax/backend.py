@@ -98,7 +98,7 @@ class JaxBackend:
     def from_host(self, array: np.ndarray[Any, Any] | Array) -> Array:
         """Only an array that is elsewhere is tied to the device: jit compiles again where that differs."""
         if not isinstance(array, jax.Array):
-            with x64_for(str(array.dtype)), self._here():
+            with x64_for(_name(array.dtype)), self._here():
                 return jax.device_put(array)
         return array if array.devices() == {self.device} else jax.device_put(array, self.device)
 
@@ -108,11 +108,11 @@ class JaxBackend:
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         if axes == tuple(range(len(axes))):
             return self.from_host(array)  # what a host call wrote last is NumPy's
-        with x64_for(str(array.dtype)):
+        with x64_for(_name(array.dtype)):
             return jnp.transpose(array, axes)
 
     def owned(self, array: Array) -> Array:
-        with x64_for(str(array.dtype)):
+        with x64_for(_name(array.dtype)):
             return jnp.array(array, copy=True)
 
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
@@ -134,14 +134,14 @@ class JaxBackend:
         return self._taken(array, axis, np.arange(start, start + extent) % array.shape[axis])
 
     def _taken(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
-        with x64_for(str(array.dtype)):
+        with x64_for(_name(array.dtype)):
             return _take(array, positions.astype(np.int32), axis)
 
     def _host_write(self, array: Array, index: tuple[int, ...], value: np.ndarray[Any, Any]) -> Array:
         """A slot stays NumPy's: the call that reads it takes it to the device in a tenth of what `device_put` costs."""
         if not index:
             return value
-        with x64_for(str(value.dtype)):
+        with x64_for(_name(value.dtype)):
             return _update(array, index, value)
 
     def measured_peak(self, work: Callable[[], Any]) -> int:

@@ -137,13 +137,13 @@ class JittedSegment:
                     self._made = Parts(self._tracer(in_parts=True), self._jit, self._calls)
         return self._made
 
-    def whole(self, start: int, stop: int) -> JittedFunction | None:
+    def executable(self, start: int, stop: int) -> JittedFunction | None:
         """The executable of all of the segment, where that is what is run."""
         return self._whole if self._bounds is None or (start, stop) == self._bounds else None
 
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         """With arrays of whole buffers."""
-        whole = self.whole(start, stop)  # whose bounds are known
+        whole = self.executable(start, stop)  # whose bounds are known
         return self._parts.whole(start, stop, *arguments) if whole is None else whole(None, None, *arguments)
 
     # -- in chunks, with arrays as the storage has them ------------------------------------------------------------

@@ -205,7 +205,7 @@ class Kept(JaxBackend):
         assert isinstance(made.function, JittedSegment)
 
         def call(*arguments: Any) -> tuple[Any, ...]:
-            whole = made.function.whole(*arguments[:2])  # type: ignore[attr-defined]
+            whole = made.function.executable(*arguments[:2])  # type: ignore[attr-defined]
             self.texts.append(whole.function.lower(*arguments).compile().as_text() if whole else "")
             return made.function(*arguments)
 

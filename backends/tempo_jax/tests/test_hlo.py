@@ -116,7 +116,7 @@ class Recorder(JaxBackend):
         made = super().compile_segment(request)
 
         def call(*arguments: Any) -> tuple[Any, ...]:
-            self.texts.append(made.function.whole(*arguments[:2]).function.lower(*arguments).compile().as_text())  # type: ignore[attr-defined]
+            self.texts.append(made.function.executable(*arguments[:2]).function.lower(*arguments).compile().as_text())  # type: ignore[attr-defined]
             return made.function(*arguments)
 
         return CompiledSegment(call, made.source)

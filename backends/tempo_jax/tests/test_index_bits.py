@@ -30,7 +30,7 @@ class Recorder(JaxBackend):
 
         def call(*arguments: Any) -> tuple[Any, ...]:
             if request.index_bits == 32:
-                lowered = made.function.whole(*arguments[:2]).function.lower(*arguments)  # type: ignore[attr-defined]
+                lowered = made.function.executable(*arguments[:2]).function.lower(*arguments)  # type: ignore[attr-defined]
                 self.texts.append(lowered.as_text())
             return made.function(*arguments)
 
