@@ -168,11 +168,8 @@ def _points(statement: Read | Write, buffer: Buffer) -> Points:
 
 
 def _along(uses: Iterable[Points], axis: int) -> frozenset[Symbol]:
-    return frozenset(symbol for points in uses for symbol in _symbols(points[axis]))
-
-
-def _symbols(point: Expr | None) -> frozenset[Symbol]:
-    return frozenset() if point is None else point.symbols()
+    points = (each[axis] for each in uses)
+    return frozenset(symbol for point in points if point is not None for symbol in point.symbols())
 
 
 def _pieces(
