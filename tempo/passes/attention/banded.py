@@ -94,7 +94,7 @@ class _Seen:
         return self.symbol in expr.symbols()
 
     def window(self) -> KeyWindow:
-        """Raises _Refused."""
+        """Raises _NotBanded."""
         found, graph = self.found, self.candidates.graph
         queries, keys, values = (side.edge for side in (found.queries, found.keys, found.values))
         if not moving(queries, self.symbol) or self.dynamic(queries):

@@ -35,15 +35,15 @@ _ZERO = const(0)
 class Tracked:
     """An operator along the axis, which is that of `factor`.
 
-    `cut` says which operands are known at full extent: of these the first positions are taken. `more` is by how much
-    the axis is longer than the extent in each operand, and last in the result: what is padded or convolved is longer or
-    shorter than what is read.
+    `cut`: which operands are known at full extent, and along which axis; of these the first positions are taken. `more`
+    is by how much the axis is longer than the extent in each operand, and last in the result: what is padded or
+    convolved is longer or shorter than what is read.
     """
 
     compute: Compute
     factor: Factor
     more: tuple[int, ...] = ()
-    cut: tuple[int, ...] = ()
+    cut: tuple[tuple[int, int], ...] = ()
 
     @property
     def operands(self) -> tuple[int | None, ...]:
@@ -69,7 +69,7 @@ class Tracked:
 
         `start` is the position, among those of the full extent, of the first.
         """
-        cuts = {number: self._cut(number, extent + self.more[number], start) for number in self.cut}
+        cuts = {number: self._cut(number, axis, extent + self.more[number], start) for number, axis in self.cut}
         types = tuple(
             type if axis is None else _with(type, axis, extent + more)
             for type, axis, more in zip(self.compute.operand_types, self.operands, self.more)
@@ -85,30 +85,26 @@ class Tracked:
 
     def lengthened(self, extent: int) -> tuple[tuple[Compute, ...], Tracked]:
         """With the operands that are cut made so long first, by statements that come before."""
-        pads = {number: self._pad(number, extent) for number in self.cut}
+        pads = {number: self._pad(number, axis, extent) for number, axis in self.cut}
         operands, types = list(self.compute.operands), list(self.compute.operand_types)
         for number, pad in pads.items():
             operands[number], types[number] = pad.result, pad.type
         compute = replace(self.compute, operands=tuple(operands), operand_types=tuple(types))
         return tuple(pads.values()), replace(self, compute=compute)
 
-    def _cut(self, number: int, extent: int, start: Expr) -> Compute:
-        shape, axis = self.compute.operand_types[number].shape, self._axis_of(number)
-        return self._resized("slice", number, extent, cut_attrs(shape, axis, start, const(extent)))
+    def _cut(self, number: int, axis: int, extent: int, start: Expr) -> Compute:
+        attrs = cut_attrs(self.compute.operand_types[number].shape, axis, start, const(extent))
+        return self._resized("slice", number, axis, extent, attrs)
 
-    def _pad(self, number: int, extent: int) -> Compute:
-        shape, axis = self.compute.operand_types[number].shape, self._axis_of(number)
-        return self._resized("pad", number, extent, pad_attrs(len(shape), axis, _ZERO, const(extent) - shape[axis]))
+    def _pad(self, number: int, axis: int, extent: int) -> Compute:
+        shape = self.compute.operand_types[number].shape
+        attrs = pad_attrs(len(shape), axis, _ZERO, const(extent) - shape[axis])
+        return self._resized("pad", number, axis, extent, attrs)
 
-    def _resized(self, op: str, number: int, extent: int, attrs: Mapping[str, Any]) -> Compute:
+    def _resized(self, op: str, number: int, axis: int, extent: int, attrs: Mapping[str, Any]) -> Compute:
         name, type = f"{self.compute.result}__{op}_{number}", self.compute.operand_types[number]
-        operands, result = (self.compute.operands[number],), _with(type, self._axis_of(number), extent)
+        operands, result = (self.compute.operands[number],), _with(type, axis, extent)
         return Compute(name, op, attrs, operands, (type,), result, OPERATORS[op].scalars(attrs))
-
-    def _axis_of(self, number: int) -> int:
-        axis = self.operands[number]
-        assert axis is not None
-        return axis
 
 
 def factor_along(compute: Compute, axes: Axes, resolve: Callable[[Expr], int]) -> Factor | None:
@@ -134,7 +130,7 @@ def tracked(compute: Compute, axes: Axes, resolve: Callable[[Expr], int], extent
     types = (*compute.operand_types, compute.type)
     places = zip(types, (*factor.operands, factor.result))
     more = (0 if axis is None or extent is None else resolve(type.shape[axis]) - extent for type, axis in places)
-    cut = tuple(number for number, _ in factor.places if axes[number] is None)
+    cut = tuple(place for place in factor.places if axes[place[0]] is None)
     return Tracked(compute, factor, tuple(more), cut)
 
 
