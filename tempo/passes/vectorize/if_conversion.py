@@ -78,5 +78,5 @@ class Selects:
     def _is_total(self, node: Node, piece: Piece) -> bool:
         first, others = self._parted(piece)
         here = self.candidates.context(node).assume(self._within(piece), *(~case.condition for case in first))
-        cone = Cone(self.candidates, node, here)
+        cone = Cone(self.candidates, here, node)
         return all(cone.is_there(case.edge) for case in others)

@@ -174,8 +174,8 @@ class Candidates:
         """Whether it has its shapes, and all that it reads is there; what varies along the dim takes no point."""
         here, symbol = self.context(node), self.dim.symbol
         fixed = (read for read in reads if not any(symbol in index_symbols(index) for index in read[1].map))
-        is_there = all(Cone(self, node, here.assume(condition)).is_there(edge) for condition, edge in fixed)
-        return is_there and Cone(self, node, here).has_shapes(node, {})
+        is_there = all(Cone(self, here.assume(condition)).is_there(edge) for condition, edge in fixed)
+        return is_there and Cone(self, here).has_shapes(node, {})
 
     def context(self, node: Node) -> Context:
         """What holds at the points where a node is demanded."""
@@ -252,10 +252,13 @@ MOST_READS = 64
 
 
 class Cone:
-    """What a node reads, in terms of its own dims: is it there, or can it be made, wherever `here` holds?"""
+    """What a node reads, in terms of its own dims: is it there, or can it be made, wherever `here` holds?
 
-    def __init__(self, candidates: Candidates, reader: Node, here: Context) -> None:
-        self.candidates, self.reader, self.here = candidates, reader, here
+    `new` is who has not read it at all these points so far: then it must be there before, whatever else is.
+    """
+
+    def __init__(self, candidates: Candidates, here: Context, new: Node | None = None) -> None:
+        self.candidates, self.here, self.new = candidates, here, new
         self.graph = candidates.graph
         self.seen: dict[Edge, bool] = {}
 
@@ -274,16 +277,16 @@ class Cone:
     def _is_demanded(self, edge: Edge, node: Node) -> bool:
         """Whether it is made at these points whatever the conditions say, and before they need it."""
         reached = self.candidates.demands.get(node.id)
-        if reached is None or not reached.exact or not self._comes_before(edge, node):
+        if reached is None or not (reached.exact or self.new is None) or not self._comes_before(edge, node):
             return False
         bounds = zip(edge.map, reached.box.bounds, strict=True)
         return all(self.here.implies(_between(index, lo, hi)) for index, (_, lo, hi) in bounds)
 
     def _comes_before(self, edge: Edge, node: Node) -> bool:
         component = self.candidates.component
-        if component[node.id] != component[self.reader.id]:
+        if self.new is None or component[node.id] != component[self.new.id]:
             return True
-        steps = self.candidates.sequential.get(self.reader.id, frozenset())
+        steps = self.candidates.sequential.get(self.new.id, frozenset())
         return any(_is_behind(index, symbol) for symbol, index in zip(node.domain, edge.map) if symbol in steps)
 
     def _can_be_made(self, edge: Edge, node: Node) -> bool:
