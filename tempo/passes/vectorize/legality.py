@@ -21,7 +21,7 @@ from tempo.sdg.components import greatest_fixed_point, reached
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_symbols
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
-from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, var
+from tempo.symbolic import TRUE, Box, Condition, Context, Dim, Expr, Symbol, const, maximum, var
 from tempo.symbolic.widths import fits_in_64
 
 OF_NOTHING = frozenset({"elementwise", "movement", "creation", "contraction", "scan", "nominal"})
@@ -172,14 +172,17 @@ class Candidates:
 
     def asks_for_nothing(self, node: Node, reads: Iterable[tuple[Condition, Edge]]) -> bool:
         """Whether it has its shapes, and all that it reads is there; what varies along the dim takes no point."""
-        here, symbol = self.context(node), self.dim.symbol
+        symbol = self.dim.symbol
+        here = self.context(node, without=symbol)
         fixed = (read for read in reads if not any(symbol in index_symbols(index) for index in read[1].map))
         is_there = all(Cone(self, here.assume(condition)).is_there(edge) for condition, edge in fixed)
-        return is_there and Cone(self, here).has_shapes(node, {})
+        return is_there and Cone(self, self.context(node)).has_shapes(node, {})
 
-    def context(self, node: Node) -> Context:
-        """What holds at the points where a node is demanded."""
-        return Context.of(self.graph.domain_dims(node), *self.sizes.facts, box=self.demands[node.id].box)
+    def context(self, node: Node, without: Symbol | None = None) -> Context:
+        """What holds at the points where a node is demanded, though there be none along the dim that it is without."""
+        dims = [dim for dim in self.graph.domain_dims(node) if dim.symbol != without]
+        box = Box(tuple(bounds for bounds in self.demands[node.id].box.bounds if bounds[0] != without))
+        return Context.of(dims, *self.sizes.facts, box=box)
 
     def whole(self, varying: list[Node]) -> set[int]:
         """The nodes of which all points of the span mean something wherever one does.
@@ -277,7 +280,11 @@ class Cone:
     def _is_demanded(self, edge: Edge, node: Node) -> bool:
         """Whether it is made at these points whatever the conditions say, and before they need it."""
         reached = self.candidates.demands.get(node.id)
-        if reached is None or not (reached.exact or self.new is None) or not self._comes_before(edge, node):
+        if (
+            reached is None
+            or not (reached.exact or node.id in self.candidates.kept)
+            or not self._comes_before(edge, node)
+        ):
             return False
         bounds = zip(edge.map, reached.box.bounds, strict=True)
         return all(self.here.implies(_between(index, lo, hi)) for index, (_, lo, hi) in bounds)
