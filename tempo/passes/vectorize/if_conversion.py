@@ -49,11 +49,9 @@ class Selects:
 
     def _open_pieces(self, node: Node) -> list[Piece]:
         candidates, symbol = self.candidates, self.symbol
-        if node.id not in candidates.demands or not candidates.is_free(node) or node.attr("role") == "parameter":
+        if node.attr("role") == "parameter" or any(size.dims() for size in node.shape):
             return []
-        if any(size.dims() for size in node.shape):
-            return []
-        return [piece for piece in candidates.parts(node) if piece.cases and not is_free(piece, symbol)]
+        return [piece for piece in candidates.parts.get(node.id, ()) if piece.cases and not is_free(piece, symbol)]
 
     def _cases(self, tensors: Tensors, node: Node, piece: Piece) -> Iterator[Case]:
         """Within the piece: the cases before the first that mentions the dim, and for all others one value."""

@@ -112,7 +112,7 @@ class Candidates:
         One that is demanded nowhere has no piece: there is nothing to make in a row.
         """
         node = self.graph.nodes[id]
-        parts = self.parts(node)
+        parts = self.parts.get(id, ())
         if not parts and guards(node, self.dim.symbol):
             return False
         for piece in parts:
@@ -127,12 +127,15 @@ class Candidates:
                     return False
         return True
 
-    def parts(self, node: Node) -> tuple[Piece, ...]:
-        """The pieces of a definition with conditions on the dim; none of other nodes."""
-        if not guards(node, self.dim.symbol):
-            return ()
-        span = self.span(node)
-        return pieces(node.cases, self.dim.symbol, span.lo, span.hi, self.sizes)
+    @cached_property
+    def parts(self) -> Mapping[int, tuple[Piece, ...]]:
+        """The pieces of the definitions with conditions on the dim."""
+        symbol, found = self.dim.symbol, dict[int, tuple[Piece, ...]]()
+        for node in self.varying:
+            if guards(node, symbol) and self.is_free(node):
+                span = self.span(node)
+                found[node.id] = pieces(node.cases, symbol, span.lo, span.hi, self.sizes)
+        return found
 
     def within(self, span: Span, edge: Edge) -> bool:
         """Whether a read at a fixed place lies in the span: one in a case that is never taken may not."""
@@ -157,7 +160,7 @@ class Candidates:
             return False
         if node.id in self.frames.nodes:
             return self.may_be_made(node)
-        if guards(node, symbol) and not all(is_free(piece, symbol) for piece in self.parts(node)):
+        if guards(node, symbol) and not all(is_free(piece, symbol) for piece in self.parts[node.id]):
             return False
         if not supported(node, symbol) or not self.may_be_made(node):
             return False
@@ -166,7 +169,9 @@ class Candidates:
     def may_be_made(self, node: Node) -> bool:
         """A node, or a piece of one, is made even where it is empty: then it may ask for nothing that is not there."""
         span = self.span(node)
-        stretches = [(piece.lo, piece.hi, [(c.condition, c.edge) for c in piece.cases]) for piece in self.parts(node)]
+        stretches = [
+            (piece.lo, piece.hi, [(c.condition, c.edge) for c in piece.cases]) for piece in self.parts.get(node.id, ())
+        ]
         stretches = stretches or [(span.lo, span.hi, [*node.guarded_reads()])]
         return all(self.sizes.implies(hi.gt(lo)) or self.asks_for_nothing(node, reads) for lo, hi, reads in stretches)
 
