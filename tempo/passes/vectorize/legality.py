@@ -6,7 +6,7 @@ reads can take all of them together, and no point is computed by it that means n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from tempo.passes.ragged.alignment import Frames
 from tempo.passes.ragged.values import Hulls
 from tempo.passes.splitting.stretches import Piece, pieces
 from tempo.sdg.builder import attribute_exprs
-from tempo.sdg.components import greatest_fixed_point, reached
+from tempo.sdg.components import greatest_fixed_point
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_symbols
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.located import must_not_fail
@@ -192,16 +192,11 @@ class Candidates:
     def whole(self, varying: list[Node]) -> set[int]:
         """The nodes of which all points of the span mean something wherever one does.
 
-        Every point of the box is demanded, or none, as sizes have it; or all along the dim are or none (`even`); or
-        they all do the same, on producers of which this is true; or every point of the box can be made all the same.
+        Every point of the box is demanded, or none, as sizes have it; or they all do the same, on producers of which
+        this is true; or every point of the box can be made all the same.
         """
         every = {node.id for node in varying}
-        even = self.even(every)
-        pending = [
-            node
-            for node in varying
-            if not self.demands[node.id].exact and node.id not in even and not self.as_one.holds(node.id)
-        ]
+        pending = [node for node in varying if not self.demands[node.id].exact and not self.as_one.holds(node.id)]
         found = self.doing_the_same(every, pending)
         if found == every:
             return found
@@ -216,30 +211,6 @@ class Candidates:
             lambda id, left: id not in open_ or self.does_the_same(open_[id], left),
             lambda id: (reader for reader, _ in consumers[id]),
         )
-
-    def even(self, varying: Collection[int]) -> set[int]:
-        """The nodes that are demanded at all points along the dim or at none, whatever the other coordinates are.
-
-        So it is where every reader takes all points, or each its own and is even itself.
-        """
-        pending = [edge.node for output in self.graph.outputs for edge in self.uneven(output.domain, [output.edge])]
-        for node in self.graph.nodes.values():
-            guarded = [case.edge for case in node.cases] if guards(node, self.dim.symbol) else []
-            uneven = self.uneven(node.domain, [edge for _, edge in node.reads()])
-            pending += [edge.node for edge in (*uneven, *guarded)]
-        uneven_too = reached(pending, self.graph.producers)
-        return set(varying) - uneven_too
-
-    def uneven(self, domain: tuple[Symbol, ...], edges: list[Edge]) -> list[Edge]:
-        """The reads that take neither all points along the dim nor each its own."""
-        symbol = self.dim.symbol
-        taken = (Slice(const(0), self.dim.size), *([Point(var(symbol))] if symbol in domain else ()))
-        found = []
-        for edge in edges:
-            places = zip(self.graph.nodes[edge.node].domain, edge.map, strict=True)
-            if any(index not in taken if dim == symbol else symbol in index_symbols(index) for dim, index in places):
-                found.append(edge)
-        return found
 
     def does_the_same(self, node: Node, whole: set[int]) -> bool:
         symbol = self.dim.symbol
