@@ -51,12 +51,9 @@ class PassRegistry:
 
         Raises TempoError when there is none of that name.
         """
-        if before is None and after is None:
-            self.passes.append(added)
-        elif before is not None:
-            self.passes.insert(self._position(before), added)
-        else:
-            self.passes.insert(self._position(str(after)) + 1, added)
+        name = before or after
+        position = self._position(name) + (before is None) if name else len(self.passes)
+        self.passes.insert(position, added)
 
     def add_rules(self, *rules: Rule) -> None:
         """Adds rewrite rules to every `simplify`; they are tried after those of the core."""

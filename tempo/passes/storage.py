@@ -95,16 +95,13 @@ def _with_part(case: Case, node: Node, dims: set[Symbol], graph: Graph) -> Case:
 def _element(taken: Node, graph: Graph) -> tuple[int, Expr] | None:
     """The axis along which one element is taken, and which; None for other slices."""
     given = graph.seen_type(taken.operands[0]).shape
-    found: tuple[int, Expr] | None = None
-    attrs = (taken.attr("starts"), taken.attr("lengths"), taken.attr("steps"))
-    for axis, (size, first, count, step) in enumerate(zip(given, *attrs, strict=True)):
-        start, length = as_expr(first), as_expr(count)
-        if start == const(0) and length == size and step == 1:
-            continue
-        if found is not None or length != ONE:
-            return None
-        found = axis, start
-    return found
+    starts, lengths, steps = (map(as_expr, taken.attr(key)) for key in ("starts", "lengths", "steps"))
+    places = enumerate(zip(starts, lengths, steps, given, strict=True))
+    cut = [(axis, place) for axis, (*place, size) in places if place != [const(0), size, ONE]]
+    if len(cut) != 1:
+        return None
+    axis, (start, length, _) = cut[0]
+    return (axis, start) if length == ONE else None
 
 
 def _order(axis: int, shown: Axes, rank: int) -> tuple[int, ...]:

@@ -92,8 +92,8 @@ class Rule:
 
     def apply(self, node: Node, sweep: Sweep) -> Term | Edge | None:
         """What the node becomes, or None where the rule does not apply."""
-        match = _match_root(self.sides[0], node, sweep)
-        if match is None or not self.when(match):
+        match = Match(sweep, {}, {_ROOT: node})
+        if not _match_node(self.sides[0], node, match) or not self.when(match):
             return None
         right = self.sides[1]
         if right is None:
@@ -121,11 +121,6 @@ class RuleTable:
 
 
 # Matching ------------------------------------------------------------------------------------------------------------
-
-
-def _match_root(pattern: Apply, node: Node, sweep: Sweep) -> Match | None:
-    match = Match(sweep, {}, {_ROOT: node})
-    return match if _match_node(pattern, node, match) else None
 
 
 def _match_node(pattern: Apply, node: Node, match: Match) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.passes.rewrite.driver import Sweep, Term
 from tempo.sdg.call import Array, ArrayValue, StaticType
-from tempo.sdg.graph import Edge, Node
+from tempo.sdg.graph import Node
 from tempo.sdg.operators import OPERATORS, call_for
 from tempo.symbolic import Expr
 
@@ -28,9 +28,9 @@ class FoldConstants:
     def __call__(self, node: Node, sweep: Sweep) -> Term | None:
         if node.op in _REPEATS or OPERATORS[node.op].kind in _NOT_FOLDED:
             return None
-        values = [constant(edge, sweep) for edge in node.operands]
-        arrays = [value.array for value in values if value is not None]
-        if len(arrays) != len(values) or not self._is_small(node, arrays):
+        operands = [sweep.view(edge) for edge in node.operands]
+        arrays = [operand.attr("value").array for operand in operands if operand is not None and operand.is_constant]
+        if len(arrays) != len(operands) or not self._is_small(node, arrays):
             return None
         return Term("constant", attrs={"value": ArrayValue(_evaluated(node, arrays))})
 
@@ -43,12 +43,6 @@ class FoldConstants:
             return False
         elements = int(np.prod([size.as_int() for size in node.type.shape], dtype=np.int64))
         return max([elements, *(array.size for array in arrays)]) <= self.elements
-
-
-def constant(edge: Edge, sweep: Sweep) -> ArrayValue | None:
-    """The value of the constant that an edge reads, None where it reads none."""
-    node = sweep.view(edge)
-    return node.attr("value") if node is not None and node.op == "constant" else None
 
 
 def _evaluated(node: Node, arrays: list[Array]) -> Array:

@@ -171,7 +171,7 @@ class _Cutting:
             node = self.old.nodes[id]
             nodes[copy] = self.copied(node)
             if id in self.later:
-                nodes[self.later[id]] = replace(self.continued(node), id=self.later[id])
+                nodes[self.later[id]] = replace(node.reading(self.read_outside), id=self.later[id])
             nodes[id] = self.joined(node)
         return Graph(self.dims, nodes, self.old.outputs, self.old.sinks)
 
@@ -210,9 +210,6 @@ class _Cutting:
 
     # Outside of it ----------------------------------------------------------------------------------------------------
 
-    def continued(self, node: Node) -> Node:
-        return node.reading(self.read_outside)
-
     def read_outside(self, edge: Edge) -> Edge:
         """The read of a node that runs outside of the stretch: past the merge where it stays there."""
         if edge.node not in self.later:
@@ -229,7 +226,7 @@ class _Cutting:
         copy = self.of_copy(Edge(node.id, identity_map(node.domain)), place)
         known = Case(self.in_stretch(var(self.symbol)), copy, node.location)
         if node.is_merge:
-            return replace(node, cases=(known, *self.continued(node).cases))
+            return replace(node, cases=(known, *node.reading(self.read_outside).cases))
         name = node.name or node.op
         merge = Node(node.id, "merge", node.domain, node.results, (), (("name", name), ("role", "cases")))
         rest = Case(TRUE, Edge(self.later[node.id], identity_map(node.domain)), node.location)

@@ -27,25 +27,22 @@ class Selects:
     candidates: Candidates
 
     @property
-    def graph(self) -> Graph:
-        return self.candidates.graph
-
-    @property
     def symbol(self) -> Symbol:
         return self.candidates.dim.symbol
 
     def apply(self) -> tuple[Graph, frozenset[int]]:
         """The graph with a selection in every piece that needs one, and the definitions that got one."""
-        new = Rewriter(self.graph)
+        graph = self.candidates.graph
+        new = Rewriter(graph)
         changed = set()
-        for node in self.graph.nodes.values():
+        for node in graph.nodes.values():
             open_pieces = self._open_pieces(node)
             if open_pieces and all(self._is_total(node, piece) for piece in open_pieces):
                 tensors = Tensors(new, node.location)
                 cases = (case for piece in open_pieces for case in self._cases(tensors, node, piece))
                 new.nodes[node.id] = replace(node, cases=(*cases, *node.cases))
                 changed.add(node.id)
-        return replace(self.graph, nodes=new.nodes), frozenset(changed)
+        return replace(graph, nodes=new.nodes), frozenset(changed)
 
     def _open_pieces(self, node: Node) -> list[Piece]:
         candidates, symbol = self.candidates, self.symbol

@@ -154,9 +154,6 @@ class _Lifting:
         operator = OPERATORS[node.op]
         reads = [self.read(tensors, edge, span) for edge in node.operands]
         ranks = tuple(len(self.old.seen_type(edge).shape) for edge in node.operands)
-        if not any(flag for _, flag in reads):
-            same = tensors.apply(node.op, *(edge for edge, _ in reads), **node.attributes)
-            return self.spread(tensors, same, span)
         result = operator.lift(node.attributes, tuple(flag for _, flag in reads), ranks, span.size)
         operands = []
         for place, ((edge, is_lifted), rank) in enumerate(zip(reads, ranks)):

@@ -10,8 +10,7 @@ from tempo import dtypes
 from tempo.costs import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, Costs, GroupWork, work
 from tempo.passes.vectorize.legality import Candidates
 from tempo.passes.vectorize.strip_mining import shown, strippable
-from tempo.sdg.graph import Graph
-from tempo.symbolic import Expr, Symbol
+from tempo.symbolic import Expr
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,6 @@ class Held:
     candidates: Candidates
     rates: Costs
     never: frozenset[int] = frozenset()
-
-    @cached_property
-    def graph(self) -> Graph:
-        return self.candidates.graph
-
-    @cached_property
-    def symbol(self) -> Symbol:
-        return self.candidates.dim.symbol
 
     @cached_property
     def groups(self) -> Mapping[tuple[int, ...], str]:
@@ -71,15 +62,15 @@ class Held:
 
     def _shapes(self, id: int) -> list[tuple[Expr, ...]]:
         """Of what all points of a node hold at once: its result, and what is copied for every point."""
-        node, frames = self.graph.nodes[id], self.candidates.frames
+        node, frames = self.candidates.graph.nodes[id], self.candidates.frames
         looped = self.candidates.sequential.get(id, frozenset())
         if id in frames.nodes:
             return frames.held(node, looped)
-        dims = (dim.size for dim in self.graph.domain_dims(node) if dim.symbol not in looped)
+        dims = (dim.size for dim in self.candidates.graph.domain_dims(node) if dim.symbol not in looped)
         return [(*dims, *node.shape)]
 
     def _bytes(self, id: int) -> int:
-        item = dtypes.itemsize(self.graph.nodes[id].dtype)
+        item = dtypes.itemsize(self.candidates.graph.nodes[id].dtype)
         return max(self.candidates.frames.elements(shape) for shape in self._shapes(id)) * item
 
     # -- the model ---------------------------------------------------------------------------------------------------
@@ -101,7 +92,7 @@ class Held:
     def work(self, nodes: Collection[int]) -> GroupWork:
         points = max((self._points(id) for id in nodes), default=1)
         held = max((self._bytes(id) // max(self._points(id), 1) for id in nodes if id not in self.never), default=0)
-        return work(self.graph, nodes, held, points, self._is_hosted, self.candidates.counts)
+        return work(self.candidates.graph, nodes, held, points, self._is_hosted, self.candidates.counts)
 
     def _points(self, id: int) -> int:
         span = self.candidates.spans.get(id)
@@ -110,5 +101,5 @@ class Held:
     @cached_property
     def _is_hosted(self) -> bool:
         """Whether a loop over the dim calls the host."""
-        hosts = (node for node in self.graph.nodes.values() if node.has_effect)
-        return any(self.symbol in node.domain for node in hosts)
+        hosts = (node for node in self.candidates.graph.nodes.values() if node.has_effect)
+        return any(self.candidates.dim.symbol in node.domain for node in hosts)
