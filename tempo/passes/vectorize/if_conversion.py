@@ -35,20 +35,17 @@ class Selects:
         graph = self.candidates.graph
         new = Rewriter(graph)
         changed = set()
-        for node in graph.nodes.values():
-            open_pieces = self._open_pieces(node)
+        for id, parts in self.candidates.parts.items():
+            node = graph.nodes[id]
+            open_pieces = [piece for piece in parts if piece.cases and not is_free(piece, self.symbol)]
+            if node.attr("role") == "parameter" or any(size.dims() for size in node.shape):
+                continue
             if open_pieces and all(self._is_total(node, piece) for piece in open_pieces):
                 tensors = Tensors(new, node.location)
                 cases = (case for piece in open_pieces for case in self._cases(tensors, node, piece))
                 new.nodes[node.id] = replace(node, cases=(*cases, *node.cases))
                 changed.add(node.id)
         return replace(graph, nodes=new.nodes), frozenset(changed)
-
-    def _open_pieces(self, node: Node) -> list[Piece]:
-        candidates, symbol = self.candidates, self.symbol
-        if node.attr("role") == "parameter" or any(size.dims() for size in node.shape):
-            return []
-        return [piece for piece in candidates.parts.get(node.id, ()) if piece.cases and not is_free(piece, symbol)]
 
     def _cases(self, tensors: Tensors, node: Node, piece: Piece) -> Iterator[Case]:
         """Within the piece: the cases before the first that mentions the dim, and for all others one value."""
