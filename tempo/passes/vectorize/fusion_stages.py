@@ -79,17 +79,15 @@ class Stages:
 
     def _shown(self) -> set[int]:
         """The nodes of which more than a few points are needed outside of the block, or in other rounds around it."""
-        found = set()
-        for output in self.graph.outputs:
-            if output.edge.node in self.names and not self._takes_one(output.edge, output.domain):
-                found.add(output.edge.node)
-        followed = {(link.source, link.target) for link in self.block.links}
-        for id in self.names:
-            for reader, edge in self.graph.consumers[id]:
-                inside = reader in self.names and (id, reader) in followed
-                if not inside and not self._takes_one(edge, self.graph.nodes[reader].domain):
-                    found.add(id)
-        return found
+        followed = {(link.source, link.target) for link in self.block.links if link.target in self.names}
+        reads = [(output.edge, output.domain) for output in self.graph.outputs if output.edge.node in self.names]
+        reads += [
+            (edge, self.graph.nodes[reader].domain)
+            for id in self.names
+            for reader, edge in self.graph.consumers[id]
+            if (id, reader) not in followed
+        ]
+        return {edge.node for edge, domain in reads if not self._takes_one(edge, domain)}
 
     def _takes_one(self, edge: Edge, domain: tuple[Symbol, ...]) -> bool:
         """Whether a reader without the dim reads one point along it, wherever it is itself."""

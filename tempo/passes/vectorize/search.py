@@ -176,13 +176,9 @@ class MappingSearch:
         held = Held(candidates, self.rates, frozenset(id for each in self.bands(candidates) for id in each.members))
         spans, refused = self.without_refused(held)
         among = frozenset(spans)
-        decisions: list[Decision] = []
         chosen: set[int] = set()
-        for block in self.known(candidates.graph).blocks:
-            for decision in self.decide(candidates, block, among, chosen):
-                decisions.append(decision)
-                if decision.kind == "full":
-                    chosen.update(decision.nodes)
+        blocks = self.known(candidates.graph).blocks
+        decisions = [decision for block in blocks for decision in self.decide(candidates, block, among, chosen)]
         large = {each.nodes: why for each in decisions if each.kind == "full" and (why := held.too_much(each.nodes))}
         members = {id for nodes in large for id in nodes if id in held.why}
         points = held.block(members)
@@ -220,7 +216,7 @@ class MappingSearch:
     def decide(
         self, candidates: Candidates, block: LoopBody[int, Need], among: frozenset[int], chosen: set[int]
     ) -> list[Decision]:
-        """One decision for every group of candidates of the block; `chosen` are those lifted in inner blocks."""
+        """One decision for every group of candidates of the block; `chosen` are those lifted so far."""
         symbol = candidates.dim.symbol
         stages = Stages(candidates.graph, symbol, block, among, candidates.counts)
         decisions = []
@@ -235,6 +231,7 @@ class MappingSearch:
                 chosen.update(group)
         for group in stages.free_groups():
             decisions.append(self.hoisting(symbol, stages, group, chosen))
+        chosen.update(id for decision in decisions if decision.kind == "full" for id in decision.nodes)
         return decisions
 
     def hoisting(self, symbol: Symbol, stages: Stages, group: tuple[int, ...], chosen: set[int]) -> Decision:
