@@ -325,6 +325,26 @@ def test_an_empty_piece_may_not_ask_for_what_is_not_made():
     )
 
 
+def test_an_empty_span_may_ask_for_what_is_made_at_any_rate():
+    """At size 1 %11 has no points; %12 is an output, so it is there for all at once."""
+    lift(
+        f"""
+{X}
+{Y}
+%10: float32[3] over (b, t) = merge {{name: "c", role: "cases"}} @5
+  | b < b.size - 1 -> %11[b, t]
+  | True -> %0[b, t]
+%11: float32[3] over (b, t) = mul(%0[b, t], %12[t])
+%12: float32[3] over (t) = merge {{name: "h", role: "recurrent"}} @6
+  | t == 0 -> %1[t]
+  | True -> %13[t - 1]
+%13: float32[3] over (t) = tanh(%12[t])
+output "y": float32[3] over (b, t) = %10[b, t] as ($b, $t, 0)
+output "h": float32[3] over (t) = %12[t] as ($t, 0)
+"""
+    )
+
+
 SELECTION = f"""
 {X}
 {Y}
