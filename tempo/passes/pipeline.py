@@ -51,8 +51,10 @@ class PassRegistry:
 
         Raises TempoError when there is none of that name.
         """
-        name = before or after
-        position = self._position(name) + (before is None) if name else len(self.passes)
+        name, names = before or after, [known.name for known in self.passes]
+        if name and name not in names:
+            raise TempoError(f"no pass is named {name!r}", hint=f"passes: {', '.join(names)}")
+        position = names.index(name) + (before is None) if name else len(names)
         self.passes.insert(position, added)
 
     def add_rules(self, *rules: Rule) -> None:
@@ -60,9 +62,3 @@ class PassRegistry:
         for position, known in enumerate(self.passes):
             if isinstance(known, Simplify):
                 self.passes[position] = replace(known, extra=known.extra + rules)
-
-    def _position(self, name: str) -> int:
-        names = [known.name for known in self.passes]
-        if name not in names:
-            raise TempoError(f"no pass is named {name!r}", hint=f"passes: {', '.join(names)}")
-        return names.index(name)

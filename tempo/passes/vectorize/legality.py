@@ -6,12 +6,14 @@ reads can take all of them together, and no point is computed by it that means n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.demand.speculation_safety import AllOrNone, harmless
+from tempo.analysis.dependence.acyclic import Need
+from tempo.analysis.dependence.levels import LoopBody
 from tempo.costs import LikelySizes
 from tempo.passes.ragged.alignment import Frames
 from tempo.passes.ragged.values import Hulls
@@ -44,7 +46,8 @@ class Span:
 class Candidates:
     """Which nodes of a graph could have `dim` as an axis, and over which span.
 
-    `sequential` gives for each node the dims that the order of its points needs. `as_one` answers for all dims.
+    `sequential` gives for each node the dims that the order of its points needs, of the `blocks` of the graph. What is
+    there beside `dim` is the same for all dims.
     """
 
     graph: Graph
@@ -54,6 +57,7 @@ class Candidates:
     as_one: AllOrNone
     facts: Condition = TRUE
     counts: LikelySizes = field(default_factory=lambda: LikelySizes({}))
+    blocks: Sequence[LoopBody[int, Need]] = ()
     others: dict[Symbol, Candidates] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -327,10 +331,6 @@ def guards(node: Node, symbol: Symbol) -> bool:
 
 def is_free(piece: Piece, symbol: Symbol) -> bool:
     return bool(piece.cases) and not any(symbol in case.condition.symbols() for case in piece.cases)
-
-
-def as_symbols(value: Expr | int) -> frozenset[Symbol]:
-    return value.symbols() if isinstance(value, Expr) else frozenset()
 
 
 def readable(graph: Graph, edge: Edge, symbol: Symbol) -> bool:

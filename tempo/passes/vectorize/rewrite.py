@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tempo.passes.splitting.stretches import Piece, pieces
-from tempo.passes.vectorize.legality import Span, as_symbols, guards, readable
+from tempo.passes.vectorize.legality import Span, guards, readable
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, index_symbols
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, const, maximum, minimum, var
+from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, as_expr, const, maximum, minimum, var
 
 Layout = tuple[Symbol | int, ...]
 Read = tuple[Edge, bool]
@@ -199,7 +199,7 @@ class _Lifting:
     def slice(self, tensors: Tensors, node: Node, span: Span) -> Edge:
         """Starts that vary along the dim: its own diagonal is a transposition, others are gathers along each axis."""
         places = list(zip(*(node.attr(key) for key in ("starts", "lengths", "steps")), strict=True))
-        moving = [axis for axis, (start, _, _) in enumerate(places) if self.symbol in as_symbols(start)]
+        moving = [axis for axis, (start, _, _) in enumerate(places) if self.symbol in as_expr(start).symbols()]
         if not moving:
             return self.by_table(tensors, node, span)
         data, is_lifted = self.read(tensors, node.operands[0], span)

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
-from tempo.analysis.demand.demand import Demand
 from tempo.analysis.demand.speculation_safety import AllOrNone
 from tempo.analysis.dependence.acyclic import Need, bodies, sequential_dims
 from tempo.analysis.dependence.levels import LoopBody
@@ -71,16 +70,6 @@ class Decision:
         return "\n".join([*lines, *(f"    {name + ':':<16} {cost}" for name, cost in self.costs)])
 
 
-@dataclass(frozen=True)
-class _Known:
-    """Of one graph, whatever the dim."""
-
-    graph: Graph
-    demands: Mapping[int, Demand]
-    blocks: list[LoopBody[int, Need]]
-    as_one: AllOrNone
-
-
 class MappingSearch:
     """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around."""
 
@@ -88,7 +77,7 @@ class MappingSearch:
         self.context, self.mapping, self.composites, self.rates = context, mapping, composites, rates
         self.decisions: list[Decision] = []
         self.hoisted: set[int] = set()
-        self._known: _Known | None = None
+        self._last: Candidates | None = None
 
     def mapped(self, graph: Graph, dim: Dim) -> Graph:
         """The graph with `dim` lifted as decided: with selections where these let more be lifted."""
@@ -111,17 +100,14 @@ class MappingSearch:
         return bands(candidates) if OPERATOR in self.composites else ()
 
     def candidates(self, graph: Graph, dim: Dim) -> Candidates:
-        known, counts = self.known(graph), LikelySizes(self.context.sizes)
-        sequential = sequential_dims(known.blocks)
-        return Candidates(graph, dim, known.demands, sequential, known.as_one, self.context.facts, counts)
-
-    def known(self, graph: Graph) -> _Known:
-        """What no dim changes; that of the last graph is remembered: most dims change nothing."""
-        if self._known is None or self._known.graph is not graph:
-            demands, facts = self.context.demand(graph), self.context.facts
-            found = bodies(graph, demands, facts)
-            self._known = _Known(graph, demands, found, AllOrNone(graph, demands, facts, self.context.readers))
-        return self._known
+        """What no dim changes is remembered of the last graph: most dims change nothing."""
+        if self._last is None or self._last.graph is not graph:
+            context, demands = self.context, self.context.demand(graph)
+            blocks = bodies(graph, demands, context.facts)
+            as_one = AllOrNone(graph, demands, context.facts, context.readers)
+            order, counts = sequential_dims(blocks), LikelySizes(context.sizes)
+            self._last = Candidates(graph, dim, demands, order, as_one, context.facts, counts, blocks)
+        return self._last.along(dim.symbol)
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
@@ -177,7 +163,7 @@ class MappingSearch:
         spans, refused = self.without_refused(held)
         among = frozenset(spans)
         chosen: set[int] = set()
-        blocks = self.known(candidates.graph).blocks
+        blocks = candidates.blocks
         decisions = [decision for block in blocks for decision in self.decide(candidates, block, among, chosen)]
         large = {each.nodes: why for each in decisions if each.kind == "full" and (why := held.too_much(each.nodes))}
         members = {id for nodes in large for id in nodes if id in held.why}
