@@ -260,11 +260,9 @@ class Cone:
     def _is_demanded(self, edge: Edge, node: Node) -> bool:
         """Whether it is made at these points whatever the conditions say, and before they need it."""
         reached = self.candidates.demands.get(node.id)
-        if (
-            reached is None
-            or not (reached.exact or node.id in self.candidates.kept)
-            or not self._comes_before(edge, node)
-        ):
+        if reached is None or not self._comes_before(edge, node):
+            return False
+        if not reached.exact and (self.new is not None or node.id not in self.candidates.kept):
             return False
         bounds = zip(edge.map, reached.box.bounds, strict=True)
         return all(self.here.implies(_between(index, lo, hi)) for index, (_, lo, hi) in bounds)
