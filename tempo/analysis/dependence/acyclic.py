@@ -110,10 +110,11 @@ def needs_of(graph: Graph, demands: Mapping[int, Demand], facts: Condition) -> I
 
 
 def _intervals(graph: Graph, edge: Edge) -> dict[Symbol, Interval]:
-    return {symbol: _interval(index) for symbol, index in zip(graph.nodes[edge.node].domain, edge.map)}
+    return {symbol: points_read(index) for symbol, index in zip(graph.nodes[edge.node].domain, edge.map)}
 
 
-def _interval(index: Point | Slice) -> Interval:
+def points_read(index: Point | Slice) -> Interval:
+    """From which point of a dim to before which."""
     if isinstance(index, Slice):
         return index.start, index.start + index.length
     return index.index, index.index + 1

@@ -117,12 +117,9 @@ class _Making:
         start, stop = found.slice.start, found.slice.start + found.slice.length
         whole = start == const(0) if found.grows else stop == self.graph.dim(found.symbol).size
         never_empty = all(self.sizes.implies(found.length_at(point).ge(1)) for point in (lo, hi - 1))
-        own = all(self._sliced(edge) == found.symbol for edge in edges)
+        nodes, moving = self.graph.nodes, (found.symbol, found.slice)
+        own = all(moving in zip(nodes[edge.node].domain, edge.map) for edge in edges)
         return whole and never_empty and own and self._is_parallel([edge.node for edge in edges], found.symbol)
-
-    def _sliced(self, edge: Edge) -> Symbol:
-        domain = self.graph.nodes[edge.node].domain
-        return next(symbol for symbol, index in zip(domain, edge.map) if isinstance(index, Slice))
 
     def _is_parallel(self, ids: list[int], symbol: Symbol) -> bool:
         """Whether every node on the way to `ids` that varies along the dim is read there at the same point."""

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.analysis.dependence.acyclic import bodies, sequential_dims
+from tempo.analysis.dependence.acyclic import bodies, points_read, sequential_dims
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import rewrite_graph, without_dead_nodes
 from tempo.passes.simplify.simplify import canonical_merge
@@ -195,9 +195,7 @@ class _Cutting:
             return found
         place = self.old.nodes[edge.node].domain.index(self.symbol)
         index, size = found.map[place], self.old.dim(self.symbol).size
-        first, stop = (
-            (index.index, index.index + 1) if isinstance(index, Point) else (index.start, index.start + index.length)
-        )
+        first, stop = points_read(index)
         # A read that is needed is in range.
         stays = context.assume(first.ge(0), stop.le(size)).implies(first.ge(self.cut.start) & stop.le(self.cut.stop))
         return self.of_copy(replace(found, node=edge.node), place) if stays else found

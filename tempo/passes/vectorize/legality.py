@@ -12,7 +12,7 @@ from functools import cached_property
 
 from tempo.analysis.demand.demand import Demand
 from tempo.analysis.demand.speculation_safety import AllOrNone, harmless
-from tempo.analysis.dependence.acyclic import Need
+from tempo.analysis.dependence.acyclic import Need, points_read
 from tempo.analysis.dependence.levels import LoopBody
 from tempo.costs import LikelySizes
 from tempo.passes.ragged.alignment import Frames
@@ -144,10 +144,7 @@ class Candidates:
     def within(self, span: Span, edge: Edge) -> bool:
         """Whether a read at a fixed place lies in the span: one in a case that is never taken may not."""
         index = edge.map[self.graph.nodes[edge.node].domain.index(self.dim.symbol)]
-        if isinstance(index, Point):
-            start, stop = index.index, index.index + 1
-        else:
-            start, stop = index.start, index.start + index.length
+        start, stop = points_read(index)
         if (stop - start).is_const and self.sizes.excludes((stop - start).le(span.size)):
             return False
         return bool(start.dims() or stop.dims()) or self.sizes.implies(start.ge(span.lo) & stop.le(span.hi))
