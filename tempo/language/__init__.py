@@ -2,13 +2,12 @@
 
 from tempo.language import functions, linalg, random
 from tempo.language.conversion import as_tensor, constant
-from tempo.language.definitions import cases, recurrent
+from tempo.language.definitions import ParameterSpec, cases, parameter, recurrent
 from tempo.language.functions import *  # noqa: F403 - the list of names is that module's
 from tempo.language.gradients import custom_gradient, grad, stop_gradient
 from tempo.language.indexing.expression import Dim, IndexCondition, IndexExpression
 from tempo.language.methods import Methods as _Methods
 from tempo.language.outside import backend_call, host_call, input, output, sink, stop_when, stream_input
-from tempo.language.parameters import ParameterSpec, parameter
 from tempo.language.program import Program, dim, dims
 from tempo.language.tensor import RecurrentTensor
 

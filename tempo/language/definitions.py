@@ -1,11 +1,28 @@
-"""Definitions by cases: recurrent tensors, the left side of `h[b, t + 1] = ...`, and `tp.cases`."""
+"""Definitions by cases: recurrent tensors, the left side of `h[b, t + 1] = ...`, `tp.cases`, and parameters.
+
+Parameters are recurrent tensors that start from state, and whose value at the end is state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from tempo.errors import DefinitionError, IndexExpressionError, user_location
+import numpy as np
+
+from tempo import dtypes
+from tempo.errors import (
+    AtUserLine,
+    DefinitionError,
+    DTypeError,
+    IndexExpressionError,
+    Location,
+    ProgramError,
+    ShapeError,
+    TempoError,
+    user_location,
+)
 from tempo.language.conversion import (
     TensorLike,
     as_dtype,
@@ -14,14 +31,15 @@ from tempo.language.conversion import (
     dim_names,
     operand,
     promoted,
+    show,
     to_shape,
 )
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, to_condition, to_expr
 from tempo.language.indexing.temporal import from_end, positions
 from tempo.language.program import Program, check_name, current_program
 from tempo.language.tensor import RecurrentTensor
-from tempo.sdg.graph import Case, TensorType
-from tempo.symbolic import TRUE, Condition, Expr, Symbol, var
+from tempo.sdg.graph import Case, Edge, Node, Output, Point, Port, TensorType
+from tempo.symbolic import TRUE, Condition, Expr, Symbol, disjunction, var
 
 CASE_LEFT_SIDES = (
     "the left side is per dim a number, a size expression, the dim itself, or the dim plus or minus a constant; "
@@ -194,3 +212,195 @@ def _kind(value: Any) -> str:
     if isinstance(value, RecurrentTensor):
         return "a tensor"
     return f"the index expression {value}" if isinstance(value, IndexExpression) else f"a {type(value).__name__}"
+
+
+# Parameters.
+
+Initializer: TypeAlias = Callable[..., Any]
+"""`init(shape, dims=..., dtype=...)`: a tensor expression over `dims`, or an array."""
+
+_INIT_DECLARATIONS = 1 << 24
+_DECLARATIONS_PER_INIT = 1 << 8
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """What the runtime must know of a parameter.
+
+    `node` is its merge, `state` the input node that holds the value where no case does, over the dims that are not
+    `time_dims`. `init` is what it holds at the start: an array (the other dims in front, or of one point), or an edge
+    that the reference evaluator reads at every point of the other dims (it may vary along fewer).
+    """
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: str
+    node: int
+    state: int
+    time_dims: tuple[Symbol, ...]
+    init: np.ndarray[Any, Any] | Edge
+
+
+@dataclass
+class Parameter:
+    """A parameter while its program is written. Along `time_dims` a case shifts it or fixes it by a number."""
+
+    name: str
+    node: int
+    state: int
+    declaration: int
+    init: Any
+    time_dims: set[Symbol] = field(default_factory=set)
+    made: tuple[frozenset[Symbol], np.ndarray[Any, Any] | Edge] | None = None
+
+    def finished(self, program: Program) -> tuple[tuple[Node, Node], Output, ParameterSpec]:
+        """The node of its state, its own closed with the read of that, its value at the end as an output, the spec."""
+        node = program.builder.nodes[self.node]
+        others = tuple(symbol for symbol in node.domain if symbol not in self.time_dims)
+        time_dims = tuple(symbol for symbol in node.domain if symbol in self.time_dims)
+        state = _state_node(self, node, others)
+        init = _initial_value(program, self, node, others)
+        spec = ParameterSpec(self.name, node.shape, node.dtype, node.id, state.id, time_dims, init)
+        return (state, _closed(program, node, state)), _final_value(program, self.name, node, time_dims), spec
+
+
+def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "float32") -> RecurrentTensor:
+    """A recurrent tensor with `init` as the value where no case holds; its value at the end is in `.state` of a run.
+
+    `init` is an array (of one point, or with all dims in front that are no time dims), a number, a tensor expression,
+    or a function `init(shape, dims=..., dtype=...)` that gives one of them. Time dims are those along which a case
+    shifts or which a case fixes by a number.
+
+    >>> import tempo as tp
+    >>> with tp.Program("train") as program:
+    ...     i = tp.dim("i")
+    ...     w = tp.parameter("w", (3,), init=lambda shape, dims, dtype: tp.random.normal(shape, dims=dims), dims=(i,))
+    ...     w[i + 1] = w * 0.9
+    >>> program.parameters["w"].time_dims
+    (i,)
+    """
+    program = current_program()
+    check_name(name, "a parameter")
+    if name in program.declared_parameters:
+        raise ProgramError(f"the program {program.name!r} has a parameter {name!r} already", location=user_location())
+    type = TensorType(to_shape(program, shape), as_dtype(dtype))
+    if any(size.dims() for size in type.shape):
+        raise ShapeError(f"the shape {show(type.shape)} of the parameter {name!r} varies", location=user_location())
+    value = init if callable(init) else _given(init, type.dtype, name, user_location())
+    tensor = declare_merge(name, shape, dims, dtype, "parameter")
+    builder = program.builder
+    program.declared_parameters[name] = Parameter(
+        name, tensor.edge.node, builder.new_number(), builder.new_declaration(), value
+    )
+    return tensor
+
+
+def _given(init: Any, dtype: str, name: str, location: Location | None) -> Any:
+    """A tensor as it is; else a number or an array, of `dtype`. Raises `DTypeError`."""
+    if isinstance(init, RecurrentTensor):
+        return init
+    what = f"the initial value of {name!r}"
+    try:
+        given = np.asarray(init)
+        array = np.array(dtypes.convert(given if given.dtype != object else init, dtype))
+    except TempoError as error:
+        raise type(error)(f"{what}: {error.message}", location=location, hint=error.hint) from None
+    except (TypeError, ValueError) as error:
+        raise DTypeError(f"{what} is no array of numbers: {error}", location=location) from error
+    source = dtypes.from_numpy(given.dtype)
+    if not dtypes.same_kind(source, dtype):
+        with AtUserLine(location):
+            dtypes.check_cast(source, dtype, what)
+    return array.item() if array.ndim == 0 else array
+
+
+def _state_node(parameter: Parameter, node: Node, others: tuple[Symbol, ...]) -> Node:
+    attrs = (("layout", (*others, *range(len(node.shape)))), ("name", parameter.name), ("role", "state"))
+    return Node(
+        parameter.state,
+        "input",
+        others,
+        node.results,
+        attrs=attrs,
+        declaration=parameter.declaration,
+        name=parameter.name,
+        location=node.location,
+    )
+
+
+def _closed(program: Program, node: Node, state: Node) -> Node:
+    """With the state as the last case; without, where the user's cases leave no point to it."""
+    if program.builder.context.excludes(~disjunction(case.condition for case in node.cases)):
+        return node
+    edge = Edge(state.id, tuple(Point(var(symbol)) for symbol in state.domain))
+    return replace(node, cases=(*node.cases, Case(TRUE, edge)))
+
+
+def _final_value(program: Program, name: str, node: Node, time_dims: tuple[Symbol, ...]) -> Output:
+    """The value at the last point of the time dims, at every point of the others.
+
+    Along a dim that a run may end along early, every point may be the last (see `Graph.stops`).
+    """
+    last = [symbol for symbol in time_dims if Port("stop", symbol.name) not in program.builder.outputs]
+    map = tuple(Point(program.builder.size(symbol) - 1 if symbol in last else var(symbol)) for symbol in node.domain)
+    domain = tuple(symbol for symbol in node.domain if symbol not in last)
+    layout = (*(symbol for symbol in domain if symbol not in time_dims), *range(len(node.shape)))
+    return Output(name, Edge(node.id, map), domain, node.type, layout, "state", node.location)
+
+
+def _initial_value(
+    program: Program, parameter: Parameter, node: Node, others: tuple[Symbol, ...]
+) -> np.ndarray[Any, Any] | Edge:
+    """Made once for each set of time dims, so that making the graph twice makes no second draw."""
+    key = frozenset(others)
+    if parameter.made is None or parameter.made[0] != key:
+        numbers = _INIT_DECLARATIONS + parameter.declaration * _DECLARATIONS_PER_INIT
+        with program.builder.declarations_from(numbers):
+            value = _make(program, parameter, node, others)
+        parameter.made = (key, value)
+    return parameter.made[1]
+
+
+def _make(
+    program: Program, parameter: Parameter, node: Node, others: tuple[Symbol, ...]
+) -> np.ndarray[Any, Any] | Edge:
+    what = f"the initial value of {parameter.name!r}"
+    init = _called(program, parameter, node, others, what) if callable(parameter.init) else parameter.init
+    if isinstance(init, np.ndarray):
+        return _checked_array(program, init, node, others, what)
+    says = (
+        "along {}, which is none of its dims or a time dim",
+        "declare draws with the dims= that the initialiser is given",
+    )
+    return assigned(init, node.type, what, others, program.builder.context, says, node.location).edge
+
+
+def _called(program: Program, parameter: Parameter, node: Node, others: tuple[Symbol, ...], what: str) -> Any:
+    dims = tuple(program.dim_of(symbol) for symbol in others)
+    shape = tuple(size.as_int() if size.is_const else IndexExpression(program, size) for size in node.shape)
+    try:
+        made = parameter.init(shape, dims=dims, dtype=node.dtype)
+    except TempoError:
+        raise
+    except Exception as error:
+        raise DefinitionError(
+            f"the initialiser that makes {what} failed: {type(error).__name__}: {error}",
+            location=node.location,
+            hint="it is called as init(shape, dims=..., dtype=...)",
+        ) from error
+    return _given(made, node.dtype, parameter.name, node.location)
+
+
+def _checked_array(
+    program: Program, init: np.ndarray[Any, Any], node: Node, others: tuple[Symbol, ...], what: str
+) -> np.ndarray[Any, Any]:
+    """Of one point, or with the other dims in front. Sizes that are not numbers are checked when they are known."""
+    full = (*(program.builder.size(symbol) for symbol in others), *node.shape)
+    for wanted in (node.shape, full):
+        fits = len(wanted) == init.ndim
+        if fits and all(not size.is_const or size.as_int() == given for size, given in zip(wanted, init.shape)):
+            return init
+    raise ShapeError(
+        f"{what} has shape {init.shape}; it needs {show(node.shape)}" + (f" or {show(full)}" if others else ""),
+        location=node.location,
+    )

@@ -19,7 +19,7 @@ from tempo.symbolic import LARGEST_SIZE, Context, Expr, Symbol, var
 from tempo.symbolic import Dim as SymbolicDim
 
 if TYPE_CHECKING:
-    from tempo.language.parameters import Parameter, ParameterSpec
+    from tempo.language.definitions import Parameter, ParameterSpec
 
 SEED_DECLARATION = 0
 """The number of the program's seed, whenever it is declared, so that no other number depends on when that is."""

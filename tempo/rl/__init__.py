@@ -4,10 +4,19 @@ Environments that can be traced (`CartPole`, `Pendulum`, `Trivial`) run inside t
 are called on the host (`GymnasiumEnvs`), those of gymnax are traced by JAX (`GymnaxEnvs`). All give a `Trajectory`.
 """
 
+from tempo.rl.acting import (
+    CartPole,
+    Categorical,
+    Environment,
+    EpsilonGreedy,
+    Normal,
+    Pendulum,
+    Trajectory,
+    Trivial,
+    rollout,
+)
 from tempo.rl.called import GymnasiumEnvs, GymnaxEnvs
 from tempo.rl.curves import learning_curve
-from tempo.rl.distributions import Categorical, EpsilonGreedy, Normal
-from tempo.rl.environments import CartPole, Environment, Pendulum, Trajectory, Trivial, rollout
 from tempo.rl.replay import replay, target
 from tempo.rl.returns import gae, monte_carlo, n_step, td_zero, v_trace
 

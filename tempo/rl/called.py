@@ -9,7 +9,7 @@ import numpy as np
 
 import tempo as tp
 from tempo.errors import user_location
-from tempo.rl.environments import Trajectory, check_actions, check_batch, define
+from tempo.rl.acting import Trajectory, check_actions, check_batch, define
 
 Array = np.ndarray[Any, Any]
 Tensor = tp.RecurrentTensor

@@ -132,8 +132,7 @@ class IndexExpression:
             "tp.constant(array).spatial[t]",
         )
 
-    def __int__(self) -> int:
-        return self.__index__()
+    __int__ = __index__
 
     def __float__(self) -> float:
         return float(self.__index__())

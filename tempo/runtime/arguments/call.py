@@ -18,7 +18,7 @@ from tempo.sdg.graph import Edge, Graph, Node, Output, Port
 from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:
-    from tempo.language.parameters import ParameterSpec
+    from tempo.language.definitions import ParameterSpec
     from tempo.language.program import Program
 
 Array = np.ndarray[Any, Any]
