@@ -5,9 +5,9 @@ Parameters are recurrent tensors that start from state, and whose value at the e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -215,9 +215,6 @@ def _kind(value: Any) -> str:
 
 
 # Parameters.
-
-Initializer: TypeAlias = Callable[..., Any]
-"""`init(shape, dims=..., dtype=...)`: a tensor expression over `dims`, or an array."""
 
 _INIT_DECLARATIONS = 1 << 24
 _DECLARATIONS_PER_INIT = 1 << 8

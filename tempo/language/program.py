@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -36,19 +37,16 @@ class GraphBuilder(NodeBuilder):
         self.sinks: list[int] = []
         self.changes = 0
         self._declaration = SEED_DECLARATION + 1
-        self._context: Context | None = None
 
     def add_dim(self, dim: SymbolicDim) -> None:
         self.dims = (*self.dims, dim)
-        self._context = None
+        self.__dict__.pop("context", None)  # which holds for the dims that there were
         self.changes += 1
 
-    @property
+    @cached_property
     def context(self) -> Context:
         """What holds for every dim: it lies between 0 and its size."""
-        if self._context is None:
-            self._context = Context.of(self.dims)
-        return self._context
+        return Context.of(self.dims)
 
     def size(self, symbol: Symbol) -> Expr:
         return next(dim.size for dim in self.dims if dim.symbol == symbol)

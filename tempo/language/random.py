@@ -7,6 +7,7 @@ backend, schedule and size. Without `dims` a draw has the domain of its tensor a
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -230,8 +231,5 @@ def _erfinv(x: RecurrentTensor) -> RecurrentTensor:
 
 def _polynomial(coefficients: tuple[float, ...], x: RecurrentTensor) -> RecurrentTensor:
     """Horner's rule."""
-    result: RecurrentTensor | float = coefficients[0]
-    for coefficient in coefficients[1:]:
-        result = result * x + coefficient
-    assert isinstance(result, RecurrentTensor)
-    return result
+    first, second, *others = coefficients
+    return functools.reduce(lambda total, each: total * x + each, others, first * x + second)
