@@ -8,7 +8,6 @@ where two strong dtypes have no smaller common one (uint32 with int32).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, Literal
 
@@ -188,11 +187,6 @@ def promote(*types: tuple[str, bool]) -> tuple[str, bool]:
     if joined == "int*":
         return "int32", True
     return ("float32", True) if joined == "float*" else (joined, False)
-
-
-def promote_dtypes(dtypes: Iterable[str]) -> str:
-    """The common dtype of strong dtypes."""
-    return promote(*((dtype, False) for dtype in dtypes))[0]
 
 
 def default_dtype(dtype: str) -> str:

@@ -75,12 +75,11 @@ class CompiledEngine:
         self.scheduler_name, self.native = scheduler_name, compiler.backend.native
         self._speculates = compiler.speculates  # raises where the backend cannot check what is to be checked
         self._missed = False  # an index was out of range that nobody asks for, and may be the next time
-        self._in_order: Once[None, CompiledEngine] = Once()
         self._plans: Once[tuple[Symbol | None, Condition], Plan] = Once()
         self._specialised: Once[LoopsKey, Specialised] = Once()
         self._ready: Once[tuple[Plan, AtSizes, bool, int], Ready] = Once()
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
-        self._endless: Once[Symbol, CompiledEngine] = Once()
+        self._others: Once[Symbol | None, CompiledEngine] = Once()
         self._narrowed: Once[tuple[Plan, Narrow], Plan] = Once()
 
     def __repr__(self) -> str:
@@ -155,7 +154,7 @@ class CompiledEngine:
 
     def endless(self, dim: Symbol) -> CompiledEngine:
         """The same program along a dim that has no end."""
-        return self._endless.get(dim, lambda: self._like(graph=endless(self.graph, dim)))
+        return self._others.get(dim, lambda: self._like(graph=endless(self.graph, dim)))
 
     @property
     def executables(self) -> int:
@@ -171,7 +170,7 @@ class CompiledEngine:
         """The engine that looks nothing up which is not demanded."""
         if not self._speculates:
             return self
-        return self._in_order.get(None, lambda: self._like(may_speculate=False))
+        return self._others.get(None, lambda: self._like(may_speculate=False))
 
     def _like(self, **changed: Any) -> CompiledEngine:
         return CompiledEngine(replace(self.compiler, **changed), self.scheduler_name)

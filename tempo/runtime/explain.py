@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tempo.lowering.scheduling.clusters import Clustered
 from tempo.lowering.scheduling.places import has_host
@@ -56,11 +56,8 @@ def _sizes(sizes: Mapping[Symbol, int]) -> str:
     return ", ".join(f"{symbol.name}={value}" for symbol, value in sorted(sizes.items())) or "fixed sizes"
 
 
-def _statements(program: Clustered) -> list[str]:
-    rows = []
+def _statements(program: Clustered) -> Iterator[str]:
     for cluster in program.clusters:
-        nodes = [program.graph.nodes[id] for id in cluster.nodes]
-        operators = ", ".join(node.name or node.op for node in nodes)
+        nodes = (program.graph.nodes[id] for id in cluster.nodes)
         dims = ", ".join(symbol.name for symbol in cluster.domain)
-        rows.append(f"{cluster.name}({dims}): {operators}")
-    return rows
+        yield f"{cluster.name}({dims}): {', '.join(node.name or node.op for node in nodes)}"

@@ -79,24 +79,16 @@ class Stream(Iterator[Step]):
         """The next step. What failed once fails again: what was lost does not come back."""
         if self._failure is not None:
             raise self._failure
+        made = partial(salvaged, self._made, self._given, self._graph)
+        guarding = guarded(made, self._made.watched, self._look)
         try:
-            return self._next()
+            with told_what_is_large(self._planned), feeding(self._feeds), guarding:
+                return next(self._steps)
         except StopIteration:
             raise
         except BaseException as error:
             self._failure = error
             raise
-
-    def _next(self) -> Step:
-        with (
-            told_what_is_large(self._planned),
-            feeding(self._feeds),
-            guarded(partial(salvaged, self._made, self._given, self._graph), self._made.watched, self._look),
-        ):
-            step = next(self._steps)
-            if self._look is not None:
-                self._look(self._made.watched(), True)
-            return step
 
     def _run(self, number: int) -> Iterator[Step]:
         run, items = self._made, self._made.compiled.items
@@ -137,6 +129,8 @@ class Stream(Iterator[Step]):
         return False
 
     def _step(self, start: int, stop: int) -> Step:
+        if self._look is not None:
+            self._look(self._made.watched(), True)
         parts = ((output.name, id, self._points(id, output, start, stop)) for id, output in self._streamed)
         return Step({name: self._made.handed(id, part) for name, id, part in parts}, start, stop)
 

@@ -61,7 +61,7 @@ def test_what_is_no_dtype_raises(wrong: object):
 )
 def test_promotion_of_strong_dtypes_is_jaxs(left: str, right: str, expected: str):
     assert dtypes.promote((left, False), (right, False)) == (expected, False)
-    assert dtypes.promote_dtypes([right, left]) == expected
+    assert dtypes.promote((right, False), (left, False))[0] == expected
 
 
 @pytest.mark.parametrize(

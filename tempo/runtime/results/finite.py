@@ -132,10 +132,8 @@ class _Search:
     ) -> None:
         self.check, self.sizes, self.found, self.least, self.steps = check, sizes, found, least, steps
         self.is_certain = True
-        self.by_read: dict[tuple[int, int], int] = {}
-        for at, watch in enumerate(check.watches):
-            if watch.reader.id >= 0:  # a definition, at its own points
-                self.by_read[watch.edge.node, watch.edge.result] = at
+        definitions = ((at, each.edge) for at, each in enumerate(check.watches) if each.reader.id >= 0)
+        self.by_read = {(edge.node, edge.result): at for at, edge in definitions}  # at the points of its own
 
     def first(self, hit: _Hit) -> _Hit:
         while (before := self._before(hit)) is not None:
