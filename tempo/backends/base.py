@@ -11,10 +11,11 @@ import itertools
 import linecache
 import os
 import weakref
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -71,40 +72,42 @@ class CompiledSegment:
 
 
 class Backend(Protocol):
-    """What the core needs of a backend. Arrays are the backend's own."""
+    """What the core needs of a backend. Arrays are the backend's own. One that is derived has what is said here."""
 
     info: BackendPlugin
-    static_buffers: bool
+    static_buffers: bool = False
     """Whether an executable is for buffers of fixed shapes; otherwise only what operators see must be static."""
 
-    allocates_inside: bool
+    allocates_inside: bool = False
     """Whether segments make the buffers that they are the first to touch: they are given None for those.
 
     Where `shares_memory` is False they have `loop_ir.analysis.layouts.layouts_in_segments` in the order that it says.
     """
 
-    takes_host_arrays: bool
+    takes_host_arrays: bool = False
     """Whether segments take NumPy's arrays as well, for less than `from_host` costs; they may look at them after they
     have returned, and so may what `from_host` gives."""
 
-    fuses_segments: bool
+    fuses_segments: bool = False
     """Whether one executable for all segments of a program without host calls is better than one for each.
 
     It is made for buffers of fixed shapes.
     """
 
-    fixed_integers: bool
+    fixed_integers: bool = False
     """Whether segments compute indices in integers of a fixed size, rather than in Python's."""
 
-    costs: Costs
+    costs: Costs = EAGER
     """By which ways to run a program are compared: dims as axes or loops, and extents that vary."""
 
-    shares_memory: bool
+    shares_memory: bool = True
     """Whether an array may be a view of another one. Where it may, what a run returns is copied if need be."""
 
     def with_device(self, name: str) -> Backend:
-        """The same backend on one of its devices."""
+        """The same backend on one of its devices; with one alone there is nothing to choose."""
+        return self
 
+    @abstractmethod
     def operator(self, call: Call) -> Callable[..., Array]:
         """The function of one primitive on this backend's arrays.
 
@@ -113,82 +116,59 @@ class Backend(Protocol):
 
     def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
         """The passes on LoopIR at the sizes of a run: those of the core, and its own where these belong."""
+        return passes
 
+    @abstractmethod
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment: ...
 
+    @abstractmethod
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
         """A new array; its contents are arbitrary unless `fill` is given."""
 
     def native(self, value: Any) -> str | None:
         """The name of the dtype where `value` is an array of this backend, which then needs no conversion."""
+        return None
 
+    @abstractmethod
     def from_host(self, array: np.ndarray[Any, Any] | Array) -> Array:
         """A NumPy array, or one of the backend's own, on the backend's device; copied only where it must be."""
 
+    @abstractmethod
     def to_host(self, array: Array) -> np.ndarray[Any, Any]: ...
 
+    @abstractmethod
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         """A view with permuted axes where the backend has views."""
 
+    @abstractmethod
     def owned(self, array: Array) -> Array:
         """`array`, copied where it may share memory with an array that the caller can write to."""
 
+    @abstractmethod
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
         """What `tempo.loop_ir.codegen.python.ARRAY_FUNCTIONS` names, on this backend's arrays."""
 
     def room(self) -> int | None:
         """The bytes of memory that arrays can have on its device; None where nobody knows."""
+        return host_room()
 
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether an error of its library says that an array does not fit into memory."""
+        return isinstance(error, MemoryError)
 
     def is_deleted(self, array: Array) -> bool:
         """Whether a call that failed has taken the array for its results."""
+        return False
 
+    @abstractmethod
     def synchronize(self) -> None:
         """Wait until all work that was started is done."""
 
 
-class GenericBackend:
+class GenericBackend(Backend):
     """`compile_segment` by generated Python source that calls the operator table."""
 
-    static_buffers = False
-    allocates_inside = False
-    takes_host_arrays = False
-    fuses_segments = False
-    fixed_integers = False
-    shares_memory = True
-    costs = EAGER
     emitter: type[Emitter] = Emitter
-
-    def with_device(self, name: str) -> Self:
-        """One device: nothing to choose."""
-        return self
-
-    def native(self, value: Any) -> str | None:
-        """Every input is converted through NumPy."""
-        del value
-        return None
-
-    def room(self) -> int | None:
-        """The host's."""
-        return host_room()
-
-    def is_out_of_memory(self, error: Exception) -> bool:
-        return isinstance(error, MemoryError)
-
-    def is_deleted(self, array: Array) -> bool:
-        return False
-
-    def operator(self, call: Call) -> Callable[..., Array]:
-        raise NotImplementedError
-
-    def array_functions(self) -> Mapping[str, Callable[..., Any]]:
-        raise NotImplementedError
-
-    def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
-        """None of its own."""
-        return passes
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         emitter = self.emitter(request.program, request.sizes, self.operator)

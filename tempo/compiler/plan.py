@@ -108,7 +108,7 @@ def plan(
     order = scoped(scheduled.tree)
     found = places(order, frozenset(each.name for each in program.clusters if each.host))
     tables = clusters_with_tables(program, options.checks)
-    built = build(program, order, decide_storage(program, found, tables), tables, options.checks)
+    built = build(program, order, found, decide_storage(program, found, tables), tables, options.checks)
     loops, more = manager.run(built, LoopContext(), for_all_sizes())
     clock.stage("lowering")
     return Plan(

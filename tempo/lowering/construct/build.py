@@ -26,7 +26,7 @@ from tempo.loop_ir.ir import (
 from tempo.lowering.construct.statements import RunLowering
 from tempo.lowering.construct.stopping import Stops
 from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value, intervals
-from tempo.lowering.scheduling.places import Fragment, parts, top_items
+from tempo.lowering.scheduling.places import Fragment, Place, parts, top_items
 from tempo.lowering.storage.assignment import Storage
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
 from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
@@ -52,10 +52,17 @@ class Buffers:
 
 
 def build(
-    program: Clustered, tree: ScheduleTree, storage: Mapping[Value, Storage], tables: Mapping[str, int], checks: bool
+    program: Clustered,
+    tree: ScheduleTree,
+    places: Mapping[str, tuple[Place, ...]],
+    storage: Mapping[Value, Storage],
+    tables: Mapping[str, int],
+    checks: bool,
 ) -> LoopProgram:
-    """`tables`: by the name of a cluster, the node whose demanded points guard it. `checks`: gathers are checked."""
-    return _Builder(program, storage, tables, checks).build(tree)
+    """`places`: of the tree. `tables`: by the name of a cluster, the node whose demanded points guard it. `checks`:
+    gathers are checked.
+    """
+    return _Builder(program, places, storage, tables, checks).build(tree)
 
 
 def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
@@ -142,14 +149,20 @@ def _stored_in_output(program: Clustered, storage: Mapping[Value, Storage]) -> d
 
 class _Builder:
     def __init__(
-        self, program: Clustered, storage: Mapping[Value, Storage], tables: Mapping[str, int], checks: bool
+        self,
+        program: Clustered,
+        places: Mapping[str, tuple[Place, ...]],
+        storage: Mapping[Value, Storage],
+        tables: Mapping[str, int],
+        checks: bool,
     ) -> None:
+        self.places = tuple(chain.from_iterable(places.values()))
         self.program, self.buffers = program, _make_buffers(program, storage)
         self.clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in program.clusters}
         self.hosts = frozenset(cluster.name for cluster in program.clusters if cluster.host)
         self.tables = {name: index for index, name in enumerate(tables)}
         self.table_nodes = dict(enumerate(tables.values()))
-        self.stops = Stops.of(program)
+        self.stops = Stops.of(program, places)
         self.lowering = RunLowering(program, self.buffers.of_value, self.buffers.written_outputs, storage, checks)
         self.segments: list[Segment] = []
         self.functions: list[Node] = []
@@ -179,8 +192,8 @@ class _Builder:
     def top(self, items: tuple[ScheduleTree, ...]) -> list[tuple[Statement, int | None]]:
         """The items of the driver, each with the buffer of the stop after which it is left out."""
         found: list[tuple[Statement, int | None]] = []
-        pieces = list(parts(items, self.hosts, loops_apart=True))
-        for part, stop in zip(pieces, self.stops.ends([part.items for part in pieces]), strict=True):
+        for number, part in enumerate(parts(items, self.hosts, loops_apart=True)):
+            stop = self.stops.ends(number, self.places)
             made = self.lower(part.items[0], self.host_block) if part.host else (self.segment(part, top=True),)
             if isinstance(part.items[0], For) and len(part.items) == 1:
                 self.offsets[len(found)] = self.offsets_in(part.items[0])
