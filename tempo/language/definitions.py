@@ -255,7 +255,11 @@ class Parameter:
         node = program.builder.nodes[self.node]
         others = tuple(symbol for symbol in node.domain if symbol not in self.time_dims)
         time_dims = tuple(symbol for symbol in node.domain if symbol in self.time_dims)
-        state = _state_node(self, node, others)
+        layout = (*others, *range(len(node.shape)))
+        attrs = (("layout", layout), ("name", self.name), ("role", "state"))
+        state = replace(
+            node, id=self.state, op="input", domain=others, attrs=attrs, cases=(), declaration=self.declaration
+        )
         init = _initial_value(program, self, node, others)
         spec = ParameterSpec(self.name, node.shape, node.dtype, node.id, state.id, time_dims, init)
         return (state, _closed(program, node, state)), _final_value(program, self.name, node, time_dims), spec
@@ -309,20 +313,6 @@ def _given(init: Any, dtype: str, name: str, location: Location | None) -> Any:
         with AtUserLine(location):
             dtypes.check_cast(source, dtype, what)
     return array.item() if array.ndim == 0 else array
-
-
-def _state_node(parameter: Parameter, node: Node, others: tuple[Symbol, ...]) -> Node:
-    attrs = (("layout", (*others, *range(len(node.shape)))), ("name", parameter.name), ("role", "state"))
-    return Node(
-        parameter.state,
-        "input",
-        others,
-        node.results,
-        attrs=attrs,
-        declaration=parameter.declaration,
-        name=parameter.name,
-        location=node.location,
-    )
 
 
 def _closed(program: Program, node: Node, state: Node) -> Node:

@@ -33,7 +33,7 @@ class Methods:
         """Indexes the shape as NumPy does: `x.spatial[0, 1:]`, `x.spatial[t]`, `x.spatial[index]`."""
         return SpatialIndexer(self)
 
-    # Binarys.
+    # Operators.
 
     __hash__ = object.__hash__
 
