@@ -51,7 +51,7 @@ class _BandedKernel:
             seen = self.seen(block, q.device)
             seen = None if seen is None else _rows(seen[:, None], shape)
             made = attend(attrs, part.flatten(-3, -2), k[..., keys, :], v[..., keys, :], *rows, seen=seen)
-            out[..., points, :, :] = made.unflatten(-2, shape[:2])
+            out[..., points, :, :] = made.reshape(*part.shape[:-1], made.shape[-1])
         return out
 
     def size(self, is_for_kernel: bool, v: torch.Tensor) -> int:
