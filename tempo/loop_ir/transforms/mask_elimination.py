@@ -54,7 +54,7 @@ def idle_masks(program: LoopProgram, sizes: Mapping[Symbol, int]) -> frozenset[s
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Site:
     """Where a statement runs. `item`: its place among the items. `path`: what is around it, outer first; in front the
     item itself."""
 
@@ -68,21 +68,21 @@ class _Masking:
 
     mask: Compute
     read: Read
-    place: _Place
+    place: _Site
 
 
 class _IdleMasks:
     def __init__(self, program: LoopProgram, sizes: Mapping[Symbol, int]) -> None:
         self.program, self.sizes = program, sizes
-        self.writes: dict[int, list[tuple[Write, _Place]]] = {}
+        self.writes: dict[int, list[tuple[Write, _Site]]] = {}
         self.masks: list[_Masking] = []
         for item, statement in enumerate(program.items):
-            self._find((statement,), _Place(item, ()))
+            self._find((statement,), _Site(item, ()))
 
     def found(self) -> Iterator[_Masking]:
         return filter(self.is_idle, self.masks)
 
-    def _find(self, block: Block, place: _Place) -> None:
+    def _find(self, block: Block, place: _Site) -> None:
         reads: dict[str, Read] = {}  # by all names that they go under
         for statement in block:
             match statement:
@@ -126,7 +126,7 @@ class _IdleMasks:
         return int(window.extent.evaluate(self.sizes)) <= int(axis.extent.evaluate(self.sizes))
 
 
-def _is_before(write: Write, there: _Place, at: int, place: _Place, end: Expr, here: Context) -> bool:
+def _is_before(write: Write, there: _Site, at: int, place: _Site, end: Expr, here: Context) -> bool:
     """Whether all that was written there when the read runs lies before `end`."""
     if there.item > place.item:
         return True

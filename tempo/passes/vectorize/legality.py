@@ -76,7 +76,7 @@ class Candidates:
 
     @cached_property
     def kept(self) -> set[int]:
-        return self.whole(self.varying)
+        return self.whole(self.varying) - self.widened()
 
     @cached_property
     def frames(self) -> Frames:
@@ -189,6 +189,11 @@ class Candidates:
         dims = [dim for dim in self.graph.domain_dims(node) if dim.symbol != without]
         box = Box(tuple(bounds for bounds in self.demands[node.id].box.bounds if bounds[0] != without))
         return Context.of(dims, *self.sizes.facts, box=box)
+
+    def widened(self) -> set[int]:
+        """What is read with a static extent already: such a read has no meaning but on what a loop keeps."""
+        reads = (edge for node in self.graph.nodes.values() for _, edge in node.reads())
+        return {edge.node for edge in reads if any(isinstance(i, Slice) and i.extent is not None for i in edge.map)}
 
     def whole(self, varying: list[Node]) -> set[int]:
         """The nodes of which all points of the span mean something wherever one does.
