@@ -11,8 +11,8 @@ from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_loc
 from tempo.language.conversion import as_tensor, cast, index_value, integers
 from tempo.language.functions import movement
 from tempo.language.indexing.expression import Dim, IndexCondition, fail, is_integer, show, to_expr
-from tempo.language.tensor import RecurrentTensor, apply, open_program
-from tempo.sdg.graph import Edge, Point, Slice
+from tempo.language.tensor import RecurrentTensor, open_program
+from tempo.sdg.graph import Edge, Node, Point, Slice
 from tempo.symbolic import Context, Expr, Symbol, const, maximum, minimum, var
 
 Index = Mapping[Symbol, Point | Slice]
@@ -119,7 +119,8 @@ def read_at(x: RecurrentTensor, index: Index) -> RecurrentTensor:
         return x
     _check_not_ragged(x, changed)
     if not x.is_identity:  # where it has no value the new read has none, so simplification composes the two
-        return read_at(apply("copy", x, weak=x.weak), changed)
+        copy = Node(x.edge.node, "copy", (), (x.type,), (x.edge,), name=x.name, location=user_location())
+        return read_at(RecurrentTensor(program, program.builder.typed(copy), x.weak), changed)
     map = tuple(changed.get(symbol, Point(var(symbol))) for symbol in x.symbols)
     return RecurrentTensor(program, Edge(x.edge.node, map, x.edge.result), x.weak)
 
