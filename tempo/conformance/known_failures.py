@@ -73,7 +73,7 @@ def declared_by(descriptor: Any, device: str | None) -> tuple[KnownFailure, ...]
     package = module.rpartition(".")[0] or module
     try:
         file = files(package) / NAME
-    except ModuleNotFoundError:  # the factory is a script's
+    except (ModuleNotFoundError, TypeError):  # the factory is a script's, or of a module that is in no package
         return ()
     if not file.is_file():
         return ()

@@ -9,7 +9,7 @@ from typing import Any
 from tempo.errors import Location, TempoError
 from tempo.sdg.exact import exact
 from tempo.sdg.graph import Case, Edge, Node, TensorType, canonical, identity_map, seen_type
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.table import OPERATORS
 from tempo.symbolic import Condition, Dim, Expr, Symbol
 
 Attributes = tuple[tuple[str, Any], ...]

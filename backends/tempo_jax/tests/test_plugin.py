@@ -42,9 +42,9 @@ def test_the_descriptor_fits_the_core():
 def test_64_bits_are_there_within_the_switch_and_gone_after_it():
     with x64():
         assert jnp.arange(2, dtype="int64").dtype == "int64"
-    with x64_for(["float32", "float64"]):
+    with x64_for("float32", "float64"):
         assert jnp.ones((), "float64").dtype == "float64"
-    with x64_for(["float32", "int8"]):
+    with x64_for("float32", "int8"):
         assert jnp.ones((), "float32").dtype == "float32"
         assert jnp.asarray(1.5).dtype == "float32"
     assert jnp.asarray(1).dtype == "int32"

@@ -58,3 +58,4 @@ def test_entries_of_other_devices_do_not_count(tmp_path, monkeypatch) -> None:
     assert declared_by(plugin, None) == ()
     assert len(declared_by(plugin, "cuda")) == 1
     assert declared_by(BackendPlugin("none", "no_such_package.backend:Backend"), None) == ()
+    assert declared_by(BackendPlugin("lone", "abc:ABC"), None) == ()  # a module in no package
