@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tempo.passes.simplify.simplify import possible_cases
 from tempo.sdg.graph import Case
@@ -34,7 +35,7 @@ def pieces(cases: tuple[Case, ...], symbol: Symbol, lo: Expr, hi: Expr, sizes: C
     where there would be too many pieces.
     """
     here = sizes.assume(var(symbol).ge(lo), var(symbol).lt(hi))
-    found = tuple(_cut(Piece(lo, hi, cases), here, symbol, sizes))
+    found = tuple(islice(_cut(Piece(lo, hi, cases), here, symbol, sizes), MOST_PIECES + 1))
     return found if len(found) <= MOST_PIECES else (Piece(lo, hi, cases),)
 
 

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tempo.passes.simplify.simplify import possible_cases
+from tempo.passes.splitting import stretches
 from tempo.passes.splitting.stretches import pieces
 from tempo.sdg.graph import Case, Edge, Node
 from tempo.symbolic import Condition, Context, Expr, Symbol, const, parse_condition, size
@@ -65,6 +67,18 @@ def test_what_changes_at_no_known_point_stays(condition: str, count: int) -> Non
 
 def test_many_pieces_are_none() -> None:
     assert len(split(merge(*(f"x == {3 * k}" for k in range(5))))) == 1
+
+
+def test_no_more_pieces_are_made_than_tell_that_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Case, ...]] = []
+
+    def counted(cases: tuple[Case, ...], here: Context) -> tuple[Case, ...]:
+        asked.append(cases)
+        return possible_cases(cases, here)
+
+    monkeypatch.setattr(stretches, "possible_cases", counted)
+    assert len(split(merge(*(f"x == {3 * k}" for k in range(20))))) == 1
+    assert len(asked) <= 2 * (stretches.MOST_PIECES + 1)
 
 
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
