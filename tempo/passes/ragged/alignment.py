@@ -111,7 +111,7 @@ class Frames:
         return lo, hi if self.hulls.sizes.implies(hi.ge(lo)) else maximum(lo, hi)
 
     def _own(self, producer: Node, edge: Edge) -> Axes:
-        """The producer's axes: in its frames where it has some and is read at the same point."""
+        """The producer's axes: in its frames at the same point; at another, as they were, where none there moves."""
         sizes = producer.results[edge.result].shape
         nowhere: Axes = (None,) * len(sizes)
         if producer.id not in self.nodes:
@@ -125,9 +125,13 @@ class Frames:
         here = all(
             index == Point(var(dim)) for dim, index in zip(producer.domain, edge.map, strict=True) if dim in needed
         )
-        if not here:
+        if here:
+            return own
+        slices = [index for index in edge.map if isinstance(index, Slice)]
+        if self.mentions(*sizes) or any(self.mentions(*index_exprs(index)) for index in slices):
             raise Refused
-        return own
+        self._pin(own)
+        return nowhere
 
     @staticmethod
     def _pin(axes: Axes) -> None:

@@ -86,6 +86,8 @@ class _Hulling:
     def read(self, tensors: Tensors, node: Node, edge: Edge) -> Edge:
         """What the edge shows in frames."""
         view = self.frames.reads[node.id, edge]
+        if edge.node in self.chosen and any(self.frames.axes[edge.node]) and not self.frames.in_frames(edge, view):
+            return self.as_before(tensors, edge)
         shown = tensors.read(edge, self.old.nodes[edge.node].domain)
         slices = [place for place, index in enumerate(shown.map) if isinstance(index, Slice)]
         if len(slices) != sum(isinstance(index, Slice) for index in edge.map):

@@ -78,6 +78,14 @@ FIXED = f"""
 %14: float32[t.size - 1, 3] = exp(%13[0 +: t.size - 1])
 output "y": float32[t.size - 1, 3] = %14 as (0, 1)
 """
+ELSEWHERE = f"""
+{K}
+%10: float32[1, 3] over (t) = exp(%0[t +: 1])
+%11: float32[1, 3] over (t) = mul(%10[0], %0[t +: 1])
+%12: float32[1, 3] over (t) = add(%10[t.size - 1], %11[t])
+%13: float32[1, 3] over (t) = add(%10[t], %12[t])
+output "y": float32[1, 3] over (t) = %13[t] as ($t, 0, 1)
+"""
 CONV = "{dilation: (1,), padding: ((%d, %d),), strides: (%d,)}"
 
 
@@ -118,6 +126,7 @@ PROGRAMS = {
     "extremes and sums": EXTREMES,
     "adjoint": ADJOINT,
     "fixed lengths": FIXED,
+    "fixed lengths at other points": ELSEWHERE,
     "convolved prefixes": convolved("0", "t + 1"),
     "convolved suffixes": convolved("t", "t.size - t"),
     "convolved windows": convolved("max(t - 2, 0)", "min(t + 1, 3)"),
