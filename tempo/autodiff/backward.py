@@ -173,7 +173,9 @@ class Backward:
             if not left.excludes(where):
                 cases.append((where, edge))
                 left = left.assume(~where)
-        return tuple(cases) if left.infeasible() else (*cases, (TRUE, self.nodes.zeros(self.type_of(value))))
+        if cases and left.infeasible():
+            return (*cases[:-1], (TRUE, cases[-1][1]))
+        return (*cases, (TRUE, self.nodes.zeros(self.type_of(value))))
 
 
 # Adjoints while they are collected: sums of contributions that exist at some points only.

@@ -94,11 +94,14 @@ class RecurrentTensor(Methods):
         return f"the tensor {self.name!r}" if self.name else f"the result of {self.node.op}"
 
     def __repr__(self) -> str:
-        name = self.name or self.node.op
-        items = (str(i.index) if isinstance(i, Point) else f"{i.start}:{i.start + i.length}" for i in self.edge.map)
-        read = "" if self.is_identity else f"[{', '.join(items)}]"
         domain, shape = show(self.symbols), show(self.shape)
-        return f"RecurrentTensor({name}{read}, domain={domain}, shape={shape}, dtype={self.dtype})"
+        return f"RecurrentTensor({self.spelled}, domain={domain}, shape={shape}, dtype={self.dtype})"
+
+    @property
+    def spelled(self) -> str:
+        """The read, as it might be written: `x[t - 1]`."""
+        items = (str(i.index) if isinstance(i, Point) else f"{i.start}:{i.start + i.length}" for i in self.edge.map)
+        return (self.name or self.node.op) + ("" if self.is_identity else f"[{', '.join(items)}]")
 
     def __getattr__(self, name: str) -> NoReturn:
         message = f"{type(self).__name__!r} object has no attribute {name!r}"

@@ -68,7 +68,9 @@ class PluginManager:
             self._own[kind, name] = descriptor
 
     def unregister(self, kind: str, name: str) -> None:
-        """Remove a plugin that was registered in process."""
+        """Remove a plugin that was registered in process. Raises `KeyError` for any other."""
+        if self._own[kind, name] in self._embedded:
+            raise KeyError((kind, name))
         del self._own[kind, name]
 
     def names(self, kind: str) -> list[str]:

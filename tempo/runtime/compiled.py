@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.analysis.demand.instances import demanded
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
@@ -136,6 +135,8 @@ class Ready:
     plan: Plan
     compiled: Compiled
     sizes: Sizes
+    demanded: Callable[[], Mapping[int, Array]]
+    """The exact demand, by node; it may take seconds."""
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -145,9 +146,9 @@ class Ready:
 
     @cached_property
     def tables(self) -> list[Any]:
-        """The demanded points that guard statements; exact demand may take seconds."""
+        """The demanded points that guard statements."""
         guarded = sorted(self.plan.loops.tables.items())
-        masks = demanded(self.plan.graph, self.sizes) if guarded else {}
+        masks = self.demanded() if guarded else {}
         return [masks[node] for _, node in guarded]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tempo.analysis.checks.stopping import endless
-from tempo.analysis.demand.instances import find_cycle
+from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
 from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
@@ -16,7 +16,9 @@ from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, verifies
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
+from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
+from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
@@ -78,6 +80,7 @@ class CompiledEngine:
         self._plans: Once[tuple[Symbol | None, Condition], Plan] = Once()
         self._specialised: Once[LoopsKey, Specialised] = Once()
         self._ready: Once[tuple[Plan, AtSizes, bool, int], Ready] = Once()
+        self._demanded: Once[tuple[int, AtSizes], Mapping[int, Any]] = Once()
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
         self._others: Once[Symbol | None, CompiledEngine] = Once()
         self._narrowed: Once[tuple[Plan, Narrow], Plan] = Once()
@@ -128,7 +131,11 @@ class CompiledEngine:
         """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it.
         `ahead`: how many arrays of a streamed input may be taken at once."""
         key = plan, frozenset(sizes.items()), in_parts, ahead
-        return self._ready.get(key, lambda: Ready(plan, self._code(plan, sizes, in_parts, ahead), sizes))
+        return self._ready.get(key, lambda: self._made_ready(plan, self._code(plan, sizes, in_parts, ahead), sizes))
+
+    def _made_ready(self, plan: Plan, code: Compiled, sizes: Mapping[Symbol, int]) -> Ready:
+        key = id(plan.graph), frozenset(sizes.items())  # narrowed and in parts it demands the same
+        return Ready(plan, code, sizes, lambda: self._demanded.get(key, lambda: demanded(plan.graph, sizes)))
 
     def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int) -> Compiled:
         self.verify(plan, sizes)
@@ -182,11 +189,16 @@ class CompiledEngine:
         try:
             return self._run(arguments, progress, look)
         except IndexOutOfRangeError:
-            if not self._speculates:
+            if not self._looks_ahead(arguments.sizes):
                 raise
         results = self.in_order().run(arguments, progress, look)  # raises where the index was asked for
         self._missed = True
         return results
+
+    def _looks_ahead(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether anything is done that the engine without speculation does not do."""
+        plans = (self.plan_for(sizes), self.in_order().plan_for(sizes)) if self._speculates else ()
+        return len({_work(plan.loops) for plan in plans}) > 1
 
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Evaluated:
         run = self.start(self.plan_for(arguments.sizes), arguments, in_parts=progress is not None)
@@ -196,6 +208,18 @@ class CompiledEngine:
 
 
 Engine = ReferenceEngine | CompiledEngine
+
+
+def _work(loops: LoopProgram) -> tuple[Block, ...]:
+    """All that a program does, without what says why it may do so."""
+
+    def plain(each: Statement, scope: BlockScope) -> Block | None:
+        if not isinstance(each, Compute) or "speculated" not in each.attrs:
+            return None
+        attrs = {key: value for key, value in each.attrs.items() if key != "speculated"}
+        return (replace(each, attrs=attrs),)
+
+    return (loops.items, *(rewritten(segment.body, plain) for segment in loops.segments))
 
 
 def _run_items(run: ProgramRun, progress: Progress | None) -> None:

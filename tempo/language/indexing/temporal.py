@@ -119,7 +119,7 @@ def read_at(x: RecurrentTensor, index: Index) -> RecurrentTensor:
         return x
     _check_not_ragged(x, changed)
     if not x.is_identity:  # where it has no value the new read has none, so simplification composes the two
-        copy = Node(x.edge.node, "copy", (), (x.type,), (x.edge,), name=x.name, location=user_location())
+        copy = Node(x.edge.node, "copy", (), (x.type,), (x.edge,), name=x.spelled, location=user_location())
         return read_at(RecurrentTensor(program, program.builder.typed(copy), x.weak), changed)
     map = tuple(changed.get(symbol, Point(var(symbol))) for symbol in x.symbols)
     return RecurrentTensor(program, Edge(x.edge.node, map, x.edge.result), x.weak)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,22 +11,32 @@ if TYPE_CHECKING:
     from tempo.symbolic import Symbol
 
 
-class _Arrays(dict[str, Any]):
-    """By name."""
+class _ArrayMapping(Mapping[str, Any]):
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{name}: {tuple(array.shape)}" for name, array in self.items())
+        arrays = ", ".join(f"{name}: {tuple(array.shape)}" for name, array in self._arrays.items())
         return f"{type(self).__name__}({arrays})"
 
 
-class State(_Arrays):
+class State(_ArrayMapping):
     """The parameters at the end of a run, by name.
 
     Another program with parameters of the same names takes it as `state=`; names that it does not have are left out.
     """
 
 
-class Outputs(_Arrays):
+class Outputs(_ArrayMapping):
     """The outputs by name: arrays of the backend, the domain's dims in front, then the shape.
 
     `state` holds the parameters at the end, `sizes` the size of every dim: along one with a `tp.stop_when`, the points
@@ -44,7 +54,7 @@ def outputs_of(made: Evaluated, graph: Graph, sizes: Mapping[Symbol, int]) -> Ou
     return Outputs(made.outputs, made.state, graph.named_sizes(sizes) | made.kept)
 
 
-class Step(_Arrays):
+class Step(_ArrayMapping):
     """The outputs over the streamed dim for its points `start, ..., stop - 1`.
 
     When the stream goes point by point the dim's axis is dropped, else it has `stop - start` entries.

@@ -356,3 +356,21 @@ def test_only_points_that_exist_are_demanded(size: int):
         return tp.cases((t < t.size - 1, tp.sin(product)), x), {"x": x}
 
     check(declare, {"x": numbers(size)})
+
+
+def test_a_cycle_that_the_loss_never_demands_has_a_gradient_of_zeros():
+    def declare():
+        s = tp.dim("s")
+        x = tp.input("x", shape=(), dims=(s,), dtype=F)
+        h = tp.recurrent("h", shape=(), dims=(s,), dtype=F)
+        h[0] = x
+        h[s + 1] = 0.5 * h + x[s + 1]
+        y = tp.recurrent("y", shape=(), dims=(s,), dtype=F)
+        y[s < 3] = h
+        y[s >= 3] = x * 2.0
+        z = tp.recurrent("z", shape=(), dims=(s,), dtype=F)
+        z[s < 3] = x * 5.0
+        z[s >= 3] = y
+        return z[0 : s.size].sum(), {"x": x}
+
+    check(declare, {"x": numbers(5)}, backends=INSTALLED)

@@ -266,6 +266,8 @@ def test_register_in_process(site: Site) -> None:
     )
     manager.unregister("backend", "mine")
     message_of(UnknownBackendError, "backend", "mine", manager)
+    with pytest.raises(KeyError):
+        manager.unregister("backend", "numpy")  # which the core has
 
 
 def test_register_checks_the_api_version(site: Site) -> None:

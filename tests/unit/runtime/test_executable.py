@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.runtime import engine
 from tests.unit.runtime.programs import counter, running_sum
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -284,3 +286,35 @@ def test_passes_may_be_left_out_but_for_the_one_that_makes_shapes_static() -> No
         np.testing.assert_array_equal(tp.compile(program, options=options)(x=X)["sums"], X.cumsum(0))
     with pytest.raises(tp.InputError, match="'static_extents' cannot be left out: code is made for shapes that do not"):
         tp.compile(program, options=tp.Options(lift=False, disable=("recurrences", "static_extents")))
+
+
+def test_what_a_run_returns_is_not_assigned_to() -> None:
+    out = tp.compile(counter())(sizes={"i": 3})
+    for arrays in (out, out.state):
+        with pytest.raises(TypeError, match="does not support item assignment"):
+            arrays["w"] = np.zeros(2, np.float32)
+
+
+def test_exact_demand_is_found_once_for_all_ways_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    exact = engine.demanded
+
+    def counted(*given: Any) -> Any:
+        asked.append(given)
+        return exact(*given)
+
+    monkeypatch.setattr(engine, "demanded", counted)
+    with tp.Program() as program:
+        t = tp.dim("t")
+        index, table = tp.input("index", (), (t,), dtype=tp.int32), tp.input("table", (5, 3), ())
+        h = tp.recurrent("h", (3,), (t,))
+        h[0] = tp.zeros((3,))
+        looked_up = tp.tanh(table.spatial[index])
+        h[t + 1] = h + tp.cases((t % 3 == 1, looked_up), (t % 5 == 0, looked_up), tp.zeros((3,)))
+        tp.output("h", h)
+    run = tp.compile(program)
+    given = {"index": np.zeros(20, np.int32), "table": np.ones((5, 3), np.float32)}
+    for chunk in (1, 4):
+        for _ in run.stream("t", chunk=chunk, keep=False, **given):
+            pass
+    assert len(asked) == 1

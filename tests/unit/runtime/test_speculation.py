@@ -81,3 +81,18 @@ def test_a_stream_does_not_take_back_what_it_gave() -> None:
     steps = [np.asarray(step["token"]) for step in run.stream("t", prompt=prompt(t0=-1))]
     wanted = compiled("reference")(prompt=prompt(t0=-1))["token"]
     np.testing.assert_array_equal(np.stack(steps, axis=1).reshape(wanted.shape), wanted)
+
+
+def test_where_nothing_is_looked_up_ahead_an_error_is_told_at_once() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        table = tp.input("table", (4,), ())
+        h = tp.recurrent("h", (), (t,))
+        h[0] = 0.0
+        h[t + 1] = h * 0.5 + table.spatial[(h * 0 + t).astype(tp.int32)]
+        tp.output("h", h)
+    seen: list[int] = []
+    run = tp.compile(program, backend="numpy")
+    with pytest.raises(tp.IndexOutOfRangeError):
+        run(table=np.ones(4, np.float32), sizes={"t": 40}, progress=lambda done, total: seen.append(done))
+    assert len(seen) == len(set(seen))
