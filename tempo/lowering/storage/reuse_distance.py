@@ -165,7 +165,7 @@ class _Reuse:
 
 # -- under any order -----------------------------------------------------------------------------------------------
 
-_MOST_CASES = 48  # per value; with more nothing is proven, and everything is kept
+_MOST_CASES = 64  # per place that writes; with more nothing is proven, and everything is kept
 _MOST_QUESTIONS = 150  # the same for bounds
 
 
@@ -205,14 +205,20 @@ def conflict_widths(
     places: Sequence[Place], reads: Sequence[ValueRead], known: ValueReads, cluster: Cluster, rank: int
 ) -> list[int]:
     """The window along every dim of the value that `cluster` writes, FULL where there is no bound."""
+    sizes = Context.of((), *(var(Symbol(dim.symbol.name, "size")).eq(dim.size) for dim in known.program.graph.dims))
+    made = [_PlacedStatement.of(known, cluster, place, rank, "'made") for place in places]
+    later = [_PlacedStatement.of(known, cluster, place, rank, "'later") for place in places]
     cases: list[_WritePair] = []
-    for read, first, second in itertools.product(reads, places, places):
-        made = _PlacedStatement.of(known, cluster, first, rank, "'made")
-        later = _PlacedStatement.of(known, cluster, second, rank, "'later")
-        cases += (case for case in _cases(read, made, later, known) if not case.context.infeasible())
-        if len(cases) > _MOST_CASES:
+    seen: set[object] = set()  # what two reads ask alike is one case
+    for case in itertools.chain.from_iterable(_cases(read, made, later, known, sizes) for read in reads):
+        alike = (case.difference, frozenset(case.context.facts))
+        if alike in seen:
+            continue
+        seen.add(alike)
+        cases += () if case.context.infeasible() else (case,)
+        if len(cases) > _MOST_CASES * len(places):
             return [FULL] * len(cluster.domain)
-    return _Conflicts(cases, len(cluster.domain)).widths()
+    return _Conflicts(cases, len(cluster.domain), _MOST_QUESTIONS * len(places)).widths()
 
 
 @dataclass(frozen=True)
@@ -228,9 +234,10 @@ class _WritePair:
 
 
 class _Conflicts:
-    def __init__(self, cases: list[_WritePair], dims: int) -> None:
+    def __init__(self, cases: list[_WritePair], dims: int, most_questions: int) -> None:
         self.cases = cases
         self.dims = dims
+        self.most_questions = most_questions
         self.questions = 0
 
     def widths(self) -> list[int]:
@@ -244,7 +251,7 @@ class _Conflicts:
         """Dim by dim after those of `full`, the smallest bounds first; one without a bound is kept in full."""
         found = [FULL] * self.dims
         left, zero = [at for at in range(self.dims) if at not in full], list(full)
-        while left and self.questions < _MOST_QUESTIONS:
+        while left and self.questions < self.most_questions:
             cases = [case.within(zero) for case in self.cases]
             cases = [case for case in cases if not case.context.infeasible()]
             bounds = {at: self._largest(cases, at) for at in left}
@@ -272,20 +279,25 @@ def _kept(widths: Sequence[int]) -> tuple[int, int]:
     return widths.count(FULL), math.prod(width for width in widths if width != FULL)
 
 
-def _cases(read: ValueRead, made: _PlacedStatement, later: _PlacedStatement, known: ValueReads) -> Iterator[_WritePair]:
+def _cases(
+    read: ValueRead,
+    made: Sequence[_PlacedStatement],
+    later: Sequence[_PlacedStatement],
+    known: ValueReads,
+    sizes: Context,
+) -> Iterator[_WritePair]:
+    """The cases of a read; none for a place that writes nothing of what it reads, as most pieces of a peeled loop."""
     reader = _PlacedStatement.of(known, read.cluster, read.place, read.rank, "'read")
-    asked = [
-        condition
-        for index, interval in zip(made.point, read.relation, strict=True)
-        for condition in (
-            index.ge(interval.lo.substitute(reader.names)),
-            index.le(interval.hi.substitute(reader.names)),
-        )
-    ]
-    guard = read.guard.substitute(read.here).substitute(reader.names)
-    graph = known.program.graph
-    sizes = [var(Symbol(dim.symbol.name, "size")).eq(dim.size) for dim in graph.dims]
-    base = Context.of((), *sizes, *made.facts, *later.facts, *reader.facts, *asked, guard)
-    difference = tuple(there - here for here, there in zip(made.point, later.point, strict=True))
-    for one, other in itertools.product(made.before(later), later.before(reader)):
-        yield _WritePair(base.assume(one, other), difference)
+    guarded = sizes.assume(*reader.facts, read.guard.substitute(read.here).substitute(reader.names))
+    for one in made:
+        within = [
+            index.ge(interval.lo.substitute(reader.names)) & index.le(interval.hi.substitute(reader.names))
+            for index, interval in zip(one.point, read.relation, strict=True)
+        ]
+        base = guarded.assume(*one.facts, *within)
+        if base.infeasible():
+            continue
+        for other in later:
+            difference = tuple(there - here for here, there in zip(one.point, other.point, strict=True))
+            for first, second in itertools.product(one.before(other), other.before(reader)):
+                yield _WritePair(base.assume(*other.facts, first, second), difference)
