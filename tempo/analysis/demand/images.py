@@ -295,9 +295,37 @@ def covers(box: Box, parts: Iterable[Box], sizes: Context) -> bool:
     parts = tuple(dict.fromkeys(parts))
     if any(within(box, part, sizes) for part in parts):
         return True
+    united = _united(parts, sizes)
+    if len(united) < len(parts):
+        return covers(box, united, sizes)
     if not 1 < len(parts) <= _MOST_PARTS:
         return False
     return sizes.assume(box.condition()).implies(disjunction(part.condition() for part in parts))
+
+
+def _united(parts: Sequence[Box], sizes: Context) -> tuple[Box, ...]:
+    """The same points in fewer boxes, where two of them make up one."""
+    united: list[Box] = []
+    for part in parts:
+        unions = ((at, _union(other, part, sizes)) for at, other in enumerate(united))
+        found = ((at, union) for at, union in unions if union is not None)
+        at, union = next(found, (len(united), part))
+        united[at : at + 1] = [union]
+    return tuple(united)
+
+
+def _union(first: Box, second: Box, sizes: Context) -> Box | None:
+    """Both boxes in one: that around the other, or where they differ along one dim and touch there."""
+    if within(first, second, sizes):
+        return second
+    if within(second, first, sizes):
+        return first
+    apart = [(a, b) for a, b in zip(first.bounds, second.bounds, strict=True) if a != b]
+    if len(apart) != 1:
+        return None
+    (_, lo, hi), (_, other_lo, other_hi) = apart[0]
+    touching = sizes.implies(lo.le(other_hi)) and sizes.implies(other_lo.le(hi))
+    return hull((first, second), sizes) if touching else None
 
 
 def within(inner: Box, outer: Box, sizes: Context) -> bool:
