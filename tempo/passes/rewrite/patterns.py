@@ -175,16 +175,25 @@ def _fitted(found: Term | Edge, match: Match) -> Term | Edge | None:
 
 def _parse(equation: str) -> tuple[Pattern, Pattern | None]:
     """As Python reads it, where `name:op(...)` is `name @ op(...)`."""
-    left, *right = [ast.parse(side.strip(), mode="eval").body for side in equation.replace(":", "@").split("=", 1)]
-    return _pattern(left), _pattern(right[0]) if right else None
+    try:
+        left, *right = [
+            _pattern(ast.parse(side.strip(), mode="eval").body) for side in equation.replace(":", "@").split("=", 1)
+        ]
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"cannot read {equation!r}: {error.args[0]}") from error
+    return left, right[0] if right else None
 
 
 def _pattern(side: ast.expr) -> Pattern:
     match side:
         case ast.Name(name):
             return name
-        case ast.Call(ast.Name(op), operands):
+        case ast.Call(ast.Name(op), operands, []):
             return Apply(op, tuple(map(_pattern, operands)))
-        case ast.BinOp(ast.Name(name), ast.MatMult(), ast.Call(ast.Name(op), operands)):
+        case ast.BinOp(ast.Name(name), ast.MatMult(), ast.Call(ast.Name(op), operands, [])):
             return Apply(op, tuple(map(_pattern, operands)), name)
-    return float(ast.literal_eval(side))
+        case ast.Constant(int() | float() as value):
+            return float(value)
+        case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as value)):
+            return -float(value)
+    raise ValueError(f"{ast.unparse(side).replace(' @ ', ':')!r} is no variable, number or operator of these")
