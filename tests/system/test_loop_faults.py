@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 
 import numpy as np
 
+from tempo.analysis.demand.instances import demanded
 from tempo.compiler.driver import Specialised
 from tempo.errors import InternalError
 from tempo.loop_ir.ir import LoopProgram
@@ -28,7 +30,8 @@ def outputs(engine: CompiledEngine, program: LoopProgram, arguments: Arguments) 
     static = engine.compiler.static(plan, arguments.sizes)
     try:
         compiled = compile_program(Specialised(program, static, ()), engine.backend, arguments.sizes)
-        run = ProgramRun(Ready(plan, compiled, arguments.sizes), arguments.arrays, True)
+        ready = Ready(plan, compiled, arguments.sizes, partial(demanded, plan.graph, arguments.sizes))
+        run = ProgramRun(ready, arguments.arrays, True)
         for item in compiled.items:
             run.whole(item)
         return {key: np.asarray(run.output(id)) for key, id in program.outputs.items()}

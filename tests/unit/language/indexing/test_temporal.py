@@ -143,7 +143,7 @@ def test_a_read_is_a_view(tensor):
     assert x[a - 1, 0].edge.node == x.edge.node
     assert len(program.builder.nodes) == count
     assert x[a - 1][a - 1].node.op == "copy"  # which simplification looks through
-    assert x[a - 1][a - 1].label == "the tensor 'x[a - 1, s]'"
+    assert x[a - 1][a - 1].label == "the tensor 'x[a - 1, b]'"
 
 
 @pytest.mark.parametrize(
