@@ -6,26 +6,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 Asked = TypeVar("Asked")
-Question = ParamSpec("Question")
+Question = TypeVarTuple("Question")
 Answer = TypeVar("Answer")
 
 
-def memoised(
-    find: Callable[Concatenate[Asked, Question], Answer],
-) -> Callable[Concatenate[Asked, Question], Answer]:
-    """A method that is asked once for each question; the object, which does not change, keeps the answers."""
+def memoised(find: Callable[[Asked, *Question], Answer]) -> Callable[[Asked, *Question], Answer]:
+    """A method that is asked once for each question, by position; the object does not change and keeps the answers."""
     name = f"answers of {find.__name__}"
 
     @wraps(find)
-    def ask(asked: Asked, /, *question: Question.args, **named: Question.kwargs) -> Answer:
+    def ask(asked: Asked, /, *question: *Question) -> Answer:
         try:
             return asked.__dict__[name][question]  # type: ignore[no-any-return]
         except KeyError:
             pass
-        found = find(asked, *question, **named)
+        found = find(asked, *question)
         asked.__dict__.setdefault(name, {})[question] = found
         return found
 
