@@ -392,6 +392,14 @@ class Graph:
                 found[edge.node].append((node.id, edge))
         return found
 
+    @cached_property
+    def shown(self) -> Mapping[int, Sequence[Output]]:
+        """The outputs of each node that has some."""
+        found: dict[int, list[Output]] = {}
+        for output in self.outputs:
+            found.setdefault(output.edge.node, []).append(output)
+        return found
+
     def reachable(self) -> frozenset[int]:
         """Nodes that an output or a sink needs."""
         roots = (*(output.edge.node for output in self.outputs), *self.sinks)

@@ -64,21 +64,21 @@ def _known(loop: Loop) -> tuple[dict[int, Write], dict[int, int], set[int]]:
     writes = _only_writes(loop)
     depths: dict[int, int] = defaultdict(int)
     others: set[int] = set()
-    for read, written in _reads(loop.body, frozenset()):
-        distance = _handed(read, written, writes, loop)
+    for read, is_written in _reads(loop.body, set()):
+        distance = _handed(read, is_written, writes, loop)
         depths[read.buffer] = max(depths[read.buffer], distance)
         others |= set() if distance else {read.buffer}
     return writes, depths, others
 
 
-def _handed(read: Read, written: frozenset[int], writes: Mapping[int, Write], loop: Loop) -> int:
+def _handed(read: Read, is_written: bool, writes: Mapping[int, Write], loop: Loop) -> int:
     """How many iterations ago what is read was written; 0 where it is read from the buffer."""
     place = read_place(read)
     if place is None or read.buffer not in writes:
         return 0
     index = writes[read.buffer].index
     distance = _distance(place[1], index, loop)
-    return distance if distance and (read.buffer not in written or _differ(place[1], index)) else 0
+    return distance if distance and (not is_written or _differ(place[1], index)) else 0
 
 
 def _places(index: tuple[Expr, ...], variable: Symbol) -> int:
@@ -114,14 +114,15 @@ def _only_writes(loop: Loop) -> dict[int, Write]:
     return {each.buffer: each for each in always if count[each.buffer] == 1}
 
 
-def _reads(block: Block, written: frozenset[int]) -> Iterator[tuple[Read, frozenset[int]]]:
-    """Every read, with the buffers that have been written before it in the iteration."""
+def _reads(block: Block, written: set[int]) -> Iterator[tuple[Read, bool]]:
+    """Every read, and whether what it reads of may have been written before it in the iteration: `written` grows."""
     for statement in block:
         if isinstance(statement, Read):
-            yield statement, written
+            yield statement, statement.buffer in written
+        elif isinstance(statement, Write):
+            written.add(statement.buffer)
         for inner in nested(statement):
             yield from _reads(inner, written)
-        written = written | {each.buffer for each in walk((statement,)) if isinstance(each, Write)}
 
 
 def _differ(first: tuple[Expr, ...], second: tuple[Expr, ...]) -> bool:

@@ -10,8 +10,9 @@ writes it before it reads it, and nothing reads it after the loop: the copies th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 
 from tempo import dtypes
 from tempo.loop_ir.ir import (
@@ -26,6 +27,7 @@ from tempo.loop_ir.ir import (
     Statement,
     WindowIndex,
     Write,
+    nested,
     walk,
 )
 from tempo.symbolic import Expr, Symbol
@@ -41,64 +43,73 @@ class Liveness:
 
     def __init__(self, program: LoopProgram, segment: Segment, blocks: Sequence[Block]) -> None:
         self._buffers = program.buffers
-        self._blocks = tuple(blocks)  # kept, since loops are told apart by identity
-        self._at_end: dict[int, Slots] = {}
-        self.at_end = self._at_least(_needed_elsewhere(program, segment), self._whole)
+        self._body = tuple(chain.from_iterable(blocks))  # kept, since loops are told apart by identity
+        self._effects: dict[int, tuple[set[int], set[int]]] = {}
+        self._outlive: dict[int, Slots] = {}
+        reads, writes = self._of_block(self._body)
+        self.at_end: Slots = _needed_elsewhere(program, segment) | reads
         """The slots of which something may read, after the segment, what they hold at its end."""
-        self.at_start = self._whole(self.at_end)
+        self.at_start: Slots = (self.at_end - writes) | reads
         """Those of which something may read what they hold before it."""
+        self._enter(self._body, self.at_end)
 
     def carried(self, loop: Loop) -> list[int]:
         """The buffers that the loop writes and whose values outlive an iteration, in order."""
-        live = self._at_end[id(loop)]
-        written = self._written(loop) - set(self.local(loop))
+        live = self._outlive[id(loop)]
+        written = _written(loop) - set(self.local(loop))
         return sorted(id for id in written if not self._buffers[id].is_slot or id in live)
 
     def local(self, loop: Loop) -> list[int]:
         """The arrays that an iteration may make anew, in order."""
-        found = (id for id in self._written(loop) if loop.var in self._buffers[id].local)
+        found = (id for id in _written(loop) if loop.var in self._buffers[id].local)
         return sorted(id for id in found if not self._buffers[id].is_slot)
 
-    @staticmethod
-    def _written(loop: Loop) -> set[int]:
-        return {each.buffer for each in walk(loop.body) if isinstance(each, Write)}
-
-    @staticmethod
-    def _at_least(after: Slots, before: Callable[[Slots], Slots]) -> Slots:
-        """The least set that holds `after` and, since what it is the end of may run again, what is live before that."""
-        found, live = after, before(after)
-        while not live <= found:
-            found = found | live
-            live = before(found)
-        return found
-
-    def _whole(self, after: Slots) -> Slots:
-        for block in reversed(self._blocks):
-            after = self._before(block, after)
-        return after
-
-    def _before(self, block: Block, after: Slots) -> Slots:
-        """The slots whose values at the start of the block may be read in it, or are live after it."""
+    def _enter(self, block: Block, after: Slots) -> None:
+        """Notes of every loop in the block which slots that it writes outlive an iteration."""
         live = set(after)
         for statement in reversed(block):
-            match statement:
-                case Read(buffer=buffer) if self._buffers[buffer].is_slot:
-                    live.add(buffer)
-                case Write(buffer=buffer):
-                    live.discard(buffer)
-                case Branch(then=then, otherwise=otherwise):
-                    live = {*self._before(then, live), *self._before(otherwise, live)}
-                case Guard(body=body):
-                    live |= self._before(body, live)
-                case Loop():
-                    live = set(self._loop(statement, live))
-        return frozenset(live)
+            reads, writes = self._of(statement)
+            if isinstance(statement, Loop):
+                live |= reads  # after an iteration there may be another one
+                self._outlive[id(statement)] = _written(statement) & live
+            for inner in nested(statement):
+                if any(isinstance(each, Loop) for each in walk(inner)):
+                    self._enter(inner, live)
+            live -= writes
+            live |= reads
 
-    def _loop(self, loop: Loop, after: Slots) -> Slots:
-        """A loop may run no iteration, and after an iteration another one."""
-        found = self._at_least(frozenset(after), lambda live: self._before(loop.body, live))
-        self._at_end[id(loop)] = found
-        return found
+    def _of_block(self, block: Block) -> tuple[set[int], set[int]]:
+        """The slots that it reads before it writes them (`gen`), and the buffers that it writes for sure (`kill`)."""
+        reads: set[int] = set()
+        writes: set[int] = set()
+        for statement in reversed(block):
+            before, made = self._of(statement)
+            reads -= made
+            reads |= before
+            writes |= made
+        return reads, writes
+
+    def _of(self, statement: Statement) -> tuple[set[int], set[int]]:
+        if id(statement) not in self._effects:
+            self._effects[id(statement)] = self._found(statement)
+        return self._effects[id(statement)]
+
+    def _found(self, statement: Statement) -> tuple[set[int], set[int]]:
+        match statement:
+            case Read(buffer=buffer) if self._buffers[buffer].is_slot:
+                return {buffer}, set()
+            case Write(buffer=buffer):
+                return set(), {buffer}
+            case Branch(then=then, otherwise=otherwise):
+                (one, made), (other, also_made) = self._of_block(then), self._of_block(otherwise)
+                return one | other, made & also_made
+            case Guard(body=body) | Loop(body=body):  # which may not run at all
+                return self._of_block(body)[0], set()
+        return set(), set()
+
+
+def _written(loop: Loop) -> set[int]:
+    return {each.buffer for each in walk(loop.body) if isinstance(each, Write)}
 
 
 def _needed_elsewhere(program: LoopProgram, segment: Segment) -> Slots:

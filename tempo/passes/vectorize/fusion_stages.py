@@ -80,7 +80,8 @@ class Stages:
     def _shown(self) -> set[int]:
         """The nodes of which more than a few points are needed outside of the block, or in other rounds around it."""
         followed = {(link.source, link.target) for link in self.block.links if link.target in self.names}
-        reads = [(output.edge, output.domain) for output in self.graph.outputs if output.edge.node in self.names]
+        shown = (output for id in self.names for output in self.graph.shown.get(id, ()))
+        reads = [(output.edge, output.domain) for output in shown]
         reads += [
             (edge, self.graph.nodes[reader].domain)
             for id in self.names
