@@ -65,8 +65,6 @@ class Compiled:
     parameters: tuple[Symbol, ...]
     segments: tuple[CompiledSegment, ...]
     driver_source: str
-    last_values: Mapping[Port, Callable[..., Array]]
-    """Of the program's `states`, given sizes, the point and buffers."""
     passes: tuple[PassRecord, ...]
     """Those at the sizes that shapes are made of."""
     seconds: float = field(
@@ -82,6 +80,12 @@ class Compiled:
         taken = Counter(id for each in calls for id in self.program.segments[each.segment].buffers)
         given = map(self.program.buffers.__getitem__, set(self.program.inputs.values()) - self.touched_in_host_loops)
         return frozenset(each.id for each in given if taken[each.id] == 1 and each.is_as_given)
+
+    def last_value(self, port: Port, sizes: Sizes) -> Callable[..., Array]:
+        """What reads one of the program's `states`, given sizes, the point and buffers. It is made where a call has
+        failed, at the values of all sizes: how much it sees need be no number for what runs."""
+        emitter = DriverEmitter(self.program, sizes, self.backend.operator)
+        return define(emitter.last_value(self.program.states[port]), "last_value", {**self.backend.array_functions()})
 
     @cached_property
     def layouts(self) -> Mapping[int, tuple[int, ...]]:
@@ -162,10 +166,6 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
     namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
     namespace.update((each.name, code.function) for each, code in zip(program.segments, segments, strict=True))
     sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
-    last_values = {
-        port: define(emitter.last_value(number, each), f"last_value_{number}", namespace)
-        for number, (port, each) in enumerate(program.states.items())
-    }
     lifetimes, items = Lifetimes.of(program), []
     for number, (source, statement) in enumerate(zip(sources, program.items, strict=True)):
         called = statement.segment if isinstance(statement, CallSegment) else None
@@ -178,7 +178,7 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
         items.append(Item(function, loop, part, called, *lives, program.stopped[number]))
     parameters, source = emitter.item_sizes(), "\n\n".join(sources)
     seconds = time.perf_counter() - start
-    return Compiled(program, backend, tuple(items), parameters, segments, source, last_values, made.passes, seconds)
+    return Compiled(program, backend, tuple(items), parameters, segments, source, made.passes, seconds)
 
 
 def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]:

@@ -92,12 +92,12 @@ class DriverEmitter(Emitter):
         append = ast.Attribute(syntax.name("marks"), "append", ast.Load())
         return ast.Expr(ast.Call(append, [ast.Tuple([iteration, *kept], ast.Load())], []))
 
-    def last_value(self, number: int, found: LastValue) -> str:
-        """The source of `last_value_N(sizes..., point..., buffers)`: what a parameter holds at the point."""
+    def last_value(self, found: LastValue) -> str:
+        """The source of `last_value(sizes..., point..., buffers)`: what a parameter holds at the point."""
         symbols = (*self.item_sizes(), *(dim.symbol for dim in found.dims))
         parameters = [*(self.names(symbol) for symbol in symbols), "buffers"]
         value = self.read(found.read, syntax.listed("buffers", found.read.buffer))
-        return syntax.source(syntax.function(f"last_value_{number}", parameters, [ast.Return(value)]))
+        return syntax.source(syntax.function("last_value", parameters, [ast.Return(value)]))
 
     def item_sizes(self) -> tuple[Symbol, ...]:
         """The sizes that every item is given, in order."""

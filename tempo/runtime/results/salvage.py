@@ -205,7 +205,8 @@ class _Stand:
 
     def _read(self, key: Port, buffers: list[Array]) -> Array:
         compiled, found = self.run.compiled, self.run.compiled.program.states[key]
-        array = compiled.last_values[key](*self.run.arguments, *self._last_point(found).values(), buffers)
+        read = compiled.last_value(key, self.run.sizes)
+        array = read(*self.run.arguments, *self._last_point(found).values(), buffers)
         shape = tuple(int(extent.evaluate(self.run.sizes)) for extent in found.shape)
         return compiled.backend.owned(compiled.backend.transpose(array.reshape(shape), found.axes))
 

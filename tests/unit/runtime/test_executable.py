@@ -37,6 +37,23 @@ def test_a_size_that_is_in_no_shape_is_a_scalar_at_run_time() -> None:
     assert run.executables == 1
 
 
+def test_a_size_that_only_a_parameter_is_read_over_stays_a_scalar() -> None:
+    """That read is made where a call has failed, and is no part of what runs. Planned at the sizes of a call."""
+    with tp.Program() as program:
+        i, t = tp.dims("i t")
+        w = tp.parameter("w", (), init=0.5, dims=(i, t))
+        w[i, t.size - 2] = 2.0
+        h = tp.recurrent("h", (), (i, t))
+        below = h[i // 4 * 4, tp.max(t - 1, 0) : t + 1][i // 2 * 2, t].sum(axis=0)
+        h[True] = tp.cases(((i // 2 * 2 % 4 > 0) & (i % 2 > 0), below), 0.0)
+        tp.output("y", h + w)
+    without = ("canonicalize", "decide", "simplify", "cse", "dce", "lift", "split", "element_reads")
+    run = tp.compile(program, options=tp.Options(disable=without))
+    assert run(sizes={"i": 1, "t": 1})["y"].tolist() == [[0.5]]
+    assert run(sizes={"i": 3, "t": 1})["y"].tolist() == [[0.5]] * 3
+    assert run(sizes={"i": 2, "t": 2})["y"].tolist() == [[2.0, 0.5]] * 2
+
+
 def test_a_size_in_a_shape_specialises_and_is_kept() -> None:
     with tp.Program() as program:
         t = tp.dim("t")
