@@ -76,6 +76,7 @@ class CompiledEngine:
         self.compiler, self.graph, self.backend = compiler, compiler.graph, compiler.backend
         self.scheduler_name, self.native = scheduler_name, compiler.backend.native
         self._speculates = compiler.speculates  # raises where the backend cannot check what is to be checked
+        self._takes_streams = any(node.is_stream for node in compiler.graph.nodes.values())
         self._missed = False  # an index was out of range that nobody asks for, and may be the next time
         self._plans: Once[tuple[Symbol | None, Condition], Plan] = Once()
         self._specialised: Once[LoopsKey, Specialised] = Once()
@@ -130,6 +131,8 @@ class CompiledEngine:
     def at(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool = False, ahead: int = MOST_POINTS) -> Ready:
         """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it.
         `ahead`: how many arrays of a streamed input may be taken at once."""
+        if not self._takes_streams:
+            ahead = MOST_POINTS  # chunks of any length are parts of the same loops
         key = plan, frozenset(sizes.items()), in_parts, ahead
         return self._ready.get(key, lambda: self._made_ready(plan, self._code(plan, sizes, in_parts, ahead), sizes))
 

@@ -64,17 +64,18 @@ def layers(past: Callable[[tp.Dim], slice], shown: bool = False, backward: bool 
     return program
 
 
-@pytest.mark.parametrize(("way", "shown"), [(WAYS[1], False), (WAYS[2], True), (WAYS[3], False)], ids=str)
-@pytest.mark.parametrize(
-    ("past", "backward"),
-    [
-        (lambda t: slice(0, t + 1), False),
-        (lambda t: slice(tp.max(t - 3, 0), t + 1), False),
-        (lambda t: slice(t, t.size), True),
-        (lambda t: slice(0, tp.max(t, 1)), False),
-    ],
-    ids=["causal", "window", "two ends", "before"],
-)
+CAUSAL = (lambda t: slice(0, t + 1), False)
+PASTS = {
+    "causal": CAUSAL,
+    "window": (lambda t: slice(tp.max(t - 3, 0), t + 1), False),
+    "two ends": (lambda t: slice(t, t.size), True),
+    "before": (lambda t: slice(0, tp.max(t, 1)), False),
+}
+EVERY = [(name, *past, *way) for name, past in PASTS.items() for way in ((False, WAYS[1]), (True, WAYS[2]))]
+EVERY.append(("causal, no stretches", *CAUSAL, False, WAYS[3]))
+
+
+@pytest.mark.parametrize(("past", "backward", "shown", "way"), [each[1:] for each in EVERY], ids=[e[0] for e in EVERY])
 def test_layers_of_attention(past: Callable[[tp.Dim], slice], backward: bool, shown: bool, way: dict[str, object]):
     program = layers(past, shown, backward)
     given = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(np.float32)
@@ -128,17 +129,16 @@ def test_chunks_hand_on_arrays_as_they_lie(shown: bool):
     assert lengths == ([[4]] * 4 if shown else [[0, 4], [4, 4], [4, 8], [4, 11]])
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 11])
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize(
     "past", [lambda t: slice(0, t + 1), lambda t: slice(tp.max(t - 3, 0), t + 1)], ids=["causal", "window"]
 )
-def test_chunks_cross_the_ends_of_stretches(past: Callable[[tp.Dim], slice], way: dict[str, object], chunk: int):
+def test_chunks_cross_the_ends_of_stretches(past: Callable[[tp.Dim], slice], way: dict[str, object]):
     program = layers(past)
     given = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(np.float32)
     expected = tp.compile(program, "reference", sizes=SIZES)(w=given)["x"]
     run = tp.compile(program, "jax", sizes=SIZES, options=tp.Options(checks=False, **way))
-    for _ in range(2):
+    for chunk in (1, 2, 3, 5, 11, 1):
         for step in run.stream("t", chunk=chunk, w=given):
             part = expected[:, step.start] if chunk == 1 else expected[:, step.start : step.stop]
             np.testing.assert_allclose(np.asarray(step["x"]), part, rtol=1e-5, atol=1e-6)

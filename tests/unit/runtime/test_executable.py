@@ -335,3 +335,14 @@ def test_exact_demand_is_found_once_for_all_ways_to_run(monkeypatch: pytest.Monk
         for _ in run.stream("t", chunk=chunk, keep=False, **given):
             pass
     assert len(asked) == 1
+
+
+def test_chunks_of_any_length_are_run_by_the_same_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    compile_program = engine.compile_program
+    monkeypatch.setattr(engine, "compile_program", lambda *given: made.append(given) or compile_program(*given))
+    run = tp.compile(running_sum())
+    for chunk in (1, 2, 3):
+        steps = [np.atleast_2d(step["s"]) for step in run.stream("t", chunk=chunk, x=X)]
+        np.testing.assert_array_equal(np.concatenate(steps), X.cumsum(0))
+    assert len(made) == 1
