@@ -120,6 +120,7 @@ LLAMA3_SCALING = {
 }
 
 
+@pytest.mark.slow
 def test_decoding_with_scaled_rotary_embedding_and_an_untied_head(checkpoint: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

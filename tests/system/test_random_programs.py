@@ -64,9 +64,9 @@ def _hold_edge(seed: int, tally: Counter[str]) -> None:
 
 
 def test_the_reference_holds_at_the_edges_of_the_language() -> None:
-    tally = _edges(range(30))
-    assert tally["arrays"] > 60
-    assert tally["compared"] > 30
+    tally = _edges(range(15))
+    assert tally["arrays"] > 30
+    assert tally["compared"] > 15
 
 
 @pytest.mark.sweep

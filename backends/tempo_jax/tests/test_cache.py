@@ -123,6 +123,7 @@ def test_our_folders_are_ours_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert {oct(each.stat().st_mode & 0o777) for each in found} == {"0o700"}
 
 
+@pytest.mark.slow
 def test_what_is_damaged_is_compiled_again(tmp_path: Path):
     first = process(TEMPO_CACHE_DIR=str(tmp_path))
     (kept,) = tmp_path.rglob("*segment_0*-cache")

@@ -50,6 +50,7 @@ def test_64_bits_are_there_within_the_switch_and_gone_after_it():
     assert jnp.asarray(1).dtype == "int32"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", sorted(path.name for path in (FOLDER / "benchmarks").glob("*.py")))
 def test_benchmarks_run(script: str):
     assert "chosen" in python(str(FOLDER / "benchmarks" / script), "--repeats", "1")
