@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tempo.loop_ir.analysis.names import leaving
-from tempo.loop_ir.ir import Block, Branch, Guard, Loop, LoopProgram, Statement, nested
+from tempo.loop_ir.ir import Block, Branch, Guard, Loop, LoopProgram, Segment, Statement, nested
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> State
 
 def rewritten_program(program: LoopProgram, change: Replace = _stays, finish: Finish = _as_it_is) -> LoopProgram:
     """The program with its segments and its items rewritten; the same object where nothing changes."""
-    bodies = [rewritten(segment.body, change, finish) for segment in program.segments]
+    made = with_segments(program, lambda each: replace(each, body=rewritten(each.body, change, finish)))
     items = rewritten(program.items, change, finish)
-    segments = tuple(
-        each if body is each.body else replace(each, body=body)
-        for each, body in zip(program.segments, bodies, strict=True)
-    )
-    if _same(program.segments, segments) and items is program.items:
-        return program
-    return replace(program, items=items, segments=segments)
+    return made if items is program.items else replace(made, items=items)
+
+
+def with_segments(program: LoopProgram, change: Callable[[Segment], Segment]) -> LoopProgram:
+    """The program with its segments changed; the same object where none is."""
+    segments = tuple(map(change, program.segments))
+    return program if segments == program.segments else replace(program, segments=segments)
 
 
 def _does_something(statement: Statement) -> bool:

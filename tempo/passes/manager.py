@@ -222,7 +222,7 @@ class PassManager:
         result, decisions = (made.program, made.decisions) if isinstance(made, Decided) else (made, ())
         seconds = time.perf_counter() - start
         self._print(chosen.name, "after", result)
-        if self.debug:
+        if self.debug and result is not program:
             _check_result(chosen, program, result, context.ir)
         count = context.ir.count
         return result, PassRecord(chosen.name, seconds, count(program), count(result), context.ir.items, decisions)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from tempo.loop_ir.ir import Assign, Block, Loop, LoopProgram, PointIndex, Read, Statement, Write, walk
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import with_blocks
+from tempo.loop_ir.rewriter import with_blocks, with_segments
 from tempo.symbolic import Expr
 
 Place = tuple[tuple[Expr, ...], tuple[Expr | None, ...]]
@@ -25,8 +25,7 @@ class Forwarding:
     name: ClassVar[str] = "forwarding"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
-        segments = tuple(replace(each, body=forwarded(each.body)) for each in program.segments)
-        return replace(program, segments=segments)
+        return with_segments(program, lambda each: replace(each, body=forwarded(each.body)))
 
 
 def forwarded(block: Block, known: Mapping[int, tuple[Place, str]] = MappingProxyType({})) -> Block:

@@ -31,6 +31,7 @@ from tempo.loop_ir.ir import (
     Write,
 )
 from tempo.loop_ir.passes import LoopContext
+from tempo.loop_ir.rewriter import with_segments
 from tempo.sdg.graph import Port, TensorType
 from tempo.symbolic import Expr, const
 
@@ -111,8 +112,7 @@ class PassThrough:
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
         remembered = replaced(program)
-        segments = tuple(_less(each, program, context, remembered) for each in program.segments)
-        return replace(program, segments=segments)
+        return with_segments(program, lambda each: _less(each, program, context, remembered))
 
 
 def _less(segment: Segment, program: LoopProgram, context: LoopContext, remembered: frozenset[int]) -> Segment:

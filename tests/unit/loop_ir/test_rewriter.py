@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from tempo.loop_ir.ir import Assign, Branch, Guard, Loop, Statement, walk
-from tempo.loop_ir.rewriter import Block, BlockScope, rewritten
+from tempo.loop_ir.ir import Assign, Branch, Guard, Loop, LoopProgram, Segment, Statement, walk
+from tempo.loop_ir.rewriter import Block, BlockScope, rewritten, rewritten_program, with_segments
 from tempo.symbolic import const, dim, size
 
 T = dim("t")
@@ -31,6 +32,13 @@ def test_what_changes_nothing_gives_the_same_object() -> None:
     assert rewritten(BLOCK) is BLOCK
     assert rewritten(BLOCK, finish=lambda block, scope: block) is BLOCK
     assert without("nobody") is BLOCK
+
+
+def test_a_program_in_which_nothing_changes_is_the_same_object() -> None:
+    program = LoopProgram((), (Segment(0, BLOCK, ()),), {}, (), {}, {}, {}, {})
+    assert with_segments(program, lambda each: replace(each, body=rewritten(each.body))) is program
+    assert rewritten_program(program) is program
+    assert rewritten_program(program, lambda statement, scope: ()).segments[0].body == ()
 
 
 def test_one_statement_may_become_several_and_others_stay_the_same_objects() -> None:

@@ -42,7 +42,7 @@ from tempo.loop_ir.ir import (
     walk,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import BlockScope, rewritten
+from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
 from tempo.loop_ir.transforms.dynamic_extent.regions import (
     FOLDED,
     Entry,
@@ -94,8 +94,10 @@ class _Tiler:
         self.notes: list[str] = []
 
     def program_tiled(self) -> Decided[LoopProgram]:
-        segments = tuple(map(self.segment, self.program.segments))
-        return Decided(replace(self.program, segments=segments, buffers=self.buffers), tuple(self.notes))
+        made = with_segments(self.program, self.segment)
+        if len(self.buffers) > len(self.program.buffers):
+            made = replace(made, buffers=self.buffers)
+        return Decided(made, tuple(self.notes))
 
     @cached_property
     def idle(self) -> frozenset[str]:
