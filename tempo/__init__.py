@@ -67,12 +67,12 @@ _RUNTIME = {
     "register_backend": "tempo.plugins",
     "register_scheduler": "tempo.plugins",
 }
-_LIBRARIES = ("nn", "optim", "rl")
+_LIBRARIES = ("llm", "nn", "optim", "rl")
 
 
 __all__ = [
     *_language.__all__, "compile", "Options", "save", "load",  # noqa: F405 - see __getattr__
-    "register_backend", "register_scheduler", "nn", "optim", "rl",  # noqa: F405
+    "register_backend", "register_scheduler", "llm", "nn", "optim", "rl",  # noqa: F405
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
     "uint32", "uint64",
     "pi", "e", "inf", "nan", "newaxis",

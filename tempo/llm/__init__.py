@@ -1,0 +1,27 @@
+"""Language models, written in the language: a checkpoint in Hugging Face's format, read as equations.
+
+A family (`tempo.llm.families`) is its sizes, the names of its weights, and its equations over layers `l` and positions
+`t`: no cache, no loop and no prefill is written there. `Checkpoint` is a folder, its tensors mapped as they are stored.
+"""
+
+from tempo.llm.blocks import Dims
+from tempo.llm.checkpoint import Checkpoint
+from tempo.llm.config import Config
+from tempo.llm.errors import CheckpointError
+from tempo.llm.families import FAMILIES, Family, read_family, stored
+from tempo.llm.weights import Stored, Weight, declare, stacked
+
+__all__ = [
+    "FAMILIES",
+    "Checkpoint",
+    "CheckpointError",
+    "Config",
+    "Dims",
+    "Family",
+    "Stored",
+    "Weight",
+    "declare",
+    "read_family",
+    "stacked",
+    "stored",
+]

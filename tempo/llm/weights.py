@@ -1,0 +1,121 @@
+"""Weights as a family names them: where the checkpoint keeps each, the program's inputs, and the arrays given to it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from string import Formatter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import tempo as tp
+from tempo.llm.checkpoint import FLOATS, Checkpoint
+from tempo.llm.errors import CheckpointError
+
+Arrays: TypeAlias = "np.ndarray | list[Arrays]"
+"""One array, or a list with one for each point of the outermost dim."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A program's input, kept in the checkpoint under `name`, in which `{l}` stands for the point along the dim `l`."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @cached_property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(field for _, field, _, _ in Formatter().parse(self.name) if field)
+
+    def at(self, **point: int) -> str:
+        return self.name.format(**point)
+
+
+def declare(weights: Mapping[str, Weight], sizes: Mapping[str, int], dtype: str, *dims: tp.Dim) -> dict[str, Any]:
+    """The open program's inputs for `weights`, by name. Of the dims they vary along those not given are declared."""
+    known = {dim.name: dim for dim in dims}
+    for name in dict.fromkeys(name for weight in weights.values() for name in weight.dims if name not in known):
+        known[name] = tp.dim(name, sizes[name])
+    return {
+        name: tp.input(name, weight.shape, tuple(known[dim] for dim in weight.dims), dtype)
+        for name, weight in weights.items()
+    }
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A checkpoint's tensors as a family names them. All that it needs are there, of the right shape, and no others.
+
+    `sizes`: how many points each dim has. `prefix`: what the names of a model saved without its head do not start with.
+    `spare`: the ends of names that a checkpoint may have beside the weights (buffers, a second copy of a tied head).
+    """
+
+    checkpoint: Checkpoint
+    weights: Mapping[str, Weight]
+    sizes: Mapping[str, int]
+    prefix: str = ""
+    spare: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        held = self.checkpoint.tensors
+        for dim, size in self.sizes.items():
+            if size > len(held):  # before a name is made for each
+                raise self._error(f"config.json tells of {size} points {dim}, but there are {len(held)} tensors")
+        wanted = {self._named(name): weight.shape for weight in self.weights.values() for name in self._names(weight)}
+        missing = [name for name in wanted if name not in held]
+        if missing:
+            raise self._error(f"{_listed(missing)} missing")
+        extra = [name for name in held if name not in wanted and not name.endswith(tuple(self.spare))]
+        if extra:
+            raise self._error(f"{_listed(extra)} no part of the model that config.json tells of")
+        for name, shape in wanted.items():
+            self._check(name, held[name], shape)
+
+    def _check(self, name: str, tensor: np.ndarray, shape: tuple[int, ...]) -> None:
+        if tensor.shape != shape:
+            raise self._error(f"the tensor {name!r} has the shape {tensor.shape}; by config.json it is {shape}")
+        if tensor.dtype.name not in FLOATS:
+            raise self._error(f"the tensor {name!r} is of dtype {tensor.dtype.name}, not one of {', '.join(FLOATS)}")
+
+    def _error(self, what: str) -> CheckpointError:
+        return CheckpointError(f"{self.checkpoint.folder}: {what}")
+
+    def _names(self, weight: Weight) -> Iterator[str]:
+        for point in itertools.product(*(range(self.sizes[dim]) for dim in weight.dims)):
+            yield weight.at(**dict(zip(weight.dims, point)))
+
+    def _named(self, name: str) -> str:
+        """As the checkpoint has it: with the prefix, or without where the model was saved without its head."""
+        bare = name.removeprefix(self.prefix)
+        return bare if name not in self.checkpoint.tensors and bare in self.checkpoint.tensors else name
+
+    def arrays(self, dtype: str | None = None) -> dict[str, Arrays]:
+        """By input, one array for each point. They lie in the files, but where `dtype` is not what is stored."""
+        chosen = np.dtype(dtype or self.checkpoint.dtype)
+        return {name: self._arrays(weight, weight.dims, {}, chosen) for name, weight in self.weights.items()}
+
+    def _arrays(self, weight: Weight, dims: Sequence[str], point: Mapping[str, int], dtype: Any) -> Arrays:
+        if not dims:
+            return self.checkpoint.tensors[self._named(weight.at(**point))].astype(dtype, copy=False)
+        return [self._arrays(weight, dims[1:], {**point, dims[0]: at}, dtype) for at in range(self.sizes[dims[0]])]
+
+
+def stacked(arrays: Mapping[str, Arrays]) -> dict[str, np.ndarray]:
+    """As `run(...)` takes them: one array for each input, the points in front.
+
+    The one place where weights are copied: it goes when an input over a dim may be given as a list of arrays.
+    """
+    return {name: _stacked(each) for name, each in arrays.items()}
+
+
+def _stacked(arrays: Arrays) -> np.ndarray:
+    return np.stack([_stacked(each) for each in arrays]) if isinstance(arrays, list) else arrays
+
+
+def _listed(names: Sequence[str]) -> str:
+    """A few of the names, how many more there are, and the verb."""
+    shown = ", ".join(map(repr, names[:4])) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return f"the tensors {shown} are" if len(names) > 1 else f"the tensor {shown} is"
