@@ -6,13 +6,24 @@ float32, products are of their dtype and norms and the softmax's sums of float32
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tempo as tp
 
 Weights = Mapping[str, tp.RecurrentTensor]
+
+ACTIVATIONS: Mapping[str, Callable[[tp.RecurrentTensor], tp.RecurrentTensor]] = {
+    "silu": tp.silu,
+    "gelu": tp.gelu,
+    "gelu_new": lambda x: tp.gelu(x, "tanh"),
+    "gelu_pytorch_tanh": lambda x: tp.gelu(x, "tanh"),
+    "relu": tp.relu,
+}
+"""By the names that checkpoints give them."""
 
 
 @dataclass(frozen=True)
@@ -76,3 +87,42 @@ def attention(
     seen = None if first is None else tp.as_tensor(t) >= first
     attended: tp.RecurrentTensor = tp.nn.attention(query, key, value, t, window=window, scale=scale, mask=seen)
     return attended.reshape(-1)
+
+
+def at_layers(
+    l: tp.Dim, chosen: Sequence[bool], there: tp.RecurrentTensor, elsewhere: tp.RecurrentTensor
+) -> tp.RecurrentTensor:
+    """One value at the chosen layers, the other at the rest; each layer demands its own alone."""
+    if not any(chosen):
+        return elsewhere
+    return there if all(chosen) else tp.cases((_layers(l, chosen), there), elsewhere)
+
+
+def _layers(l: tp.Dim, chosen: Sequence[bool]) -> Any:
+    """The condition that holds where `chosen` says so: a first or last stretch, every so many, or one by one."""
+    places, after = [at for at, each in enumerate(chosen) if each], len(chosen)
+    if places[-1] == len(places) - 1:
+        return l < len(places)
+    if places == list(range(places[0], after)):
+        return l >= places[0]
+    for period in range(places[0] + 1, after):
+        if places == list(range(places[0], after, period)):
+            return l % period == places[0]
+    return functools.reduce(operator.or_, (l == at for at in places))
+
+
+def gated_mlp(x: tp.RecurrentTensor, w: Weights, activation: str = "silu") -> tp.RecurrentTensor:
+    """SwiGLU or GeGLU, by the activation. Source: Shazeer 2020, equation 6."""
+    return linear(ACTIVATIONS[activation](linear(x, w, "gate")) * linear(x, w, "up"), w, "down")
+
+
+def experts(x: tp.RecurrentTensor, w: Weights, count: int, activation: str = "silu") -> tp.RecurrentTensor:
+    """The `count` gated maps along the dim `e` that the router finds best for `x`, by their shares; the others are
+    not computed. Source: Jiang et al. 2024, "Mixtral of Experts", section 2.1.
+    """
+    found = tp.top_k(tp.softmax(linear(x, w, "router").astype(tp.float32)), count)
+    share = found.values / found.values.sum(keepdims=True)
+    gate, up, down = (w[name].gather("e", found.indices) for name in ("gate", "up", "down"))
+    inner = ACTIVATIONS[activation](tp.einsum("eih,h->ei", gate, x)) * tp.einsum("eih,h->ei", up, x)
+    each = tp.einsum("ehi,ei->eh", down, inner) * share.reshape(count, 1)
+    return each.astype(x.dtype).sum(axis=0)

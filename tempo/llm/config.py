@@ -38,6 +38,10 @@ class Config:
             raise self.wrong(name, f"which is no whole number from 1 to {most}")
         return value
 
+    def window(self, name: str, default: int | None) -> int | None:
+        """A whole number, or None where the file says null or, without a default, nothing."""
+        return self.integer(name, default or REQUIRED) if self.options.get(name, default) is not None else None
+
     def number(self, name: str, default: float = REQUIRED) -> float:
         """A finite number that is not negative."""
         value = self.get(name, default)

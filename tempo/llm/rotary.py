@@ -38,6 +38,7 @@ class Rotary:
         if options is None:
             options = config.part("rope_scaling") or Config({}, config.source)
             theta = config.number("rope_theta", theta)
+        whole_heads(config)
         return Rotary.of(options, width, theta=theta, positions=config.integer("max_position_embeddings", 2048))
 
     @staticmethod
@@ -46,8 +47,7 @@ class Rotary:
         if width % 2:
             raise options.wrong("head_dim", f"and the {width} channels of a head make no pairs")
         kind = options.one_of("rope_type" if "rope_type" in options.options else "type", _FREQUENCIES, "default")
-        if options.number("partial_rotary_factor", 1.0) != 1:
-            raise options.wrong("partial_rotary_factor", "which is not implemented")
+        whole_heads(options)
         return Rotary(width, options.number("rope_theta", theta), kind, options, positions)
 
     def frequencies(self) -> np.ndarray:
@@ -58,6 +58,12 @@ class Rotary:
     @property
     def scale(self) -> float:
         return _temperature(self.options) if self.kind == "yarn" else 1.0
+
+
+def whole_heads(options: Config) -> None:
+    """Refuse to turn a part of the channels."""
+    if options.number("partial_rotary_factor", 1.0) != 1:
+        raise options.wrong("partial_rotary_factor", "which is not implemented")
 
 
 def rotate(x: tp.RecurrentTensor, angle: tp.RecurrentTensor, scale: float = 1.0) -> tp.RecurrentTensor:

@@ -7,13 +7,25 @@ from collections.abc import Mapping
 from tempo.llm.checkpoint import Checkpoint
 from tempo.llm.config import Config
 from tempo.llm.families.family import Family
+from tempo.llm.families.gemma3 import Gemma3
+from tempo.llm.families.gpt2 import GPT2
 from tempo.llm.families.llama import Llama
+from tempo.llm.families.mistral import Mistral
+from tempo.llm.families.mixtral import Mixtral
+from tempo.llm.families.qwen2 import Qwen2
+from tempo.llm.families.qwen3 import Qwen3
 from tempo.llm.weights import Stored
 
 __all__ = ["FAMILIES", "Family", "read_family", "stored"]
 
 FAMILIES: Mapping[str, type[Family]] = {
+    "gemma3_text": Gemma3,
+    "gpt2": GPT2,
     "llama": Llama,
+    "mistral": Mistral,
+    "mixtral": Mixtral,
+    "qwen2": Qwen2,
+    "qwen3": Qwen3,
 }
 
 

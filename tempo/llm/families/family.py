@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import tempo as tp
-from tempo.llm.blocks import Dims, Weights
+from tempo.llm.blocks import ACTIVATIONS, Dims, Weights
 from tempo.llm.config import Config
 from tempo.llm.weights import Weight
 
@@ -33,6 +33,7 @@ class Family(ABC):
     head_dim: int
     epsilon: float
     tied: bool
+    activation: str
 
     prefix: ClassVar[str] = "model."
     """What tensors' names start with, unless the model was saved without its head."""
@@ -64,8 +65,8 @@ class Family(ABC):
         return {"l": self.layers}
 
     @staticmethod
-    def common(config: Config, *, tied: bool = False, epsilon: float = 1e-6) -> dict[str, Any]:
-        """The fields above, by the names that Llama gave them; `tied` and `epsilon` where the file says nothing."""
+    def common(config: Config, *, tied: bool = False, head_dim: int | None = None) -> dict[str, Any]:
+        """The fields above, by the names that Llama gave them; `tied` and `head_dim` where the file says nothing."""
         heads, hidden = config.integer("num_attention_heads"), config.integer("hidden_size")
         kv_heads = config.integer("num_key_value_heads", heads)
         if heads % kv_heads:
@@ -78,9 +79,10 @@ class Family(ABC):
             "intermediate": config.integer("intermediate_size"),
             "heads": heads,
             "kv_heads": kv_heads,
-            "head_dim": config.integer("head_dim", hidden // heads),
-            "epsilon": config.number("rms_norm_eps", epsilon),
+            "head_dim": config.integer("head_dim", head_dim or hidden // heads),
+            "epsilon": config.number("rms_norm_eps", 1e-6),
             "tied": config.flag("tie_word_embeddings", tied),
+            "activation": config.one_of("hidden_act", ACTIVATIONS, "silu"),
         }
 
     def outer_weights(self) -> dict[str, Weight]:
@@ -110,16 +112,29 @@ class Family(ABC):
     def mlp_weights(self, *biased: str) -> dict[str, Weight]:
         """The maps of SwiGLU or GeGLU."""
         wide = (self.intermediate, self.hidden)
-        shapes = {"gate": wide, "up": wide, "down": wide[::-1]}
+        shapes = {"gate": wide, "up": wide, "down": (self.hidden, self.intermediate)}
         return {
             name: weight
             for short, shape in shapes.items()
             for name, weight in layer_map(f"mlp.{short}_proj", short, shape, biased).items()
         }
 
-    def norm_weights(self, **names: str) -> dict[str, Weight]:
+    def norm_weights(self, width: int | None = None, /, **names: str) -> dict[str, Weight]:
         """Of each layer: what the equations call it, and what the checkpoint does."""
-        return {short: Weight(f"model.layers.{{l}}.{name}.weight", (self.hidden,)) for short, name in names.items()}
+        shape = (width or self.hidden,)
+        return {short: Weight(f"model.layers.{{l}}.{name}.weight", shape) for short, name in names.items()}
+
+
+def windowed_layers(config: Config, layers: int, usual: Sequence[bool]) -> tuple[bool, ...]:
+    """Which layers see a window alone, by `layer_types`, or as is `usual` where the file says nothing."""
+    kinds = config.get("layer_types", None)
+    if kinds is None:
+        return tuple(usual)
+    if not isinstance(kinds, list) or len(kinds) != layers:
+        raise config.wrong("layer_types", f"which is no list of one for each of {layers} layers")
+    if not {"full_attention", "sliding_attention"}.issuperset(map(str, kinds)):
+        raise config.wrong("layer_types", "of which full_attention and sliding_attention are implemented")
+    return tuple(kind == "sliding_attention" for kind in kinds)
 
 
 def layer_map(name: str, short: str, shape: tuple[int, int], biased: tuple[str, ...]) -> dict[str, Weight]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import tempo as tp
-from tempo.llm.blocks import Dims, Weights, attention, heads, linear, position, rms_norm
+from tempo.llm.blocks import Dims, Weights, attention, gated_mlp, heads, linear, position, rms_norm
 from tempo.llm.config import Config
 from tempo.llm.families.family import Family
 from tempo.llm.rotary import Rotary, rotate
@@ -24,7 +24,6 @@ class Llama(Family):
 
     @classmethod
     def read(cls, config: Config) -> Self:
-        config.one_of("hidden_act", ("silu",), "silu")
         common = cls.common(config)
         return cls(
             **common,
@@ -55,7 +54,6 @@ class Llama(Family):
         v = heads(linear(normed, w, "value"), self.kv_heads)
         mixed = x + linear(attention(q, k, v, t, first=first), w, "out")
 
-        normed = rms_norm(mixed, w["mlp_norm"], self.epsilon)
-        y = mixed + linear(tp.silu(linear(normed, w, "gate")) * linear(normed, w, "up"), w, "down")
+        y = mixed + gated_mlp(rms_norm(mixed, w["mlp_norm"], self.epsilon), w, self.activation)
         x[dims.layer(l + 1)] = y
         return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, "head")
