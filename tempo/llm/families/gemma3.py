@@ -70,11 +70,14 @@ class Gemma3(Family):
         x = tp.recurrent("x", (self.hidden,), dims.points, dtype=w["embedding"].dtype)  # what enters layer l
         x[dims.layer(0)] = w["embedding"].spatial[token] * self.hidden**0.5
 
-        far, near = (tp.constant(each.frequencies()) for each in (self.far, self.near))
-        angle = position(t, first) * at_layers(l, self.full, far, near)
+        far, near = (position(t, first) * tp.constant(each.frequencies()) for each in (self.far, self.near))
         normed = self.norm(x, w["attention_norm"])
-        q = rotate(self.norm(heads(linear(normed, w, "query"), self.heads), w["query_norm"]), angle)
-        k = rotate(self.norm(heads(linear(normed, w, "key"), self.kv_heads), w["key_norm"]), angle)
+        q = self.norm(heads(linear(normed, w, "query"), self.heads), w["query_norm"])
+        k = self.norm(heads(linear(normed, w, "key"), self.kv_heads), w["key_norm"])
+        q, k = (
+            at_layers(l, self.full, rotate(each, far, self.far.scale), rotate(each, near, self.near.scale))
+            for each in (q, k)
+        )
         v = heads(linear(normed, w, "value"), self.kv_heads)
         all, some = (attention(q, k, v, t, window=n, scale=self.scale, first=first) for n in (None, self.window))
         attended = linear(at_layers(l, self.full, all, some), w, "out")
