@@ -49,6 +49,13 @@ class Config:
             raise self.wrong(name, "which is no number of at least 0")
         return float(value)
 
+    def positive(self, name: str, default: float = REQUIRED) -> float:
+        """A finite number above 0."""
+        value = self.number(name, default)
+        if not value:
+            raise self.wrong(name, "which is no number above 0")
+        return value
+
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.get(name, default)
         if not isinstance(value, bool):

@@ -13,7 +13,7 @@ import tempo as tp
 from tempo.llm.blocks import ACTIVATIONS, Dims, Weights, at_layers, attention, gated_mlp, heads, linear, position
 from tempo.llm.config import Config
 from tempo.llm.families.family import Family, windowed_layers
-from tempo.llm.rotary import Rotary, rotate
+from tempo.llm.rotary import Rotary, rotary_of, rotate
 from tempo.llm.weights import Weight
 
 LOCAL = 10_000.0
@@ -101,6 +101,6 @@ def frequencies(config: Config, width: int, positions: int) -> tuple[Rotary, Rot
     near = both.part("sliding_attention") or Config({}, config.source)
     far = both.part("full_attention") or config.part("rope_scaling") or Config({}, config.source)
     return (
-        Rotary.of(near, width, theta=config.number("rope_local_base_freq", LOCAL), positions=positions),
-        Rotary.of(far, width, theta=config.number("rope_theta", 1_000_000.0), positions=positions),
+        rotary_of(near, width, config.positive("rope_local_base_freq", LOCAL), positions),
+        rotary_of(far, width, config.positive("rope_theta", 1_000_000.0), positions),
     )

@@ -12,7 +12,7 @@ import tempo as tp
 from tempo.llm.blocks import Dims, Weights, attention, gated_mlp, heads, linear, position, rms_norm
 from tempo.llm.config import Config
 from tempo.llm.families.family import Family
-from tempo.llm.rotary import Rotary, rotate
+from tempo.llm.rotary import Rotary, read_rotary, rotate
 from tempo.llm.weights import Weight
 
 
@@ -27,7 +27,7 @@ class Llama(Family):
         common = cls.common(config)
         return cls(
             **common,
-            rotary=Rotary.read(config, common["head_dim"]),
+            rotary=read_rotary(config, common["head_dim"]),
             attention_bias=config.flag("attention_bias"),
             mlp_bias=config.flag("mlp_bias"),
         )

@@ -9,7 +9,7 @@ import tempo as tp
 from tempo.llm.blocks import Dims, Weights, attention, gated_mlp, heads, linear, position, rms_norm
 from tempo.llm.config import Config
 from tempo.llm.families.family import Family
-from tempo.llm.rotary import Rotary, rotate
+from tempo.llm.rotary import Rotary, read_rotary, rotate
 from tempo.llm.weights import Weight
 
 
@@ -23,7 +23,7 @@ class Mistral(Family):
         config.without("layer_types")
         common = cls.common(config)
         return cls(
-            **common, rotary=Rotary.read(config, common["head_dim"]), window=config.window("sliding_window", 4096)
+            **common, rotary=read_rotary(config, common["head_dim"]), window=config.window("sliding_window", 4096)
         )
 
     def weights(self) -> dict[str, Weight]:

@@ -13,7 +13,7 @@ import tempo as tp
 from tempo.llm.blocks import Dims, Weights, attention, experts, heads, linear, position, rms_norm
 from tempo.llm.config import Config
 from tempo.llm.families.family import Family
-from tempo.llm.rotary import Rotary, rotate
+from tempo.llm.rotary import Rotary, read_rotary, rotate
 from tempo.llm.weights import Weight
 
 
@@ -30,7 +30,7 @@ class Mixtral(Family):
         common, count = cls.common(config), config.integer("num_local_experts", 8, most=10_000)
         return cls(
             **common,
-            rotary=Rotary.read(config, common["head_dim"], theta=1_000_000.0),
+            rotary=read_rotary(config, common["head_dim"], theta=1_000_000.0),
             window=config.window("sliding_window", None),
             experts=count,
             chosen=config.integer("num_experts_per_tok", 2, most=count),

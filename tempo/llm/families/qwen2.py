@@ -12,7 +12,7 @@ import tempo as tp
 from tempo.llm.blocks import Dims, Weights, at_layers, attention, gated_mlp, heads, linear, position, rms_norm
 from tempo.llm.config import Config
 from tempo.llm.families.family import Family, windowed_layers
-from tempo.llm.rotary import Rotary, rotate
+from tempo.llm.rotary import Rotary, read_rotary, rotate
 from tempo.llm.weights import Weight
 
 
@@ -27,7 +27,7 @@ class Qwen2(Family):
     def read(cls, config: Config) -> Self:
         common = cls.common(config)
         window, windowed = last_layers_windowed(config, common["layers"])
-        return cls(**common, rotary=Rotary.read(config, common["head_dim"]), window=window, windowed=windowed)
+        return cls(**common, rotary=read_rotary(config, common["head_dim"]), window=window, windowed=windowed)
 
     def weights(self) -> dict[str, Weight]:
         return {

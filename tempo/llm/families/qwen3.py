@@ -10,7 +10,7 @@ from tempo.llm.blocks import Dims, Weights, at_layers, attention, gated_mlp, hea
 from tempo.llm.config import Config
 from tempo.llm.families.family import Family
 from tempo.llm.families.qwen2 import last_layers_windowed
-from tempo.llm.rotary import Rotary, rotate
+from tempo.llm.rotary import Rotary, read_rotary, rotate
 from tempo.llm.weights import Weight
 
 
@@ -28,7 +28,7 @@ class Qwen3(Family):
         window, windowed = last_layers_windowed(config, common["layers"])
         return cls(
             **common,
-            rotary=Rotary.read(config, common["head_dim"]),
+            rotary=read_rotary(config, common["head_dim"]),
             window=window,
             windowed=windowed,
             attention_bias=config.flag("attention_bias"),

@@ -13,26 +13,52 @@ from tempo import llm
 
 VOCABULARY = 50
 
+LLAMA = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+GEMMA = {"head_dim": 8, "sliding_window": 3, "query_pre_attn_scalar": 8, "sliding_window_pattern": 2}
+LAST_WINDOWED = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}
 
-def make(folder: Path, kind: str, *, dtype: str = "float32", seed: int = 0, **options: Any) -> Any:
+SMALL: dict[str, dict[str, Any]] = {
+    "Llama": LLAMA,
+    "Mistral": {**LLAMA, "sliding_window": 3},
+    "Qwen2": {**LLAMA, **LAST_WINDOWED},
+    "Qwen3": {**LLAMA, **LAST_WINDOWED, "head_dim": 8},
+    "Gemma3Text": {**LLAMA, **GEMMA},
+    "GPT2": {"n_embd": 16, "n_layer": 3, "n_head": 4, "n_positions": 32},
+    "Mixtral": {**LLAMA, "num_local_experts": 4},
+}
+"""A model of each family, by the start of its classes' names; windows are shorter than the texts of the tests."""
+
+
+def make(folder: Path, kind: str, *, dtype: str = "float32", seed: int = 0, shard: str = "1GB", **options: Any) -> Any:
     """A causal model of `kind` (the start of its classes' names), also written into `folder`."""
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     transformers.utils.logging.disable_progress_bar()
     torch.manual_seed(seed)
-    config = getattr(transformers, f"{kind}Config")(vocab_size=VOCABULARY, **options)
+    none = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}  # theirs lie beyond the vocabulary
+    config = getattr(transformers, f"{kind}Config")(vocab_size=VOCABULARY, **none, **options)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():  # as they start, norms do nothing, biases are zero, and all tokens are nearly alike
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
-    model.to(getattr(torch, dtype)).save_pretrained(folder)
+    model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=shard)
     return model
 
 
 def expected(model: Any, tokens: np.ndarray) -> np.ndarray:
-    """Logits by `transformers`, float32, over rows of tokens without padding."""
+    """Logits by `transformers`, float32, over one text."""
     torch = pytest.importorskip("torch")
     with torch.no_grad():
-        return np.asarray(model(torch.tensor(tokens, dtype=torch.long)).logits.float())
+        return np.asarray(model(torch.tensor(tokens[None], dtype=torch.long)).logits[0].float())
+
+
+def texts(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, VOCABULARY, shape).astype(np.int32)
 
 
 def program(family: llm.Family, dtype: str, *, batched: bool = False, padded: bool = False) -> tp.Program:
@@ -49,13 +75,11 @@ def program(family: llm.Family, dtype: str, *, batched: bool = False, padded: bo
 
 
 def logits(folder: Path, tokens: np.ndarray, first: np.ndarray | None = None, backend: str = "numpy") -> np.ndarray:
-    """Ours, float32, over one row of tokens or several."""
+    """Ours, float32, over one text or rows of them."""
     checkpoint = llm.Checkpoint.open(folder)
     family = llm.read_family(checkpoint.config)
     stored = llm.stored(family, checkpoint)
-    run = tp.compile(
-        program(family, checkpoint.dtype, batched=tokens.ndim > 1, padded=first is not None), backend=backend
-    )
+    declared = program(family, checkpoint.dtype, batched=tokens.ndim > 1, padded=first is not None)
     given = {} if first is None else {"first": first}
-    found = run(token=tokens, **given, **llm.stacked(stored.arrays()))["logits"]
+    found = tp.compile(declared, backend=backend)(token=tokens, **given, **llm.stacked(stored.arrays()))["logits"]
     return np.asarray(found.float() if backend == "torch" else found).astype(np.float32)
