@@ -1,4 +1,4 @@
-"""The command line: `python -m tempo doctor | backends | explain`."""
+"""The command line: `python -m tempo doctor | backends | explain | generate`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from tempo.caches import installed
 from tempo.errors import ProgramError, SizeError, TempoError
+from tempo.llm.command import add_generate
 from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_hooks, list_schedulers
 from tempo.plugins.support import exclusions, markdown
 
@@ -58,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
         "--size", metavar="DIM=N", action="append", default=[], help="the size of a dim; may be repeated"
     )
     explain.set_defaults(run=_explain)
+
+    add_generate(commands)
     return parser
 
 

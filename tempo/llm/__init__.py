@@ -9,6 +9,7 @@ from tempo.llm.checkpoint import Checkpoint
 from tempo.llm.config import Config
 from tempo.llm.errors import CheckpointError
 from tempo.llm.families import FAMILIES, Family, read_family, stored
+from tempo.llm.model import Generation, Model, Score, load
 from tempo.llm.weights import Stored, Weight, declare, stacked
 
 __all__ = [
@@ -18,9 +19,13 @@ __all__ = [
     "Config",
     "Dims",
     "Family",
+    "Generation",
+    "Model",
+    "Score",
     "Stored",
     "Weight",
     "declare",
+    "load",
     "read_family",
     "stacked",
     "stored",

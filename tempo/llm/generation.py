@@ -1,0 +1,154 @@
+"""The program that continues texts, and the one that says how likely they are.
+
+Rows of different lengths stand at the right end of the prompt, with padding before them; all go on from the same point.
+Sizes are rounded up, so that other lengths compile nothing: `first` says where each row starts, and `limit` where the
+run ends.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tempo as tp
+from tempo.llm.blocks import Dims
+from tempo.llm.errors import CheckpointError
+from tempo.llm.families import Family
+from tempo.llm.sampling import Sampling
+from tempo.llm.weights import declare
+
+_DEFAULTS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, "top_k": 50, "top_p": 1.0}
+"""What `transformers` takes where neither a call nor `generation_config.json` says it."""
+_OF_DRAWS = ("temperature", "top_k", "top_p", "min_p")
+_MOST_NEW = 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """How texts go on: by which draws, for how many tokens, up to which token or string.
+
+    `most` counts the prompt, too, where a file says no more than `max_length`.
+    """
+
+    sampling: Sampling
+    new_tokens: int | None
+    most: int | None
+    ends: tuple[int, ...]
+    stop_strings: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(given: Mapping[str, Any], file: Mapping[str, Any], vocabulary: int) -> Request:
+        """What a call gives, else what `generation_config.json` says; None is not given.
+
+        Raises `tp.InputError` for what means nothing, and `CheckpointError` where it is the file's.
+        """
+        asked = {name: value for name, value in given.items() if value is not None}
+        settings = {**_DEFAULTS, **{name: value for name, value in file.items() if value is not None}, **asked}
+        if settings["do_sample"] not in (True, False):
+            raise tp.InputError(f"do_sample is {settings['do_sample']!r}, and must be True or False")
+        vain = [name for name in _OF_DRAWS if name in asked and not settings["do_sample"]]
+        if vain:
+            warnings.warn(f"{', '.join(vain)}: without do_sample=True nothing is drawn", stacklevel=4)
+        return Request(
+            Sampling.of(settings),
+            _count("max_new_tokens", settings.get("max_new_tokens")),
+            None if "max_new_tokens" in settings else _count("max_length", settings.get("max_length")),
+            _tokens(settings.get("eos_token_id"), vocabulary),
+            _strings(settings.get("stop_strings")),
+        )
+
+    def new(self, prompt: int, positions: int) -> int:
+        """How many tokens may follow a prompt; at most as many as the model has positions for."""
+        wanted = self.new_tokens or (_MOST_NEW if self.most is None else self.most - prompt)
+        if wanted < 1:
+            raise tp.InputError(
+                f"the prompt has {prompt} tokens, and generation_config.json says max_length is {self.most}",
+                hint="say how many may follow: max_new_tokens=...",
+            )
+        return min(wanted, positions - prompt)
+
+
+def _count(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise tp.InputError(f"{name} is {value!r}, and must be a whole number of at least 1")
+    return value
+
+
+def _tokens(value: Any, vocabulary: int) -> tuple[int, ...]:
+    """`eos_token_id` is a token, several or none."""
+    listed = [] if value is None else value if isinstance(value, list | tuple) else [value]
+    for token in listed:
+        if type(token) is not int or not 0 <= token < vocabulary:
+            raise CheckpointError(f"eos_token_id has {token!r}, which is none of the {vocabulary} tokens")
+    return tuple(listed)
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    listed = () if value is None else (value,) if isinstance(value, str) else tuple(value)
+    if not all(isinstance(each, str) and each for each in listed):
+        raise tp.InputError(f"stop_strings is {value!r}, and must be a string or several, none of them empty")
+    return listed
+
+
+def bucket(size: int, least: int = 16) -> int:
+    """The power of two that a size is rounded up to, and so compiled for."""
+    return max(least, 1 << (size - 1).bit_length())
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def generator(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.Program:
+    """`token` (b, t): the prompt, and what follows it; behind one of the `ends` tokens that end a text comes padding.
+
+    Inputs beside the weights: `prompt` (b, p), `first` (b), `limit`, how many positions there are at most, `end`
+    (ends,), and what the sampling needs.
+    """
+    with tp.Program("generate") as program:
+        b, l, t, p = tp.dims("b l t p")
+        prompt = tp.input("prompt", (), (b, p), tp.int32)
+        first = tp.input("first", (), (b,), tp.int32)
+        limit = tp.input("limit", (), (), tp.int32)
+        w = declare(family.weights(), family.sizes, dtype, l)
+
+        token = tp.recurrent("token", (), (b, t), tp.int32)
+        is_over = tp.recurrent("is_over", (), (b, t), tp.bool_)
+        logits = family.logits(token, Dims(l, t, b), w, first)
+        following = sampling.choose(logits, token, tp.as_tensor(t) >= first, t)
+        token[t < p.size] = prompt[b, t]
+        token[b, t + 1] = tp.where(is_over, 0, following)
+        ended = (token == tp.input("end", (ends,), (), tp.int32)).any(axis=0) if ends else False
+        is_over[t < p.size] = False
+        is_over[True] = is_over[b, t - 1] | ended
+        tp.stop_when(t, is_over | (tp.as_tensor(t) + 1 >= limit))
+        tp.output("token", token)
+    return program
+
+
+def scorer(family: Family, dtype: str) -> tp.Program:
+    """`logprob` (b, t): the natural logarithm of each token's probability, given those before it; 0 of the first.
+
+    Texts stand at the left end of `token` (b, t): nothing of them sees what follows.
+    """
+    with tp.Program("score") as program:
+        b, l, t = tp.dims("b l t")
+        token = tp.input("token", (), (b, t), tp.int32)
+        w = declare(family.weights(), family.sizes, dtype, l)
+        logits = family.logits(token, Dims(l, t, b), w)
+        logprob = tp.recurrent("logprob", (), (b, t))
+        logprob[b, 0] = 0.0
+        logprob[b, t + 1] = tp.log_softmax(logits.astype(tp.float32), axis=-1).spatial[token[b, t + 1]]
+        tp.output("logprob", logprob)
+    return program
+
+
+def left_padded(rows: Sequence[Sequence[int]], length: int) -> list[list[int]]:
+    return [[0] * (length - len(row)) + list(row) for row in rows]
+
+
+def right_padded(rows: Sequence[Sequence[int]], length: int) -> list[list[int]]:
+    return [list(row) + [0] * (length - len(row)) for row in rows]

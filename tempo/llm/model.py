@@ -1,0 +1,260 @@
+"""A model that is ready to run: texts in, texts out.
+
+>>> import tempo as tp
+>>> model = tp.llm.load("Llama-3.2-1B", backend="torch")  # doctest: +SKIP
+>>> model.generate(["You may reproduce"], max_new_tokens=8)  # doctest: +SKIP
+[Generation(text=' and distribute copies of the Work', tokens=(...), finish_reason='length')]
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+import tempo as tp
+from tempo.llm.checkpoint import FLOATS, Checkpoint
+from tempo.llm.families import Family, read_family, stored
+from tempo.llm.generation import Request, bucket, generator, left_padded, right_padded, scorer
+from tempo.llm.text import Pieces, Tokenizer
+from tempo.llm.weights import Stored, stacked
+
+Prompt = str | Sequence[int]
+Rows = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What follows a prompt. `tokens` are the new ones, the one that ended the text included; `text` is theirs without
+    special tokens, None where the folder holds no tokenizer. `finish_reason`: "stop" at an end token or a stop string.
+    """
+
+    text: str | None
+    tokens: tuple[int, ...]
+    finish_reason: Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How likely a text is: of each token after the first the natural logarithm of its probability, given those before.
+
+    `perplexity` is e to the minus of their mean.
+    """
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(-sum(self.logprobs) / len(self.logprobs))
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    backend: Any = None,
+    scheduler: Any = None,
+    dtype: Any = None,
+    device: str | None = None,
+) -> Model:
+    """The model in a folder in Hugging Face's format: config.json, *.safetensors, tokenizer.json.
+
+    `dtype`: "float32", "bfloat16" or "float16"; that of the file unless given. `backend`, `scheduler` and `device` as
+    `tp.compile` has them. Raises `CheckpointError` for what is missing, broken or not implemented.
+    """
+    checkpoint = Checkpoint.open(folder)
+    family = read_family(checkpoint.config)
+    chosen = checkpoint.dtype if dtype is None else np.dtype(dtype).name if not isinstance(dtype, str) else dtype
+    if chosen not in FLOATS:
+        raise tp.DTypeError(f"a model of dtype {chosen}", hint=f"there are {', '.join(FLOATS)}")
+    ways = {"backend": backend, "scheduler": scheduler, "device": device}
+    return Model(stored(family, checkpoint), family, chosen, {name: way for name, way in ways.items() if way})
+
+
+@dataclass(eq=False)
+class Model:
+    """Made by `load`. Programs are compiled when they are first needed, for sizes rounded up to powers of two."""
+
+    stored: Stored
+    family: Family
+    dtype: str
+    ways: Mapping[str, Any] = field(default_factory=dict)  # how programs are compiled
+    _made: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.open(self.stored.checkpoint.folder, self.family.vocabulary)
+
+    @property
+    def has_tokenizer(self) -> bool:
+        return (self.stored.checkpoint.folder / "tokenizer.json").exists()
+
+    @cached_property
+    def weights(self) -> dict[str, Any]:
+        """The program's inputs, as the backend's arrays."""
+        arrays = stacked(self.stored.arrays(self.dtype))
+        with tp.Program("weights") as program:
+            for name, array in arrays.items():
+                tp.output(name, tp.input(name, array.shape, (), self.dtype))
+        return dict(tp.compile(program, **self.ways)(**arrays))
+
+    # -- generating ------------------------------------------------------------------------------------------------
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        max_new_tokens: int | None = None,
+        do_sample: bool | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
+        stop_strings: str | Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> list[Generation]:
+        """Continue texts, or lists of tokens, all at once; each ends at its own end token.
+
+        The arguments have the meaning that `transformers` gives these names; None follows `generation_config.json`.
+        Draws are a function of the seed, the row and the position. Raises `tp.InputError` for an empty prompt, one
+        longer than the model's positions, and tokens or arguments out of range.
+        """
+        request = self._request(
+            max_new_tokens=max_new_tokens, do_sample=do_sample, temperature=temperature, top_k=top_k, top_p=top_p,
+            min_p=min_p, repetition_penalty=repetition_penalty, stop_strings=stop_strings,
+        )  # fmt: skip
+        rows = self._rows(prompts)
+        if not rows:
+            return []
+        call = self._call(request, rows, seed)
+        if request.stop_strings:
+            return self._until_strings(request, rows, call)
+        made = np.asarray(call.run(**call.arguments)["token"])
+        return [self._generation(request, row) for row in made[:, call.start :].tolist()]
+
+    def stream(self, prompt: Prompt, *, seed: int = 0, **settings: Any) -> Iterator[str]:
+        """The text that follows a prompt, piece by piece; the arguments are those of `generate`."""
+        request = self._request(**settings)
+        rows = self._rows(prompt)
+        pieces = Pieces(self.tokenizer)
+        return self._pieces(request, self._call(request, rows, seed), pieces)
+
+    def _pieces(self, request: Request, call: _Call, pieces: Pieces) -> Iterator[str]:
+        for (token,) in call.steps():
+            if piece := pieces.add(token):
+                yield piece
+            if self._has_ended(request, pieces.tokens, pieces.shown):
+                break
+        if piece := pieces.end():
+            yield piece
+
+    def _until_strings(self, request: Request, rows: Rows, call: _Call) -> list[Generation]:
+        """Step by step: whether a string is there, only the tokenizer knows."""
+        made: Rows = [[] for _ in rows]
+        is_over = [False for _ in rows]
+        for tokens in call.steps():
+            for row, token in enumerate(tokens):
+                if not is_over[row]:
+                    made[row].append(token)
+                    is_over[row] = self._has_ended(request, made[row], self.tokenizer.decode(made[row]))
+            if all(is_over):
+                break
+        return [self._generation(request, tokens) for tokens in made]
+
+    @staticmethod
+    def _has_ended(request: Request, tokens: Sequence[int], text: str) -> bool:
+        return tokens[-1] in request.ends or any(each in text for each in request.stop_strings)
+
+    def _generation(self, request: Request, made: list[int]) -> Generation:
+        ended = next((at for at, token in enumerate(made) if token in request.ends), None)
+        tokens = made if ended is None else made[: ended + 1]
+        text = self.tokenizer.decode(tokens) if self.has_tokenizer else None
+        is_stopped = ended is not None or any(each in (text or "") for each in request.stop_strings)
+        return Generation(text, tuple(tokens), "stop" if is_stopped else "length")
+
+    def _request(self, **given: Any) -> Request:
+        return Request.of(given, self.stored.checkpoint.generation, self.family.vocabulary)
+
+    def _call(self, request: Request, rows: Rows, seed: int) -> _Call:
+        longest = max(map(len, rows))
+        length = bucket(longest)
+        new = request.new(longest, self.family.positions)
+        ends = len(request.ends)
+        run = self._compiled(
+            ("generate", request.sampling.steps, ends),
+            lambda: generator(self.family, self.dtype, request.sampling, ends),
+            {"b": len(rows), "p": length, "t": bucket(length + new)},
+        )
+        arguments = {
+            "prompt": np.array(left_padded(rows, length), np.int32),
+            "first": np.array([length - len(row) for row in rows], np.int32),
+            "limit": length + new,
+            "seed": seed,
+            **({"end": np.array(request.ends, np.int32)} if ends else {}),
+            **request.sampling.inputs,
+            **self.weights,
+        }
+        return _Call(run, arguments, length)
+
+    # -- scoring ---------------------------------------------------------------------------------------------------
+
+    def score(self, texts: Prompt | Sequence[Prompt]) -> list[Score]:
+        """How likely texts are, or lists of tokens. Raises `tp.InputError` for one of fewer than two tokens."""
+        rows = self._rows(texts)
+        if not rows:
+            return []
+        for row in rows:
+            if len(row) < 2:
+                raise tp.InputError(f"a text of {len(row)} token has no likelihood: the first is given")
+        length = bucket(max(map(len, rows)))
+        run = self._compiled("score", lambda: scorer(self.family, self.dtype), {"b": len(rows), "t": length})
+        token = np.array(right_padded(rows, length), np.int32)
+        found = np.asarray(run(token=token, **self.weights)["logprob"])
+        return [Score(tuple(row), tuple(found[at, 1 : len(row)].tolist())) for at, row in enumerate(rows)]
+
+    # -- what both need --------------------------------------------------------------------------------------------
+
+    def _compiled(self, key: Any, program: Callable[[], tp.Program], sizes: Mapping[str, int]) -> Any:
+        """The executable for these sizes."""
+        at = key, *sizes.items()
+        if at not in self._made:
+            self._made[at] = tp.compile(program(), sizes={**self.family.sizes, **sizes}, **self.ways)
+        return self._made[at]
+
+    def _rows(self, prompts: Any) -> Rows:
+        """As tokens. One text, or one list of tokens, is a row."""
+        if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int | np.integer)):
+            prompts = [prompts]
+        return [self._tokens(prompt, f"prompt {at}" if len(prompts) > 1 else "the prompt") for at, prompt in enumerate(prompts)]
+
+    def _tokens(self, prompt: Any, what: str) -> list[int]:
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]
+        if not tokens:
+            raise tp.InputError(f"{what} is empty", hint="a text goes on from at least one token")
+        wrong = [token for token in tokens if not 0 <= token < self.family.vocabulary]
+        if wrong:
+            raise tp.InputError(f"{what} has the token {wrong[0]}; the model knows 0 to {self.family.vocabulary - 1}")
+        if len(tokens) >= self.family.positions:
+            raise tp.InputError(f"{what} has {len(tokens)} tokens, and the model {self.family.positions} positions")
+        return tokens
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A run of the generator; `start` is the position of the first new token."""
+
+    run: Any
+    arguments: Mapping[str, Any]
+    start: int
+
+    def steps(self) -> Iterator[list[int]]:
+        """The new tokens of all rows, position by position."""
+        for at, step in enumerate(self.run.stream("t", keep=False, **self.arguments)):
+            if at >= self.start:
+                yield np.asarray(step["token"]).tolist()

@@ -1,0 +1,75 @@
+"""Between text and tokens: `tokenizer.json`, read by the `tokenizers` library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tempo.llm.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """`library` is a `tokenizers.Tokenizer`."""
+
+    library: Any
+
+    @staticmethod
+    def open(folder: Path, vocabulary: int) -> Tokenizer:
+        """That of a model that knows so many tokens.
+
+        Raises `CheckpointError` where there is none, or one that has more, and `ImportError` without `tokenizers`.
+        """
+        path = folder / "tokenizer.json"
+        if not path.exists():
+            raise CheckpointError(f"{folder} holds no tokenizer.json", hint="give tokens instead: lists of integers")
+        try:
+            from tokenizers import Tokenizer as Library
+        except ImportError as error:
+            raise ImportError("texts need the library tokenizers: python -m pip install tempo-sdg[llm]") from error
+        try:
+            library = Library.from_file(str(path))
+        except Exception as error:  # noqa: BLE001 - the library raises nothing narrower
+            raise CheckpointError(f"{path} is no tokenizer: {error}") from error
+        largest = max(library.get_vocab(with_added_tokens=True).values(), default=-1)
+        if largest >= vocabulary:
+            raise CheckpointError(
+                f"{path} makes tokens up to {largest}, but the model knows {vocabulary}: they belong to two models"
+            )
+        return Tokenizer(library)
+
+    def encode(self, text: str) -> list[int]:
+        """With what the model expects around a text, such as a token that begins it."""
+        return list(self.library.encode(text).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Without special tokens."""
+        return str(self.library.decode(list(tokens), skip_special_tokens=True))
+
+
+@dataclass
+class Pieces:
+    """The text of tokens that come one by one.
+
+    What a token adds is what the text of all has more than before; a character whose bytes are not all there yet comes
+    with the last of them.
+    """
+
+    tokenizer: Tokenizer
+    tokens: list[int] = field(default_factory=list)
+    shown: str = ""
+
+    def add(self, token: int) -> str:
+        self.tokens.append(token)
+        text = self.tokenizer.decode(self.tokens)
+        return "" if text.endswith("\N{REPLACEMENT CHARACTER}") else self._show(text)
+
+    def end(self) -> str:
+        """What was held back."""
+        return self._show(self.tokenizer.decode(self.tokens))
+
+    def _show(self, text: str) -> str:
+        piece, self.shown = text[len(self.shown) :], text
+        return piece
