@@ -23,7 +23,8 @@ NEW = 10
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose text ends at token 7 or 8, with a tokenizer of a word for each token."""
     path = tmp_path_factory.mktemp("model")
-    make(path, "Llama", num_key_value_heads=2, eos_token_id=[7, 8], pad_token_id=0, **SIZES)
+    make(path, "Llama", num_key_value_heads=2, **SIZES)
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 8], "pad_token_id": 0}))
     tokenizers = pytest.importorskip("tokenizers")
     words = {f"w{number}": number for number in range(VOCABULARY)}
     library = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
