@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import tempo as tp
 
@@ -20,6 +20,7 @@ def add_generate(commands: Any) -> None:
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--prompt", metavar="TEXT")
     prompt.add_argument("--prompt-file", metavar="FILE", help="a file that holds the prompt; - is standard input")
+    parser.add_argument("--chat", action="store_true", help="the prompt is a message, and the text its answer")
     parser.add_argument("--max-new-tokens", "--max-tokens", type=int, metavar="N")
     parser.add_argument("--do-sample", action="store_true", default=None, help="draw, else the likeliest token")
     parser.add_argument("--temperature", type=float)
@@ -34,16 +35,19 @@ def add_generate(commands: Any) -> None:
     parser.add_argument("--dtype", help="float32, bfloat16 or float16; that of the file unless given")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--stream", action="store_true", help="print every piece of the text as it is made")
-    shown.add_argument("--json", action="store_true", help="print one object: prompt_tokens, tokens, text, seconds, ...")
+    shown.add_argument(
+        "--json", action="store_true", help="print one object: prompt_tokens, tokens, text, seconds, ..."
+    )
     parser.add_argument("--stats", action="store_true", help="print to standard error how long it took")
     parser.set_defaults(run=generate)
 
 
 def generate(parsed: argparse.Namespace) -> int:
     """The status is 2 for what the user can mend, told in one line."""
-    warnings.showwarning = _told
     try:
-        _generate(parsed)
+        with warnings.catch_warnings():
+            warnings.showwarning = _told
+            _generate(parsed)
     except (tp.TempoError, ImportError, OSError) as error:
         hint = getattr(error, "hint", None)
         _say("error", " ".join(f"{getattr(error, 'message', error)}{f'; {hint}' if hint else ''}".split()))
@@ -58,7 +62,8 @@ def _generate(parsed: argparse.Namespace) -> None:
     model = load(parsed.model, backend=parsed.backend, device=parsed.device, dtype=parsed.dtype)
     names = ("max_new_tokens", "do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
     settings = {**{name: getattr(parsed, name) for name in names}, "stop_strings": parsed.stop}
-    prompt_tokens = model.tokenizer.encode(prompt)
+    message = {"role": "user", "content": prompt}
+    prompt_tokens = model.apply_chat_template([message]) if parsed.chat else model.tokenizer.encode(prompt)
     start = time.perf_counter()
     if parsed.stream:
         for piece in model.stream(prompt_tokens, **settings):
@@ -84,7 +89,14 @@ def _read(path: str) -> str:
     return sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
 
 
-def _told(message: Warning | str, *_: Any) -> None:
+def _told(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     _say("warning", str(message))
 
 

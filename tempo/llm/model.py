@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 import tempo as tp
+from tempo.llm.chat import ChatTemplate, Message
 from tempo.llm.checkpoint import FLOATS, Checkpoint
 from tempo.llm.families import Family, read_family, stored
 from tempo.llm.generation import Request, bucket, generator, left_padded, right_padded, scorer
@@ -138,6 +139,14 @@ class Model:
         made = np.asarray(call.run(**call.arguments)["token"])
         return [self._generation(request, row) for row in made[:, call.start :].tolist()]
 
+    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
+        """A conversation, `[{"role": "user", "content": "..."}, ...]`, as the prompt that the model answers to.
+
+        Raises `CheckpointError` for a model without a chat template, and `tp.InputError` where that refuses a message.
+        """
+        text = ChatTemplate.open(self.stored.checkpoint.folder).render(messages)
+        return self.tokenizer.encode(text, around=False)  # the template has written it
+
     def stream(self, prompt: Prompt, *, seed: int = 0, **settings: Any) -> Iterator[str]:
         """The text that follows a prompt, piece by piece; the arguments are those of `generate`."""
         request = self._request(**settings)
@@ -231,7 +240,10 @@ class Model:
         """As tokens. One text, or one list of tokens, is a row."""
         if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int | np.integer)):
             prompts = [prompts]
-        return [self._tokens(prompt, f"prompt {at}" if len(prompts) > 1 else "the prompt") for at, prompt in enumerate(prompts)]
+        return [
+            self._tokens(prompt, f"prompt {at}" if len(prompts) > 1 else "the prompt")
+            for at, prompt in enumerate(prompts)
+        ]
 
     def _tokens(self, prompt: Any, what: str) -> list[int]:
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]

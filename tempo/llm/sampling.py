@@ -7,7 +7,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -34,31 +34,36 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Raises `tp.InputError` for what means nothing."""
-        allowed = {
-            "temperature": (self.temperature, lambda x: x > 0, "greater than 0"),
-            "top_k": (self.top_k, lambda x: x >= 1 and x == int(x), "a whole number of at least 1"),
-            "top_p": (self.top_p, lambda x: 0 < x <= 1, "in (0, 1]"),
-            "min_p": (self.min_p, lambda x: 0 <= x <= 1, "in [0, 1]"),
-            "repetition_penalty": (self.repetition_penalty, lambda x: x > 0, "greater than 0"),
-        }
-        for name, (value, is_allowed, what) in allowed.items():
-            if value is not None and (isinstance(value, bool) or not is_allowed(value)):
-                raise tp.InputError(f"{name} is {value!r}, and must be {what}", hint=_HINTS.get(name))
+        self._require("temperature", "greater than 0", lambda x: x > 0)
+        self._require("top_k", "a whole number of at least 1", lambda x: x >= 1 and x == int(x))
+        self._require("top_p", "in (0, 1]", lambda x: 0 < x <= 1)
+        self._require("min_p", "in [0, 1]", lambda x: 0 <= x <= 1)
+        self._require("repetition_penalty", "greater than 0", lambda x: x > 0)
+
+    def _require(self, name: str, what: str, is_allowed: Callable[[Any], bool]) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_allowed(value):
+            hint = "for the most likely token at each step, leave do_sample out" if name == "temperature" else None
+            raise tp.InputError(f"{name} is {value!r}, and must be {what}", hint=hint)
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Sampling:
         """That of `generation_config.json` or of the arguments of a call, without the steps that change nothing."""
         given = {each.name: settings.get(each.name) for each in fields(Sampling)}
-        asked = Sampling(**{**given, "do_sample": bool(given["do_sample"]), "top_k": given["top_k"] or None})
-        changing = {
-            "do_sample": asked.do_sample,
-            "repetition_penalty": None if asked.repetition_penalty == 1 else asked.repetition_penalty,
-        }
-        if asked.do_sample:
-            neutral = {"temperature": 1, "top_p": 1, "min_p": 0}
-            changing |= {name: None if (value := getattr(asked, name)) == at else value for name, at in neutral.items()}
-            changing["top_k"] = asked.top_k
-        return Sampling(**changing)
+        asked = Sampling(**given | {"do_sample": bool(given["do_sample"]), "top_k": given["top_k"] or None})
+        penalty = None if asked.repetition_penalty == 1 else asked.repetition_penalty
+        if not asked.do_sample:
+            return Sampling(repetition_penalty=penalty)
+        return Sampling(
+            do_sample=True,
+            temperature=None if asked.temperature == 1 else asked.temperature,
+            top_k=asked.top_k,
+            top_p=None if asked.top_p == 1 else asked.top_p,
+            min_p=None if asked.min_p == 0 else asked.min_p,
+            repetition_penalty=penalty,
+        )
 
     @property
     def steps(self) -> tuple[tuple[str, int | None], ...]:
@@ -107,9 +112,6 @@ class Sampling:
         probabilities = tp.softmax(scores, axis=-1)
         least = number[f"{PREFIX}min_p"] * probabilities.max(axis=-1, keepdims=True)
         return tp.where(probabilities < least, -tp.inf, scores)
-
-
-_HINTS = {"temperature": "for the most likely token at each step, leave do_sample out"}
 
 
 def seen(token: RecurrentTensor, counts: RecurrentTensor | bool, vocabulary: Any, t: Dim) -> RecurrentTensor:

@@ -31,7 +31,7 @@ class Tokenizer:
             raise ImportError("texts need the library tokenizers: python -m pip install tempo-sdg[llm]") from error
         try:
             library = Library.from_file(str(path))
-        except Exception as error:  # noqa: BLE001 - the library raises nothing narrower
+        except Exception as error:  # the library raises nothing narrower
             raise CheckpointError(f"{path} is no tokenizer: {error}") from error
         largest = max(library.get_vocab(with_added_tokens=True).values(), default=-1)
         if largest >= vocabulary:
@@ -40,9 +40,9 @@ class Tokenizer:
             )
         return Tokenizer(library)
 
-    def encode(self, text: str) -> list[int]:
-        """With what the model expects around a text, such as a token that begins it."""
-        return list(self.library.encode(text).ids)
+    def encode(self, text: str, around: bool = True) -> list[int]:
+        """With what the model expects `around` a text, such as a token that begins it."""
+        return list(self.library.encode(text, add_special_tokens=around).ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Without special tokens."""

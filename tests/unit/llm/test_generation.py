@@ -12,6 +12,7 @@ import pytest
 import tempo as tp
 from tempo import llm
 from tempo.cli import main
+from tempo.llm.chat import ChatTemplate
 from tests.unit.llm.models import VOCABULARY, make
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -152,6 +153,36 @@ def test_likelihoods_are_those_of_transformers(folder: Path) -> None:
 def test_what_means_nothing_is_refused(folder: Path, prompt: list[int], settings: dict[str, Any], told: str) -> None:
     with pytest.raises(tp.InputError, match=told):
         llm.load(folder).generate([prompt], **settings)
+
+
+TEMPLATE = """{{ bos_token }}{% for message in messages %}
+{% if message['role'] not in ('user', 'assistant') %}{{ raise_exception('no ' + message['role']) }}{% endif %}
+ w2 {% generation %}{{ message['content'] }}{% endgeneration %} w3
+{% endfor %}{% if add_generation_prompt %} w4{% endif %}"""
+
+
+def test_a_conversation_is_rendered_as_transformers_does(folder: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    options = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": {"content": "w1"}, "chat_template": TEMPLATE}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
+    messages = [{"role": "user", "content": "w10 w11"}, {"role": "assistant", "content": "w12"}]
+    peer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"), bos_token="w1")
+    expected = peer.apply_chat_template(messages, chat_template=TEMPLATE, add_generation_prompt=True, tokenize=False)
+    model = llm.load(tmp_path)
+    assert ChatTemplate.open(tmp_path).render(messages) == expected
+    assert model.apply_chat_template(messages) == [1, 2, 10, 11, 3, 2, 12, 3, 4]
+    (tmp_path / "chat_template.jinja").write_text("w5 {{ messages[0]['content'] }}")
+    assert model.apply_chat_template(messages) == [5, 10, 11]
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
+    with pytest.raises(tp.InputError, match="refuses the messages: no judge"):
+        model.apply_chat_template([{"role": "judge", "content": "w1"}])
+    (tmp_path / "chat_template.jinja").write_text("{% if %}")
+    with pytest.raises(llm.CheckpointError, match="broken chat template"):
+        model.apply_chat_template(messages)
+    with pytest.raises(llm.CheckpointError, match="has no chat template"):
+        llm.load(folder).apply_chat_template(messages)
 
 
 def test_settings_of_draws_without_draws_are_told(folder: Path) -> None:
