@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import tempo as tp
 from tempo.llm.blocks import Dims
@@ -18,6 +18,25 @@ from tempo.llm.errors import CheckpointError
 from tempo.llm.families import Family
 from tempo.llm.sampling import Sampling
 from tempo.llm.weights import declare
+
+
+class Settings(TypedDict, total=False):
+    """How texts go on, with the names and the meaning of `transformers.GenerationConfig`; None follows
+    the folder's file.
+
+    `num_beams` other than 1 is not implemented.
+    """
+
+    max_new_tokens: int | None
+    do_sample: bool | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float | None
+    num_beams: int | None
+    stop_strings: str | Sequence[str] | None
+
 
 _DEFAULTS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, "top_k": 50, "top_p": 1.0}
 """What `transformers` takes where neither a call nor `generation_config.json` says it."""
@@ -44,8 +63,14 @@ class Request:
 
         Raises `tp.InputError` for what means nothing, and `CheckpointError` where it is the file's.
         """
+        unknown = given.keys() - Settings.__annotations__.keys()
+        if unknown:
+            known = ", ".join(Settings.__annotations__)
+            raise tp.InputError(f"there is no setting {min(unknown)!r}", hint=f"there are {known}")
         asked = {name: value for name, value in given.items() if value is not None}
         settings = {**_DEFAULTS, **{name: value for name, value in file.items() if value is not None}, **asked}
+        if settings.get("num_beams") not in (None, 1):
+            raise tp.UnsupportedError(f"num_beams is {settings['num_beams']!r}, and only 1 is implemented")
         if settings["do_sample"] not in (True, False):
             raise tp.InputError(f"do_sample is {settings['do_sample']!r}, and must be True or False")
         vain = [name for name in _OF_DRAWS if name in asked and not settings["do_sample"]]

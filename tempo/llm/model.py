@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -21,7 +21,7 @@ import tempo as tp
 from tempo.llm.chat import ChatTemplate, Message
 from tempo.llm.checkpoint import FLOATS, Checkpoint
 from tempo.llm.families import Family, read_family, stored
-from tempo.llm.generation import Request, bucket, generator, left_padded, right_padded, scorer
+from tempo.llm.generation import Request, Settings, bucket, generator, left_padded, right_padded, scorer
 from tempo.llm.text import Pieces, Tokenizer
 from tempo.llm.weights import Stored, stacked
 
@@ -107,29 +107,16 @@ class Model:
     # -- generating ------------------------------------------------------------------------------------------------
 
     def generate(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        *,
-        max_new_tokens: int | None = None,
-        do_sample: bool | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float | None = None,
-        stop_strings: str | Sequence[str] | None = None,
-        seed: int = 0,
+        self, prompts: Prompt | Sequence[Prompt], *, seed: int = 0, **settings: Unpack[Settings]
     ) -> list[Generation]:
         """Continue texts, or lists of tokens, all at once; each ends at its own end token.
 
-        The arguments have the meaning that `transformers` gives these names; None follows `generation_config.json`.
+        `settings` have the meaning that `transformers` gives these names: `max_new_tokens`, `do_sample`, `temperature`,
+        `top_k`, `top_p`, `min_p`, `repetition_penalty`, `stop_strings`; None follows `generation_config.json`.
         Draws are a function of the seed, the row and the position. Raises `tp.InputError` for an empty prompt, one
-        longer than the model's positions, and tokens or arguments out of range.
+        longer than the model's positions, and tokens or settings out of range.
         """
-        request = self._request(
-            max_new_tokens=max_new_tokens, do_sample=do_sample, temperature=temperature, top_k=top_k, top_p=top_p,
-            min_p=min_p, repetition_penalty=repetition_penalty, stop_strings=stop_strings,
-        )  # fmt: skip
+        request = self._request(settings)
         rows = self._rows(prompts)
         if not rows:
             return []
@@ -147,38 +134,38 @@ class Model:
         text = ChatTemplate.open(self.stored.checkpoint.folder).render(messages)
         return self.tokenizer.encode(text, around=False)  # the template has written it
 
-    def stream(self, prompt: Prompt, *, seed: int = 0, **settings: Any) -> Iterator[str]:
-        """The text that follows a prompt, piece by piece; the arguments are those of `generate`."""
-        request = self._request(**settings)
-        rows = self._rows(prompt)
-        pieces = Pieces(self.tokenizer)
-        return self._pieces(request, self._call(request, rows, seed), pieces)
+    def stream(self, prompt: Prompt, *, seed: int = 0, **settings: Unpack[Settings]) -> Iterator[str]:
+        """The text that follows one prompt, piece by piece; the arguments are those of `generate`."""
+        request, rows = self._request(settings), self._rows(prompt)
+        if len(rows) != 1:
+            raise tp.InputError(f"a stream is of one prompt, not of {len(rows)}", hint="model.generate takes several")
+        return self._pieces(request, self._call(request, rows, seed), Pieces(self.tokenizer))
 
     def _pieces(self, request: Request, call: _Call, pieces: Pieces) -> Iterator[str]:
         for (token,) in call.steps():
             if piece := pieces.add(token):
                 yield piece
-            if self._has_ended(request, pieces.tokens, pieces.shown):
+            if self._has_ended(request, pieces):
                 break
         if piece := pieces.end():
             yield piece
 
     def _until_strings(self, request: Request, rows: Rows, call: _Call) -> list[Generation]:
         """Step by step: whether a string is there, only the tokenizer knows."""
-        made: Rows = [[] for _ in rows]
-        is_over = [False for _ in rows]
+        made = [Pieces(self.tokenizer) for _ in rows]
+        open_rows = list(made)
         for tokens in call.steps():
-            for row, token in enumerate(tokens):
-                if not is_over[row]:
-                    made[row].append(token)
-                    is_over[row] = self._has_ended(request, made[row], self.tokenizer.decode(made[row]))
-            if all(is_over):
+            for pieces, token in zip(made, tokens):
+                if pieces in open_rows:
+                    pieces.add(token)
+            open_rows = [pieces for pieces in open_rows if not self._has_ended(request, pieces)]
+            if not open_rows:
                 break
-        return [self._generation(request, tokens) for tokens in made]
+        return [self._generation(request, pieces.tokens) for pieces in made]
 
     @staticmethod
-    def _has_ended(request: Request, tokens: Sequence[int], text: str) -> bool:
-        return tokens[-1] in request.ends or any(each in text for each in request.stop_strings)
+    def _has_ended(request: Request, made: Pieces) -> bool:
+        return made.tokens[-1] in request.ends or any(each in made.text for each in request.stop_strings)
 
     def _generation(self, request: Request, made: list[int]) -> Generation:
         ended = next((at for at, token in enumerate(made) if token in request.ends), None)
@@ -187,8 +174,8 @@ class Model:
         is_stopped = ended is not None or any(each in (text or "") for each in request.stop_strings)
         return Generation(text, tuple(tokens), "stop" if is_stopped else "length")
 
-    def _request(self, **given: Any) -> Request:
-        return Request.of(given, self.stored.checkpoint.generation, self.family.vocabulary)
+    def _request(self, settings: Settings) -> Request:
+        return Request.of(settings, self.stored.checkpoint.generation, self.family.vocabulary)
 
     def _call(self, request: Request, rows: Rows, seed: int) -> _Call:
         longest = max(map(len, rows))

@@ -49,27 +49,37 @@ class Tokenizer:
         return str(self.library.decode(list(tokens), skip_special_tokens=True))
 
 
-@dataclass
+@dataclass(eq=False)
 class Pieces:
-    """The text of tokens that come one by one.
+    """The text of tokens that come one by one: `text` so far.
 
-    What a token adds is what the text of all has more than before; a character whose bytes are not all there yet comes
-    with the last of them.
+    What tokens add is what they have more than those before them, decoded together with the last that were shown, since
+    a tokenizer may treat the first of a text differently. A character whose bytes are not all there yet comes with the
+    last of them.
     """
 
     tokenizer: Tokenizer
     tokens: list[int] = field(default_factory=list)
-    shown: str = ""
+    text: str = ""
+    _shown: tuple[int, int] = (0, 0)  # the last piece is that of these tokens
 
     def add(self, token: int) -> str:
+        """What the token adds to the text; nothing where more has to follow."""
         self.tokens.append(token)
-        text = self.tokenizer.decode(self.tokens)
-        return "" if text.endswith("\N{REPLACEMENT CHARACTER}") else self._show(text)
+        piece = self._new()
+        return "" if piece.endswith("\N{REPLACEMENT CHARACTER}") else self._show(piece)
 
     def end(self) -> str:
         """What was held back."""
-        return self._show(self.tokenizer.decode(self.tokens))
+        return self._show(self._new())
 
-    def _show(self, text: str) -> str:
-        piece, self.shown = text[len(self.shown) :], text
+    def _new(self) -> str:
+        start, end = self._shown
+        before = self.tokenizer.decode(self.tokens[start:end])
+        return self.tokenizer.decode(self.tokens[start:])[len(before) :]
+
+    def _show(self, piece: str) -> str:
+        if piece:
+            self.text += piece
+            self._shown = self._shown[1], len(self.tokens)
         return piece

@@ -13,6 +13,7 @@ import tempo as tp
 from tempo import llm
 from tempo.cli import main
 from tempo.llm.chat import ChatTemplate
+from tempo.llm.text import Pieces, Tokenizer
 from tests.unit.llm.models import VOCABULARY, make
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -67,6 +68,22 @@ def test_a_stream_gives_the_text_in_pieces(folder: Path) -> None:
     pieces = list(model.stream("w3 w1 w4", max_new_tokens=NEW))
     assert len(pieces) == len(whole.tokens)
     assert "".join(pieces) == whole.text
+
+
+def test_a_character_of_several_tokens_comes_whole() -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    library = tokenizers.Tokenizer(tokenizers.models.BPE({each: at for at, each in enumerate(alphabet)}, []))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = tokenizers.decoders.ByteLevel()
+    text = "na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve \N{SMILING FACE WITH SUNGLASSES}!"
+    made = Pieces(Tokenizer(library))
+    found = [made.add(token) for token in library.encode(text).ids]
+    assert [piece for piece in found if piece] == list(text)
+    assert len(found) == len(text.encode())
+    assert made.text == text
+    assert made.add(library.encode("\N{SMILING FACE WITH SUNGLASSES}").ids[0]) == ""
+    assert made.end() == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_a_string_ends_a_row(folder: Path) -> None:
@@ -148,6 +165,7 @@ def test_likelihoods_are_those_of_transformers(folder: Path) -> None:
         ([1], {"do_sample": True, "top_k": -1}, "top_k is -1"),
         ([1], {"repetition_penalty": 0.0}, "repetition_penalty is 0.0"),
         ([1], {"stop_strings": [""]}, "stop_strings"),
+        ([1], {"max_tokens": 3}, "there is no setting 'max_tokens'"),
     ],
 )
 def test_what_means_nothing_is_refused(folder: Path, prompt: list[int], settings: dict[str, Any], told: str) -> None:
@@ -183,6 +201,13 @@ def test_a_conversation_is_rendered_as_transformers_does(folder: Path, tmp_path:
         model.apply_chat_template(messages)
     with pytest.raises(llm.CheckpointError, match="has no chat template"):
         llm.load(folder).apply_chat_template(messages)
+
+
+def test_what_is_not_implemented_is_refused(folder: Path) -> None:
+    with pytest.raises(tp.UnsupportedError, match="num_beams is 4, and only 1 is implemented"):
+        llm.load(folder).generate([[1, 2]], num_beams=4)
+    with pytest.raises(tp.InputError, match="a stream is of one prompt, not of 2"):
+        llm.load(folder).stream([[1, 2], [3]])
 
 
 def test_settings_of_draws_without_draws_are_told(folder: Path) -> None:
