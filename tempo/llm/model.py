@@ -22,7 +22,7 @@ from tempo.llm.chat import ChatTemplate, Message
 from tempo.llm.checkpoint import FLOATS, Checkpoint
 from tempo.llm.families import Family, read_family, stored
 from tempo.llm.generation import Request, Settings, bucket, generator, left_padded, right_padded, scorer
-from tempo.llm.text import Pieces, Tokenizer
+from tempo.llm.text import Detokenizer, Tokenizer
 from tempo.llm.weights import Stored, stacked
 
 Prompt = str | Sequence[int]
@@ -139,9 +139,9 @@ class Model:
         request, rows = self._request(settings), self._rows(prompt)
         if len(rows) != 1:
             raise tp.InputError(f"a stream is of one prompt, not of {len(rows)}", hint="model.generate takes several")
-        return self._pieces(request, self._call(request, rows, seed), Pieces(self.tokenizer))
+        return self._pieces(request, self._call(request, rows, seed), Detokenizer(self.tokenizer))
 
-    def _pieces(self, request: Request, call: _Call, pieces: Pieces) -> Iterator[str]:
+    def _pieces(self, request: Request, call: _GeneratorRun, pieces: Detokenizer) -> Iterator[str]:
         for (token,) in call.steps():
             if piece := pieces.add(token):
                 yield piece
@@ -150,9 +150,9 @@ class Model:
         if piece := pieces.end():
             yield piece
 
-    def _until_strings(self, request: Request, rows: Rows, call: _Call) -> list[Generation]:
+    def _until_strings(self, request: Request, rows: Rows, call: _GeneratorRun) -> list[Generation]:
         """Step by step: whether a string is there, only the tokenizer knows."""
-        made = [Pieces(self.tokenizer) for _ in rows]
+        made = [Detokenizer(self.tokenizer) for _ in rows]
         open_rows = list(made)
         for tokens in call.steps():
             for pieces, token in zip(made, tokens):
@@ -164,7 +164,7 @@ class Model:
         return [self._generation(request, pieces.tokens) for pieces in made]
 
     @staticmethod
-    def _has_ended(request: Request, made: Pieces) -> bool:
+    def _has_ended(request: Request, made: Detokenizer) -> bool:
         return made.tokens[-1] in request.ends or any(each in made.text for each in request.stop_strings)
 
     def _generation(self, request: Request, made: list[int]) -> Generation:
@@ -177,7 +177,7 @@ class Model:
     def _request(self, settings: Settings) -> Request:
         return Request.of(settings, self.stored.checkpoint.generation, self.family.vocabulary)
 
-    def _call(self, request: Request, rows: Rows, seed: int) -> _Call:
+    def _call(self, request: Request, rows: Rows, seed: int) -> _GeneratorRun:
         longest = max(map(len, rows))
         length = bucket(longest)
         new = request.new(longest, self.family.positions)
@@ -196,7 +196,7 @@ class Model:
             **request.sampling.inputs,
             **self.weights,
         }
-        return _Call(run, arguments, length)
+        return _GeneratorRun(run, arguments, length)
 
     # -- scoring ---------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class _Call:
+class _GeneratorRun:
     """A run of the generator; `start` is the position of the first new token."""
 
     run: Any

@@ -41,7 +41,7 @@ class Rotary:
 
 
 @dataclass(frozen=True)
-class Linear(Rotary):
+class LinearScaling(Rotary):
     """Positions divided by a factor. Source: Chen et al. 2023, section 2.3."""
 
     factor: float
@@ -110,7 +110,7 @@ class Yarn(Rotary):
         return plain * (1 - ramp + ramp / self.factor)
 
 
-KINDS: dict[str, type[Rotary]] = {"default": Rotary, "linear": Linear, "llama3": Llama3, "yarn": Yarn}
+KINDS: dict[str, type[Rotary]] = {"default": Rotary, "linear": LinearScaling, "llama3": Llama3, "yarn": Yarn}
 
 
 def read_rotary(config: Config, width: int, *, theta: float = 10_000.0) -> Rotary:

@@ -50,7 +50,7 @@ class Tokenizer:
 
 
 @dataclass(eq=False)
-class Pieces:
+class Detokenizer:
     """The text of tokens that come one by one: `text` so far.
 
     What tokens add is what they have more than those before them, decoded together with the last that were shown, since

@@ -13,7 +13,7 @@ import tempo as tp
 from tempo import llm
 from tempo.cli import main
 from tempo.llm.chat import ChatTemplate
-from tempo.llm.text import Pieces, Tokenizer
+from tempo.llm.text import Detokenizer, Tokenizer
 from tests.unit.llm.models import VOCABULARY, make
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -77,7 +77,7 @@ def test_a_character_of_several_tokens_comes_whole() -> None:
     library.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = tokenizers.decoders.ByteLevel()
     text = "na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve \N{SMILING FACE WITH SUNGLASSES}!"
-    made = Pieces(Tokenizer(library))
+    made = Detokenizer(Tokenizer(library))
     found = [made.add(token) for token in library.encode(text).ids]
     assert [piece for piece in found if piece] == list(text)
     assert len(found) == len(text.encode())
