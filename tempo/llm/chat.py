@@ -51,7 +51,7 @@ class ChatTemplate:
         except ImportError as error:
             raise ImportError("chat templates need jinja2: python -m pip install tempo-sdg[llm]") from error
 
-        class Marked(ext.Extension):
+        class Marked(ext.Extension):  # type: ignore[misc] # is Any to mypy
             """`{% generation %}` says what a model is trained on; here it is text as any other."""
 
             tags = {"generation"}  # noqa: RUF012 - as jinja2 has it
