@@ -16,6 +16,9 @@ SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
 # Of the suite, what `make test` runs: all passes, few random programs.
 QUICK = -m "not slow" --tempo-passes=all --tempo-random-programs=20 --tempo-edges=0:6
 
+# Tests and examples start many processes; none is to compile all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo demo-long test test-all sweep check format benchmarks clean
 
 help:
