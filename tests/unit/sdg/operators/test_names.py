@@ -46,22 +46,23 @@ AXES = {
 }  # fmt: skip
 """Those who ask what an operator does to an axis, and what they name all the same."""
 
-NAMING = {
-    name: module
-    for folder in PARTS.values()
-    for name, module in modules(folder)
-    if not name.startswith(NAMES_ALLOWED) and operators_by_name(module)
-}
+
+@pytest.fixture(scope="module")
+def naming() -> dict[str, ast.Module]:
+    """The modules that name operators."""
+    every = (named for folder in PARTS.values() for named in modules(folder))
+    return {name: module for name, module in every if not name.startswith(NAMES_ALLOWED) and operators_by_name(module)}
 
 
-def test_a_module_that_names_an_operator_has_a_reason() -> None:
-    assert not [name for name in NAMING if not name.startswith(tuple(REASONS))]
+def test_a_module_that_names_an_operator_has_a_reason(naming: dict[str, ast.Module]) -> None:
+    assert naming
+    assert not [name for name in naming if not name.startswith(tuple(REASONS))]
 
 
 @pytest.mark.parametrize("name", AXES)
-def test_who_asks_for_axes_names_no_more_operators_than_these(name: str) -> None:
+def test_who_asks_for_axes_names_no_more_operators_than_these(naming: dict[str, ast.Module], name: str) -> None:
     found = set[str]()
-    for node in ast.walk(NAMING[name]) if name in NAMING else ():
+    for node in ast.walk(naming[name]) if name in naming else ():
         if isinstance(node, ast.Compare | ast.Set | ast.Dict):
             parts = ast.walk(node) if not isinstance(node, ast.Dict) else filter(None, node.keys)
             found |= {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
