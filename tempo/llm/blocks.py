@@ -28,11 +28,16 @@ ACTIVATIONS: Mapping[str, Callable[[tp.RecurrentTensor], tp.RecurrentTensor]] = 
 
 @dataclass(frozen=True)
 class Dims:
-    """Layers, positions, and, where several texts are read at once, their rows; declared in the order b, l, t."""
+    """Layers, positions, and, where several texts are read at once, their rows; declared in the order b, l, t.
+
+    `given` is the condition over t under which tokens are known beforehand (a prompt's), or True where all are: there
+    a layer is computed for many at once, and what serves many may have another form than what serves one.
+    """
 
     l: tp.Dim
     t: tp.Dim
     b: tp.Dim | None = None
+    given: Any = False
 
     @property
     def points(self) -> tuple[tp.Dim, ...]:
@@ -82,7 +87,8 @@ def attention(
 ) -> tp.RecurrentTensor:
     """Of each head of queries over the keys up to its own position, `window` of them at most: (heads * width,).
 
-    What stands before `first` in a row is padding and is not seen, but by padding: it sees itself, and stays finite.
+    What stands before `first` in a row is padding and is not seen. What is made there is of no use, but it is finite:
+    the scores of what is hidden are a number, so that 0 times what stands there is 0.
     """
     seen = None if first is None else tp.as_tensor(t) >= first
     attended: tp.RecurrentTensor = tp.nn.attention(query, key, value, t, window=window, scale=scale, mask=seen)
@@ -116,13 +122,34 @@ def gated_mlp(x: tp.RecurrentTensor, w: Weights, activation: str = "silu") -> tp
     return linear(ACTIVATIONS[activation](linear(x, w, "gate")) * linear(x, w, "up"), w, "down")
 
 
-def experts(x: tp.RecurrentTensor, w: Weights, count: int, activation: str = "silu") -> tp.RecurrentTensor:
-    """The `count` gated maps along the dim `e` that the router finds best for `x`, by their shares; the others are
-    not computed. Source: Jiang et al. 2024, "Mixtral of Experts", section 2.1.
+def experts(x: tp.RecurrentTensor, w: Weights, count: int, activation: str, given: Any) -> tp.RecurrentTensor:
+    """The `count` gated maps along the dim `e` that a router finds best for `x`, by their shares: (width,).
+
+    Only they are read and computed for a token that is made; tokens that are given (`Dims.given`) need most experts
+    between them, and all go through all, so that each is read once, not once for every token.
+    Source: Jiang et al. 2024, "Mixtral of Experts", section 2.1.
     """
-    found = tp.top_k(tp.softmax(linear(x, w, "router").astype(tp.float32)), count)
-    share = found.values / found.values.sum(keepdims=True)
-    gate, up, down = (w[name].gather("e", found.indices) for name in ("gate", "up", "down"))
+    best = tp.top_k(tp.softmax(linear(x, w, "router").astype(tp.float32)), count)
+    share = best.values / best.values.sum(keepdims=True)
+    names = ("gate", "up", "down")
+    one = _mixture(x, *(w[name].gather("e", best.indices) for name in names), share, activation)
+    if given is False:
+        return one
+    every = [w[name].at(e=slice(0, None)) for name in names]
+    spread = (tp.one_hot(best.indices, w["router"].shape[0]) * share.reshape(count, 1)).sum(axis=0)
+    many = _mixture(x, *every, spread, activation)
+    return many if given is True else tp.cases((given, many), one)
+
+
+def _mixture(
+    x: tp.RecurrentTensor,
+    gate: tp.RecurrentTensor,
+    up: tp.RecurrentTensor,
+    down: tp.RecurrentTensor,
+    share: tp.RecurrentTensor,
+    activation: str,
+) -> tp.RecurrentTensor:
+    """Of experts along the first axis of each."""
     inner = ACTIVATIONS[activation](tp.einsum("eih,h->ei", gate, x)) * tp.einsum("eih,h->ei", up, x)
-    each = tp.einsum("ehi,ei->eh", down, inner) * share.reshape(count, 1)
+    each = tp.einsum("ehi,ei->eh", down, inner) * share.reshape(-1, 1)
     return each.astype(x.dtype).sum(axis=0)

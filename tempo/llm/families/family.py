@@ -56,7 +56,8 @@ class Family(ABC):
         """Of each token of the vocabulary to be the next: shape (vocabulary,), over the domain of `token`.
 
         `token` is int32 over (t,) or (b, t), and `first`, int32 over (b,), where the text of a row starts: what stands
-        before is padding, which no token of the text sees. `w` are the inputs that `tempo.llm.declare` makes.
+        before is padding, which no token of the text sees. `w` are the inputs that `tempo.llm.declare` makes; the
+        logits are of their dtype.
         """
 
     @property
@@ -85,13 +86,18 @@ class Family(ABC):
             "activation": config.one_of("hidden_act", ACTIVATIONS, "silu"),
         }
 
+    @property
+    def head(self) -> str:
+        """The input that gives the logits."""
+        return "embedding" if self.tied else "head"
+
     def outer_weights(self) -> dict[str, Weight]:
         """Those before the first layer and after the last."""
-        head = "model.embed_tokens.weight" if self.tied else "lm_head.weight"
+        table = (self.vocabulary, self.hidden)
         return {
-            "embedding": Weight("model.embed_tokens.weight", (self.vocabulary, self.hidden)),
+            "embedding": Weight("model.embed_tokens.weight", table),
             "norm": Weight("model.norm.weight", (self.hidden,)),
-            "head": Weight(head, (self.vocabulary, self.hidden)),
+            **({} if self.tied else {"head": Weight("lm_head.weight", table)}),
         }
 
     def attention_weights(self, *biased: str) -> dict[str, Weight]:

@@ -86,7 +86,7 @@ class Gemma3(Family):
         mapped = gated_mlp(self.norm(mixed, w["mlp_norm"]), w, self.activation)
         y = mixed + self.norm(mapped, w["mapped_norm"])
         x[dims.layer(l + 1)] = y
-        logits = linear(self.norm(y[dims.layer(l.size - 1)], w["norm"]), w, "head")
+        logits = linear(self.norm(y[dims.layer(l.size - 1)], w["norm"]), w, self.head)
         return self.cap * tp.tanh(logits / self.cap) if self.cap else logits
 
     def norm(self, x: tp.RecurrentTensor, scale: tp.RecurrentTensor) -> tp.RecurrentTensor:

@@ -58,7 +58,7 @@ class GPT2(Family):
         return {
             "embedding": Weight("transformer.wte.weight", (self.vocabulary, width)),
             "positions": Weight("transformer.wpe.weight", (self.positions, width)),
-            "head": Weight("transformer.wte.weight" if self.tied else "lm_head.weight", (self.vocabulary, width)),
+            **({} if self.tied else {"head": Weight("lm_head.weight", (self.vocabulary, width))}),
             **{short: Weight(f"{name}.weight", shape) for short, (name, shape) in shapes.items()},
             **{f"{short}_bias": Weight(f"{name}.bias", shape[-1:]) for short, (name, shape) in shapes.items()},
         }
@@ -79,7 +79,7 @@ class GPT2(Family):
         inner = ACTIVATIONS[self.activation](conv1d(layer_norm(mixed, w, "mlp_norm", self.epsilon), w, "up"))
         y = mixed + conv1d(inner, w, "down")
         x[dims.layer(l + 1)] = y
-        return layer_norm(y[dims.layer(l.size - 1)], w, "norm", self.epsilon) @ w["head"].T
+        return layer_norm(y[dims.layer(l.size - 1)], w, "norm", self.epsilon) @ w[self.head].T
 
 
 def conv1d(x: tp.RecurrentTensor, w: Weights, name: str) -> tp.RecurrentTensor:

@@ -56,4 +56,4 @@ class Llama(Family):
 
         y = mixed + gated_mlp(rms_norm(mixed, w["mlp_norm"], self.epsilon), w, self.activation)
         x[dims.layer(l + 1)] = y
-        return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, "head")
+        return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, self.head)

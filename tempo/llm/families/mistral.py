@@ -50,4 +50,4 @@ class Mistral(Family):
 
         y = mixed + gated_mlp(rms_norm(mixed, w["mlp_norm"], self.epsilon), w, self.activation)
         x[dims.layer(l + 1)] = y
-        return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, "head")
+        return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, self.head)

@@ -66,6 +66,7 @@ class Mixtral(Family):
         v = heads(linear(normed, w, "value"), self.kv_heads)
         mixed = x + linear(attention(q, k, v, t, window=self.window, first=first), w, "out")
 
-        y = mixed + experts(rms_norm(mixed, w["mlp_norm"], self.epsilon), w, self.chosen, self.activation)
+        normed = rms_norm(mixed, w["mlp_norm"], self.epsilon)
+        y = mixed + experts(normed, w, self.chosen, self.activation, dims.given)
         x[dims.layer(l + 1)] = y
-        return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, "head")
+        return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, self.head)

@@ -54,7 +54,7 @@ class Qwen2(Family):
 
         y = mixed + gated_mlp(rms_norm(mixed, w["mlp_norm"], self.epsilon), w, self.activation)
         x[dims.layer(l + 1)] = y
-        return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, "head")
+        return linear(rms_norm(y[dims.layer(l.size - 1)], w["norm"], self.epsilon), w, self.head)
 
 
 def last_layers_windowed(config: Config, layers: int) -> tuple[int | None, tuple[bool, ...]]:

@@ -61,7 +61,9 @@ def texts(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, VOCABULARY, shape).astype(np.int32)
 
 
-def program(family: llm.Family, dtype: str, *, batched: bool = False, padded: bool = False) -> tp.Program:
+def program(
+    family: llm.Family, dtype: str, *, batched: bool = False, padded: bool = False, given: bool = False
+) -> tp.Program:
     """Logits of all positions of a text, or of a batch of them, `padded` on the left."""
     with tp.Program("logits") as program:
         b = tp.dim("b") if batched else None
@@ -70,16 +72,18 @@ def program(family: llm.Family, dtype: str, *, batched: bool = False, padded: bo
         token = tp.input("token", (), (*rows, t), tp.int32)
         first = tp.input("first", (), rows, tp.int32) if padded else None
         w = llm.declare(family.weights(), family.sizes, dtype, l)
-        tp.output("logits", family.logits(token, llm.Dims(l, t, b), w, first))
+        tp.output("logits", family.logits(token, llm.Dims(l, t, b, given), w, first))
     return program
 
 
-def logits(folder: Path, tokens: np.ndarray, first: np.ndarray | None = None, backend: str = "numpy") -> np.ndarray:
+def logits(
+    folder: Path, tokens: np.ndarray, first: np.ndarray | None = None, backend: str = "numpy", given: bool = False
+) -> np.ndarray:
     """Ours, float32, over one text or rows of them."""
     checkpoint = llm.Checkpoint.open(folder)
     family = llm.read_family(checkpoint.config)
     stored = llm.stored(family, checkpoint)
-    declared = program(family, checkpoint.dtype, batched=tokens.ndim > 1, padded=first is not None)
-    given = {} if first is None else {"first": first}
-    found = tp.compile(declared, backend=backend)(token=tokens, **given, **llm.stacked(stored.arrays()))["logits"]
+    declared = program(family, checkpoint.dtype, batched=tokens.ndim > 1, padded=first is not None, given=given)
+    starts = {} if first is None else {"first": first}
+    found = tp.compile(declared, backend=backend)(token=tokens, **starts, **llm.stacked(stored.arrays()))["logits"]
     return np.asarray(found.float() if backend == "torch" else found).astype(np.float32)

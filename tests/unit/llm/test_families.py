@@ -100,6 +100,11 @@ def test_padded_rows_equal_the_same_rows_alone(kind: str, backend: str, tmp_path
         np.testing.assert_allclose(found[row, at:], expected(model, tokens[row, at:]), rtol=1e-4, atol=1e-4)
 
 
+def test_experts_of_many_tokens_at_once(tmp_path: Path) -> None:
+    model, tokens = make(tmp_path, "Mixtral", **SMALL["Mixtral"]), texts(7)
+    np.testing.assert_allclose(logits(tmp_path, tokens, given=True), expected(model, tokens), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.1), ("float16", 0.015)])
 @pytest.mark.parametrize("backend", ["numpy", "jax", "torch"])
