@@ -132,24 +132,20 @@ def experts(x: tp.RecurrentTensor, w: Weights, count: int, activation: str, give
     best = tp.top_k(tp.softmax(linear(x, w, "router").astype(tp.float32)), count)
     share = best.values / best.values.sum(keepdims=True)
     names = ("gate", "up", "down")
-    one = _mixture(x, *(w[name].gather("e", best.indices) for name in names), share, activation)
+    one = _mixture(x, [w[name].gather("e", best.indices) for name in names], share, activation)
     if given is False:
         return one
     every = [w[name].at(e=slice(0, None)) for name in names]
     spread = (tp.one_hot(best.indices, w["router"].shape[0]) * share.reshape(count, 1)).sum(axis=0)
-    many = _mixture(x, *every, spread, activation)
+    many = _mixture(x, every, spread, activation)
     return many if given is True else tp.cases((given, many), one)
 
 
 def _mixture(
-    x: tp.RecurrentTensor,
-    gate: tp.RecurrentTensor,
-    up: tp.RecurrentTensor,
-    down: tp.RecurrentTensor,
-    share: tp.RecurrentTensor,
-    activation: str,
+    x: tp.RecurrentTensor, maps: Sequence[tp.RecurrentTensor], share: tp.RecurrentTensor, activation: str
 ) -> tp.RecurrentTensor:
-    """Of experts along the first axis of each."""
+    """The gated maps along the first axis of each of `maps` (gate, up, down), by their shares."""
+    gate, up, down = maps
     inner = ACTIVATIONS[activation](tp.einsum("eih,h->ei", gate, x)) * tp.einsum("eih,h->ei", up, x)
     each = tp.einsum("ehi,ei->eh", down, inner) * share.reshape(-1, 1)
     return each.astype(x.dtype).sum(axis=0)
