@@ -142,7 +142,7 @@ def generator(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.P
 
         token = tp.recurrent("token", (), (b, t), tp.int32)
         is_over = tp.recurrent("is_over", (), (b, t), tp.bool_)
-        logits = family.logits(token, Dims(l, t, b), w, first)
+        logits = family.logits(token, Dims(l, t, b, given=t < p.size), w, first)
         following = sampling.choose(logits, token, tp.as_tensor(t) >= first, t)
         token[t < p.size] = prompt[b, t]
         token[b, t + 1] = tp.where(is_over, 0, following)
@@ -163,7 +163,7 @@ def scorer(family: Family, dtype: str) -> tp.Program:
         b, l, t = tp.dims("b l t")
         token = tp.input("token", (), (b, t), tp.int32)
         w = declare(family.weights(), family.sizes, dtype, l)
-        logits = family.logits(token, Dims(l, t, b), w)
+        logits = family.logits(token, Dims(l, t, b, given=True), w)
         logprob = tp.recurrent("logprob", (), (b, t))
         logprob[b, 0] = 0.0
         logprob[b, t + 1] = tp.log_softmax(logits.astype(tp.float32), axis=-1).spatial[token[b, t + 1]]

@@ -35,6 +35,72 @@ SMALL: dict[str, dict[str, Any]] = {
 """A model of each family, by the start of its classes' names; windows are shorter than the texts of the tests."""
 
 
+PLAIN: dict[str, Any] = {"rope_type": "default", "rope_theta": 500.0}
+ROTARY: list[dict[str, Any]] = [
+    PLAIN,
+    {**PLAIN, "rope_type": "linear", "factor": 4.0},
+    {
+        **PLAIN,
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    },
+    {**PLAIN, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+]
+
+
+def drawn(kind: str, seed: int) -> dict[str, Any]:
+    """Options of a model of a family."""
+    rng = np.random.default_rng(seed)
+
+    def one_of(*values: Any) -> Any:
+        return values[rng.integers(len(values))]
+
+    if kind == "GPT2":
+        return {
+            "n_embd": one_of(8, 16),
+            "n_layer": one_of(2, 3),
+            "n_head": one_of(1, 2, 4),
+            "n_inner": one_of(None, 20),
+            "n_positions": 16,
+            "activation_function": one_of("gelu_new", "gelu", "relu"),
+            "scale_attn_weights": one_of(True, False),
+            "tie_word_embeddings": one_of(True, False),
+        }
+    layers = one_of(2, 3)
+    options = {
+        **LLAMA,
+        "num_hidden_layers": layers,
+        "num_key_value_heads": one_of(1, 2, 4),
+        "tie_word_embeddings": one_of(True, False),
+        "rope_parameters": dict(one_of(*ROTARY)),
+        "rms_norm_eps": one_of(1e-6, 1e-3),
+    }
+    if kind != "Qwen2":
+        options["head_dim"] = one_of(4, 6)
+    if kind == "Llama":
+        options |= {"attention_bias": one_of(True, False), "mlp_bias": one_of(True, False)}
+    if kind in ("Mistral", "Mixtral"):
+        options["sliding_window"] = one_of(None, 1, 3)
+    if kind == "Mixtral":
+        options |= {"num_local_experts": one_of(3, 5), "num_experts_per_tok": one_of(1, 2)}
+    if kind in ("Qwen2", "Qwen3"):
+        options |= {"use_sliding_window": True, "sliding_window": 2, "max_window_layers": one_of(0, 1, 2)}
+    if kind in ("Qwen3", "Gemma3Text"):
+        options["attention_bias"] = one_of(True, False)
+    if kind == "Gemma3Text":
+        options |= {
+            "rope_parameters": {"full_attention": dict(one_of(*ROTARY)), "sliding_attention": PLAIN},
+            "layer_types": [one_of("full_attention", "sliding_attention") for _ in range(layers)],
+            "sliding_window": one_of(1, 3),
+            "query_pre_attn_scalar": one_of(5, 8),
+            "final_logit_softcapping": one_of(None, 2.0),
+        }
+    return options
+
+
 def make(folder: Path, kind: str, *, dtype: str = "float32", seed: int = 0, shard: str = "1GB", **options: Any) -> Any:
     """A causal model of `kind` (the start of its classes' names), also written into `folder`."""
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")

@@ -14,7 +14,7 @@ from tempo import llm
 from tempo.cli import main
 from tempo.llm.chat import ChatTemplate
 from tempo.llm.text import Detokenizer, Tokenizer
-from tests.unit.llm.models import VOCABULARY, make
+from tests.unit.llm.models import SMALL, VOCABULARY, drawn, make
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
 PROMPTS = [[3, 1, 4], [1, 5, 9, 2, 6, 5, 3], [5, 8, 9, 7, 9]]
@@ -53,6 +53,19 @@ def test_a_batch_continues_as_each_prompt_alone(folder: Path, backend: str) -> N
         assert made.finish_reason == ("stop" if made.tokens[-1] in (7, 8) else "length")
         assert made.text == " ".join(f"w{token}" for token in made.tokens)
     assert model.generate(PROMPTS[1], max_new_tokens=NEW) == found[1:2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", SMALL)
+def test_every_family_continues_as_transformers_does(kind: str, seed: int, backend: str, tmp_path: Path) -> None:
+    """A batch of unequal prompts, of models with random options, token for token."""
+    make(tmp_path, kind, seed=seed, **drawn(kind, seed))
+    rng = np.random.default_rng(seed)
+    prompts = [rng.integers(0, VOCABULARY, length).tolist() for length in rng.permutation([2, 4, 6])]
+    found = llm.load(tmp_path, backend=backend).generate(prompts, max_new_tokens=NEW)
+    assert [list(made.tokens) for made in found] == [by_transformers(tmp_path, prompt) for prompt in prompts]
 
 
 def test_a_penalty_for_repetition_looks_at_the_row_alone(folder: Path) -> None:
