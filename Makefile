@@ -45,14 +45,15 @@ demo: $(READY)
 demo-long: $(READY)
 	$(BIN)/python examples/demo.py --long
 
-# Compiling by XLA takes a third less; `make test-all` has its whole effort.
+# Compiling by XLA takes a third less; `make test-all` has its whole effort, and the JAX backend's own tests.
+OWN = $(filter-out backends/tempo_jax,$(LOCAL))
 test: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
 test: $(READY)
-	$(PYTEST) -m "not slow and not sweep" --hypothesis-profile=few tests tempo $(LOCAL)
+	$(PYTEST) -m "not slow and not sweep" --hypothesis-profile=few tests tempo $(OWN)
 	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend $(QUICK) || exit 1; done
 
 test-all: test
-	$(PYTEST) -m "(slow or hypothesis) and not sweep" tests tempo $(filter-out backends/tempo_jax,$(LOCAL))
+	$(PYTEST) -m "(slow or hypothesis) and not sweep" tests tempo $(OWN)
 	$(PYTEST) -m "not sweep" backends/tempo_jax
 	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend --tempo-passes=few || exit 1; done
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
