@@ -40,8 +40,10 @@ def test_experts_of_many_tokens_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.1), ("float16", 0.015)])
-@pytest.mark.parametrize("backend", ["numpy", "jax", "torch"])
+@pytest.mark.parametrize(
+    ("backend", "dtype", "tolerance"),
+    [("jax", "bfloat16", 0.1), ("torch", "bfloat16", 0.1), ("torch", "float16", 0.015)],
+)
 @pytest.mark.parametrize("kind", SMALL)
 def test_half_precision_stays_near(kind: str, backend: str, dtype: str, tolerance: float, tmp_path: Path) -> None:
     pytest.importorskip(backend)
