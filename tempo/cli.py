@@ -16,8 +16,8 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from tempo.caches import installed
+from tempo.cli_generate import add_generate
 from tempo.errors import ProgramError, SizeError, TempoError
-from tempo.llm.command import add_generate
 from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_hooks, list_schedulers
 from tempo.plugins.support import exclusions, markdown
 
