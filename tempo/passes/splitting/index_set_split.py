@@ -55,12 +55,12 @@ class Split:
 
     def apply(self, graph: Graph, context: PassContext) -> Graph:
         graph = without_dead_nodes(graph)
-        done: set[tuple[Symbol, Expr, Expr]] = set()
+        done: dict[tuple[Symbol, Expr, Expr], frozenset[int]] = {}  # the members of cycles that were tried at a place
         while True:
-            cut = next((found for found in cuts(graph) if found.place not in done), None)
+            cut = next((found for found in cuts(graph) if found.members.isdisjoint(done.get(found.place, ()))), None)
             if cut is None:
                 return _without_untaken_cases(graph, context) if done else graph
-            done.add(cut.place)
+            done[cut.place] = done.get(cut.place, frozenset()) | cut.members
             graph = _split(graph, cut, context) or graph
 
 

@@ -47,6 +47,21 @@ def teacher() -> tp.Program:
     return program
 
 
+def counting() -> tp.Program:
+    """Two cycles know the same points; the first has nothing that many points at once are worth."""
+    with tp.Program("counting") as program:
+        p, t = tp.dims("p t")
+        given, w = tp.input("given", (3,), (p,)), tp.input("w", (3, 3))
+        count, token = tp.recurrent("count", (), (t,)), tp.recurrent("token", (3,), (t,))
+        count[t < p.size] = 0.0
+        count[t] = count[t - 1] + 1.0
+        seen = tp.tanh(token @ w)
+        token[t < p.size] = given[t]
+        token[t + 1] = tp.sin(seen[0 : t + 1].sum(axis=0)) / (count + 1.0)
+        tp.output("token", token)
+    return program
+
+
 def layers() -> tp.Program:
     """Layers as a dim, between the tokens and what is read off the last of them; four positions are known."""
     with tp.Program("layers") as program:
@@ -119,7 +134,7 @@ def twice() -> tp.Program:
     return program
 
 
-PREFIXES = (decoder, teacher)
+PREFIXES = (decoder, teacher, counting)
 OTHERS = (ending, corrected, stretch, twice)
 
 
@@ -158,7 +173,7 @@ def test_suffixes_stretches_and_several_cuts(make: Callable[[], tp.Program]) -> 
     assert all(any(symbol in node.domain for node in free if node.op == "dot") for symbol in known)
 
 
-@pytest.mark.parametrize("make", [decoder, teacher, ending, corrected, stretch, twice])
+@pytest.mark.parametrize("make", [*PREFIXES, *OTHERS])
 def test_the_known_side_is_lifted(make: Callable[[], tp.Program]) -> None:
     """Its contraction is one for all known points, though a loop goes through what it is read by."""
     context = PassContext()
