@@ -17,12 +17,14 @@ from tempo.backends.base import (
     SegmentFunction,
     SegmentRequest,
 )
+from tempo.backends.by_point import ByPoint
 from tempo.backends.room import host_room
 from tempo.costs import EAGER, EAGER_CUDA, FUSED, FUSED_CUDA, POINTS, RUNS, Costs
 from tempo.loop_ir.analysis.index_bits import NARROW
 
 __all__ = [
     "Backend",
+    "ByPoint",
     "CompiledSegment",
     "Costs",
     "EAGER",

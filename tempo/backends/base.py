@@ -64,11 +64,16 @@ class InChunks:
 
 @dataclass(frozen=True)
 class CompiledSegment:
-    """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order."""
+    """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order.
+
+    `by_point` says of an input that the segment reads at points, by its buffer, along how many of its first axes it may
+    be given by point; None: along all of them.
+    """
 
     function: SegmentFunction
     source: str
     in_chunks: InChunks | None = None
+    by_point: Callable[[int], int] | None = None
 
 
 class Backend(Protocol):
@@ -87,6 +92,9 @@ class Backend(Protocol):
     takes_host_arrays: bool = False
     """Whether segments take NumPy's arrays as well, for less than `from_host` costs; they may look at them after they
     have returned, and so may what `from_host` gives."""
+
+    takes_points: bool = False
+    """Whether segments take, for an input that they read at points alone, a `ByPoint` of arrays in the place of one."""
 
     fuses_segments: bool = False
     """Whether one executable for all segments of a program without host calls is better than one for each.

@@ -10,7 +10,7 @@ from tempo.llm.config import Config
 from tempo.llm.errors import CheckpointError
 from tempo.llm.families import FAMILIES, Family, read_family, stored
 from tempo.llm.model import Generation, Model, Score, load
-from tempo.llm.weights import Stored, Weight, declare, stacked
+from tempo.llm.weights import Stored, Weight, declare
 
 __all__ = [
     "FAMILIES",
@@ -27,6 +27,5 @@ __all__ = [
     "declare",
     "load",
     "read_family",
-    "stacked",
     "stored",
 ]

@@ -23,7 +23,7 @@ from tempo.llm.checkpoint import FLOATS, Checkpoint
 from tempo.llm.families import Family, read_family, stored
 from tempo.llm.generation import Request, Settings, bucket, generator, left_padded, right_padded, scorer
 from tempo.llm.text import Detokenizer, Tokenizer
-from tempo.llm.weights import Stored, stacked
+from tempo.llm.weights import Stored
 
 Prompt = str | Sequence[int]
 Rows = list[list[int]]
@@ -95,14 +95,12 @@ class Model:
     def has_tokenizer(self) -> bool:
         return (self.stored.checkpoint.folder / "tokenizer.json").exists()
 
-    @cached_property
-    def weights(self) -> dict[str, Any]:
-        """The program's inputs, as the backend's arrays."""
-        arrays = stacked(self.stored.arrays(self.dtype))
-        with tp.Program("weights") as program:
-            for name, array in arrays.items():
-                tp.output(name, tp.input(name, array.shape, (), self.dtype))
-        return dict(tp.compile(program, **self.ways)(**arrays))
+    def _weights(self, run: Any) -> Mapping[str, Any]:
+        """The program's inputs, as the backend keeps them; all programs read them alike."""
+        if "weights" not in self._made:
+            self._made["weights"] = run.device_put(**self.stored.arrays(self.dtype))
+        weights: Mapping[str, Any] = self._made["weights"]
+        return weights
 
     # -- generating ------------------------------------------------------------------------------------------------
 
@@ -194,7 +192,7 @@ class Model:
             "seed": seed,
             **({"end": np.array(request.ends, np.int32)} if ends else {}),
             **request.sampling.inputs,
-            **self.weights,
+            **self._weights(run),
         }
         return _GeneratorRun(run, arguments, length)
 
@@ -211,7 +209,7 @@ class Model:
         length = bucket(max(map(len, rows)))
         run = self._compiled("score", lambda: scorer(self.family, self.dtype), {"b": len(rows), "t": length})
         token = np.array(right_padded(rows, length), np.int32)
-        found = _on_host(run(token=token, **self.weights)["logprob"])
+        found = _on_host(run(token=token, **self._weights(run))["logprob"])
         return [Score(tuple(row), tuple(found[at, 1 : len(row)].tolist())) for at, row in enumerate(rows)]
 
     # -- what both need --------------------------------------------------------------------------------------------

@@ -104,18 +104,6 @@ class Stored:
         return [self._arrays(weight, dims[1:], {**point, dims[0]: at}, dtype) for at in range(self.sizes[dims[0]])]
 
 
-def stacked(arrays: Mapping[str, Arrays]) -> dict[str, np.ndarray]:
-    """As `run(...)` takes them: one array for each input, the points in front.
-
-    The one place where weights are copied: it goes when an input over a dim may be given as a list of arrays.
-    """
-    return {name: _stacked(each) for name, each in arrays.items()}
-
-
-def _stacked(arrays: Arrays) -> np.ndarray:
-    return np.stack([_stacked(each) for each in arrays]) if isinstance(arrays, list) else arrays
-
-
 def _listed(names: Sequence[str]) -> str:
     """A few of the names, how many more there are, and the verb."""
     shown = ", ".join(map(repr, names[:4])) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

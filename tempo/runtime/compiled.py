@@ -14,6 +14,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
+from tempo.backends.by_point import ByPoint
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
 from tempo.errors import TempoError
@@ -22,7 +23,7 @@ from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
 from tempo.loop_ir.analysis.liveness import Lifetimes
 from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays
-from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, Write, walk
+from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Write, walk
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.passes.manager import PassRecord
 from tempo.reference.calls import call_host
@@ -80,6 +81,32 @@ class Compiled:
         taken = Counter(id for each in calls for id in self.program.segments[each.segment].buffers)
         given = map(self.program.buffers.__getitem__, set(self.program.inputs.values()) - self.touched_in_host_loops)
         return frozenset(each.id for each in given if taken[each.id] == 1 and each.is_as_given)
+
+    @cached_property
+    def read_at_points(self) -> Mapping[int, int]:
+        """By input, along how many of its first axes it is read at points alone; whole arrays lie behind them."""
+        if not self.backend.takes_points:
+            return {}
+        given = (self.program.buffers[id] for id in self.program.inputs.values())
+        found = {each.id: len(each.axes) for each in given if each.is_as_given and each.shape}
+        for read in (each for each in self.program.statements() if isinstance(each, Read) and each.buffer in found):
+            points = (at for at, entry in enumerate(read.index) if not isinstance(entry, PointIndex))
+            found[read.buffer] = min(found[read.buffer], next(points, len(read.index)))
+        for segment, code in zip(self.program.segments, self.segments, strict=True):
+            if code.by_point is not None:
+                found.update((id, min(found[id], code.by_point(id))) for id in found.keys() & set(segment.buffers))
+        return found
+
+    def from_given(self, id: int, value: Any) -> Array:
+        """What an input is given, as the backend has it; the axes are still the user's."""
+        if not isinstance(value, ByPoint):
+            return self.backend.from_host(value)
+        axes = self.read_at_points.get(id, 0)
+        found = value.joined_behind(axes, lambda each: each.joined(self._to_host))
+        return found.each(self.backend.from_host) if axes else self.backend.from_host(found)
+
+    def _to_host(self, array: Any) -> np.ndarray[Any, Any]:
+        return self.backend.to_host(array) if self.backend.native(array) is not None else np.asarray(array)
 
     def last_value(self, port: Port, sizes: Sizes) -> Callable[..., Array]:
         """What reads one of the program's `states`, given sizes, the point and buffers. It is made where a call has
@@ -206,7 +233,7 @@ class ProgramRun:
             value = value.copy()  # the caller may go on writing into it, while segments still run
             if id in self.compiled.handed_over:
                 return value
-        array, buffer = backend.from_host(value), self.compiled.program.buffers[id]
+        array, buffer = self.compiled.from_given(id, value), self.compiled.program.buffers[id]
         return array if buffer.is_as_given else backend.transpose(array, buffer.from_user)
 
     def _made(self, buffer: Buffer) -> Array:

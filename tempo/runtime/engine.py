@@ -7,9 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
+from tempo.backends.by_point import ByPoint
 from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
@@ -24,7 +27,7 @@ from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
 from tempo.schedule.verify import verify
-from tempo.sdg.graph import Graph
+from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
 from tempo.waiting import waiting
 
@@ -46,7 +49,7 @@ class ReferenceEngine:
 
     def evaluator(self, arguments: Arguments) -> Evaluator:
         nodes = (node for node in self.graph.nodes.values() if node.is_input and node.port.role != "seed")
-        arrays = {node.id: arguments.arrays[node.port] for node in nodes if node.port in arguments.arrays}
+        arrays = {node.id: np.asarray(arguments.arrays[node.port]) for node in nodes if node.port in arguments.arrays}
         checks = self.options.checks is not False
         return Evaluator(self.graph, arrays, arguments.sizes, arguments.seed, checks)
 
@@ -175,6 +178,19 @@ class CompiledEngine:
         return ProgramRun(
             self.at(plan, arguments.sizes, in_parts, ahead), arguments.arrays, self.compiler.options.poison
         )
+
+    def device_put(self, given: Mapping[Port, Any], sizes: Mapping[Symbol, int] | None) -> dict[str, Any]:
+        """Inputs as executables for these sizes take them; None: as any may."""
+        code = None if sizes is None else self.at(self.plan_for(sizes), sizes).compiled
+        made = {port: self._device_put(port, value, code) for port, value in given.items()}
+        return {port.name: array for port, array in made.items()}
+
+    def _device_put(self, port: Port, value: Any, code: Compiled | None) -> Any:
+        if code is not None and port in code.program.inputs:
+            return code.from_given(code.program.inputs[port], value)
+        if not isinstance(value, ByPoint):
+            return self.backend.from_host(value)
+        return value.each(self.backend.from_host) if self.backend.takes_points else value
 
     def in_order(self) -> CompiledEngine:
         """The engine that looks nothing up which is not demanded."""

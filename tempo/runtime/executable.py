@@ -181,6 +181,34 @@ class Executable:
             )
         return unending, arguments
 
+    def device_put(self, **inputs: Any) -> dict[str, Any]:
+        """Some of the inputs, by name, as the backend keeps them: calls that are given them copy nothing.
+
+        What varies along dims may be a list of arrays, one for each point. It stays so where the backend reads it at
+        points, at the sizes last compiled or run, and is laid out as one array, part by part, elsewhere. On a processor
+        arrays are not copied that need not be: they share the caller's memory.
+
+        Raises `InputError` for a name that is no input, and as a call does for what does not fit.
+
+        >>> import numpy as np
+        >>> import tempo as tp
+        >>> with tp.Program("layers") as program:
+        ...     n = tp.dim("n", 3)
+        ...     w, x = tp.input("w", (2, 2), (n,)), tp.recurrent("x", (2,), (n,))
+        ...     x[0] = tp.ones(2)
+        ...     x[n + 1] = w @ x
+        ...     tp.output("x", x[n.size - 1])
+        >>> run = tp.compile(program)
+        >>> weights = run.device_put(w=[np.eye(2, dtype="float32") * 2 for _ in range(3)])
+        >>> run(**weights)["x"].tolist()
+        [4.0, 4.0]
+        """
+        with AtUserLine():
+            given = self._calls.inputs_of(inputs)
+        if not isinstance(self._engine, CompiledEngine):
+            return {port.name: np.asarray(array) for port, array in given.items()}
+        return self._engine.device_put(given, self._sizes)
+
     def value(
         self,
         tensor: RecurrentTensor,

@@ -38,6 +38,7 @@ class JaxBackend:
     fuses_segments = True
     fixed_integers = True
     shares_memory = False
+    takes_points = True
 
     def __init__(self, device: Any = None) -> None:
         self.device = device if device is not None else jax.devices()[0]
@@ -71,7 +72,7 @@ class JaxBackend:
         made = JittedSegment(request, self.operator, self.costs, calls)
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
         source = f"# {request.segment.name}: one jax.jit function of the statements above"
-        return CompiledSegment(made, source, in_chunks)
+        return CompiledSegment(made, source, in_chunks, made.by_point)
 
     def _may_not_fit(self, request: SegmentRequest) -> bool:
         """Whether the segment's values may be more than there is memory for: XLA fuses most of them, if not all."""

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from tempo.backends import Costs, SegmentRequest
+from tempo.backends import ByPoint, Costs, SegmentRequest
 from tempo.backends.loops import replaced
 from tempo.waiting import waiting
 from tempo_jax import cache
 from tempo_jax.checks import ErrorWord
+from tempo_jax.pieces import Pieces, as_pieces
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
 Array = Any
@@ -122,11 +123,15 @@ class JittedSegment:
         self._tracer = partial(SegmentTracer, request, operator, costs, self._bounds)
         self._made: Parts | None = None
         self._turn = threading.Lock()
-        self._whole = self._all() if segment.loop is None or self._bounds is not None else None
+        self._whole: JittedFunction | None = None
+        if segment.loop is None or self._bounds is not None:
+            self._all = self._tracer()
+            self._whole = JittedFunction(self._jit(self._all), self._all.__name__, self._all.word, self._calls)
 
-    def _all(self) -> JittedFunction:
-        tracer = self._tracer()
-        return JittedFunction(self._jit(tracer), tracer.__name__, tracer.word, self._calls)
+    def by_point(self, buffer: int) -> int:
+        """Along its first axis, where each point has an array of its own anyway or is that of the loop of chunks."""
+        tracer = self._parts.tracer if self._whole is None else self._all
+        return int(buffer in tracer.stepped or tracer.storage.pieces.get(buffer) == 0)
 
     @property
     def _parts(self) -> Parts:
@@ -144,6 +149,9 @@ class JittedSegment:
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         """With arrays of whole buffers."""
         whole = self.executable(start, stop)  # whose bounds are known
+        if any(isinstance(each, ByPoint) for each in arguments):
+            arguments = tuple(map(as_pieces, arguments))
+            whole = None if self._parts.in_steps(arguments) else whole
         return self._parts.whole(start, stop, *arguments) if whole is None else whole(None, None, *arguments)
 
     # -- in chunks, with arrays as the storage has them ------------------------------------------------------------
@@ -164,7 +172,7 @@ class Parts:
     """
 
     def __init__(self, tracer: SegmentTracer, jit: Callable[..., Any], calls: Calls) -> None:
-        self._tracer, self._calls, self._segment = tracer, calls, tracer.segment
+        self.tracer, self._calls, self._segment = tracer, calls, tracer.segment
         storage = tracer.storage
         self._lying = frozenset((*storage.pieces, *(id for id, _ in storage.growing)))
         names = [f"{tracer.__name__}_{number}" for number in range(len(tracer.stretches))]
@@ -177,18 +185,32 @@ class Parts:
 
     def cut(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """The stretches, by number, from where and to where they are run, in the loop's direction."""
-        for number, stretch in enumerate(self._tracer.stretches):
+        for number, stretch in enumerate(self.tracer.stretches):
             lo, hi = stretch.within(start, stop)
             if lo < hi:
                 yield number, lo, hi
 
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         sizes, arrays, tables = self._apart(arguments)
+        by_step = {id: arrays[id] for id in self.tracer.stepped if isinstance(arrays[id], Pieces)}
         for number, lo, hi in self.cut(start, stop):
             arrays = self._grown(arrays, number)
-            results = self.executables[number](lo, hi, *sizes, *arrays.values(), *tables)
-            arrays.update(zip(self._segment.results, results, strict=True))
+            for first, last in self._steps(lo, hi) if by_step else ((lo, hi),):
+                arrays.update((id, pieces.only(first)) for id, pieces in by_step.items())
+                results = self.executables[number](first, last, *sizes, *arrays.values(), *tables)
+                arrays.update(zip(self._segment.results, results, strict=True))
         return tuple(arrays[id] for id in self._segment.results)
+
+    def _steps(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """One iteration each, in the loop's direction."""
+        loop, points = self._segment.loop, range(start, stop)
+        assert loop is not None
+        yield from ((at, at + 1) for at in (points if loop.direction == "forward" else reversed(points)))
+
+    def in_steps(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether iterations are called one by one, each with its own array of an input."""
+        _, arrays, _ = self._apart(arguments)
+        return any(isinstance(arrays[id], Pieces) for id in self.tracer.stepped)
 
     def whole(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         """The same with arrays of whole buffers."""
@@ -204,22 +226,23 @@ class Parts:
 
     def _grown(self, arrays: dict[int, Array], number: int) -> dict[int, Array]:
         """As long as a stretch needs them."""
-        storage = self._tracer.storage
+        storage = self.tracer.storage
         if not storage.growing:
             return arrays
         with self._calls.entered():
             return storage.fitted(arrays, number)
 
     def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        made = self._segment.results
-        changed = {id: array for id, array in arrays.items() if (array is None and id in made) or id in self._lying}
+        made, given = self._segment.results, {id: as_pieces(array) for id, array in arrays.items()}
+        lying = {id for id in self._lying if not isinstance(given.get(id), Pieces)}
+        changed = {id: array for id, array in given.items() if (array is None and id in made) or id in lying}
         if not changed:
-            return dict(arrays)
+            return given
         with self._calls.entered():
-            return {**arrays, **self._open(changed)}
+            return {**given, **self._open(changed)}
 
     def _opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        return self._tracer.storage.opened({id: self._tracer.array(id, array) for id, array in arrays.items()})
+        return self.tracer.storage.opened({id: self.tracer.array(id, array) for id, array in arrays.items()})
 
     def closed(self, arrays: Mapping[int, Array]) -> dict[int, Array | None]:
         """What a call that failed was given to write to is gone."""
@@ -231,7 +254,7 @@ class Parts:
         return found
 
     def _closed(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        return {id: self._tracer.closed(id, array) for id, array in arrays.items()}
+        return {id: self.tracer.closed(id, array) for id, array in arrays.items()}
 
 
 def _named(function: Any, name: str) -> Any:

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from tempo.backends import ByPoint
+
 Array = Any
 Order = tuple[int, ...]
 """The logical axes of a buffer as they lie in memory, where they lie in another order than the logical one."""
@@ -40,7 +42,11 @@ class Pieces:
         return replace(self, arrays=(*self.arrays[:at], array, *self.arrays[at + 1 :]))
 
     def _inside(self, at: int) -> int:
-        return min(max(at, 0), len(self.arrays) - 1)
+        return min(max(at, 0), len(self.arrays) - 1) if len(self.arrays) > 1 else 0
+
+    def only(self, at: int) -> Pieces:
+        """The array at a position, for statements that name no other one."""
+        return replace(self, arrays=(self.arrays[at],))
 
     def mapped(self, function: Callable[[Array], Array]) -> Pieces:
         return replace(self, arrays=tuple(function(array) for array in self.arrays))
@@ -53,6 +59,11 @@ def apart(array: Array, axis: int, order: Order | None) -> Pieces:
     physical = _lies(axis, order)
     count = array.shape[physical]
     return Pieces(tuple(lax.index_in_dim(array, at, physical, keepdims=False) for at in range(count)), axis)
+
+
+def as_pieces(array: Any) -> Any:
+    """What is given by point, in pieces; anything else as it is."""
+    return Pieces(tuple(array), 0) if isinstance(array, ByPoint) else array
 
 
 def together(array: Array, order: Order | None) -> Array:

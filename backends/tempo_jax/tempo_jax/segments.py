@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,12 +24,14 @@ from tempo.backends.loop_ir import (
     Compute,
     Guard,
     Loop,
+    PointIndex,
     Read,
     Statement,
     Stop,
     WindowIndex,
     Write,
     stop_in,
+    walk,
 )
 from tempo.backends.loops import (
     Liveness,
@@ -41,7 +43,7 @@ from tempo.backends.loops import (
 )
 from tempo.backends.operators import Call, call_for, static_type
 from tempo.errors import InternalError, ShapeError
-from tempo.symbolic import Expr, Symbol, const
+from tempo.symbolic import Expr, Symbol, const, var
 from tempo_jax import access
 from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
@@ -118,6 +120,16 @@ class SegmentTracer:
         outputs = frozenset(id for id, buffer in known.items() if buffer.role == "output")
         whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
         self.storage = ArrayPlan.of(self.body, known, self.static, self.orders, costs, whole)
+
+    @cached_property
+    def stepped(self) -> frozenset[int]:
+        """The inputs of which an iteration of the outermost loop reads its own point alone."""
+        loop, program = self.segment.loop, self.request.program
+        if loop is None:
+            return frozenset()
+        given = {id for id in program.inputs.values() if id in self.segment.buffers and program.buffers[id].axes}
+        own, reads = PointIndex(var(loop.var)), (each for each in walk((loop,)) if isinstance(each, Read))
+        return frozenset(given - {each.buffer for each in reads if each.buffer in given and each.index[0] != own})
 
     def _stretches(self, loop: Loop) -> Iterator[LoopStretch]:
         """The outermost loop in pieces, in its direction, with its bounds in it where these are known; what else there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ class TorchBackend(GenericBackend):
         if device == "cuda":
             self.emitter = CudaEmitter
 
+    takes_points = True
+
     def with_device(self, device: str) -> TorchBackend:
         """The same backend on another device."""
         return TorchBackend(device)
@@ -60,7 +63,7 @@ class TorchBackend(GenericBackend):
         compiled = super().compile_segment(request)
         if request.segment.loop is None and not any(isinstance(each, Loop) for each in walk(request.segment.body)):
             return compiled
-        return CompiledSegment(_inferring(compiled.function), compiled.source)
+        return replace(compiled, function=_inferring(compiled.function))
 
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> torch.Tensor:
         if fill is None:

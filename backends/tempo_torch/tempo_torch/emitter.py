@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tempo.backends import ByPoint
 from tempo.backends.emission import Pick, ScalarEmitter, along, assign, call, has_scalars, picks, subscript
 from tempo.backends.emission import name as _name
 from tempo.backends.loop_ir import Assign, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
@@ -37,14 +38,16 @@ from tempo_torch.scalars import (
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
 
 
-def rows(tensor: torch.Tensor) -> Any:
+def rows(tensor: torch.Tensor | ByPoint) -> Any:
     """What gives row i at `[i]`: views made in advance, where they are not too many."""
+    if isinstance(tensor, ByPoint):
+        return tuple(tensor)
     return tensor.unbind(0) if len(tensor) <= _MANY else tensor
 
 
-def turned_rows(tensor: torch.Tensor) -> Any:
+def turned_rows(tensor: torch.Tensor | ByPoint) -> Any:
     """The same, each row transposed."""
-    return rows(tensor.mT)
+    return tuple(row.t() for row in tensor) if isinstance(tensor, ByPoint) else rows(tensor.mT)
 
 
 class TorchEmitter(ScalarEmitter):

@@ -23,6 +23,7 @@ class NumpyBackend(GenericBackend):
 
     info: BackendPlugin = next(plugin for plugin in EMBEDDED_BACKENDS if plugin.name == "numpy")
     emitter = NumpyEmitter
+    takes_points = True
 
     def operator(self, call: Call) -> Callable[..., Any]:
         return OPERATORS[call.op].numpy(call)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tempo import dtypes
+from tempo.backends.by_point import ByPoint
 from tempo.errors import NO_POINTS, AtUserLine, DTypeError, HostCallError, InputError, Location, SizeError, nearest
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.plugins.manager import get_backend, list_backends
@@ -155,6 +156,37 @@ def check_names(given: Mapping[str, Any], known: Mapping[str, Node], what: str) 
             raise InputError(f"the {what} {name!r} is missing", location=node.location, hint=f"pass {name}=...")
 
 
+def as_input(value: Any, node: Node, native: Native) -> Array | ByPoint:
+    """What the input `node` is given: an array, or arrays by point where these are in lists or tuples."""
+    if isinstance(value, ByPoint) or _has_arrays(value, len(node.domain)):
+        return _by_point(value, node, node.domain, called(node), native)
+    return as_array(value, node, called(node), native)
+
+
+def _has_arrays(value: Any, depth: int) -> bool:
+    """Whether it is a list of arrays, or of such lists, at most `depth` within one another."""
+    if depth == 0 or not isinstance(value, list | tuple) or not value:
+        return False
+    return bool(getattr(value[0], "shape", ())) or _has_arrays(value[0], depth - 1)
+
+
+def _by_point(value: Sequence[Any], node: Node, dims: Sequence[Symbol], what: str, native: Native) -> ByPoint:
+    """Raises `InputError` where the arrays are not of one shape."""
+    parts: list[Array | ByPoint] = []
+    for at, part in enumerate(value):
+        here = f"{what} at {dims[0].name} = {at}"
+        if isinstance(part, ByPoint) or _has_arrays(part, len(dims) - 1):
+            parts.append(_by_point(part, node, dims[1:], here, native))
+        else:
+            parts.append(as_array(part, node, here, native))
+        if parts[at].shape != parts[0].shape:
+            raise InputError(
+                f"{here} has shape {tuple(parts[at].shape)}, and at {dims[0].name} = 0 {tuple(parts[0].shape)}",
+                location=node.location,
+            )
+    return ByPoint(parts)
+
+
 def as_array(value: Any, node: Node, what: str, native: Native = lambda value: None) -> Array:
     """`value` as an array of the dtype of `node`, or itself where `native` says that the backend takes it as it is.
 
@@ -162,6 +194,8 @@ def as_array(value: Any, node: Node, what: str, native: Native = lambda value: N
     """
     if native(value) == node.dtype:
         return value  # type: ignore[no-any-return]
+    if isinstance(value, ByPoint):
+        return value.joined(lambda part: as_array(part, node, what))
     with AtUserLine(node.location):
         return _cast(numbers(value, what), node.dtype, what, weak=not hasattr(value, "dtype"))
 
@@ -228,7 +262,7 @@ def _by_its_backend(value: Any) -> Array | None:
     return None
 
 
-def claim_shape(table: SizeTable, node: Node, array: Array) -> None:
+def claim_shape(table: SizeTable, node: Node, array: Array | ByPoint) -> None:
     """Take the sizes that the array's axes say; its rank must fit."""
     extents = _extents(table.graph, node)
     if array.ndim != len(extents):
@@ -244,7 +278,7 @@ def claim_shape(table: SizeTable, node: Node, array: Array) -> None:
             table.claim(extent, SizeClaim(found, source, node.location), name)
 
 
-def check_shape(graph: Graph, node: Node, array: Array, sizes: Mapping[Symbol, int]) -> None:
+def check_shape(graph: Graph, node: Node, array: Array | ByPoint, sizes: Mapping[Symbol, int]) -> None:
     expected = expected_shape(graph, node, sizes)
     if array.shape == expected:
         return

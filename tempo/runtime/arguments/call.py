@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tempo.backends.by_point import ByPoint
 from tempo.errors import InputError, SizeError, UnsupportedError, nearest
 from tempo.keywords import NOT_YET
 from tempo.reference.calls import Feed
@@ -33,7 +34,7 @@ class Arguments:
     """One call: the value of every size, and an array for every `input` node."""
 
     sizes: Mapping[Symbol, int]
-    arrays: Mapping[Port, Array]
+    arrays: Mapping[Port, Array | ByPoint]
     seed: int
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     """What streamed inputs are read from, by name."""
@@ -82,9 +83,10 @@ class CallChecker:
         inputs = binding.as_declared(inputs, self._declared)
         binding.check_names(inputs, self._declared, "input")
         stated = self._named_states(state, strict)
-        given = [(node, inputs[name]) for name, node in self.inputs.items()]
-        given += [(node, stated[name]) for name, node in self.states.items() if name in stated]
-        arrays = {node.port: binding.as_array(value, node, binding.called(node), self.native) for node, value in given}
+        arrays = {node.port: binding.as_input(inputs[name], node, self.native) for name, node in self.inputs.items()}
+        for name in (name for name in self.states if name in stated):
+            node = self.states[name]
+            arrays[node.port] = binding.as_array(stated[name], node, binding.called(node), self.native)
         if endless is not None:
             self._check_endless(endless[0])
             sizes = {**(sizes or {}), endless[0].name: endless[1]}
@@ -94,9 +96,18 @@ class CallChecker:
         feeds = {name: binding.feed(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
         return Arguments(known, {**arrays, **initial, Port("seed", "seed"): seeded}, int(seed), feeds)
 
+    def inputs_of(self, given: Mapping[str, Any]) -> dict[Port, Array | ByPoint]:
+        """Some of the inputs, as a call takes them; their shapes are held to sizes in a call."""
+        given = binding.as_declared(given, self.inputs)
+        for name in given:
+            if name not in self.inputs:
+                raise InputError(f"the program has no input {name!r}", hint=nearest(name, self.inputs))
+        nodes = ((self.inputs[name], each) for name, each in given.items())
+        return {node.port: binding.as_input(each, node, self.native) for node, each in nodes}
+
     def _known(
         self,
-        arrays: Mapping[Port, Array],
+        arrays: Mapping[Port, Array | ByPoint],
         streamed: Mapping[str, Any],
         sizes: Mapping[str, Any] | None,
         endless: Symbol | None = None,
@@ -185,7 +196,7 @@ class InitialValues:
         self._alone: dict[str, Graph] = {}
         self._kept: dict[str, tuple[Sizes, Array]] = {}  # the last of each; other threads may put theirs
 
-    def value(self, node: Node, sizes: Sizes, given: Mapping[Port, Array], seed: int) -> Array:
+    def value(self, node: Node, sizes: Sizes, given: Mapping[Port, Array | ByPoint], seed: int) -> Array:
         """At every point of the domain of `node`, which is the input that holds the state."""
         name = node.port.name
         kept = self._kept.get(name)

@@ -151,5 +151,5 @@ def logits(
     stored = llm.stored(family, checkpoint)
     declared = program(family, checkpoint.dtype, batched=tokens.ndim > 1, padded=first is not None, given=given)
     starts = {} if first is None else {"first": first}
-    found = tp.compile(declared, backend=backend)(token=tokens, **starts, **llm.stacked(stored.arrays()))["logits"]
+    found = tp.compile(declared, backend=backend)(token=tokens, **starts, **stored.arrays())["logits"]
     return np.asarray(found.float() if backend == "torch" else found).astype(np.float32)

@@ -43,14 +43,12 @@ def test_tensors_are_views_of_the_file(tmp_path: Path, dtype: str) -> None:
     assert "head" not in arrays  # it is the embedding's matrix, which is given once
     assert [np.shares_memory(each, stored.checkpoint.tensors[f"model.layers.{at}.mlp.up_proj.weight"])
             for at, each in enumerate(arrays["up"])] == [True, True]  # fmt: skip
-    np.testing.assert_array_equal(
-        llm.stacked(arrays)["up"], [held[f"model.layers.{at}.mlp.up_proj.weight"] for at in range(2)]
-    )
+    np.testing.assert_array_equal(arrays["up"], [held[f"model.layers.{at}.mlp.up_proj.weight"] for at in range(2)])
 
 
 def test_another_dtype_on_request(tmp_path: Path) -> None:
     held = tensors(dtype="bfloat16")
-    arrays = llm.stacked(opened(write(tmp_path, held)).arrays("float32"))
+    arrays = opened(write(tmp_path, held)).arrays("float32")
     assert {array.dtype.name for array in arrays.values()} == {"float32"}
     np.testing.assert_array_equal(arrays["norm"], held["model.norm.weight"].astype(np.float32))
 
