@@ -10,6 +10,8 @@ from tempo.llm.config import Config
 from tempo.llm.errors import CheckpointError
 from tempo.llm.families import FAMILIES, Family, read_family, stored
 from tempo.llm.model import Generation, Model, Score, load
+from tempo.llm.saving import save
+from tempo.llm.training import logprobs, parameters
 from tempo.llm.weights import Stored, Weight, declare
 
 __all__ = [
@@ -26,6 +28,9 @@ __all__ = [
     "Weight",
     "declare",
     "load",
+    "logprobs",
+    "parameters",
     "read_family",
+    "save",
     "stored",
 ]

@@ -30,6 +30,7 @@ ACTIVATIONS: Mapping[str, Callable[[tp.RecurrentTensor], tp.RecurrentTensor]] = 
 class Dims:
     """Layers, positions, and, where several texts are read at once, their rows; declared in the order b, l, t.
 
+    `over` are dims before them that weights vary along: iterations, where they are learned.
     `given` is the condition over t under which tokens are known beforehand (a prompt's), or True where all are: there
     a layer is computed for many at once, and what serves many may have another form than what serves one.
     """
@@ -38,14 +39,19 @@ class Dims:
     t: tp.Dim
     b: tp.Dim | None = None
     given: Any = False
+    over: tuple[tp.Dim, ...] = ()
 
     @property
     def points(self) -> tuple[tp.Dim, ...]:
-        return (self.l, self.t) if self.b is None else (self.b, self.l, self.t)
+        return (*self._outer, self.l, self.t)
 
     def layer(self, l: Any) -> tuple[Any, ...]:
         """The index of a point at the layer `l`, this row and position: `x[dims.layer(l + 1)]`."""
-        return (l, self.t) if self.b is None else (self.b, l, self.t)
+        return (*self._outer, l, self.t)
+
+    @property
+    def _outer(self) -> tuple[tp.Dim, ...]:
+        return self.over if self.b is None else (*self.over, self.b)
 
 
 def position(t: tp.Dim, first: tp.RecurrentTensor | None) -> tp.RecurrentTensor:

@@ -17,6 +17,7 @@ from tempo.llm.blocks import Dims
 from tempo.llm.errors import CheckpointError
 from tempo.llm.families import Family
 from tempo.llm.sampling import Sampling
+from tempo.llm.training import logprobs
 from tempo.llm.weights import declare
 
 
@@ -163,11 +164,7 @@ def scorer(family: Family, dtype: str) -> tp.Program:
         b, l, t = tp.dims("b l t")
         token = tp.input("token", (), (b, t), tp.int32)
         w = declare(family.weights(), family.sizes, dtype, l)
-        logits = family.logits(token, Dims(l, t, b, given=True), w)
-        logprob = tp.recurrent("logprob", (), (b, t))
-        logprob[b, 0] = 0.0
-        logprob[b, t + 1] = tp.log_softmax(logits.astype(tp.float32), axis=-1).spatial[token[b, t + 1]]
-        tp.output("logprob", logprob)
+        tp.output("logprob", logprobs(family, token, Dims(l, t, b, given=True), w))
     return program
 
 

@@ -22,6 +22,7 @@ from tempo.llm.chat import ChatTemplate, Message
 from tempo.llm.checkpoint import FLOATS, Checkpoint
 from tempo.llm.families import Family, read_family, stored
 from tempo.llm.generation import Request, Settings, bucket, generator, left_padded, right_padded, scorer
+from tempo.llm.saving import on_host
 from tempo.llm.text import Detokenizer, Tokenizer
 from tempo.llm.weights import Stored
 
@@ -121,7 +122,7 @@ class Model:
         call = self._call(request, rows, seed)
         if request.stop_strings:
             return self._until_strings(request, rows, call)
-        made = _on_host(call.run(**call.arguments)["token"])
+        made = on_host(call.run(**call.arguments)["token"])
         return [self._generation(request, row) for row in made[:, call.start :].tolist()]
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
@@ -209,7 +210,7 @@ class Model:
         length = bucket(max(map(len, rows)))
         run = self._compiled("score", lambda: scorer(self.family, self.dtype), {"b": len(rows), "t": length})
         token = np.array(right_padded(rows, length), np.int32)
-        found = _on_host(run(token=token, **self._weights(run))["logprob"])
+        found = on_host(run(token=token, **self._weights(run))["logprob"])
         return [Score(tuple(row), tuple(found[at, 1 : len(row)].tolist())) for at, row in enumerate(rows)]
 
     # -- what both need --------------------------------------------------------------------------------------------
@@ -254,9 +255,4 @@ class _GeneratorRun:
         """The new tokens of all rows, position by position."""
         for at, step in enumerate(self.run.stream("t", keep=False, **self.arguments)):
             if at >= self.start:
-                yield _on_host(step["token"]).tolist()
-
-
-def _on_host(array: Any) -> np.ndarray:
-    """An output as NumPy's, wherever it lies: PyTorch does not take it from a device unasked."""
-    return np.asarray(array.cpu() if hasattr(array, "cpu") else array)
+                yield on_host(step["token"]).tolist()

@@ -37,13 +37,16 @@ class Weight:
 
 def declare(weights: Mapping[str, Weight], sizes: Mapping[str, int], dtype: str, *dims: tp.Dim) -> dict[str, Any]:
     """The open program's inputs for `weights`, by name. Of the dims they vary along those not given are declared."""
+    varying = along(weights, sizes, *dims)
+    return {name: tp.input(name, weight.shape, varying[name], dtype) for name, weight in weights.items()}
+
+
+def along(weights: Mapping[str, Weight], sizes: Mapping[str, int], *dims: tp.Dim) -> dict[str, tuple[tp.Dim, ...]]:
+    """The dims that each varies along; those not given are declared."""
     known = {dim.name: dim for dim in dims}
     for name in dict.fromkeys(name for weight in weights.values() for name in weight.dims if name not in known):
         known[name] = tp.dim(name, sizes[name])
-    return {
-        name: tp.input(name, weight.shape, tuple(known[dim] for dim in weight.dims), dtype)
-        for name, weight in weights.items()
-    }
+    return {name: tuple(known[dim] for dim in weight.dims) for name, weight in weights.items()}
 
 
 @dataclass(frozen=True)

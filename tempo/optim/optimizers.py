@@ -194,24 +194,36 @@ def as_dict(parameters: Any) -> dict[str, tp.RecurrentTensor]:
 # Gradients before an optimizer takes them: norms and clipping, over a tensor, or a list or dict of tensors.
 
 
-def global_norm(gradients: Any) -> tp.RecurrentTensor:
-    """The square root of the sum of all squares; shape ()."""
-    squares = [(each * each).sum() for each in _tensors(gradients)]
+def global_norm(gradients: Any, *, dim: Iterations = None) -> tp.RecurrentTensor:
+    """The square root of the sum of all squares; shape ().
+
+    `dim`: the dims of iterations. Along others (the layers of a stack, one parameter for each) is summed; unless it is
+    given, every point has a norm of its own.
+    """
+    squares = [_summed_but(each * each, dim) for each in _tensors(gradients)]
     return tp.sqrt(sum(squares[1:], squares[0]))
 
 
-def clip_by_global_norm(gradients: Gradients, max_norm: float) -> Gradients:
-    """All of them scaled by one factor, so that their global norm is at most `max_norm`.
+def clip_by_global_norm(gradients: Gradients, max_norm: float, *, dim: Iterations = None) -> Gradients:
+    """All of them scaled by one factor, so that their global norm is at most `max_norm`; `dim` as `global_norm` has it.
 
     Source: Pascanu, Mikolov and Bengio 2013, algorithm 1.
     """
-    factor = max_norm / tp.maximum(global_norm(gradients), max_norm)
+    factor = max_norm / tp.maximum(global_norm(gradients, dim=dim), max_norm)
     return _mapped(gradients, lambda each: each * factor)  # type: ignore[no-any-return]
 
 
 def clip_by_value(gradients: Gradients, limit: float) -> Gradients:
     """Every element within `-limit, limit`."""
     return _mapped(gradients, lambda each: tp.clip(each, -limit, limit))  # type: ignore[no-any-return]
+
+
+def _summed_but(x: tp.RecurrentTensor, dim: Iterations) -> tp.RecurrentTensor:
+    """The sum of all elements, and of all points along other dims than `dim`."""
+    if dim is None:
+        return x.sum()
+    kept = {each.name for each in ((dim,) if isinstance(dim, tp.Dim) else dim)}
+    return x.at(**{each.name: slice(0, None) for each in x.domain if each.name not in kept}).sum()
 
 
 def _tensors(gradients: Any) -> list[tp.RecurrentTensor]:

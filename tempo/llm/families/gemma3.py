@@ -7,7 +7,7 @@ Source: Gemma Team 2025, "Gemma 3 technical report", section 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import tempo as tp
 from tempo.llm.blocks import ACTIVATIONS, Dims, Weights, at_layers, attention, gated_mlp, heads, linear, position
@@ -31,6 +31,8 @@ class Gemma3(Family):
     attention_bias: bool
     cap: float
     """The logits' bound; 0 where they have none."""
+
+    neutral: ClassVar[float] = 0.0
 
     @classmethod
     def read(cls, config: Config) -> Self:
