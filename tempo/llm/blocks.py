@@ -28,9 +28,9 @@ ACTIVATIONS: Mapping[str, Callable[[tp.RecurrentTensor], tp.RecurrentTensor]] = 
 
 @dataclass(frozen=True)
 class Dims:
-    """Layers, positions, and, where several texts are read at once, their rows; declared in the order b, l, t.
+    """Layers, positions, and, where several texts are read at once, their rows; declared in the order b, l, t,
+    behind `over`: dims that the weights vary along beside `l`, such as the iterations of a training.
 
-    `over` are dims before them that weights vary along: iterations, where they are learned.
     `given` is the condition over t under which tokens are known beforehand (a prompt's), or True where all are: there
     a layer is computed for many at once, and what serves many may have another form than what serves one.
     """
@@ -42,16 +42,17 @@ class Dims:
     over: tuple[tp.Dim, ...] = ()
 
     @property
+    def outer(self) -> tuple[tp.Dim, ...]:
+        """What texts are read over: iterations, and rows."""
+        return self.over if self.b is None else (*self.over, self.b)
+
+    @property
     def points(self) -> tuple[tp.Dim, ...]:
-        return (*self._outer, self.l, self.t)
+        return (*self.outer, self.l, self.t)
 
     def layer(self, l: Any) -> tuple[Any, ...]:
         """The index of a point at the layer `l`, this row and position: `x[dims.layer(l + 1)]`."""
-        return (*self._outer, l, self.t)
-
-    @property
-    def _outer(self) -> tuple[tp.Dim, ...]:
-        return self.over if self.b is None else (*self.over, self.b)
+        return (*self.outer, l, self.t)
 
 
 def position(t: tp.Dim, first: tp.RecurrentTensor | None) -> tp.RecurrentTensor:

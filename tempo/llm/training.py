@@ -49,15 +49,15 @@ def parameters(
 
 
 def logprobs(family: Family, token: tp.RecurrentTensor, dims: Dims, w: Weights) -> tp.RecurrentTensor:
-    """The natural logarithm of each token's probability, given those before it; 0 of the first: over the domain
-    of `token`, float32.
+    """The natural logarithm of each token's probability, given those before it; 0 of the first. float32 over
+    `(*dims.outer, t)`.
 
     Texts stand at the left end of `token`: nothing of them sees what follows.
     """
-    t, rows = dims.t, token.domain[:-1]
+    t = dims.t
     logits = family.logits(token, dims, w)
-    logprob = tp.recurrent("logprob", (), token.domain)
-    logprob[(*rows, 0)] = 0.0
-    following = token[(*rows, t + 1)]
-    logprob[(*rows, t + 1)] = tp.log_softmax(logits.astype(tp.float32), axis=-1).spatial[following]
+    logprob = tp.recurrent("logprob", (), (*dims.outer, t))
+    logprob[(*dims.outer, 0)] = 0.0
+    following = token.at(**{t.name: t + 1})
+    logprob[(*dims.outer, t + 1)] = tp.log_softmax(logits.astype(tp.float32), axis=-1).spatial[following]
     return logprob

@@ -115,6 +115,22 @@ def test_clipping() -> None:
     assert out["value"] == 2.0
 
 
+def test_the_global_norm_is_over_layers_and_not_over_iterations() -> None:
+    with tp.Program() as program:
+        i, l = tp.dim("i", 2), tp.dim("l", 3)
+        stack = tp.input("stack", (2,), (i, l))
+        gradients = [stack, tp.as_tensor(i).astype(tp.float32)]
+        tp.output("norm", tp.optim.global_norm(gradients, dim=i))
+        tp.output("clipped", tp.optim.clip_by_global_norm(gradients, 1.0, dim=[i])[0])
+        tp.output("each", tp.optim.global_norm(stack))
+    given = np.random.default_rng(0).normal(size=(2, 3, 2)).astype(np.float32)
+    out = tp.compile(program)(stack=given)
+    norm = np.sqrt((given**2).sum(axis=(1, 2)) + np.arange(2) ** 2)
+    np.testing.assert_allclose(out["norm"], norm, rtol=1e-5)
+    np.testing.assert_allclose(out["clipped"], given / np.maximum(norm, 1)[:, None, None], rtol=1e-5)
+    np.testing.assert_allclose(out["each"], np.sqrt((given**2).sum(axis=2)), rtol=1e-5)
+
+
 def test_which_dim_counts_iterations_must_be_clear() -> None:
     with tp.Program() as program:
         l, i = tp.dims("l i")
