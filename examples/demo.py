@@ -16,6 +16,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 BACKENDS = ("numpy", "jax", "torch")
+BRIEFLY = ("--steps", "160", "--hidden", "128", "--layers", "3", "--vocabulary", "1024", "--positions", "128", "--rows", "8", "--text", "topics")
+PROMPT = 'The "with" statement'
 TRAINED = {"numpy": 40, "jax": 200, "torch": 100}  # iterations of PPO in a long run
 
 
@@ -73,6 +75,8 @@ def short(out: Path) -> Iterator[Example]:
     yield Example("ppo", "jax", "PPO learns CartPole", ())
     yield Example("reinforce", "jax", "REINFORCE learns it", ("--iterations", "200"))
     yield Example("dqn", "jax", "deep Q-learning learns it", ("--steps", "3000"))
+    yield training("jax", out, *BRIEFLY)
+    yield adapting("jax", out)
 
 
 def long(out: Path) -> Iterator[Example]:
@@ -84,10 +88,25 @@ def long(out: Path) -> Iterator[Example]:
         yield Example("ppo", backend, "PPO learns CartPole", ("--iterations", str(TRAINED[backend])))
         yield Example("reinforce", backend, "REINFORCE learns it, by returns", ("--returns", "mc", "nstep", "td"))
         yield Example("dqn", backend, "deep Q-learning learns it", ())
+    yield training("jax", out)
+    yield adapting("jax", out)
 
 
 def decoding(backend: str, out: Path) -> Example:
     return Example("decode", backend, "a Llama checkpoint decodes", ("--model", str(checkpoint(out)), "--check"))
+
+
+def model(out: Path) -> Path:
+    return out / "python-llama"
+
+
+def training(backend: str, out: Path, *settings: str) -> Example:
+    shows = "a Llama learns Python's documentation"
+    return Example("train_llm", backend, shows, ("--out", str(model(out)), *settings, "--check"))
+
+
+def adapting(backend: str, out: Path) -> Example:
+    return Example("lora", backend, "adapters teach it another text", ("--model", str(model(out))))
 
 
 def run(example: Example, out: Path) -> Made:
@@ -127,6 +146,10 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"\n{len(made)} pictures in {options.out}/, in {sum(each.seconds for each in made):.0f} s:")
     for each in made:
         print(f"  {each.example.picture:28} {each.example.shows}: {each.said}")
+    if "train_llm" in [each.script for each in chosen]:
+        print("\nand a text by the language model that was trained:")
+        generate = ("generate", "--model", str(model(options.out)), "--backend", "jax", "--prompt", PROMPT)
+        said([sys.executable, "-m", "tempo", *generate])
     return 0
 
 

@@ -49,6 +49,7 @@ class Settings:
     warmup: int = 48
     decay: float = 0.1
     max_norm: float = 1.0
+    deviation: float = 0.02
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def trainer(family: llm.Family, settings: Settings) -> tp.Program:
     with tp.Program("train") as program:
         i, b, l, t = tp.dims("i b l t")  # iterations, rows, layers, positions
         token = tp.stream_input("token", (), (i, b, t), tp.int32)
-        w = llm.parameters(family, l, over=(i,))
+        w = llm.parameters(family, l, over=(i,), deviation=settings.deviation)
         logprob = llm.logprobs(family, token, llm.Dims(l, t, b, given=True, over=(i,)), w)
         loss = -logprob[i, 0 : b.size, 1 : t.size].mean()
 
