@@ -18,14 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from train_llm import AT_ONCE, batches, documents, encode, nats, split  # beside this file
 
 import tempo as tp
 from tempo import llm
-
-if __name__ == "__main__":
-    from train_llm import AT_ONCE, batches, documents, encode, nats, split
-else:
-    from examples.train_llm import AT_ONCE, batches, documents, encode, nats, split
 
 ADAPTED = ("query", "key", "value", "out", "gate", "up", "down")
 

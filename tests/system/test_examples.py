@@ -189,3 +189,29 @@ def test_dqn_learns(tmp_path: Path, gymnasium: bool) -> None:
     first, last = map(int, found.groups())
     assert first < 40 and last > 60
     assert picture.stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_a_llama_is_trained_goes_on_and_is_adapted(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    model, picture = tmp_path / "model", tmp_path / "loss.png"
+    sizes = ("--layers", 2, "--hidden", 16, "--vocabulary", 300, "--positions", 16, "--rows", 4)
+    common = (*sizes, "--text", "this", "contextlib", "--backend", "numpy", "--prompt", "The", "--out", model)
+    printed = run_example("train_llm.py", *common, "--steps", 25, "--check", "--plot", picture)
+    assert "equal to transformers" in printed
+    found = re.search(r"loss ([\d.]+) at first, ([\d.]+) at last", printed)
+    assert found is not None, printed
+    assert float(found[2]) < float(found[1]) - 0.3
+    assert picture.stat().st_size > 0
+    assert "30 steps" in run_example("train_llm.py", *common, "--steps", 30, "--resume")
+
+    settings = ("--text", "bisect", "--steps", 30, "--rows", 4, "--backend", "numpy")
+    printed = run_example("lora.py", "--model", model, *settings, "--plot", picture)
+    found = re.search(r"held out: ([\d.]+) before, ([\d.]+) after", printed)
+    assert found is not None, printed
+    assert float(found[2]) < float(found[1])
+    assert {path.name for path in (tmp_path / "model-bisect").iterdir()} >= {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    }

@@ -92,9 +92,7 @@ def test_parameters_begin_where_norms_do_nothing(kind: str, tmp_path: Path) -> N
 def wrong(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     family = llm.read_family(llm.Config(CONFIG))
     sizes = {name: [family.sizes[dim] for dim in weight.dims] for name, weight in family.weights().items()}
-    weights = {
-        key: np.zeros((*sizes[key], *weight.shape), np.float32) for key, weight in family.weights().items()
-    }
+    weights = {key: np.zeros((*sizes[key], *weight.shape), np.float32) for key, weight in family.weights().items()}
     if name == "missing":
         del weights["up"]
     if name == "shape":
@@ -106,9 +104,13 @@ def wrong(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("missing", "up are missing"), ("shape", r"'up' has shape \(24, 16\).*\(2, 24, 16\)"), ("dtype", "'up' is of dtype int32"),
-     ("config", "hidden_act is 'tan'")],
-)  # fmt: skip
+    [
+        ("missing", "up are missing"),
+        ("shape", r"'up' has shape \(24, 16\).*\(2, 24, 16\)"),
+        ("dtype", "'up' is of dtype int32"),
+        ("config", "hidden_act is 'tan'"),
+    ],
+)
 def test_nothing_is_written_of_what_is_wrong(tmp_path: Path, name: str, message: str) -> None:
     config, weights = wrong(name)
     with pytest.raises((tp.InputError, llm.CheckpointError), match=message):
