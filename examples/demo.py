@@ -76,7 +76,7 @@ def short(out: Path) -> Iterator[Example]:
     yield Example("reinforce", "jax", "REINFORCE learns it", ("--iterations", "200"))
     yield Example("dqn", "jax", "deep Q-learning learns it", ("--steps", "3000"))
     yield training("jax", out, *BRIEFLY)
-    yield adapting("jax", out)
+    yield adapting("jax", out, "--steps", "30")
 
 
 def long(out: Path) -> Iterator[Example]:
@@ -105,8 +105,8 @@ def training(backend: str, out: Path, *settings: str) -> Example:
     return Example("train_llm", backend, shows, ("--out", str(model(out)), *settings, "--check"))
 
 
-def adapting(backend: str, out: Path) -> Example:
-    return Example("lora", backend, "adapters teach it another text", ("--model", str(model(out))))
+def adapting(backend: str, out: Path, *settings: str) -> Example:
+    return Example("lora", backend, "adapters teach it another text", ("--model", str(model(out)), *settings))
 
 
 def run(example: Example, out: Path) -> Made:
