@@ -16,7 +16,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 BACKENDS = ("numpy", "jax", "torch")
-BRIEFLY = ("--steps", "240", "--layers", "3", "--hidden", "128", "--positions", "128", "--text", "topics")
+BRIEFLY = ("--steps", "480", "--layers", "3", "--hidden", "128", "--positions", "128", "--text", "topics")
 PROMPT = 'The "with" statement'
 TRAINED = {"numpy": 40, "jax": 200, "torch": 100}  # iterations of PPO in a long run
 
