@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
     base = llm.load(options.model, backend=options.backend)
     checkpoint, family, scale = base.stored.checkpoint, base.family, options.alpha / options.rank
     learned, held_out = (encode(base.tokenizer.library, part) for part in split(documents(options.text)))
-    weights = llm.stacked(base.stored.arrays("float32"))
+    weights = {name: np.asarray(given) for name, given in base.stored.arrays("float32").items()}
     sizes = {**family.sizes, "i": options.steps, "b": options.rows, "t": family.positions}
     run = tp.compile(tuner(family, options.rank, scale, options.rate), options.backend, sizes=sizes, options=AT_ONCE)
     pieces = batches(learned, options.rows, family.positions, range(options.steps))

@@ -53,7 +53,7 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     rows = texts(2, 6)
     family = opened_family(tmp_path)
     run = tp.compile(trainer(family), sizes={"i": 1, **family.sizes})
-    made = run(token=rows, state=llm.stacked(stored.arrays()))
+    made = run(token=rows, state=stored.arrays())
     found = -np.mean([score.logprobs for score in llm.load(tmp_path).score(rows.tolist())])
     assert made["loss"][0] == pytest.approx(found, rel=1e-5)
 
@@ -62,7 +62,7 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
 def test_what_is_loaded_is_saved_as_it_was(tmp_path: Path, kind: str) -> None:
     make(tmp_path / "theirs", kind, dtype="bfloat16", **SMALL[kind])
     stored = opened(tmp_path / "theirs")
-    weights = {"spare": np.zeros(3), **llm.stacked(stored.arrays())}
+    weights = {"spare": np.zeros(3), **stored.arrays()}
     llm.save(tmp_path / "ours", stored.checkpoint.config.options, weights, generation=stored.checkpoint.generation)
     again = opened(tmp_path / "ours").checkpoint
     assert again.config.options == stored.checkpoint.config.options
