@@ -26,13 +26,37 @@ ACTIVATIONS: Mapping[str, Callable[[tp.RecurrentTensor], tp.RecurrentTensor]] = 
 """By the names that checkpoints give them."""
 
 
+@dataclass(eq=False)
+class Past:
+    """What an earlier run has made of the first points of t, as many as `n` has: nothing is computed there again.
+
+    `key` and `value`, (kv_heads, head_dim), vary along the layers, `n`, and rows where there are any. `attended` are
+    those of all points, the earlier run's and this one's, once a family's equations are written.
+    """
+
+    n: tp.Dim
+    key: tp.RecurrentTensor
+    value: tp.RecurrentTensor
+    attended: tuple[tp.RecurrentTensor, tp.RecurrentTensor] | None = None
+
+    def before(
+        self, key: tp.RecurrentTensor, value: tp.RecurrentTensor, t: tp.Dim
+    ) -> tuple[tp.RecurrentTensor, tp.RecurrentTensor]:
+        """Keys and values of all points, of which these are the new ones."""
+        old = t < self.n.size
+        at = {self.n.name: t}
+        self.attended = tp.cases((old, self.key.at(**at)), key), tp.cases((old, self.value.at(**at)), value)
+        return self.attended
+
+
 @dataclass(frozen=True)
 class Dims:
     """Layers, positions, and, where several texts are read at once, their rows; declared in the order b, l, t,
     behind `over`: dims that the weights vary along beside `l`, such as the iterations of a training.
 
     `given` is the condition over t under which tokens are known beforehand (a prompt's), or True where all are: there
-    a layer is computed for many at once, and what serves many may have another form than what serves one.
+    a layer is computed for many at once, and what serves many may have another form than what serves one. `past` is
+    what is known of the first points beforehand.
     """
 
     l: tp.Dim
@@ -40,6 +64,7 @@ class Dims:
     b: tp.Dim | None = None
     given: Any = False
     over: tuple[tp.Dim, ...] = ()
+    past: Past | None = None
 
     @property
     def outer(self) -> tuple[tp.Dim, ...]:
@@ -86,7 +111,7 @@ def attention(
     query: tp.RecurrentTensor,
     key: tp.RecurrentTensor,
     value: tp.RecurrentTensor,
-    t: tp.Dim,
+    dims: Dims,
     *,
     window: int | None = None,
     scale: float | None = None,
@@ -97,6 +122,9 @@ def attention(
     What stands before `first` in a row is padding and is not seen. What is made there is of no use, but it is finite:
     the scores of what is hidden are a number, so that 0 times what stands there is 0.
     """
+    t = dims.t
+    if dims.past is not None:
+        key, value = dims.past.before(key, value, t)
     seen = None if first is None else tp.as_tensor(t) >= first
     attended: tp.RecurrentTensor = tp.nn.attention(query, key, value, t, window=window, scale=scale, mask=seen)
     return attended.reshape(-1)

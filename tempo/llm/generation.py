@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import tempo as tp
-from tempo.llm.blocks import Dims
+from tempo.llm.blocks import Dims, Past
 from tempo.llm.errors import CheckpointError
 from tempo.llm.families import Family
 from tempo.llm.sampling import Sampling
@@ -152,6 +152,39 @@ def generator(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.P
         is_over[True] = is_over[b, t - 1] | ended
         tp.stop_when(t, is_over | (tp.as_tensor(t) + 1 >= limit))
         tp.output("token", token)
+    return program
+
+
+def answerer(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.Program:
+    """`generator` for a text of which an earlier run has read the beginning, in one row.
+
+    `kept_key` and `kept_value` (l, n) are what that has made of it, right-aligned; the prompt (p) is what comes next,
+    with no gap between: only where nothing is kept may `first` lie within it. `key` and `value` (l, t) are what this
+    run hands on, of all points but the last.
+    """
+    with tp.Program("answer") as program:
+        l = tp.dim("l")
+        n, p, new = tp.dims("n p new")
+        t = tp.dim("t", n.size + p.size + new.size)
+        prompt = tp.input("prompt", (), (p,), tp.int32)
+        first = tp.input("first", (), (), tp.int32)
+        limit = tp.input("limit", (), (), tp.int32)
+        shape = (family.kv_heads, family.head_dim)
+        past = Past(n, *(tp.input(f"kept_{name}", shape, (l, n), dtype) for name in ("key", "value")))
+        w = declare(family.weights(), family.sizes, dtype, l)
+
+        start = n.size + p.size
+        token = tp.recurrent("token", (), (t,), tp.int32)
+        logits = family.logits(token, Dims(l, t, given=t < start, past=past), w, first)
+        following = sampling.choose(logits, token, tp.as_tensor(t) >= first, t)
+        token[t < n.size] = tp.input("kept_token", (), (n,), tp.int32)[t]
+        token[t < start] = prompt[t - n.size]
+        token[t + 1] = following
+        ended = (token == tp.input("end", (ends,), (), tp.int32)).any(axis=0) if ends else False
+        tp.stop_when(t, (tp.as_tensor(t) >= start) & (ended | (tp.as_tensor(t) + 1 >= limit)))
+        tp.output("token", token)
+        for name, each in zip(("key", "value"), past.attended):
+            tp.output(name, each)
     return program
 
 

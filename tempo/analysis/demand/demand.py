@@ -16,10 +16,11 @@ from tempo.analysis.dependence.host_order import own_order
 from tempo.analysis.reports import output_reader
 from tempo.sdg.components import greatest_fixed_point, strongly_connected
 from tempo.sdg.graph import Graph, Node
-from tempo.symbolic import TRUE, Box, Condition, Context, Dim, const
+from tempo.symbolic import TRUE, Box, Condition, Context, Dim, Symbol, const
 
-# A bound that still moves after this many visits of its node goes to the end of the domain.
-_VISITS_BEFORE_WIDENING = 2
+# A bound that moves after so many moves goes to the end of the domain. Each counts its own: where one moves at every
+# turn of a cycle (layers), another may move once and stay (the tokens that all layers but the last are needed at).
+_MOVES_BEFORE_WIDENING = 2
 _NARROWINGS = 2
 # Of a node whose demand is no box so many boxes are told apart, and so often.
 _MOST_BOXES, _MOST_VISITS = 4, 4
@@ -101,13 +102,12 @@ class _FixedPoint:
         place = {id: number for number, id in enumerate(component)}
         pending = [place[id] for id in component if self.parts(id)]  # a heap
         queued = set(pending)
-        visits: dict[int, int] = defaultdict(int)
+        moves: dict[tuple[int, Symbol, str], int] = defaultdict(int)
         while pending:
             number = heappop(pending)
             queued.remove(number)
             id = component[number]
-            visits[id] += 1
-            box = self.grown(id, widen=visits[id] > _VISITS_BEFORE_WIDENING)
+            box = self.grown(id, moves)
             if box == self.boxes.get(id):
                 continue
             for producer in self.send(id, box) & place.keys():
@@ -150,15 +150,21 @@ class _FixedPoint:
             self._demanded[id] = closed(node, box, self.graph.domain_dims(node), self.sizes) if is_call else box
         return self._demanded[id]
 
-    def grown(self, id: int, widen: bool) -> Box:
-        """The demand together with what was known; when widening, a bound that moves goes to the end of the domain."""
+    def grown(self, id: int, moves: dict[tuple[int, Symbol, str], int]) -> Box:
+        """The demand together with what was known; a bound that has moved often goes to the end of the domain."""
         box, previous = self.demanded(id), self.boxes.get(id)
-        if previous is None or not widen:
-            return box if previous is None else hull((previous, box), self.sizes)
-        bounds = []
-        for dim, (symbol, lo, hi) in zip(self.graph.domain_dims(self.graph.nodes[id]), box.bounds, strict=True):
-            lo = previous.lo(symbol) if self.sizes.implies(previous.lo(symbol).le(lo)) else const(0)
-            hi = previous.hi(symbol) if self.sizes.implies(previous.hi(symbol).ge(hi)) else dim.size
+        if previous is None:
+            return box
+        both, bounds = hull((previous, box), self.sizes), []
+        for dim in self.graph.domain_dims(self.graph.nodes[id]):
+            symbol = dim.symbol
+            (lo, hi), (low, high), (least, most) = (each.interval(symbol) for each in (previous, box, both))
+            if not self.sizes.implies(lo.le(low)):
+                moves[id, symbol, "lo"] += 1
+                lo = least if moves[id, symbol, "lo"] <= _MOVES_BEFORE_WIDENING else const(0)
+            if not self.sizes.implies(hi.ge(high)):
+                moves[id, symbol, "hi"] += 1
+                hi = most if moves[id, symbol, "hi"] <= _MOVES_BEFORE_WIDENING else dim.size
             bounds.append((symbol, lo, hi))
         return Box(tuple(bounds))
 

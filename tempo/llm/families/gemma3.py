@@ -81,7 +81,7 @@ class Gemma3(Family):
             for each in (q, k)
         )
         v = heads(linear(normed, w, "value"), self.kv_heads)
-        all, some = (attention(q, k, v, t, window=n, scale=self.scale, first=first) for n in (None, self.window))
+        all, some = (attention(q, k, v, dims, window=n, scale=self.scale, first=first) for n in (None, self.window))
         attended = linear(at_layers(l, self.full, all, some), w, "out")
         mixed = x + self.norm(attended, w["attended_norm"])
 

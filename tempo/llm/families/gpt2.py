@@ -74,7 +74,7 @@ class GPT2(Family):
         normed = layer_norm(x, w, "attention_norm", self.epsilon)
         q, k, v = (heads(each, self.heads) for each in tp.split(conv1d(normed, w, "query_key_value"), 3, axis=-1))
         scale = self.head_dim**-0.5 if self.scaled else 1.0
-        mixed = x + conv1d(attention(q, k, v, t, scale=scale, first=first), w, "out")
+        mixed = x + conv1d(attention(q, k, v, dims, scale=scale, first=first), w, "out")
 
         inner = ACTIVATIONS[self.activation](conv1d(layer_norm(mixed, w, "mlp_norm", self.epsilon), w, "up"))
         y = mixed + conv1d(inner, w, "down")

@@ -64,7 +64,7 @@ class Mixtral(Family):
         q = rotate(heads(linear(normed, w, "query"), self.heads), angle, self.rotary.scale)
         k = rotate(heads(linear(normed, w, "key"), self.kv_heads), angle, self.rotary.scale)
         v = heads(linear(normed, w, "value"), self.kv_heads)
-        mixed = x + linear(attention(q, k, v, t, window=self.window, first=first), w, "out")
+        mixed = x + linear(attention(q, k, v, dims, window=self.window, first=first), w, "out")
 
         normed = rms_norm(mixed, w["mlp_norm"], self.epsilon)
         y = mixed + experts(normed, w, self.chosen, self.activation, dims.given)

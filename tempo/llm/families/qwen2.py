@@ -49,7 +49,7 @@ class Qwen2(Family):
         q = rotate(heads(linear(normed, w, "query"), self.heads), angle, self.rotary.scale)
         k = rotate(heads(linear(normed, w, "key"), self.kv_heads), angle, self.rotary.scale)
         v = heads(linear(normed, w, "value"), self.kv_heads)
-        near, all = (attention(q, k, v, t, window=window, first=first) for window in (self.window, None))
+        near, all = (attention(q, k, v, dims, window=window, first=first) for window in (self.window, None))
         mixed = x + linear(at_layers(l, self.windowed, near, all), w, "out")
 
         y = mixed + gated_mlp(rms_norm(mixed, w["mlp_norm"], self.epsilon), w, self.activation)

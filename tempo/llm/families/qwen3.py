@@ -56,7 +56,7 @@ class Qwen3(Family):
         k = rms_norm(heads(linear(normed, w, "key"), self.kv_heads), w["key_norm"], self.epsilon)
         q, k = (rotate(each, angle, self.rotary.scale) for each in (q, k))
         v = heads(linear(normed, w, "value"), self.kv_heads)
-        near, all = (attention(q, k, v, t, window=window, first=first) for window in (self.window, None))
+        near, all = (attention(q, k, v, dims, window=window, first=first) for window in (self.window, None))
         mixed = x + linear(at_layers(l, self.windowed, near, all), w, "out")
 
         y = mixed + gated_mlp(rms_norm(mixed, w["mlp_norm"], self.epsilon), w, self.activation)
