@@ -6,5 +6,5 @@ Those that nothing takes yet are kept free from the start: an input of that name
 
 from __future__ import annotations
 
-NOT_YET = ("donate", "checkpoint", "resume", "from_point")
-RESERVED = ("seed", "sizes", "state", "strict", "progress", "chunk", "keep", *NOT_YET)
+NOT_YET = ("donate", "checkpoint", "resume")
+RESERVED = ("seed", "sizes", "state", "strict", "progress", "chunk", "keep", "from_point", *NOT_YET)

@@ -306,17 +306,19 @@ class ProgramRun:
         for id in item.drops:
             self.buffers[id] = None
 
-    def chunks(self, item: Item, length: int) -> Iterator[tuple[int, int]]:
-        """Run a loop in chunks, in its direction, unless the run ends early; yields (start, stop) after each."""
+    def chunks(self, item: Item, length: int, until: int = 0) -> Iterator[tuple[int, int]]:
+        """Run a loop in chunks, in its direction, unless the run ends early; yields (start, stop) after each. The first
+        chunk of a forward loop goes on to `until`, where that is further."""
         assert item.loop is not None
         self._make(item)
         lo, hi = self.bounds(item)
-        starts = range(lo, hi, length)
+        first = min(max(until, lo + length), hi) - lo
+        starts = [*range(lo, min(lo + 1, hi)), *range(lo + first, hi, length)]
         with self._opened(item):
             for start in starts if item.loop.direction == "forward" else reversed(starts):
                 if self.has_ended(item):
                     break
-                stop = min(start + length, hi)
+                stop = min(start + (first if start == lo else length), hi)
                 self._run(item.part, start, stop)
                 kept = 0 if item.stopped is None else self.kept(item.stopped)
                 yield start, min(stop, kept) if kept else stop

@@ -120,6 +120,7 @@ class Executable:
         *,
         chunk: int = 1,
         keep: bool | None = None,
+        from_point: int = 0,
         seed: int = 0,
         sizes: Mapping[str, int | None] | None = None,
         state: Mapping[str, Any] | None = None,
@@ -129,7 +130,9 @@ class Executable:
         """Run along `dim`, the outermost ordered dim, `chunk` points at a time; yields the outputs over it.
 
         `keep`: whether the stream's `result` has the outputs over `dim`, all of their points; False: only the chunk at
-        hand is in memory. None: yes where the size of `dim` is known. `sizes={"t": None}`: `t`, which is streamed, has
+        hand is in memory. None: yes where the size of `dim` is known. Points before `from_point` are no steps: where outputs
+        are kept, they are run at once. `stream.so_far()` gives the outputs over `dim` at all points up to the last step's;
+        they are kept for it. `sizes={"t": None}`: `t`, which is streamed, has
         no end. The stream goes on for as long as it is asked, until a streamed input ends, in constant memory.
 
         Raises `UnsupportedError` where the program cannot be run along it; without an end, where something reads the
@@ -142,12 +145,12 @@ class Executable:
                 f"the program has no dim {dim!r}", location=user_location(), hint=nearest(str(dim), names, "dims")
             )
         endless = isinstance(sizes, Mapping) and dim in sizes and sizes[dim] is None
-        length, keeps = _chunk_length(chunk), _keeps(keep, dim, endless)
+        length, keeps, first = _chunk_length(chunk), _keeps(keep, dim, endless), _first_point(from_point)
         if endless:
             unending, arguments = self._endless(engine, names[dim], inputs, sizes or {}, state, seed, strict)
-            return Stream(unending, arguments, names[dim], length, keeps, endless)
+            return Stream(unending, arguments, names[dim], length, keeps, endless, from_point=first)
         arguments = self._arguments(inputs, sizes, state, seed, strict)
-        return Stream(engine, arguments, names[dim], length, keeps, look=self._look(arguments))
+        return Stream(engine, arguments, names[dim], length, keeps, look=self._look(arguments), from_point=first)
 
     def _endless(
         self,
@@ -338,6 +341,12 @@ def _chunk_length(chunk: Any) -> int:
     if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
         raise InputError(f"chunk must be an integer of at least 1, not {chunk!r}", location=user_location())
     return int(chunk)
+
+
+def _first_point(point: Any) -> int:
+    if isinstance(point, bool) or not isinstance(point, int | np.integer) or point < 0:
+        raise InputError(f"from_point must be an integer of at least 0, not {point!r}", location=user_location())
+    return int(point)
 
 
 def _by_symbol(domain: tuple[Symbol, ...], point: Any) -> dict[Symbol, int]:

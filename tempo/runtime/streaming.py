@@ -8,7 +8,7 @@ from typing import Any
 
 from tempo.analysis.reports import tensor_name
 from tempo.compiler.plan import Plan
-from tempo.errors import SizeError, UnsupportedError
+from tempo.errors import SizeError, UnsupportedError, user_location
 from tempo.loop_ir.passes import MOST_POINTS, Narrow
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.reference.calls import feeding
@@ -39,11 +39,12 @@ class Stream(Iterator[Step]):
         keep: bool,
         endless: bool = False,
         look: Look | None = None,
+        from_point: int = 0,
     ):
         """Along `dim`, `chunk` points at a time; `keep`: its outputs are kept whole for `result`.
 
         `endless`: the dim has no end; the size that it is given is the most points that there can be. `look` is shown
-        what is watched after every step.
+        what is watched after every step. The points before `from_point` are no steps.
         """
         engine = engine.in_order()  # what was given is not taken back
         # Without an end it is proven already that there is no cycle: none is looked for at the most points.
@@ -53,6 +54,11 @@ class Stream(Iterator[Step]):
         top, self._delay, ahead = _loop_of(plan, streamed, dim)
         width = chunk + self._delay + ahead
         self._size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
+        if from_point >= self._size:
+            raise SizeError(
+                f"from_point is {from_point}, and {dim.name} has the points 0 to {self._size - 1}",
+                location=user_location(),
+            )
         names = tuple(output.name for output in streamed)
         narrow = None if keep or not (endless or width < self._size) else Narrow(names, dim, width)
         plan = engine.narrowed(plan, narrow)
@@ -60,12 +66,14 @@ class Stream(Iterator[Step]):
             _check_bounded(plan, dim)
         self._planned = partial(memory_of, plan.loops, arguments.sizes)
         with told_what_is_large(self._planned):
-            self._made = engine.start(plan, arguments, in_parts=True, ahead=min(chunk, MOST_POINTS))
+            most = min(max(chunk, 0 if narrow else from_point), MOST_POINTS)
+            self._made = engine.start(plan, arguments, in_parts=True, ahead=most)
         self._streamed = [(self._made.compiled.program.outputs[output.port], output) for output in streamed]
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
         self._dim, self._chunk, self._endless = dim, chunk, endless
         self._given, self._graph = arguments.arrays, engine.graph
+        self._done, self._until = from_point, 0 if narrow else from_point
         self._without = () if keep else names
         self._feeds, self._look = arguments.feeds, look
         self._steps = self._run(_items(plan, dim, self._made)[top])
@@ -74,6 +82,17 @@ class Stream(Iterator[Step]):
     def memory(self) -> Memory:
         """Buffers and peak bytes of the stream."""
         return self._planned()
+
+    def so_far(self) -> Step:
+        """The outputs over the dim at all points that steps have been, and those before the first.
+
+        Raises `UnsupportedError` where they are not kept.
+        """
+        if self._without:
+            raise UnsupportedError(
+                "the stream keeps no points but those of the step at hand", hint="stream(..., keep=True) keeps all"
+            )
+        return self._step(0, self._done)
 
     def __next__(self) -> Step:
         """The next step. What failed once fails again: what was lost does not come back."""
@@ -106,27 +125,28 @@ class Stream(Iterator[Step]):
 
     def _along(self, item: Item) -> Generator[Step, None, bool]:
         """Says at its end whether that is where a streamed input ended, in a stream without an end of its own."""
-        done = 0
         try:
-            for _, stop in self._made.chunks(item, self._chunk):
-                complete = max(0, min(self._size, stop - self._delay))
-                if complete > done:
-                    yield self._step(done, complete)
-                done = max(done, complete)
+            for _, stop in self._made.chunks(item, self._chunk, self._until):
+                if step := self._next(max(0, min(self._size, stop - self._delay))):
+                    yield step
         except StreamEndError:
             if not self._endless:
                 raise
-            complete = whole_points(self._made)
-            if complete > done:
-                yield self._step(done, complete)
+            if step := self._next(whole_points(self._made)):
+                yield step
             return True
-        if self._endless and done >= self._size:
+        if self._endless and self._done >= self._size:
             raise SizeError(
                 f"the stream over {self._dim.name!r} has reached {self._size} points, the most that a dim without an "
                 "end can have",
                 hint="what counts points has 32 bits; start another stream",
             )
         return False
+
+    def _next(self, complete: int) -> Step | None:
+        """The step up to where all is complete, if that is further than the last one."""
+        start, self._done = self._done, max(self._done, complete)
+        return self._step(start, complete) if complete > start else None
 
     def _step(self, start: int, stop: int) -> Step:
         if self._look is not None:

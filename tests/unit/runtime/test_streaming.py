@@ -20,6 +20,39 @@ def test_a_stream_yields_each_point_once_it_is_made() -> None:
     np.testing.assert_array_equal(stream.result["s"], X.cumsum(0))
 
 
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_steps_begin_where_they_are_asked_to(chunk: int, keep: bool) -> None:
+    stream = tp.compile(running_sum()).stream("t", chunk=chunk, keep=keep, from_point=2, x=X)
+    steps = list(stream)
+    assert [(step.start, step.stop) for step in steps] == [(t, min(t + chunk, 5)) for t in range(2, 5, chunk)]
+    np.testing.assert_array_equal(np.concatenate([np.atleast_2d(step["s"]) for step in steps]), X.cumsum(0)[2:])
+    assert stream.result is not None
+    assert ("s" in stream.result) is keep
+
+
+def test_a_stream_that_is_left_has_what_it_has_made() -> None:
+    run = tp.compile(running_sum())
+    stream = run.stream("t", from_point=1, x=X)
+    next(stream)
+    made = stream.so_far()
+    assert (made.start, made.stop) == (0, 2)
+    np.testing.assert_array_equal(made["s"], X.cumsum(0)[:2])
+    next(stream)
+    np.testing.assert_array_equal(made["s"], X.cumsum(0)[:2])
+    np.testing.assert_array_equal(stream.so_far()["s"], X.cumsum(0)[:3])
+    stream = run.stream("t", keep=False, x=X)
+    next(stream)
+    with pytest.raises(tp.UnsupportedError, match="keeps no points"):
+        stream.so_far()
+
+
+@pytest.mark.parametrize("point", [5, -1, True, 1.0])
+def test_steps_begin_at_a_point_of_the_dim(point: object) -> None:
+    with pytest.raises((tp.SizeError, tp.InputError), match="from_point"):
+        tp.compile(running_sum()).stream("t", from_point=point, x=X)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("chunk", [2, 3, 5, 9])
 def test_chunks_cover_the_dim(chunk: int) -> None:
     steps = list(tp.compile(running_sum()).stream("t", chunk=chunk, x=X))
