@@ -7,6 +7,7 @@ A family (`tempo.llm.families`) is its sizes, the names of its weights, and its 
 from tempo.llm.blocks import Dims
 from tempo.llm.checkpoint import Checkpoint
 from tempo.llm.config import Config
+from tempo.llm.conversation import Conversation
 from tempo.llm.errors import CheckpointError
 from tempo.llm.families import FAMILIES, Family, read_family, stored
 from tempo.llm.model import Generation, Model, Score, load
@@ -19,6 +20,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Config",
+    "Conversation",
     "Dims",
     "Family",
     "Generation",

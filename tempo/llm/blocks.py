@@ -30,22 +30,19 @@ ACTIVATIONS: Mapping[str, Callable[[tp.RecurrentTensor], tp.RecurrentTensor]] = 
 class Past:
     """What an earlier run has made of the first points of t, as many as `n` has: nothing is computed there again.
 
-    `key` and `value`, (kv_heads, head_dim), vary along the layers, `n`, and rows where there are any. `attended` are
-    those of all points, the earlier run's and this one's, once a family's equations are written.
+    `key` and `value`, (kv_heads, head_dim), are its inputs over (l, n), or (b, l, n). `attended` are the keys and the
+    values of all points, the earlier run's and this one's, once the equations of a family are written.
     """
 
     n: tp.Dim
     key: tp.RecurrentTensor
     value: tp.RecurrentTensor
-    attended: tuple[tp.RecurrentTensor, tp.RecurrentTensor] | None = None
+    attended: tuple[tp.RecurrentTensor, ...] = ()
 
-    def before(
-        self, key: tp.RecurrentTensor, value: tp.RecurrentTensor, t: tp.Dim
-    ) -> tuple[tp.RecurrentTensor, tp.RecurrentTensor]:
+    def with_new(self, t: tp.Dim, *made: tp.RecurrentTensor) -> tuple[tp.RecurrentTensor, ...]:
         """Keys and values of all points, of which these are the new ones."""
-        old = t < self.n.size
-        at = {self.n.name: t}
-        self.attended = tp.cases((old, self.key.at(**at)), key), tp.cases((old, self.value.at(**at)), value)
+        earlier = (each.at(**{self.n.name: t}) for each in (self.key, self.value))
+        self.attended = tuple(tp.cases((t < self.n.size, old), new) for old, new in zip(earlier, made))
         return self.attended
 
 
@@ -56,7 +53,7 @@ class Dims:
 
     `given` is the condition over t under which tokens are known beforehand (a prompt's), or True where all are: there
     a layer is computed for many at once, and what serves many may have another form than what serves one. `past` is
-    what is known of the first points beforehand.
+    what an earlier run has made of the first points.
     """
 
     l: tp.Dim
@@ -124,7 +121,7 @@ def attention(
     """
     t = dims.t
     if dims.past is not None:
-        key, value = dims.past.before(key, value, t)
+        key, value = dims.past.with_new(t, key, value)
     seen = None if first is None else tp.as_tensor(t) >= first
     attended: tp.RecurrentTensor = tp.nn.attention(query, key, value, t, window=window, scale=scale, mask=seen)
     return attended.reshape(-1)

@@ -156,35 +156,44 @@ def generator(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.P
 
 
 def answerer(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.Program:
-    """`generator` for a text of which an earlier run has read the beginning, in one row.
+    """`token` (t): a text whose beginning an earlier run has read, what comes next (`prompt`), and what follows that.
 
-    `kept_key` and `kept_value` (l, n) are what that has made of it, right-aligned; the prompt (p) is what comes next,
-    with no gap between: only where nothing is kept may `first` lie within it. `key` and `value` (l, t) are what this
-    run hands on, of all points but the last.
+    Inputs beside those of `generator`: `kept_token` (n), and what the layers have made of them, `kept_key` and
+    `kept_value` (l, n). A text starts at `first`, and has no gap: nothing is kept where that lies in the prompt.
+    `key` and `value` (l, t) are what this run hands on, of all points.
     """
     with tp.Program("answer") as program:
-        l = tp.dim("l")
-        n, p, new = tp.dims("n p new")
-        t = tp.dim("t", n.size + p.size + new.size)
+        l, n, p, new = tp.dims("l n p new")
+        start = n.size + p.size
+        t = tp.dim("t", start + new.size)
         prompt = tp.input("prompt", (), (p,), tp.int32)
         first = tp.input("first", (), (), tp.int32)
         limit = tp.input("limit", (), (), tp.int32)
+        kept_token = tp.input("kept_token", (), (n,), tp.int32)
         shape = (family.kv_heads, family.head_dim)
         past = Past(n, *(tp.input(f"kept_{name}", shape, (l, n), dtype) for name in ("key", "value")))
         w = declare(family.weights(), family.sizes, dtype, l)
 
-        start = n.size + p.size
         token = tp.recurrent("token", (), (t,), tp.int32)
         logits = family.logits(token, Dims(l, t, given=t < start, past=past), w, first)
-        following = sampling.choose(logits, token, tp.as_tensor(t) >= first, t)
-        token[t < n.size] = tp.input("kept_token", (), (n,), tp.int32)[t]
+        token[t < n.size] = kept_token[t]
         token[t < start] = prompt[t - n.size]
-        token[t + 1] = following
-        ended = (token == tp.input("end", (ends,), (), tp.int32)).any(axis=0) if ends else False
-        tp.stop_when(t, (tp.as_tensor(t) >= start) & (ended | (tp.as_tensor(t) + 1 >= limit)))
+        token[t + 1] = sampling.choose(logits, token, tp.as_tensor(t) >= first, t)
+        is_over = (token == tp.input("end", (ends,), (), tp.int32)).any(axis=0) if ends else False
+        tp.stop_when(t, (tp.as_tensor(t) >= start) & (is_over | (tp.as_tensor(t) + 1 >= limit)))
         tp.output("token", token)
         for name, each in zip(("key", "value"), past.attended):
             tp.output(name, each)
+    return program
+
+
+def widener(shape: tuple[int, ...], dtype: str) -> tp.Program:
+    """`y` (l, n): `x` (l, s) behind as many zeros as `n` has points more than `s`."""
+    with tp.Program("widen") as program:
+        l, s, n = tp.dims("l s n")
+        more = n.size - s.size
+        x = tp.input("x", shape, (l, s), dtype)
+        tp.output("y", tp.cases((n < more, tp.zeros(shape, dtype)), x[l, n - more]))
     return program
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import tempo as tp
 from tempo.llm.chat import ChatTemplate, Message
 from tempo.llm.checkpoint import FLOATS, Checkpoint
+from tempo.llm.conversation import Conversation
 from tempo.llm.families import Family, read_family, stored
 from tempo.llm.generation import Request, Settings, bucket, generator, left_padded, right_padded, scorer
 from tempo.llm.saving import on_host
@@ -28,6 +29,7 @@ from tempo.llm.weights import Stored
 
 Prompt = str | Sequence[int]
 Rows = list[list[int]]
+_OPTIONS = tp.Options(checks=False)  # tokens are looked at before they are given, so no index is out of range
 
 
 @dataclass(frozen=True)
@@ -138,10 +140,21 @@ class Model:
         request, rows = self._request(settings), self._rows(prompt)
         if len(rows) != 1:
             raise tp.InputError(f"a stream is of one prompt, not of {len(rows)}", hint="model.generate takes several")
-        return self._pieces(request, self._call(request, rows, seed), Detokenizer(self.tokenizer))
+        return self._pieces(request, self._call(request, rows, seed).steps(), Detokenizer(self.tokenizer))
 
-    def _pieces(self, request: Request, call: _GeneratorRun, pieces: Detokenizer) -> Iterator[str]:
-        for (token,) in call.steps():
+    def chat(self, system: str | None = None, *, seed: int = 0, **settings: Unpack[Settings]) -> Conversation:
+        """A conversation: `say(text)` answers, `stream(text)` answers piece by piece; what was said is not computed
+        again.
+
+        `system` is what the model is told beforehand, `settings` are those of `generate`. Raises `CheckpointError` for
+        a model without a chat template.
+        """
+        ChatTemplate.open(self.stored.checkpoint.folder)
+        told: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+        return Conversation(self, self._request(settings), seed, told)
+
+    def _pieces(self, request: Request, steps: Iterator[list[int]], pieces: Detokenizer) -> Iterator[str]:
+        for (token,) in steps:
             if piece := pieces.add(token):
                 yield piece
             if self._has_ended(request, pieces):
@@ -219,7 +232,7 @@ class Model:
         """The executable for these sizes."""
         at = key, *sizes.items()
         if at not in self._made:
-            self._made[at] = tp.compile(program(), sizes={**self.family.sizes, **sizes}, **self.ways)
+            self._made[at] = tp.compile(program(), sizes={**self.family.sizes, **sizes}, options=_OPTIONS, **self.ways)
         return self._made[at]
 
     def _rows(self, prompts: Any) -> Rows:
@@ -253,6 +266,5 @@ class _GeneratorRun:
 
     def steps(self) -> Iterator[list[int]]:
         """The new tokens of all rows, position by position."""
-        for at, step in enumerate(self.run.stream("t", keep=False, **self.arguments)):
-            if at >= self.start:
-                yield on_host(step["token"]).tolist()
+        for step in self.run.stream("t", from_point=self.start, **self.arguments):
+            yield on_host(step["token"]).tolist()
