@@ -1,4 +1,4 @@
-"""The command line: `python -m tempo doctor | backends | explain | generate`."""
+"""The command line: `python -m tempo doctor | backends | explain | generate | chat`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from tempo.caches import installed
+from tempo.cli_chat import add_chat
 from tempo.cli_generate import add_generate
 from tempo.errors import ProgramError, SizeError, TempoError
 from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_hooks, list_schedulers
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.set_defaults(run=_explain)
 
     add_generate(commands)
+    add_chat(commands)
     return parser
 
 

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,6 +22,18 @@ def add_generate(commands: Any) -> None:
     prompt.add_argument("--prompt", metavar="TEXT")
     prompt.add_argument("--prompt-file", metavar="FILE", help="a file that holds the prompt; - is standard input")
     parser.add_argument("--chat", action="store_true", help="the prompt is a message, and the text its answer")
+    add_model_options(parser)
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--stream", action="store_true", help="print every piece of the text as it is made")
+    shown.add_argument(
+        "--json", action="store_true", help="print one object: prompt_tokens, tokens, text, seconds, ..."
+    )
+    parser.add_argument("--stats", action="store_true", help="print to standard error how long it took")
+    parser.set_defaults(run=generate)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """How texts go on, and where the model runs."""
     parser.add_argument("--max-new-tokens", "--max-tokens", type=int, metavar="N")
     parser.add_argument("--do-sample", action="store_true", default=None, help="draw, else the likeliest token")
     parser.add_argument("--temperature", type=float)
@@ -33,24 +46,27 @@ def add_generate(commands: Any) -> None:
     parser.add_argument("--backend", help="default: TEMPO_BACKEND, else numpy")
     parser.add_argument("--device")
     parser.add_argument("--dtype", help="float32, bfloat16 or float16; that of the file unless given")
-    shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--stream", action="store_true", help="print every piece of the text as it is made")
-    shown.add_argument(
-        "--json", action="store_true", help="print one object: prompt_tokens, tokens, text, seconds, ..."
-    )
-    parser.add_argument("--stats", action="store_true", help="print to standard error how long it took")
-    parser.set_defaults(run=generate)
+
+
+def settings(parsed: argparse.Namespace) -> dict[str, Any]:
+    """Of these options, those that say how texts go on."""
+    names = ("max_new_tokens", "do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+    return {**{name: getattr(parsed, name) for name in names}, "stop_strings": parsed.stop}
 
 
 def generate(parsed: argparse.Namespace) -> int:
-    """The status is 2 for what the user can mend, told in one line."""
+    return in_one_line(_generate, parsed)
+
+
+def in_one_line(run: Callable[[argparse.Namespace], None], parsed: argparse.Namespace) -> int:
+    """The status of the command: 2 for what the user can mend, told in one line."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _told
-            _generate(parsed)
+            run(parsed)
     except (tp.TempoError, ImportError, OSError) as error:
         hint = getattr(error, "hint", None)
-        _say("error", " ".join(f"{getattr(error, 'message', error)}{f'; {hint}' if hint else ''}".split()))
+        say("error", " ".join(f"{getattr(error, 'message', error)}{f'; {hint}' if hint else ''}".split()))
         return 2
     return 0
 
@@ -60,19 +76,17 @@ def _generate(parsed: argparse.Namespace) -> None:
 
     prompt = parsed.prompt if parsed.prompt_file is None else _read(parsed.prompt_file)
     model = load(parsed.model, backend=parsed.backend, device=parsed.device, dtype=parsed.dtype)
-    names = ("max_new_tokens", "do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-    settings = {**{name: getattr(parsed, name) for name in names}, "stop_strings": parsed.stop}
     message = {"role": "user", "content": prompt}
     prompt_tokens = model.apply_chat_template([message]) if parsed.chat else model.tokenizer.encode(prompt)
     start = time.perf_counter()
     if parsed.stream:
-        for piece in model.stream(prompt_tokens, **settings):
+        for piece in model.stream(prompt_tokens, **settings(parsed)):
             sys.stdout.write(piece)
             sys.stdout.flush()
         sys.stdout.write("\n")
         count = None
     else:
-        (made,) = model.generate([prompt_tokens], **settings)
+        (made,) = model.generate([prompt_tokens], **settings(parsed))
         count = len(made.tokens)
     seconds = time.perf_counter() - start
     if parsed.json:
@@ -82,7 +96,7 @@ def _generate(parsed: argparse.Namespace) -> None:
         sys.stdout.write(f"{made.text}\n")
     if parsed.stats:
         told = "" if count is None else f"{count} tokens after {len(prompt_tokens)}, {count / seconds:.1f} per second; "
-        _say("stats", f"{told}{seconds:.2f} s, compiling included")
+        say("stats", f"{told}{seconds:.2f} s, compiling included")
 
 
 def _read(path: str) -> str:
@@ -97,8 +111,8 @@ def _told(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    _say("warning", str(message))
+    say("warning", str(message))
 
 
-def _say(what: str, text: str) -> None:
+def say(what: str, text: str) -> None:
     sys.stderr.write(f"{what}: {text}\n")

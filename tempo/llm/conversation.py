@@ -6,7 +6,7 @@ begins with and the last turn has keys and values of, up to the first token that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,8 @@ class Conversation:
     """Made by `Model.chat`.
 
     `messages`, `[{"role": "user", "content": "..."}, ...]`, may be changed between turns: what still agrees is kept.
-    After a turn `kept` and `read` say how many tokens of its prompt were known and how many were computed.
+    After a turn `kept` and `read` say how many tokens of its prompt were known and how many were computed, `made` how
+    many it has answered.
     """
 
     model: Model
@@ -71,6 +72,7 @@ class Conversation:
     messages: list[Message] = field(default_factory=list)
     kept: int = 0
     read: int = 0
+    made: int = 0
     _memory: Memory = field(default_factory=Memory, repr=False)
     _turns: int = field(default=0, repr=False)
 
@@ -85,11 +87,11 @@ class Conversation:
             pass
         return self.model._generation(self.request, made)
 
-    def stream(self, text: str) -> Iterator[str]:
+    def stream(self, text: str) -> Generator[str, None, None]:
         """The answer, piece by piece. One that is not listened to up to its end has the tokens that were heard."""
         return self._answer(text, [])
 
-    def _answer(self, text: str, made: list[int]) -> Iterator[str]:
+    def _answer(self, text: str, made: list[int]) -> Generator[str, None, None]:
         """The pieces; their tokens go to `made`."""
         messages = [*self.messages, {"role": "user", "content": text}]
         prompt = self.model._tokens(self.model.apply_chat_template(messages), "the conversation")
@@ -107,7 +109,7 @@ class Conversation:
     def _said(self, messages: Sequence[Message], made: Sequence[int], memory: Memory) -> None:
         answer = self.model.tokenizer.decode(made)
         self.messages = [*messages, {"role": "assistant", "content": answer}]
-        self._memory, self._turns = memory, self._turns + 1
+        self._memory, self._turns, self.made = memory, self._turns + 1, len(made)
 
     def _turn(self, prompt: list[int]) -> _Turn:
         new = self.request.new(len(prompt), self.model.family.positions)

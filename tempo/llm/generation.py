@@ -171,7 +171,8 @@ def answerer(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.Pr
         limit = tp.input("limit", (), (), tp.int32)
         kept_token = tp.input("kept_token", (), (n,), tp.int32)
         shape = (family.kv_heads, family.head_dim)
-        past = Past(n, *(tp.input(f"kept_{name}", shape, (l, n), dtype) for name in ("key", "value")))
+        key, value = (tp.input(f"kept_{name}", shape, (l, n), dtype) for name in ("key", "value"))
+        past = Past(n, key, value)
         w = declare(family.weights(), family.sizes, dtype, l)
 
         token = tp.recurrent("token", (), (t,), tp.int32)

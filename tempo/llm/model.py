@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Unpack
 
@@ -29,6 +29,7 @@ from tempo.llm.weights import Stored
 
 Prompt = str | Sequence[int]
 Rows = list[list[int]]
+LONGEST_ANSWER = 256
 _OPTIONS = tp.Options(checks=False)  # tokens are looked at before they are given, so no index is out of range
 
 
@@ -146,12 +147,15 @@ class Model:
         """A conversation: `say(text)` answers, `stream(text)` answers piece by piece; what was said is not computed
         again.
 
-        `system` is what the model is told beforehand, `settings` are those of `generate`. Raises `CheckpointError` for
-        a model without a chat template.
+        `system` is what the model is told beforehand, `settings` are those of `generate`; an answer has at most 256
+        tokens where neither they nor the folder say it. Raises `CheckpointError` for a model without a chat template.
         """
         ChatTemplate.open(self.stored.checkpoint.folder)
         told: list[Message] = [] if system is None else [{"role": "system", "content": system}]
-        return Conversation(self, self._request(settings), seed, told)
+        request = self._request(settings)
+        if request.new_tokens is request.most is None:
+            request = replace(request, new_tokens=LONGEST_ANSWER)
+        return Conversation(self, request, seed, told)
 
     def _pieces(self, request: Request, steps: Iterator[list[int]], pieces: Detokenizer) -> Iterator[str]:
         for (token,) in steps:

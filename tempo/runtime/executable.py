@@ -130,10 +130,10 @@ class Executable:
         """Run along `dim`, the outermost ordered dim, `chunk` points at a time; yields the outputs over it.
 
         `keep`: whether the stream's `result` has the outputs over `dim`, all of their points; False: only the chunk at
-        hand is in memory. None: yes where the size of `dim` is known. Points before `from_point` are no steps: where outputs
-        are kept, they are run at once. `stream.so_far()` gives the outputs over `dim` at all points up to the last step's;
-        they are kept for it. `sizes={"t": None}`: `t`, which is streamed, has
-        no end. The stream goes on for as long as it is asked, until a streamed input ends, in constant memory.
+        hand is in memory. None: yes where the size of `dim` is known. Points before `from_point` are no steps; where
+        outputs are kept they are run at once. `so_far()` of a stream gives all points up to its last step. Without an
+        end, `sizes={"t": None}` where `t` is streamed, it goes on for as long as it is asked, until a streamed input
+        ends, in constant memory.
 
         Raises `UnsupportedError` where the program cannot be run along it; without an end, where something reads the
         size or a later point, or is kept at every point.
