@@ -11,7 +11,11 @@ import pytest
 
 import tempo as tp
 from tempo import llm
+from tempo.analysis.demand.demand import demand
 from tempo.cli import main
+from tempo.llm.generation import answerer
+from tempo.llm.sampling import Sampling
+from tempo.symbolic import Symbol
 from tests.unit.llm.models import SMALL, VOCABULARY, make
 
 NEW = 5
@@ -82,6 +86,17 @@ def test_a_turn_reads_what_is_new_and_compiles_nothing_new(folder: Path) -> None
     for text in ("w30 w31 w32", "w33 w34", "w35"):
         other.say(text)
     assert {key: run.executables for key, run in model._made.items()} == made
+
+
+def test_no_layer_is_computed_for_what_is_kept(folder: Path) -> None:
+    """Its products and norms are demanded from the prompt on."""
+    graph = answerer(llm.load(folder).family, "float32", Sampling(), 1).graph()
+    starts = {
+        str(found.box.lo(Symbol("t", "dim")))
+        for id, found in demand(graph).items()
+        if graph.nodes[id].op in ("dot", "rms_norm") and Symbol("t", "dim") in graph.nodes[id].domain
+    }
+    assert starts == {"n.size", "n.size + p.size - 1"}
 
 
 def test_messages_that_were_changed_are_read_again(folder: Path) -> None:

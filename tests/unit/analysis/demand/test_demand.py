@@ -47,28 +47,32 @@ def test_a_case_that_only_larger_sizes_reach():
     assert found[4] == ("0 <= i < 0", True)
 
 
-def test_what_layers_do_not_need_of_earlier_points_is_not_demanded():
-    """A bound that moves once (from the point before m to n) is not widened with one that moves at every layer."""
-    found = boxes("""
-dims l: l.size, t: n.size + m.size, n: n.size, m: m.size
-%0: float32[] over (t) = input {layout: ($t,), name: "embedded", role: "input"} @0
-%1: float32[] over (l, n) = input {layout: ($l, $n), name: "kept", role: "input"} @1
-%2: float32[] over (l, t) = merge {name: "x", role: "recurrent"} @2
+@pytest.mark.parametrize("operands", ["%5[l, t], %6[l, t]", "%6[l, t], %5[l, t]"])
+def test_what_no_layer_needs_of_earlier_points_is_not_demanded(operands):
+    """Keys are known before n. A bound that moves once is not widened with one that moves at every layer."""
+    found = boxes(f"""
+dims l: l.size, t: n.size + m.size + k.size, n: n.size, m: m.size, k: k.size
+%0: float32[] over (t) = input {{layout: ($t,), name: "embedded", role: "input"}} @0
+%1: float32[] over (l, n) = input {{layout: ($l, $n), name: "kept", role: "input"}} @1
+%2: float32[] over (l, t) = merge {{name: "x", role: "recurrent"}} @2
   | l == 0 -> %0[t]
   | l >= 1 -> %7[l - 1, t]
 %3: float32[] over (l, t) = tanh(%2[l, t])
-%4: float32[] over (l, t) = merge {name: "key", role: "cases"} @3
+%4: float32[] over (l, t) = merge {{name: "key", role: "cases"}} @3
   | t < n.size -> %1[l, t]
   | True -> %3[l, t]
-%5: float32[] over (l, t) = reduce_sum(%4[l, 0 +: t + 1]) {axes: (0,)}
+%5: float32[] over (l, t) = reduce_sum(%4[l, 0 +: t + 1]) {{axes: (0,)}}
 %6: float32[] over (l, t) = neg(%2[l, t])
-%7: float32[] over (l, t) = add(%5[l, t], %6[l, t])
-%8: float32[] = neg(%7[l.size - 1, n.size + m.size - 1])
-output "y": float32[] = %8 as ()
+%7: float32[] over (l, t) = add({operands})
+%8: float32[] over (t) = neg(%7[l.size - 1, t])
+%9: float32[] over (t) = merge {{name: "y", role: "recurrent"}} @4
+  | t < n.size + m.size -> %0[t]
+  | True -> %8[t - 1]
+output "y": float32[] over (t) = %9[t] as ($t,)
 """)
-    assert found[4][0] == "0 <= l < l.size, 0 <= t < m.size + n.size"
-    for id in (2, 3, 6, 7):
-        assert found[id][0] == "0 <= l < l.size, n.size <= t < m.size + n.size"
+    assert found[4][0] == "0 <= l < l.size, 0 <= t < k.size + m.size + n.size - 1"
+    for id in (2, 3, 5, 6, 7):
+        assert found[id][0] == "0 <= l < l.size, n.size <= t < k.size + m.size + n.size - 1"
 
 
 def test_prompt_and_generated_tokens():
