@@ -135,7 +135,7 @@ class Conversation:
             "seed": self.seed + self._turns,
             **({"end": np.array(self.request.ends, np.int32)} if ends else {}),
             **self.request.sampling.inputs,
-            **self.model.weights,
+            **self.model.weights_for(run),
         }
         return _Turn(prompt, start, run.stream("t", from_point=start, **arguments))
 

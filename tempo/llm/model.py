@@ -90,6 +90,7 @@ class Model:
     dtype: str
     ways: Mapping[str, Any] = field(default_factory=dict)  # how programs are compiled
     _made: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _held: dict[str, Any] = field(default_factory=dict, repr=False)  # the weights
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -99,12 +100,11 @@ class Model:
     def has_tokenizer(self) -> bool:
         return (self.stored.checkpoint.folder / "tokenizer.json").exists()
 
-    def _weights(self, run: Any) -> Mapping[str, Any]:
+    def weights_for(self, run: Any) -> Mapping[str, Any]:
         """The program's inputs, as the backend keeps them; all programs read them alike."""
-        if "weights" not in self._made:
-            self._made["weights"] = run.device_put(**self.stored.arrays(self.dtype))
-        weights: Mapping[str, Any] = self._made["weights"]
-        return weights
+        if not self._held:
+            self._held.update(run.device_put(**self.stored.arrays(self.dtype)))
+        return self._held
 
     # -- generating ------------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Model:
             "seed": seed,
             **({"end": np.array(request.ends, np.int32)} if ends else {}),
             **request.sampling.inputs,
-            **self._weights(run),
+            **self.weights_for(run),
         }
         return _GeneratorRun(run, arguments, length)
 
@@ -227,7 +227,7 @@ class Model:
         length = bucket(max(map(len, rows)))
         run = self._compiled("score", lambda: scorer(self.family, self.dtype), {"b": len(rows), "t": length})
         token = np.array(right_padded(rows, length), np.int32)
-        found = on_host(run(token=token, **self._weights(run))["logprob"])
+        found = on_host(run(token=token, **self.weights_for(run))["logprob"])
         return [Score(tuple(row), tuple(found[at, 1 : len(row)].tolist())) for at, row in enumerate(rows)]
 
     # -- what both need --------------------------------------------------------------------------------------------

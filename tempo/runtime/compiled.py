@@ -159,6 +159,15 @@ class Compiled:
         return frozenset(given | {each.buffer for each in inside if isinstance(each, Write)})
 
 
+def _cut(lo: int, hi: int, length: int, forward: bool, until: int) -> Iterator[tuple[int, int]]:
+    """The points from `lo` to `hi` in pieces, in a loop's direction; the first of a forward one reaches `until`."""
+    first = min(max(until, lo + length), hi) if forward else lo
+    if first > lo:
+        yield lo, first
+    starts = range(first, hi, length)
+    yield from ((start, min(start + length, hi)) for start in (starts if forward else reversed(starts)))
+
+
 @dataclass(frozen=True, eq=False)
 class Ready:
     """A program at the values of all sizes, for any number of runs."""
@@ -312,13 +321,10 @@ class ProgramRun:
         assert item.loop is not None
         self._make(item)
         lo, hi = self.bounds(item)
-        first = min(max(until, lo + length), hi) - lo
-        starts = [*range(lo, min(lo + 1, hi)), *range(lo + first, hi, length)]
         with self._opened(item):
-            for start in starts if item.loop.direction == "forward" else reversed(starts):
+            for start, stop in _cut(lo, hi, length, item.loop.direction == "forward", until):
                 if self.has_ended(item):
                     break
-                stop = min(start + (first if start == lo else length), hi)
                 self._run(item.part, start, stop)
                 kept = 0 if item.stopped is None else self.kept(item.stopped)
                 yield start, min(stop, kept) if kept else stop
