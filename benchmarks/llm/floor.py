@@ -1,0 +1,64 @@
+"""The least that a token takes: the products of its vectors with all matrices of the model, one after the other.
+
+Each is by the library's own function for it, over weights of their own, so that they come from memory as a model's do.
+A vector is made of the one before, as in the model: nothing runs beside anything else, or is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import Session
+
+Floor = Callable[[], Any]
+
+
+def floor(session: Session, shapes: Sequence[tuple[int, int]], dtype: str, rows: int) -> Floor:
+    """Computes `rows` vectors through matrices of these shapes, output by input."""
+    draw = np.random.default_rng(0)
+    chosen = np.dtype(dtype)
+    weights = [(draw.standard_normal(shape, np.float32) * shape[1] ** -0.5).astype(chosen) for shape in shapes]
+    start = draw.standard_normal((rows, shapes[0][1]), np.float32).astype(chosen)
+    made: Floor = {"jax": _jax, "torch": _torch}[session.backend](session, start, weights)
+    return made
+
+
+def _through(x: Any, weights: Sequence[Any], product: Callable[[Any, Any], Any]) -> list[Any]:
+    """All products; of one that is wider than the next takes, the next takes the first part."""
+    found = []
+    for weight in weights:
+        x = product(x[:, : weight.shape[1]], weight)
+        found.append(x)
+    return found
+
+
+def _jax(session: Session, start: np.ndarray, weights: Sequence[np.ndarray]) -> Floor:
+    jax = import_module("jax")
+    # that all are returned keeps XLA from computing parts of them
+    run = jax.jit(lambda x, weights: _through(x, weights, lambda x, weight: x @ weight.T))
+    given = session.resident(start), [session.resident(weight) for weight in weights]
+    return lambda: session.ready(run(*given))
+
+
+def _torch(session: Session, start: np.ndarray, weights: Sequence[np.ndarray]) -> Floor:
+    torch = import_module("torch")
+    x, *given = (torch_array(each).to(session.device) for each in (start, *weights))
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
+    def run() -> Any:
+        return session.ready(_through(x, given, torch.nn.functional.linear))
+
+    made: Floor = run
+    return made
+
+
+def torch_array(array: np.ndarray) -> Any:
+    """PyTorch takes no bfloat16 of NumPy's: by its bits."""
+    torch = import_module("torch")
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
