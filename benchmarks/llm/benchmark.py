@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -42,13 +40,16 @@ TOLERANCES = {"float32": 1e-3, "bfloat16": 0.2}
 """Of the logarithms of likelihoods, which are about -10 with a spread of 0.6."""
 FLOORS = 1.2
 """The goal for one row after a short prompt."""
+STREAMED = 1.1
+"""The goal for a text piece by piece, relative to the text at once."""
 OF_MEMORY = 1.15
 """The goal for the peak of what is not mapped, relative to weights and cache."""
 COLD, WARM = 4.0, 1.0
 """Goals for compiling, in seconds: the first time, and when the executables are on disk."""
 
 
-class Case(NamedTuple):
+@dataclass(frozen=True)
+class Case:
     """`count` new tokens after the prompt of each row."""
 
     rows: int
@@ -143,58 +144,58 @@ class Times:
 
 
 def _compare(session: Session, model: Model, case: Case, mine: Ours, others: Mapping[str, Continuing]) -> None:
-    rows, all_of_us = case.tokens(), {OURS: mine, **others}
-    made = {name: one.generate(rows, case.count) for name, one in all_of_us.items()}
-    if model.dtype == "float32":
-        for name in others:
-            np.testing.assert_array_equal(made[OURS], made[name], name)
-    found: dict[str, list[Times]] = {name: [] for name in all_of_us}
-    products: list[float] = []
-    streams: list[tuple[float, float]] = []
+    rows, title = case.tokens(), f"{model}, {case}"
+    runs: dict[str, Continuing] = {OURS: mine, **others}
+    _warmed(model, case, runs)
     lower = floor(session, model.size.products(), model.dtype, case.rows)
-    is_streamed = case.rows == 1
-    if is_streamed:
-        assert mine.stream(rows[0], case.count) == mine.text(rows[0], case.count)
-    for run in (lower, *(partial(one.generate, rows, 1) for one in all_of_us.values())):
-        run()
+    lower()
+    streams = (mine.stream, mine.text) if case.rows == 1 else ()
+    texts = [stream(rows[0], case.count) for stream in streams]
+    assert len(set(texts)) <= 1, texts
+    times: dict[str, list[Times]] = {name: [] for name in runs}
+    products: list[float] = []
+    streamed: list[float] = []
     for _ in rounds(session.repeats):
-        for name, one in all_of_us.items():
-            found[name].append(_times(one, rows, case.count))
+        for name, run in runs.items():
+            times[name].append(_timed(run, rows, case.count))
         products.append(timed(lower, calls=4))
-        if is_streamed:
-            streams.append(tuple(timed(partial(run, rows[0], case.count)) for run in (mine.stream, mine.text)))
-    title = f"{model}, {case}"
-    for name, times in found.items():
-        session.add(title, name, "ms/token", *(1e3 * each.each for each in times))
-        session.add(title, f"{name}, first token", "ms", *(1e3 * each.first for each in times))
-    session.add(title, "floor: the products alone", "ms/token", *(1e3 * seconds for seconds in products))
-    is_short = case.rows == 1 and case.prompt <= case.count
-    for name, times in found.items():
-        goal = FLOORS if name == OURS and is_short else None
-        session.add(title, f"{name} / floor", "floors", *_over(times, products), goal=goal)
-    for name in others:
-        for what, part in (("", _each), (", first token", _first)):
-            ratios = (part(a) / part(b) for a, b in zip(found[OURS], found[name], strict=True))
-            session.add(title, f"tempo / {name}{what}", "x", *ratios)
-    if is_streamed:
-        session.add(title, "streamed / at once", "x", *(a / b for a, b in streams), goal=1.1)
+        if streams:
+            one, all_at_once = (timed(partial(stream, rows[0], case.count)) for stream in streams)
+            streamed.append(one / all_at_once)
+    _tell(session, title, times, products, FLOORS if case.rows == 1 and case.prompt <= case.count else None)
+    if streams:
+        session.add(title, "streamed / at once", "x", *streamed, goal=STREAMED)
 
 
-def _each(times: Times) -> float:
-    return times.each
+def _warmed(model: Model, case: Case, runs: Mapping[str, Continuing]) -> None:
+    """All that is compiled is made, and in float32 the tokens are the same."""
+    made = {name: run.generate(case.tokens(), case.count) for name, run in runs.items()}
+    if model.dtype == "float32":
+        for name, tokens in made.items():
+            np.testing.assert_array_equal(tokens, made[OURS], name)
+    for run in runs.values():
+        run.generate(case.tokens(), 1)
 
 
-def _first(times: Times) -> float:
-    return times.first
+def _timed(run: Continuing, rows: list[list[int]], count: int) -> Times:
+    first = timed(lambda: run.generate(rows, 1))
+    return Times(first, (timed(lambda: run.generate(rows, count)) - first) / (count - 1))
 
 
-def _over(times: Sequence[Times], products: Sequence[float]) -> Iterator[float]:
-    return (each.each / least for each, least in zip(times, products, strict=True))
-
-
-def _times(one: Continuing, rows: list[list[int]], count: int) -> Times:
-    first = timed(lambda: one.generate(rows, 1))
-    return Times(first, (timed(lambda: one.generate(rows, count)) - first) / (count - 1))
+def _tell(session: Session, title: str, times: Mapping[str, Sequence[Times]], products: Sequence[float],
+          goal: float | None) -> None:  # fmt: skip
+    add = partial(session.add, title)
+    for name, found in times.items():
+        add(name, "ms/token", *(1e3 * each.each for each in found))
+        add(f"{name}, first token", "ms", *(1e3 * each.first for each in found))
+    add("floor: the products alone", "ms/token", *(1e3 * seconds for seconds in products))
+    for name, found in times.items():
+        over = (each.each / least for each, least in zip(found, products, strict=True))
+        add(f"{name} / floor", "floors", *over, goal=goal if name == OURS else None)
+    for name in list(times)[1:]:
+        pairs = list(zip(times[OURS], times[name], strict=True))
+        add(f"tempo / {name}", "x", *(ours.each / theirs.each for ours, theirs in pairs))
+        add(f"tempo / {name}, first token", "x", *(ours.first / theirs.first for ours, theirs in pairs))
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -210,7 +211,9 @@ def _processes(session: Session, model: Model) -> None:
             count=case.count,
         )  # fmt: skip
         names = [name for name in _peers(session) if (PEERS[name].rows or case.rows) >= case.rows]
-        first, again, others = [], [], {name: [] for name in names}
+        first: list[Seen] = []
+        again: list[Seen] = []
+        others: dict[str, list[Seen]] = {name: [] for name in names}
         for _ in rounds(session.repeats):
             with tempfile.TemporaryDirectory() as cache:
                 first.append(seen(settings(OURS), Path(cache)))

@@ -10,6 +10,7 @@ import importlib.util
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,12 +88,11 @@ def of_tokens(logits: Any, row: Sequence[int]) -> np.ndarray:
     return found
 
 
-def _transformers(folder: Path, device: str, cache: str | None) -> Transformers:
-    from transformers import LlamaForCausalLM, logging
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    return Transformers(LlamaForCausalLM.from_pretrained(folder, dtype="auto").to(device), cache)
+def _transformers(cache: str | None, folder: Path, device: str) -> Transformers:
+    library = import_module("transformers")
+    library.logging.disable_progress_bar()
+    library.logging.set_verbosity_error()
+    return Transformers(library.LlamaForCausalLM.from_pretrained(folder, dtype="auto").to(device), cache)
 
 
 def _compiled_loop(folder: Path, device: str) -> Continuing:
@@ -131,8 +131,8 @@ def _no_compiler() -> str | None:
 
 
 PEERS = {
-    "transformers, dynamic": Peer(lambda *where: _transformers(*where, None), ("torch", "transformers")),
-    "transformers, static": Peer(lambda *where: _transformers(*where, "static"), ("torch", "transformers")),
+    "transformers, dynamic": Peer(partial(_transformers, None), ("torch", "transformers")),
+    "transformers, static": Peer(partial(_transformers, "static"), ("torch", "transformers")),
     "compiled loop": Peer(_compiled_loop, ("torch", "safetensors"), _no_compiler),
     "llama.cpp": Peer(_llama_cpp, ("llama_cpp", "gguf"), rows=1),
 }

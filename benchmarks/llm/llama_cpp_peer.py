@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -54,21 +55,19 @@ class LlamaCpp:
         model.eval(list(row))
         logits = model.scores[: len(row) - 1].astype(np.float64)
         said = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        return said[np.arange(len(row) - 1), row[1:]]
+        found: np.ndarray = said[np.arange(len(row) - 1), row[1:]]
+        return found
 
 
 def _opened(path: Path, positions: int, **options: Any) -> Any:
-    import llama_cpp
-
     count = os.cpu_count()
     sizes = {"n_ctx": positions, "n_batch": positions, "n_threads": count, "n_threads_batch": count}
-    return llama_cpp.Llama(str(path), **sizes, **options, verbose=False)
+    return import_module("llama_cpp").Llama(str(path), **sizes, **options, verbose=False)
 
 
 def convert(folder: Path, path: Path) -> None:
     """A Llama's folder as one file. Source: llama.cpp's `convert_hf_to_gguf.py`."""
-    import gguf
-
+    gguf = import_module("gguf")
     options = json.loads((folder / "config.json").read_text())
     heads, width = options["num_attention_heads"], options["hidden_size"] // options["num_attention_heads"]
     writer = gguf.GGUFWriter(path, "llama")
@@ -91,7 +90,7 @@ def convert(folder: Path, path: Path) -> None:
 
 
 def _add(gguf: Any, writer: Any, name: str, tensor: np.ndarray, heads: int) -> None:
-    """Norms are of float32 there; each pair that a query or key is turned by lies side by side, not half a head apart."""
+    """Norms are of float32 there, and the pairs that a position turns lie side by side, not half a head apart."""
     named = OUTER.get(name) or _of_layer(name)
     if tensor.ndim == 1:
         writer.add_tensor(named, tensor.astype(np.float32))
