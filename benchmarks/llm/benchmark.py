@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -87,6 +88,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, nargs="+", help=f"default {PROMPTS}, quick {PROMPTS[:1]}")
     parser.add_argument("--lengths", type=int, nargs="*", help=f"default {LENGTHS}, quick none")
     parser.add_argument("--tokens", type=int, help=f"new ones, no more than a prompt has; default {TOKENS}, quick 16")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="where models are kept for other runs; default nowhere"
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--peers", nargs="*", choices=PEERS, help="default: those installed, quick transformers'")
 
@@ -95,13 +99,21 @@ def measure(session: Session) -> None:
     chosen = session.options
     for size in chosen.sizes or (("50M",) if session.quick else ("50M", "276M")):
         for dtype in chosen.dtypes or (DTYPES[:1] if session.quick else DTYPES):
-            with tempfile.TemporaryDirectory() as parent:
-                model = Model(size, dtype, Path(parent, "model"))
-                model.size.write(model.folder, dtype)
+            with _model(size, dtype, chosen.keep) as model:
                 if "speed" in chosen.parts:
                     _speed(session, model)
                 if "process" in chosen.parts:
                     _processes(session, model)
+
+
+@contextmanager
+def _model(size: str, dtype: str, keep: Path | None) -> Iterator[Model]:
+    """Its folder is there within the block, or for good in the folder `keep`."""
+    with tempfile.TemporaryDirectory() as parent:
+        model = Model(size, dtype, (keep or Path(parent)) / f"{size}-{dtype}")
+        if not model.folder.exists():
+            model.size.write(model.folder, dtype)
+        yield model
 
 
 def _cases(session: Session) -> list[Case]:
