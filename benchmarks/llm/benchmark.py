@@ -88,9 +88,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, nargs="+", help=f"default {PROMPTS}, quick {PROMPTS[:1]}")
     parser.add_argument("--lengths", type=int, nargs="*", help=f"default {LENGTHS}, quick none")
     parser.add_argument("--tokens", type=int, help=f"new ones, no more than a prompt has; default {TOKENS}, quick 16")
-    parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="where models are kept for other runs; default nowhere"
-    )
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the models there for other runs")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--peers", nargs="*", choices=PEERS, help="default: those installed, quick transformers'")
 
@@ -111,7 +109,7 @@ def _model(size: str, dtype: str, keep: Path | None) -> Iterator[Model]:
     """Its folder is there within the block, or for good in the folder `keep`."""
     with tempfile.TemporaryDirectory() as parent:
         model = Model(size, dtype, (keep or Path(parent)) / f"{size}-{dtype}")
-        if not model.folder.exists():
+        if not (model.folder / "model.safetensors").exists():  # what is written last
             model.size.write(model.folder, dtype)
         yield model
 
@@ -163,7 +161,7 @@ def _compare(session: Session, model: Model, case: Case, mine: Ours, others: Map
     lower()
     streams = (mine.stream, mine.text) if case.rows == 1 else ()
     texts = [stream(rows[0], case.count) for stream in streams]
-    assert len(set(texts)) <= 1, texts
+    assert model.dtype != "float32" or len(set(texts)) <= 1, texts
     times: dict[str, list[Times]] = {name: [] for name in runs}
     products: list[float] = []
     streamed: list[float] = []

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import ml_dtypes  # noqa: F401  # its names are NumPy's dtypes
 import numpy as np
 
 VOCABULARY = 32_000
@@ -62,7 +63,7 @@ class Size:
         """The folder, with a tokenizer whose words are the numbers of the tokens."""
         from safetensors.numpy import save_file
 
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(json.dumps({**self.options(), "dtype": dtype}))
         (folder / "tokenizer.json").write_text(json.dumps(_tokenizer()))
         chosen = np.dtype(dtype)
