@@ -7,6 +7,7 @@ A vector is made of the one before, as in the model: nothing runs beside anythin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -38,8 +39,9 @@ def _through(x: Any, weights: Sequence[Any], product: Callable[[Any, Any], Any])
 
 def _jax(session: Session, start: np.ndarray, weights: Sequence[np.ndarray]) -> Floor:
     jax = import_module("jax")
-    # that all are returned keeps XLA from computing parts of them
-    run = jax.jit(lambda x, weights: _through(x, weights, lambda x, weight: x @ weight.T))
+    # that all are returned keeps XLA from computing parts of them; the precision is that of our products
+    product = partial(jax.numpy.matmul, precision="highest")
+    run = jax.jit(lambda x, weights: _through(x, weights, lambda x, weight: product(x, weight.T)))
     given = session.resident(start), [session.resident(weight) for weight in weights]
     return lambda: session.ready(run(*given))
 

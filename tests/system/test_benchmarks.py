@@ -47,6 +47,10 @@ def slow(arguments: list[str], measured: str) -> Any:
         slow(on_numpy("operators", "--sizes", "20"), "whole"),
         slow(on_numpy("attention", "--quick", "--lengths", "128"), "at the last tokens"),
         slow(["scheduling", "--quick"], "an order"),
+        slow(
+            ["llm", "--quick", "--backend", "torch", "--sizes", "2M", "--peers", "transformers, dynamic"],
+            "tempo, peak of its own memory",
+        ),
         slow(on_numpy("compile_scaling", "--quick", "--counts", "10", "20"), "20, doubled"),
         slow(on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
         slow(
@@ -105,6 +109,7 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         "device_loop",
         "front_end",
         "host_step",
+        "llm",
         "models",
         "n_step_memory",
         "numpy_loop",
