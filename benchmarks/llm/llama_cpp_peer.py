@@ -48,6 +48,7 @@ class LlamaCpp:
 
     def generate(self, rows: Rows, count: int) -> Rows:
         (row,) = rows
+        self.model.reset()  # else it keeps what it has of a prompt that it knows
         return [list(islice(self.model.generate(row, temp=0.0, repeat_penalty=1.0), count))]
 
     def logprobs(self, row: Sequence[int]) -> np.ndarray:
