@@ -224,7 +224,7 @@ def _processes(session: Session, model: Model) -> None:
         first: list[Seen] = []
         again: list[Seen] = []
         others: dict[str, list[Seen]] = {name: [] for name in names}
-        for _ in rounds(session.repeats):
+        for _ in rounds(1 if session.quick else session.repeats):
             with tempfile.TemporaryDirectory() as cache:
                 first.append(seen(settings(OURS), Path(cache)))
                 again.append(seen(settings(OURS), Path(cache)))

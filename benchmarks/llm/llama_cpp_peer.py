@@ -18,6 +18,8 @@ from tempo.llm import Checkpoint
 
 POSITIONS = 8192
 """How many there is room for; what follows a longer text is not measured."""
+FLOAT32 = 0
+"""`GGML_TYPE_F32`."""
 NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -62,6 +64,9 @@ class LlamaCpp:
 
 def _opened(path: Path, positions: int, **options: Any) -> Any:
     count = os.cpu_count()
+    # keys and values are kept in half precision unless it is told; a model of float32 has them in float32
+    is_exact = json.loads((path.parent / "config.json").read_text())["dtype"] == "float32"
+    options |= dict.fromkeys(("type_k", "type_v"), FLOAT32) if is_exact else {}
     sizes = {"n_ctx": positions, "n_batch": positions, "n_threads": count, "n_threads_batch": count}
     return import_module("llama_cpp").Llama(str(path), **sizes, **options, verbose=False)
 
