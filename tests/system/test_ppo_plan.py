@@ -16,7 +16,7 @@ from tempo.sdg.graph import Graph
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Settings(environments=3, steps=5, iterations=3, layers=2, width=8, observation=4)
-LIBRARIES = {"rl", "nn", "optim", "conformance"}
+LIBRARIES = {"rl", "nn", "optim", "llm", "conformance"}
 WORDS = re.compile(r"\b(ppo|dqn|reinforce|gae|advantages?|policy|policies|rewards?|episodes?|optimizers?|adam)\b", re.I)
 
 

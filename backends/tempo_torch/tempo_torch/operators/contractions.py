@@ -43,7 +43,8 @@ def _matrix_by_vector(call: Call) -> Function | None:
     if call.attrs["lhs_batch"] or any(len(each) != 1 for each in axes):
         return None
     for at, shape in enumerate(shapes):
-        if len(shape) == 2 and prod(shapes[1 - at]) == shape[axes[at][0]]:
+        free = _without(len(shapes[1 - at]), axes[1 - at])
+        if len(shape) == 2 and all(shapes[1 - at][axis] == 1 for axis in free):
             return partial(_mv, at, axes[at][0] == 0, call.result.shape)
     return None
 
