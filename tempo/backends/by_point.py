@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tempo.backends.base import Backend
 
 _ALIGNMENT = 64
 """Bytes; XLA takes host memory as it lies where that is so aligned."""
@@ -31,14 +34,6 @@ class ByPoint(tuple[Any, ...]):
     def ndim(self) -> int:
         return 1 + len(self[0].shape)
 
-    @property
-    def dtype(self) -> Any:
-        return self[0].dtype
-
-    def each(self, function: Callable[[Any], Any]) -> ByPoint:
-        """What the function makes of every array."""
-        return ByPoint(part.each(function) if isinstance(part, ByPoint) else function(part) for part in self)
-
     def joined(self, to_host: Callable[[Any], np.ndarray[Any, Any]] = np.asarray) -> np.ndarray[Any, Any]:
         """As one array of NumPy's, with no more than that and one part in memory at any time."""
         part = self[0]
@@ -55,14 +50,21 @@ class ByPoint(tuple[Any, ...]):
             else:
                 target[at] = to_host(part)
 
-    def joined_behind(self, axes: int, join: Callable[[ByPoint], Any]) -> Any:
-        """By point along the first `axes` axes at most, what is behind them joined; one array where that is none."""
-        if axes == 0:
-            return join(self)
-        return ByPoint(part.joined_behind(axes - 1, join) if isinstance(part, ByPoint) else part for part in self)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return self.joined().astype(dtype, copy=False) if dtype is not None else self.joined()
+
+
+def placed(backend: Backend, value: Any, axes: int) -> Any:
+    """What an input is given, as the backend has it: by point along the first `axes` axes at most, one array behind."""
+
+    def to_host(array: Any) -> np.ndarray[Any, Any]:
+        return backend.to_host(array) if backend.native(array) is not None else np.asarray(array)
+
+    if not isinstance(value, ByPoint):
+        return backend.from_host(value)
+    if axes == 0:
+        return backend.from_host(value.joined(to_host))
+    return ByPoint(placed(backend, part, axes - 1) for part in value)
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
-from tempo.backends.by_point import ByPoint
+from tempo.backends.by_point import ByPoint, placed
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
 from tempo.errors import TempoError
@@ -99,14 +99,7 @@ class Compiled:
 
     def from_given(self, id: int, value: Any) -> Array:
         """What an input is given, as the backend has it; the axes are still the user's."""
-        if not isinstance(value, ByPoint):
-            return self.backend.from_host(value)
-        axes = self.read_at_points.get(id, 0)
-        found = value.joined_behind(axes, lambda each: each.joined(self._to_host))
-        return found.each(self.backend.from_host) if axes else self.backend.from_host(found)
-
-    def _to_host(self, array: Any) -> np.ndarray[Any, Any]:
-        return self.backend.to_host(array) if self.backend.native(array) is not None else np.asarray(array)
+        return placed(self.backend, value, self.read_at_points.get(id, 0) if isinstance(value, ByPoint) else 0)
 
     def last_value(self, port: Port, sizes: Sizes) -> Callable[..., Array]:
         """What reads one of the program's `states`, given sizes, the point and buffers. It is made where a call has

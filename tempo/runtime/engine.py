@@ -12,7 +12,7 @@ import numpy as np
 from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
-from tempo.backends.by_point import ByPoint
+from tempo.backends.by_point import placed
 from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
@@ -188,9 +188,7 @@ class CompiledEngine:
     def _device_put(self, port: Port, value: Any, code: Compiled | None) -> Any:
         if code is not None and port in code.program.inputs:
             return code.from_given(code.program.inputs[port], value)
-        if not isinstance(value, ByPoint):
-            return self.backend.from_host(value)
-        return value.each(self.backend.from_host) if self.backend.takes_points else value
+        return placed(self.backend, value, np.ndim(value) if self.backend.takes_points else 0)
 
     def in_order(self) -> CompiledEngine:
         """The engine that looks nothing up which is not demanded."""

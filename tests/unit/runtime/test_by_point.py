@@ -32,3 +32,18 @@ def test_nothing_is_copied_that_is_read_at_points(backend: str) -> None:
     assert np.asarray(run(**held)["x"])[1].tolist() == [0, 0]
     w[0][:] = 1
     assert np.asarray(run(**held)["x"])[1].tolist() == [8, 8]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+def test_weights_are_put_in_place_before_any_size_is_known(backend: str) -> None:
+    pytest.importorskip(f"tempo_{backend}") if backend != "numpy" else None
+    with tp.Program() as unsized:
+        n = tp.dim("n")
+        w = tp.input("w", (2, 2), (n,))
+        x = tp.recurrent("x", (2,), (n,))
+        x[0] = tp.ones(2)
+        x[n + 1] = w @ x
+        tp.output("x", x)
+    run = tp.compile(unsized, backend=backend)
+    held = run.device_put(w=[np.full((2, 2), at, np.float32) for at in range(3)])
+    assert np.asarray(run(**held)["x"]).tolist() == [[1, 1], [0, 0], [0, 0]]
