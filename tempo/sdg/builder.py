@@ -105,7 +105,9 @@ class NodeBuilder:
         if key not in self._interned:
             is_free = node.id not in self.nodes and node.id < self._number
             id = node.id if is_free else self.new_number()
-            self._interned[key] = self._put(replace(node, id=id, domain=self.canonical(varying_dims(node))))
+            domain = self.canonical(varying_dims(node))
+            is_same = id == node.id and domain == node.domain
+            self._interned[key] = self._put(node if is_same else replace(node, id=id, domain=domain))
         return self.identity(self._interned[key])
 
     def cases(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
+from operator import attrgetter
 from typing import Any, TypeVar, TypeVarTuple
 
 Asked = TypeVar("Asked")
@@ -35,6 +36,14 @@ def cached(default: Any) -> Any:
     return field(default=default, init=False, repr=False, compare=False)
 
 
+@cache
+def _reader(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the fields of such an object."""
+    names: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
+    read = attrgetter(*names)
+    return read if len(names) > 1 else lambda each: (read(each),)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Structural:
     """Equality by fields, with a hash that is computed once and never pickled (string hashes vary by process)."""
@@ -42,15 +51,15 @@ class Structural:
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def _fields(self) -> tuple[Any, ...]:
-        names: tuple[str, ...] = self.__match_args__
-        return tuple([getattr(self, name) for name in names])
+        return _reader(type(self))(self)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Structural) or type(self) is not type(other):
+        if type(self) is not type(other):
             return NotImplemented
-        return hash(self) == hash(other) and self._fields() == other._fields()
+        fields = _reader(type(self))
+        return hash(self) == hash(other) and fields(self) == fields(other)
 
     def __hash__(self) -> int:
         return self._hash or self._hashed()

@@ -139,7 +139,7 @@ class _FixedPoint:
             found = [self.wholes[id]] if id in self.wholes else []
             found += [image.box for image in self.seeds.get(id, ())]
             found += [image.box for read in self.incoming[id].values() for image in read]
-            self._parts[id] = tuple(dict.fromkeys(found))
+            self._parts[id] = tuple(found if len(found) < 2 else dict.fromkeys(found))
         return self._parts[id]
 
     def demanded(self, id: int) -> Box:

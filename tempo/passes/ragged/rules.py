@@ -35,7 +35,8 @@ def static(situation: S, rules: Mapping[str, Callable[[S], Edge]]) -> Value:
     lengths = [value.lengths for value in situation.values]
     factors = operator.axes(situation.attrs, lengths, situation.lengths)
     for factor in factors:
-        situation = replace(situation, values=_alike(situation, operator, factor, rules))
+        values = _alike(situation, operator, factor, rules)
+        situation = situation if values is situation.values else replace(situation, values=values)
     rule = rules.get(situation.node.op)
     if rule is not None:
         edge = rule(situation)

@@ -204,8 +204,10 @@ class Sweep:
 
     def _seen(self, node: Node, context: Context) -> Node:
         """The node with its operands of the new graph."""
-        operands = tuple(self.see(edge, context) for edge in node.operands)
-        return replace(node, operands=operands, attrs=self._attributes(node, context))
+        operands = tuple([self.see(edge, context) for edge in node.operands])
+        attrs = self._attributes(node, context)
+        is_same = attrs is node.attrs and operands == node.operands
+        return node if is_same else replace(node, operands=operands, attrs=attrs)
 
     def _merge(self, node: Node) -> Node:
         context = self._over(node.domain)
@@ -229,11 +231,15 @@ class Sweep:
     def see(self, edge: Edge, context: Context) -> Edge:
         """The read of the new graph that shows what `edge` shows of the old one, to a reader in `context`."""
         old, shown = self._old[edge.node], self.seen_as[edge.node]
-        map = tuple(_simplified_index(index, context) for index in edge.map)
+        map = tuple([_simplified_index(index, context) for index in edge.map])
         if old.is_nominal and shown.node == old.id:
-            return Edge(edge.node, map, edge.result)
-        found = self._read(shown, old, map, context)
-        return Edge(found.node, tuple(_simplified_index(index, context) for index in found.map), found.result)
+            found = Edge(edge.node, map, edge.result)
+        else:
+            found = self._read(shown, old, map, context)
+            if found.map is not map:
+                map = tuple([_simplified_index(index, context) for index in found.map])
+                found = Edge(found.node, map, found.result)
+        return edge if found == edge else found  # which remembers its hash and its dims
 
     def _read(self, shown: Edge, old: Node, map: IndexMap, context: Context) -> Edge:
         """What `map`, over the domain of `old`, sees of a node that shows what `shown` reads at each point."""
