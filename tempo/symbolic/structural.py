@@ -51,14 +51,16 @@ class Structural:
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def _fields(self) -> tuple[Any, ...]:
-        return _reader(type(self))(self)
+        kind: Any = type(self)
+        return _reader(kind)(self)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if type(self) is not type(other):
             return NotImplemented
-        fields = _reader(type(self))
+        kind: Any = type(self)
+        fields = _reader(kind)
         return hash(self) == hash(other) and fields(self) == fields(other)
 
     def __hash__(self) -> int:
