@@ -14,10 +14,11 @@ from functools import reduce
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import demand
+from tempo.analysis.rows import is_ragged
 from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
 from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.transpose import contributions
-from tempo.errors import UnsupportedError
+from tempo.errors import Location, UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType
 from tempo.sdg.operators import OPERATORS
@@ -360,6 +361,7 @@ def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:
     nodes = Nodes(graph, graph.nodes[ids[0]].location)
     wanted = {graph.nodes[id].attr("wrt") for id in ids}
     backward = Backward(nodes, loss, wanted)
+    _check_rows(graph, backward, nodes.location)
     for id in ids:
         placeholder = graph.nodes[id]
         value = placeholder.attr("wrt")
@@ -367,6 +369,17 @@ def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:
         nodes.define(merge.id, backward.gradient(value))
         nodes.nodes[id] = replace(nodes.nodes.pop(merge.id), id=id, location=placeholder.location)
     return nodes.finished()
+
+
+def _check_rows(graph: Graph, backward: Backward, location: Location | None) -> None:
+    for stop in graph.stops.values():
+        if any(is_ragged(stop, graph.nodes[id].domain) for id in backward.active):
+            names = ", ".join(symbol.name for symbol in stop.rows)
+            raise UnsupportedError(
+                f"the gradient goes through what each point of {names} ends by itself along {stop.name}",
+                location=location,
+                hint="leave each= out of the stop, or stop the gradient with tp.stop_gradient",
+            )
 
 
 def _without_markers(graph: Graph) -> Graph:

@@ -115,6 +115,7 @@ class Target:
         assert_same(self.arrays(found), dict(wanted), tolerance)
         assert_same(self.arrays(found.state), dict(wanted.state), tolerance)
         assert found.sizes == wanted.sizes
+        assert_same(found.lengths, wanted.lengths)
         if expected is not None:
             closed = {
                 name: np.asarray(value).astype(np.asarray(wanted[name]).dtype) for name, value in expected.items()

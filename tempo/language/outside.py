@@ -286,7 +286,7 @@ def _check_same_everywhere(what: str, type: TensorType) -> None:
         )
 
 
-def stop_when(t: Dim, condition: TensorLike) -> None:
+def stop_when(t: Dim, condition: TensorLike, each: Dims = ()) -> None:
     """End the run along `t` after the first point where `condition` holds.
 
     `t` is the outermost ordered dim of all that varies along it. `condition` has shape `()` and dtype bool; where it
@@ -297,35 +297,55 @@ def stop_when(t: Dim, condition: TensorLike) -> None:
     In such a program nothing along `t` may be read at a later point or at the end: what is not computed when the run
     ends has no value. `t.size` remains the number of points that there would be without the stop.
 
-    Raises `ProgramError` for a second stop along the same dim, `ShapeError` and `DTypeError` where the condition is no
-    scalar or not bool, `UnsupportedError` (when compiled) for a read of what is later.
+    `each`: a dim or several, whose points, the *rows*, end each by itself, after the first point where the condition
+    holds for it; over dims not in `each` it must hold at all points. The run ends with its longest row. What varies
+    along `t` and all of `each` has no points behind its row's end: outputs are zero there, `outputs.lengths["t"]` (an
+    int32 array of NumPy's over `each`) says how many there are of each row, `outputs.state` holds a row's parameters at
+    its last, and a fold over all rows (a sum, a maximum, `any`, `all`, a contraction) counts those that there are at
+    its point. A row may read itself alone.
 
+    Raises `ProgramError` for a second stop along the same dim, for `each` with `t` or with a dim that the condition
+    does not vary along, `ShapeError` and `DTypeError` where the condition is no scalar or not bool; when compiled,
+    `UnsupportedError` for a read of what is later, and where rows end by themselves for other reads of several rows
+    (means, too), gradients, and calls of the host at each of their points.
+
+    >>> import numpy as np
     >>> import tempo as tp
     >>> with tp.Program("halving") as program:
-    ...     t = tp.dim("t", 100)
-    ...     x = tp.recurrent("x", shape=(), dims=(t,))
-    ...     x[0] = 1.0
-    ...     x[t + 1] = x / 2
+    ...     b, t = tp.dim("b"), tp.dim("t", 100)
+    ...     start = tp.input("start", (), (b,))
+    ...     x = tp.recurrent("x", shape=(), dims=(b, t))
+    ...     x[b, 0] = start
+    ...     x[b, t + 1] = x / 2
     ...     tp.output("x", x)
-    ...     tp.stop_when(t, x < 0.2)
-    >>> tp.compile(program)()["x"].tolist()
-    [1.0, 0.5, 0.25, 0.125]
+    ...     tp.stop_when(t, x < 0.3, each=b)
+    >>> outputs = tp.compile(program)(start=np.array([1, 0.5], np.float32))
+    >>> outputs["x"].tolist(), outputs.lengths["t"].tolist()
+    ([[1.0, 0.5, 0.25], [0.5, 0.25, 0.0]], [3, 2])
     """
     program = current_program()
     (symbol,) = program.check_dims(t, "the dim of a stop")
+    rows = program.check_dims(each, "each= of a stop")
     if Port("stop", symbol.name) in program.builder.outputs:
         raise ProgramError(
             f"there is a stop along {symbol.name} already",
             location=user_location(),
             hint="write one stop with both conditions: tp.stop_when(t, a | b)",
         )
-    kept = where(_everywhere(as_tensor(condition), symbol.name), as_tensor(t + 1), 0)
-    stop = Output(symbol.name, kept.edge, (symbol,), kept.type, (), "stop", location=user_location())
+    if symbol in rows:
+        raise ProgramError(
+            f"the stop along {symbol.name} names it in each=, too",
+            location=user_location(),
+            hint="each= is for the dims whose points end by themselves along it",
+        )
+    kept = where(_everywhere(as_tensor(condition), symbol, rows), as_tensor(t + 1), 0)
+    domain = program.builder.canonical((symbol, *rows))
+    stop = Output(symbol.name, kept.edge, domain, kept.type, rows, "stop", location=user_location())
     program.builder.add_output(stop)
 
 
-def _everywhere(condition: RecurrentTensor, dim: str) -> RecurrentTensor:
-    """Whether the condition holds at all points of the other dims."""
+def _everywhere(condition: RecurrentTensor, dim: Symbol, rows: tuple[Symbol, ...]) -> RecurrentTensor:
+    """Whether the condition holds at all points of the dims that are neither the stop's nor rows."""
     if condition.type.dtype != "bool":
         raise DTypeError(
             f"the condition of a stop is {condition.type.dtype}, it must be bool",
@@ -338,7 +358,14 @@ def _everywhere(condition: RecurrentTensor, dim: str) -> RecurrentTensor:
             location=user_location(),
             hint="reduce it: condition.all() or condition.any()",
         )
-    others = {symbol.name: slice(None) for symbol in condition.symbols if symbol.name != dim}
+    same = [symbol.name for symbol in rows if symbol not in condition.symbols]
+    if same:
+        raise ProgramError(
+            f"the condition of the stop does not vary along {same[0]}, so all points of {same[0]} end together",
+            location=user_location(),
+            hint=f"leave {same[0]} out of each=",
+        )
+    others = {symbol.name: slice(None) for symbol in condition.symbols if symbol not in (dim, *rows)}
     if not others:
         return condition
     return condition.at(**others).all(axis=tuple(range(len(others))))

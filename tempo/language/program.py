@@ -35,6 +35,7 @@ class GraphBuilder(NodeBuilder):
         self.inputs: dict[str, int] = {}  # the nodes that are given when a program runs, by name
         self.seed: int | None = None
         self.sinks: list[int] = []
+        self.means: set[int] = set()  # sums that are divided by how many terms they have
         self.changes = 0
         self._declaration = SEED_DECLARATION + 1
 
@@ -173,7 +174,8 @@ class Program:
 
     def _finish_alone(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
         if self._finished is None or self._finished[0] != self.builder.changes:
-            from tempo.autodiff import expand_gradients  # needed only where a program is compiled
+            from tempo.analysis.rows import check_means  # needed only where a program is compiled
+            from tempo.autodiff import expand_gradients
 
             with self:
                 finished = [each.finished(self) for each in self.declared_parameters.values()]
@@ -181,7 +183,9 @@ class Program:
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
             specs = {spec.name: spec for _, _, spec in finished}
-            self._finished = (self.builder.changes, expand_gradients(declared), specs)
+            graph = expand_gradients(declared)
+            check_means(graph, frozenset(self.builder.means))
+            self._finished = (self.builder.changes, graph, specs)
         return self._finished[1], MappingProxyType(dict(self._finished[2]))
 
     def dim_of(self, symbol: Symbol) -> Dim:

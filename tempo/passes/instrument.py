@@ -122,11 +122,14 @@ def unchecked_past_stops(graph: Graph, facts: Condition = TRUE) -> Graph:
         along = [node.id for node in checking if dim in node.domain and node.id in demands]
         asked = first_asked(graph, demands, dim) if along else {}
         known = [id for id in along if id in asked]
-        going = _going_on(rewriter, output) if known else None
+        rows, going = graph.lengths.get(dim), {}
         for node in (rewriter.nodes[id] for id in known):
-            assert going is not None
+            ending = rows if rows is not None and set(rows.domain) <= set(node.domain) else output
+            if ending not in going:
+                going[ending] = _going_on(rewriter, ending, dim)
             at = _within(graph, demands, node, dim, var(dim) + asked[node.id], facts)
-            rewriter.nodes[node.id] = _masked(rewriter, node, Edge(going, (Point(at),)))
+            read = tuple(Point(at if symbol == dim else var(symbol)) for symbol in ending.domain)
+            rewriter.nodes[node.id] = _masked(rewriter, node, Edge(going[ending], read))
     return replace(graph, nodes=rewriter.nodes)
 
 
@@ -136,16 +139,15 @@ def _within(graph: Graph, demands: Mapping[int, Demand], node: Node, dim: Symbol
     return here.simplify(maximum(minimum(at, graph.dim(dim).size - 1), 0))
 
 
-def _going_on(rewriter: Rewriter, stop: Output) -> int:
-    """`goes_on[0] = True, goes_on[t + 1] = goes_on[t] and stop[t] == 0`."""
-    (dim,) = stop.domain
+def _going_on(rewriter: Rewriter, stop: Output, dim: Symbol) -> int:
+    """`goes_on[0] = True, goes_on[t + 1] = goes_on[t] and stop[t] == 0`, of the run or of each row."""
     tensors = Tensors(rewriter, stop.location)
     begun = tensors.constant(True, "bool")
     still = tensors.apply("eq", stop.edge, tensors.constant(0, "int32"))
     attrs = (("name", f"{dim.name} goes on"), ("role", "recurrent"))
     declared = rewriter.declare(Node(-1, "merge", stop.domain, (_BOOL,), (), attrs, location=stop.location))
     both = tensors.apply("logical_and", declared, still)
-    before = replace(both, map=(Point(var(dim) - 1),))
+    before = replace(both, map=tuple(Point(var(each) - 1 if each == dim else var(each)) for each in stop.domain))
     cases = (Case(var(dim).eq(0), begun, stop.location), Case(TRUE, before, stop.location))
     rewriter.define(declared, cases)
     return declared.node

@@ -12,6 +12,7 @@ from tempo.compiler.options import Options
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
 from tempo.passes.instrument import watched
 from tempo.passes.manager import PassManager
+from tempo.passes.rows import rows_masked
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
@@ -72,7 +73,7 @@ def compile(
             ReferenceEngine(graph, options)
             if getattr(chosen, "interprets", False)
             else CompiledEngine(
-                Compiler(graph, chosen, get_scheduler(named), options, passes, _likely(graph, sizes)), name
+                Compiler(rows_masked(graph), chosen, get_scheduler(named), options, passes, _likely(graph, sizes)), name
             )
         )
         given = chosen.info.name if backend is None else backend

@@ -121,8 +121,9 @@ class Compiled:
 
     @cached_property
     def read_early(self) -> frozenset[int]:
-        """Buffers that are looked at before they are full: stops, and what a check of values has found so far."""
-        return frozenset(id for port, id in self.program.outputs.items() if port.role in ("stop", "watch"))
+        """Buffers that are looked at before they are full: stops, of rows too, and what a check of values has found so far."""
+        read = ("stop", "lengths", "watch")
+        return frozenset(id for port, id in self.program.outputs.items() if port.role in read)
 
     @cached_property
     def constants(self) -> Mapping[int, Array]:
@@ -273,6 +274,19 @@ class ProgramRun:
         held = self.buffers[slot]
         return 0 if held is None else int(self.compiled.backend.to_host(held))
 
+    def lengths(self, sizes: Mapping[str, int]) -> dict[str, Array]:
+        """By a dim along which rows end each by itself, of which there are so many points: how many of each row."""
+        found = {}
+        for port, id in self.compiled.program.outputs.items():
+            if port.role == "lengths" and port.name in sizes and not self.is_gone(self.buffers[id]):
+                ends, size = self.compiled.backend.to_host(self.view(id)), sizes[port.name]
+                found[port.name] = np.where(ends == 0, size, np.minimum(ends, size)).astype(np.int32)
+        return found
+
+    def is_gone(self, array: Array | None) -> bool:
+        """Whether it was never made, or a call that failed has taken it."""
+        return array is None or self.compiled.backend.is_deleted(array)
+
     def has_ended(self, item: Item) -> bool:
         return item.stopped is not None and self.kept(item.stopped) > 0
 
@@ -384,7 +398,8 @@ class ProgramRun:
         }
         states = {port.name: self.output(id) for port, id in outputs if port.role == "state"}
         kept = {dim: count for dim, slot in self.compiled.stops.items() if (count := self.kept(slot))}
-        return Evaluated(taken, states, kept, self.watched())
+        sizes = self.ready.plan.graph.named_sizes(self.sizes) | kept
+        return Evaluated(taken, states, kept, self.watched(), self.lengths(sizes))
 
     def watched(self) -> dict[str, Array]:
         """What the outputs of role "watch" hold so far, as far as there is anything of them."""

@@ -18,15 +18,15 @@ from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 from tempo.symbolic.structural import Structural, cached
 
 NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "backend_call", "sink"})
-Role = Literal["input", "seed", "state", "output", "stop", "watch"]
+Role = Literal["input", "seed", "state", "output", "stop", "lengths", "watch"]
 
 
 class Port(NamedTuple):
     """What a program is given or gives, by its role and its name: an input and a state may have one name.
 
     It is given each "input", the "seed", and the "state" of each parameter at the start. It gives each "output", each
-    "state" at the end, a "stop" per dim along which it may end early (see `Graph.stops`), and what each "watch" saw
-    (see `tempo.passes.instrument`).
+    "state" at the end, a "stop" per dim along which it may end early (see `Graph.stops`), the "lengths" of rows where
+    each ends by itself (see `tempo.passes.rows`), and what each "watch" saw (see `tempo.passes.instrument`).
     """
 
     role: Role
@@ -321,6 +321,11 @@ class Output:
         return Port(self.role, self.name)
 
     @property
+    def rows(self) -> tuple[Symbol, ...]:
+        """Of a stop: the dims whose points end each by itself; none where it ends the run."""
+        return tuple(symbol for symbol in self.domain if symbol.name != self.name)
+
+    @property
     def last_along(self) -> Symbol | None:
         """The dim at whose last point it is taken."""
         return next((symbol for symbol in self.domain if symbol not in self.layout), None)
@@ -354,8 +359,19 @@ class Graph:
         Its value, an int32 scalar, is 0 at the points after which the run goes on, and at point `p` where it ends the
         number of points kept, `p + 1`. Outputs along `t` are cut to them. Of an output of role "state" or "stop" whose
         layout does not name `t`, the value at the last point that is kept counts.
+
+        One that varies along other dims, too, its layout, ends each point of these, a *row*, by itself: of what varies
+        along `t` and all of them, only a row's kept points exist. The run ends with its longest row.
         """
-        return {output.domain[0]: output for output in self.outputs if output.role == "stop"}
+        return self._along("stop")
+
+    @cached_property
+    def lengths(self) -> Mapping[Symbol, Output]:
+        """By dim, where the rows' own ends have become values: 0, or how many points were kept, of each row."""
+        return self._along("lengths")
+
+    def _along(self, role: Role) -> Mapping[Symbol, Output]:
+        return {Symbol(output.name, "dim"): output for output in self.outputs if output.role == role}
 
     def domain_dims(self, node: Node) -> tuple[Dim, ...]:
         return tuple(map(self._by_symbol.__getitem__, node.domain))

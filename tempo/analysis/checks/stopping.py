@@ -19,6 +19,7 @@ import numpy as np
 
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.reports import output_reader, slice_text, tensor_name
+from tempo.analysis.rows import row_masks, shows_rows
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder, attribute_exprs
 from tempo.sdg.call import ArrayValue
@@ -43,10 +44,15 @@ class _ReadAhead:
 
 def check_stops(graph: Graph) -> None:
     """Raises `UnsupportedError`, at the line of the reader, for a read along the dim of a stop that is not proven to
-    be of the present or the past; where the reader does not vary along the dim, of its first point.
+    be of the present or the past; where the reader does not vary along the dim, of its first point. Where rows end each
+    by itself, also for what `row_masks` refuses.
     """
-    for symbol in graph.stops:
-        check_along(graph, symbol, f"the run may end early along {symbol.name}")
+    for symbol, stop in graph.stops.items():
+        check = _Check(graph, symbol, f"the run may end early along {symbol.name}")
+        check.run()
+        if stop.rows:
+            row_masks(graph, stop)
+            check.folds(stop)
 
 
 def check_along(graph: Graph, symbol: Symbol, why: str) -> None:
@@ -74,6 +80,14 @@ class _Check:
             step = self._farthest(reader)
             if step is not None and (step.ahead is None or step.ahead > 0):
                 raise self._later(step)
+
+    def folds(self, stop: Output) -> None:
+        """Which rows count is known of points: what is folded at one must be of no later one."""
+        for node in map(self.graph.nodes.__getitem__, self.graph.reachable()):
+            for edge in (each for each in node.operands if shows_rows(self.graph, stop, each)):
+                step = self.known.get(edge.node)
+                if step is not None and (step.ahead is None or step.ahead > 0):
+                    raise self._later(step)
 
     def _passes_on(self, node: Node) -> bool:
         """Whether the node has no time of its own along the dim."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from tempo.reference.evaluator import Evaluated
     from tempo.sdg.graph import Graph
     from tempo.symbolic import Symbol
+
+
+Array = np.ndarray[Any, Any]
 
 
 class _ArrayMapping(Mapping[str, Any]):
@@ -40,27 +45,39 @@ class Outputs(_ArrayMapping):
     """The outputs by name: arrays of the backend, the domain's dims in front, then the shape.
 
     `state` holds the parameters at the end, `sizes` the size of every dim: along one with a `tp.stop_when`, the points
-    that were kept.
+    that were kept. `lengths` has, by dim, those of each row, where rows end each by itself: int32 arrays of NumPy's over
+    the `each=` of the stop.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], state: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, Any],
+        state: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        lengths: Mapping[str, Array] | None = None,
+    ) -> None:
         super().__init__(arrays)
         self.state = State(state)
         self.sizes = dict(sizes)
+        self.lengths = dict(lengths or {})
 
 
 def outputs_of(made: Evaluated, graph: Graph, sizes: Mapping[Symbol, int]) -> Outputs:
     """Of a run that has ended."""
-    return Outputs(made.outputs, made.state, graph.named_sizes(sizes) | made.kept)
+    return Outputs(made.outputs, made.state, graph.named_sizes(sizes) | made.kept, made.lengths)
 
 
 class Step(_ArrayMapping):
     """The outputs over the streamed dim for its points `start, ..., stop - 1`.
 
-    When the stream goes point by point the dim's axis is dropped, else it has `stop - start` entries.
+    When the stream goes point by point the dim's axis is dropped, else it has `stop - start` entries. `lengths`: as those
+    of `Outputs` would be if the run ended here, so a row goes on, or ends at `stop`, where its length is `stop`.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], start: int, stop: int) -> None:
+    def __init__(
+        self, arrays: Mapping[str, Any], start: int, stop: int, lengths: Mapping[str, Array] | None = None
+    ) -> None:
         super().__init__(arrays)
         self.start = start
         self.stop = stop
+        self.lengths = dict(lengths or {})

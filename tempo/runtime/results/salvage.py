@@ -79,7 +79,8 @@ def made_by_evaluator(evaluator: Evaluator) -> Made | None:
         return None
     sizes = evaluator.graph.named_sizes(evaluator.sizes) | made.kept
     states = [each.name for each in evaluator.graph.outputs if each.role == "state"]
-    return Outputs(made.outputs, made.state, sizes), [name for name in states if name not in made.state]
+    found = Outputs(made.outputs, made.state, sizes, made.lengths)
+    return found, [name for name in states if name not in made.state]
 
 
 def made_so_far(run: ProgramRun, given: Mapping[Port, Array], graph: Graph) -> Made:
@@ -94,7 +95,9 @@ def made_so_far(run: ProgramRun, given: Mapping[Port, Array], graph: Graph) -> M
     state = {name: found.value(Port("state", name), given, found.dim in domain) for name, domain in domains.items()}
     layouts = {output.name: output.layout for output in graph.outputs if output.role == "output"}
     known = {name: value for name, value in state.items() if value is not None}
-    return Outputs(found.outputs(layouts), known, sizes), tuple(name for name in state if name not in known)
+    lengths = run.lengths({} if found.dim is None else {found.dim.name: found.points})
+    made = Outputs(found.outputs(layouts), known, sizes, lengths)
+    return made, tuple(name for name in state if name not in known)
 
 
 def whole_points(run: ProgramRun) -> int:
@@ -128,16 +131,12 @@ class _Stand:
         program, made = self.run.compiled.program, writers(self.run.compiled.program)
         found: dict[str, Array] = {}
         for port, id in program.outputs.items():
-            if port.role != "output" or self._is_gone(self.run.buffers[id]):
+            if port.role != "output" or self.run.is_gone(self.run.buffers[id]):
                 continue
             last = max(made.get(id, {-1}))
             if last < self.run.item or last in self.behind or (last == self.run.item and self._has_points(id)):
                 found[port.name] = self._cut(id, layouts[port.name])
         return found
-
-    def _is_gone(self, array: Array | None) -> bool:
-        """Whether it was never made, or the call that failed has taken it."""
-        return array is None or self.run.compiled.backend.is_deleted(array)
 
     def _cut(self, id: int, layout: Layout) -> Array:
         array = self.run.output(id)
@@ -160,7 +159,7 @@ class _Stand:
         made, found = writers(program), program.states.get(key)
         own, source = program.outputs[key], source_of(program, key)
         if not varies and max(made.get(own, {-1})) < run.item:
-            return None if self._is_gone(run.buffers[own]) else run.output(own)
+            return None if self.run.is_gone(run.buffers[own]) else run.output(own)
         if varies and self.points == 0:
             return run.compiled.backend.from_host(given[key])
         written = max(made.get(source, {-1}))
@@ -173,7 +172,7 @@ class _Stand:
             return None
         ahead = varies and written < run.item and not (self.dim and _is_whole(program, source, self.dim))
         buffers = self._again(source, written, given) if ahead else self._buffers(source)
-        if buffers is None or self._is_gone(buffers[source]):
+        if buffers is None or self.run.is_gone(buffers[source]):
             return None
         if found is not None:
             return self._read(key, buffers)
