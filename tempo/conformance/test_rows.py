@@ -96,22 +96,22 @@ def test_a_fold_over_rows_counts_those_that_there_are(target: Target) -> None:
         tp.output("by time", x[:, 0 : t + 1].sum(axis=0).min(axis=0))
         tp.output("share", x / x[:, t].sum(axis=0))
         tp.stop_when(t, x < 0.3, each=b)
-    x, y, mask = expected_halves(), numbers((4, 7, 3)), there(5)
+    found, given, mask = expected_halves(), numbers((4, 7, 3)), there(5)
     full = START[:, None] * 0.5 ** np.arange(5)
     early = mask[:, [0, 0, 1, 2, 3], None]
     expected = {
         "live": mask.sum(0),
-        "sum": x.sum(0),
+        "sum": found.sum(0),
         "of a function": ((np.exp(full) + 1) * mask).sum(0),
         "largest": np.where(mask, -full, -np.inf).max(0),
         "all": np.where(mask, full > 0.2, True).all(0),
-        "contracted": np.einsum("bt,btc->tc", x, y[:, :5]),
-        "before": np.where(early, y[:, [0, 0, 1, 2, 3]], np.inf).min(0),
-        "of the past": np.cumsum(x.sum(0)),
-        "by time": np.minimum.accumulate(x.sum(0)),
-        "share": x / x.sum(0),
+        "contracted": np.einsum("bt,btc->tc", found, given[:, :5]),
+        "before": np.where(early, given[:, [0, 0, 1, 2, 3]], np.inf).min(0),
+        "of the past": np.cumsum(found.sum(0)),
+        "by time": np.minimum.accumulate(found.sum(0)),
+        "share": found / found.sum(0),
     }
-    out = target.agrees(program, expected, start=START, y=y)
+    out = target.agrees(program, expected, start=START, y=given)
     np.testing.assert_array_equal(out.lengths["t"], LENGTHS)
 
 

@@ -142,15 +142,14 @@ def generator(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.P
         w = declare(family.weights(), family.sizes, dtype, l)
 
         token = tp.recurrent("token", (), (b, t), tp.int32)
-        is_over = tp.recurrent("is_over", (), (b, t), tp.bool_)
         logits = family.logits(token, Dims(l, t, b, given=t < p.size), w, first)
-        following = sampling.choose(logits, token, tp.as_tensor(t) >= first, t)
         token[t < p.size] = prompt[b, t]
-        token[b, t + 1] = tp.where(is_over, 0, following)
-        ended = (token == tp.input("end", (ends,), (), tp.int32)).any(axis=0) if ends else False
-        is_over[t < p.size] = False
-        is_over[True] = is_over[b, t - 1] | ended
-        tp.stop_when(t, is_over | (tp.as_tensor(t) + 1 >= limit))
+        token[b, t + 1] = sampling.choose(logits, token, tp.as_tensor(t) >= first, t)
+        is_over = tp.as_tensor(t) + 1 >= limit
+        if ends:
+            is_end = (token == tp.input("end", (ends,), (), tp.int32)).any(axis=0)
+            is_over = is_over | tp.cases((t >= p.size, is_end), False)
+        tp.stop_when(t, is_over, each=b if ends else ())
         tp.output("token", token)
     return program
 

@@ -2,8 +2,8 @@
 
 For `tp.stop_when(t, condition, each=b)`, with `stop[b, t]` 0 or `t + 1` (see `Graph.stops`):
 
-    ended[b, t] = ended[b, t - 1] if ended[b, t - 1] != 0 else stop[b, t]        ended[b, 0] = stop[b, 0]
-    live[b, t]  = ended[b, t - 1] == 0                                           live[b, 0] = True
+    ended[b, 0] = stop[b, 0]        ended[b, t] = stop[b, t] if live[b, t] else ended[b, t - 1]
+    live[b, 0]  = True              live[b, t]  = ended[b, t - 1] == 0
 
 What varies along `t` and all rows goes on where its row has ended, and nobody sees it: outputs are 0 there, states stay
 as they were at the row's last point, and folds over rows get the neutral element. What remains is a graph with a stop
@@ -29,7 +29,7 @@ def rows_masked(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     outputs = graph.outputs
     for dim, (stop, masks) in found.items():
-        rows = _Rows(Tensors(rewriter, stop.location), dim, stop)
+        rows = _Rows(graph, Tensors(rewriter, stop.location), dim, stop)
         ended = rows.ended()
         live = rows.live(ended)
         for (id, number), each in masks.items():
@@ -44,17 +44,19 @@ def rows_masked(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Rows:
+    graph: Graph
     tensors: Tensors
     dim: Symbol
     stop: Output
 
     def ended(self) -> Edge:
-        stop = self.stop.edge
-        return self._carried(f"{self.dim.name} ended", self.stop, lambda before: self._chosen(before, before, stop))
+        def step(before: Edge) -> Edge:
+            return self.tensors.apply("where", self._is_zero(before), self.stop.edge, before)
+
+        return self._carried(f"{self.dim.name} ended", self.stop, step)
 
     def live(self, ended: Edge) -> Edge:
-        before = self.tensors.apply("eq", self._before(ended), self._zero("int32"))
-        cases = (Case(var(self.dim).eq(0), self.tensors.constant(True, "bool")), Case(TRUE, before))
+        cases = (Case(var(self.dim).eq(0), self.tensors.constant(True, "bool")), Case(TRUE, self._was_live(ended)))
         return self.tensors.rewriter.cases(cases, TensorType((), "bool"), locate=lambda: self.stop.location)
 
     def outputs(self, output: Output, ended: Edge, live: Edge) -> tuple[Output, ...]:
@@ -65,8 +67,10 @@ class _Rows:
         if output.role in ("stop", "lengths") or not is_ragged(self.stop, output.domain):
             return (output,)
         if output.role == "state":
-            over = self._before(ended)
-            held = self._carried(output.name, output, lambda before: self._chosen(over, before, output.edge))
+            was_live = self._was_live(ended)
+            held = self._carried(
+                output.name, output, lambda before: self.tensors.apply("where", was_live, output.edge, before)
+            )
             return (replace(output, edge=held),)
         shown = self.tensors.apply("where", live, output.edge, self._zero(output.type.dtype))
         return (replace(output, edge=shown),)
@@ -91,20 +95,23 @@ class _Rows:
         self.tensors.rewriter.define(declared, cases)
         return declared
 
-    def _chosen(self, ended: Edge, value: Edge, otherwise: Edge) -> Edge:
-        return self.tensors.apply(
-            "where", self.tensors.apply("ne", ended, self._zero("int32")), value, otherwise
-        )
+    def _was_live(self, ended: Edge) -> Edge:
+        """Whether a row goes on behind the point before."""
+        return self._is_zero(self._before(ended))
+
+    def _is_zero(self, edge: Edge) -> Edge:
+        return self.tensors.apply("eq", edge, self._zero("int32"))
 
     def _all(self, ended: Edge) -> Edge:
         """The stop of the whole run."""
         map: IndexMap = tuple(
-            Point(var(symbol)) if symbol == self.dim else Slice(const(0), self.tensors.rewriter.graph.dim(symbol).size)
+            Point(var(symbol)) if symbol == self.dim else Slice(const(0), self.graph.dim(symbol).size)
             for symbol in self.stop.domain
         )
-        rows = self.tensors.apply("ne", replace(ended, map=map), self._zero("int32"))
-        every = self.tensors.apply("reduce_all", rows, axes=tuple(range(len(self.stop.rows))))
-        return self.tensors.apply("where", every, self.tensors.number(var(self.dim) + 1), self._zero("int32"))
+        least = self.tensors.apply("reduce_min", replace(ended, map=map), axes=tuple(range(len(self.stop.rows))))
+        return self.tensors.apply(
+            "where", self._is_zero(least), self._zero("int32"), self.tensors.number(var(self.dim) + 1)
+        )
 
     def _before(self, edge: Edge) -> Edge:
         """One point before."""

@@ -33,11 +33,11 @@ from tempo.analysis.reports import (
     tensor_name,
     uncovered_error,
 )
-from tempo.analysis.rows import is_ragged, row_masks, shows_rows
 from tempo.errors import InputError, InternalError, TempoError
 from tempo.reference.calls import call_backend, call_host
+from tempo.reference.rows import Ends
 from tempo.sdg.call import StaticType
-from tempo.sdg.graph import Case, Edge, Element, Graph, IndexMap, Node, Output, Point, Slice
+from tempo.sdg.graph import Case, Edge, Element, Graph, Node, Output, Point, Slice
 from tempo.sdg.operators import OPERATORS, call_for
 from tempo.sdg.operators.located import located, name_of_data
 from tempo.symbolic import Symbol, const
@@ -94,14 +94,13 @@ class Evaluator:
         self._inputs = {node.id: self._laid_out(node, inputs) for node in graph.nodes.values() if node.is_input}
         self._values: dict[Need, tuple[Array, ...]] = {}
         self._functions: dict[object, Callable[..., Any]] = {}
-        self.rows = {symbol: stop for symbol, stop in graph.stops.items() if stop.rows}
-        self._masks = {symbol: row_masks(graph, stop) for symbol, stop in self.rows.items()}
+        self._ends = Ends(graph, lambda node, edge, at: self._read(node, edge, {**self.sizes, **at}), self._extents)
         self._is_over = False
         self._failed: Instance | None = None
 
     def run(self) -> Evaluated:
         """Every output and every effect; host calls in the order that the language prescribes."""
-        lengths = {symbol: self._lengths(symbol, self._extents[symbol]) for symbol in self.graph.stops}
+        lengths = {symbol: self._ends.lengths(symbol, self._extents[symbol]) for symbol in self.graph.stops}
         kept = {symbol: int(each.max()) for symbol, each in lengths.items()}
         for instance in self._effects_in_order():
             domain = self.graph.nodes[instance.node].domain
@@ -113,7 +112,7 @@ class Evaluator:
             state={output.name: array for output, array in arrays if output.role == "state"},
             kept={symbol.name: count for symbol, count in kept.items() if count < self._extents[symbol]},
             watched={output.name: array for output, array in arrays if output.role == "watch"},
-            lengths=self._of_rows(lengths),
+            lengths=self._ends.of_rows(lengths),
         )
 
     def so_far(self) -> dict[str, Array]:
@@ -136,7 +135,7 @@ class Evaluator:
         self._is_over = True
         kept = dict(zip(self.graph.nodes[self._failed.node].domain[:1], self._failed.point))
         lengths = {symbol: np.array(count, np.int32) for symbol, count in kept.items()}
-        lengths |= {symbol: self._lengths(symbol, count) for symbol, count in kept.items() if symbol in self.rows}
+        lengths |= {each: self._ends.lengths(each, kept[each]) for each in kept if each in self._ends.rows}
         found: dict[str, dict[str, Array]] = {"output": {}, "state": {}}
         for output in (each for each in self.graph.outputs if each.role in found):
             begins = output.role == "state" and 0 in kept.values()
@@ -144,7 +143,7 @@ class Evaluator:
                 value = self._given(output) if begins else self._output(self._until(output, kept), lengths)
                 found[output.role][output.name] = value
         ended = {symbol.name: count for symbol, count in kept.items()}
-        return Evaluated(found["output"], found["state"], ended, lengths=self._of_rows(lengths))
+        return Evaluated(found["output"], found["state"], ended, lengths=self._ends.of_rows(lengths))
 
     def _given(self, state: Output) -> Array:
         """What the run began with."""
@@ -220,7 +219,7 @@ class Evaluator:
             case = self._chosen(node, need.point, env)
             value = self._read(node, case.edge, env)
             return (value if case.part is None else _element(value, case.part, _ints(node.shape, env), env),)
-        arrays = self._masked(node, env, [self._read(node, edge, env) for edge in node.operands])
+        arrays = self._ends.masked(node, env, [self._read(node, edge, env) for edge in node.operands])
         types = [(_ints(type.shape, env), dtypes.to_numpy(type.dtype)) for type in node.results]
         if node.has_effect and self._is_over:
             raise _IsOverError
@@ -261,12 +260,12 @@ class Evaluator:
         return ranges
 
     def _read_instances(self, reader: Node, edge: Edge, env: Environment) -> Iterator[Instance]:
-        shown = self._rows_shown(edge)
+        shown, domain = self._ends.shown(edge), self.graph.nodes[edge.node].domain
         for point in itertools.product(*self._ranges(reader, edge, env)):
-            at = dict(zip(self.graph.nodes[edge.node].domain, point))
-            for symbol in shown:
-                yield from self._conditions(symbol, at)
-            if self._exists(shown, at):
+            at = dict(zip(domain, point))
+            for stop, here in (each for symbol in shown for each in self._ends.conditions(symbol, at)):
+                yield from self._read_instances(output_reader(stop), stop.edge, {**self.sizes, **here})
+            if self._ends.exists(shown, at):
                 yield Instance(edge.node, point)
 
     def _read(self, reader: Node, edge: Edge, env: Environment) -> Array:
@@ -278,70 +277,15 @@ class Evaluator:
         seen = self.graph.seen_type(edge)
         shape, dtype = _ints(seen.shape, env), dtypes.to_numpy(seen.dtype)
         element_shape = shape[len(lengths) :]
-        shown, domain = self._rows_shown(edge), self.graph.nodes[edge.node].domain
+        shown, domain = self._ends.shown(edge), self.graph.nodes[edge.node].domain
         values = [
             self._force(Instance(edge.node, point))[edge.result]
-            if self._exists(shown, dict(zip(domain, point)))
+            if self._ends.exists(shown, dict(zip(domain, point)))
             else np.zeros(element_shape, dtype)
             for point in points
         ]
         stacked = np.array(values, dtype=dtype).reshape(lengths + element_shape)
         return stacked if stacked.shape == shape else _padded(stacked, shape)
-
-    # Rows that end each by itself.
-
-    def _rows_shown(self, edge: Edge) -> list[Symbol]:
-        """The dims along which it shows rows that may have ended."""
-        return [symbol for symbol, stop in self.rows.items() if shows_rows(self.graph, stop, edge)]
-
-    def _conditions(self, symbol: Symbol, at: Environment) -> Iterator[Need]:
-        """What says whether a row has ended before a point; those asked for are there when the next is."""
-        stop = self.rows[symbol]
-        for point in range(at[symbol]):
-            env = {**self.sizes, **at, symbol: point}
-            yield from self._read_instances(output_reader(stop), stop.edge, env)
-            if self._read(output_reader(stop), stop.edge, env):
-                return
-
-    def _exists(self, symbols: Sequence[Symbol], at: Environment) -> bool:
-        return not any(self._end(symbol, at, at[symbol]) for symbol in symbols)
-
-    def _end(self, symbol: Symbol, at: Environment, most: int) -> int:
-        """How many points are kept along the dim of a stop; 0 where none of the first `most` ends it. Points behind the
-        end are never asked for."""
-        stop = self.graph.stops[symbol]
-        reader = output_reader(stop)
-        ends = (int(self._read(reader, stop.edge, {**self.sizes, **at, symbol: point})) for point in range(most))
-        return next((count for count in ends if count), 0)
-
-    def _lengths(self, symbol: Symbol, most: int) -> Array:
-        """How many points there are, `most` at most, of each row."""
-        rows = self.graph.stops[symbol].rows
-        every = (dict(zip(rows, at)) for at in np.ndindex(self._domain_shape(rows)))
-        found = [self._end(symbol, at, most) or most for at in every]
-        return np.array(found, np.int32).reshape(self._domain_shape(rows))
-
-    def _of_rows(self, lengths: Mapping[Symbol, Array]) -> dict[str, Array]:
-        return {symbol.name: each for symbol, each in lengths.items() if symbol in self.rows}
-
-    def _masked(self, node: Node, env: Environment, arrays: list[Array]) -> list[Array]:
-        """The operands, without the rows that have ended."""
-        found = list(arrays)
-        for symbol, masks in self._masks.items():
-            for number, array in enumerate(arrays):
-                for mask in masks.get((node.id, number), ()):
-                    there = np.array(found[number])
-                    moved = np.moveaxis(there, mask.rows.axes, range(len(mask.rows.axes)))
-                    moved[~self._live(symbol, mask.rows.map, env)] = mask.fill
-                    found[number] = there
-        return found
-
-    def _live(self, symbol: Symbol, map: IndexMap, env: Environment) -> Array:
-        """Which rows there are of what is read through a map."""
-        ranges = [_indices(index, env) for index in map]
-        points = (dict(zip(self.rows[symbol].domain, point)) for point in itertools.product(*ranges))
-        shape = [len(each) for index, each in zip(map, ranges) if isinstance(index, Slice)]
-        return np.array([self._exists([symbol], at) for at in points], np.bool_).reshape(shape)
 
     def _check_inside(self, node: Node, point: Sequence[int]) -> None:
         for axis, (value, size) in enumerate(zip(point, self._shapes[node.id])):
@@ -402,27 +346,20 @@ class Evaluator:
 
     def _output(self, output: Output, lengths: Mapping[Symbol, Array]) -> Array:
         """Of a dim that the layout does not name only the last point that is kept, of a row or of all."""
+        reader = output_reader(output)
         counts = [int(lengths[each].max()) if each in lengths else self._extents[each] for each in output.domain]
         last = [symbol not in output.layout for symbol in output.domain]
         points = itertools.product(*(range(count)[is_last and -1 :] for is_last, count in zip(last, counts)))
         environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)
-        values = [self._shown(output, env, lengths) for env in environments]
-        element = values[0].shape if values else _ints(output.type.shape, self.sizes)
+        nothing = np.zeros(_ints(output.type.shape, self.sizes), dtypes.to_numpy(output.type.dtype))
+        places = (self._ends.shown_at(output, env, lengths) for env in environments)
+        values = [nothing if env is None else self._read(reader, output.edge, env) for env in places]
+        element = values[0].shape if values else nothing.shape
         shape = tuple(count for is_last, count in zip(last, counts) if not is_last)
         array = np.array(values, dtypes.to_numpy(output.type.dtype)).reshape(shape + element)
         named = [symbol for symbol in output.domain if symbol in output.layout]
         axes = [named.index(axis) if isinstance(axis, Symbol) else len(named) + axis for axis in output.layout]
         return array.transpose(axes)
-
-    def _shown(self, output: Output, env: Environment, lengths: Mapping[Symbol, Array]) -> Array:
-        """At a point: zeros behind the end of a row, unless it is the last that counts."""
-        for symbol, stop in self.rows.items():
-            if symbol in lengths and is_ragged(stop, output.domain):
-                length = int(lengths[symbol][tuple(env[row] for row in stop.rows)])
-                if symbol in output.layout and env[symbol] >= length:
-                    return np.zeros(_ints(output.type.shape, env), dtypes.to_numpy(output.type.dtype))
-                env = {**env, symbol: min(env[symbol], length - 1)}
-        return self._read(output_reader(output), output.edge, env)
 
     @cached_property
     def _order(self) -> HostOrder:
@@ -448,14 +385,6 @@ class Evaluator:
 
 def _ints(exprs: Any, env: Environment) -> tuple[int, ...]:
     return tuple(int(expr.evaluate(env)) for expr in exprs)
-
-
-def _indices(index: Point | Slice, env: Environment) -> range:
-    if isinstance(index, Point):
-        at = int(index.index.evaluate(env))
-        return range(at, at + 1)
-    start, length = (int(expr.evaluate(env)) for expr in (index.start, index.length))
-    return range(start, start + length)
 
 
 def _element(row: Array, part: Element, shape: tuple[int, ...], env: Environment) -> Array:

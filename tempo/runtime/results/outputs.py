@@ -45,8 +45,8 @@ class Outputs(_ArrayMapping):
     """The outputs by name: arrays of the backend, the domain's dims in front, then the shape.
 
     `state` holds the parameters at the end, `sizes` the size of every dim: along one with a `tp.stop_when`, the points
-    that were kept. `lengths` has, by dim, those of each row, where rows end each by itself: int32 arrays of NumPy's over
-    the `each=` of the stop.
+    that were kept. `lengths` has, by dim, those of each row, where rows end each by itself: int32 arrays of NumPy's
+    over the `each=` of the stop.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ def outputs_of(made: Evaluated, graph: Graph, sizes: Mapping[Symbol, int]) -> Ou
 class Step(_ArrayMapping):
     """The outputs over the streamed dim for its points `start, ..., stop - 1`.
 
-    When the stream goes point by point the dim's axis is dropped, else it has `stop - start` entries. `lengths`: as those
-    of `Outputs` would be if the run ended here, so a row goes on, or ends at `stop`, where its length is `stop`.
+    When the stream goes point by point the dim's axis is dropped, else it has `stop - start` entries. `lengths`: those
+    of `Outputs`, if the run ended here; a row that is shorter than `stop` has ended.
     """
 
     def __init__(

@@ -1,0 +1,94 @@
+"""Where runs, and rows of them, end early: the evaluator looks at no condition behind the point where one holds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tempo.analysis.reports import output_reader
+from tempo.analysis.rows import is_ragged, row_masks, shows_rows
+from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice
+from tempo.symbolic import Symbol
+
+Array = np.ndarray[Any, Any]
+Environment = Mapping[Symbol, int]
+
+
+class Ends:
+    """`read` gives what an edge shows to a node at a point; `extents` are the sizes of the dims."""
+
+    def __init__(
+        self, graph: Graph, read: Callable[[Node, Edge, Environment], Array], extents: Mapping[Symbol, int]
+    ) -> None:
+        self.graph, self._read, self._extents = graph, read, extents
+        self.rows = {symbol: stop for symbol, stop in graph.stops.items() if stop.rows}
+        self._masks = {symbol: row_masks(graph, stop) for symbol, stop in self.rows.items()}
+
+    def lengths(self, symbol: Symbol, most: int) -> Array:
+        """How many points there are along the dim of a stop, `most` at most; of each row, where it has some."""
+        rows = self.graph.stops[symbol].rows
+        shape = [self._extents[row] for row in rows]
+        found = [self._end(symbol, dict(zip(rows, at)), most) or most for at in np.ndindex(*shape)]
+        return np.array(found, np.int32).reshape(shape)
+
+    def of_rows(self, lengths: Mapping[Symbol, Array]) -> dict[str, Array]:
+        return {symbol.name: each for symbol, each in lengths.items() if symbol in self.rows}
+
+    def _end(self, symbol: Symbol, at: Environment, most: int) -> int:
+        """How many points are kept; 0 where none of the first `most` is the last."""
+        stop = self.graph.stops[symbol]
+        ends = (int(self._read(output_reader(stop), stop.edge, {**at, symbol: point})) for point in range(most))
+        return next((count for count in ends if count), 0)
+
+    def shown(self, edge: Edge) -> list[Symbol]:
+        """The dims along which it shows rows that may have ended."""
+        return [symbol for symbol, stop in self.rows.items() if shows_rows(self.graph, stop, edge)]
+
+    def conditions(self, symbol: Symbol, at: Environment) -> Iterator[tuple[Output, Environment]]:
+        """Where a stop is looked at to know whether a row has the point `at`; each must be there for the next."""
+        stop = self.rows[symbol]
+        for point in range(at[symbol]):
+            here = {**at, symbol: point}
+            yield stop, here
+            if self._read(output_reader(stop), stop.edge, here):
+                return
+
+    def exists(self, symbols: Sequence[Symbol], at: Environment) -> bool:
+        return not any(self._end(symbol, at, at[symbol]) for symbol in symbols)
+
+    def shown_at(self, output: Output, at: Environment, lengths: Mapping[Symbol, Array]) -> Environment | None:
+        """Where an output is taken: of what has no axis for the dim, at the row's last point. None behind that."""
+        for symbol, stop in self.rows.items():
+            if symbol not in lengths or not is_ragged(stop, output.domain):
+                continue
+            length = int(lengths[symbol][tuple(at[row] for row in stop.rows)])
+            if symbol in output.layout and at[symbol] >= length:
+                return None
+            at = {**at, symbol: min(at[symbol], length - 1)}
+        return at
+
+    def masked(self, node: Node, at: Environment, operands: list[Array]) -> list[Array]:
+        """The operands, without the rows that have ended where these are folded."""
+        found = list(operands)
+        for symbol, masks in self._masks.items():
+            for number in range(len(operands)):
+                for mask in masks.get((node.id, number), ()):
+                    found[number] = found[number].copy()
+                    rows = np.moveaxis(found[number], mask.rows.axes, range(len(mask.rows.axes)))
+                    rows[~self._live(symbol, mask.rows.map, at)] = mask.fill
+        return found
+
+    def _live(self, symbol: Symbol, map: IndexMap, at: Environment) -> Array:
+        """Which rows there are of what is read through a map."""
+        ranges = [_indices(index, at) for index in map]
+        points = (dict(zip(self.rows[symbol].domain, point)) for point in itertools.product(*ranges))
+        shape = [len(each) for index, each in zip(map, ranges) if isinstance(index, Slice)]
+        return np.array([self.exists([symbol], point) for point in points], np.bool_).reshape(shape)
+
+
+def _indices(index: Point | Slice, at: Environment) -> range:
+    start = int((index.index if isinstance(index, Point) else index.start).evaluate(at))
+    return range(start, start + (1 if isinstance(index, Point) else int(index.length.evaluate(at))))
