@@ -174,8 +174,7 @@ class Program:
 
     def _finish_alone(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
         if self._finished is None or self._finished[0] != self.builder.changes:
-            from tempo.analysis.rows import check_means  # needed only where a program is compiled
-            from tempo.autodiff import expand_gradients
+            from tempo.autodiff import expand_gradients  # needed only where a program is compiled
 
             with self:
                 finished = [each.finished(self) for each in self.declared_parameters.values()]
@@ -183,9 +182,7 @@ class Program:
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
             specs = {spec.name: spec for _, _, spec in finished}
-            graph = expand_gradients(declared)
-            check_means(graph, frozenset(self.builder.means))
-            self._finished = (self.builder.changes, graph, specs)
+            self._finished = (self.builder.changes, expand_gradients(declared), specs)
         return self._finished[1], MappingProxyType(dict(self._finished[2]))
 
     def dim_of(self, symbol: Symbol) -> Dim:

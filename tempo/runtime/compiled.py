@@ -121,7 +121,7 @@ class Compiled:
 
     @cached_property
     def read_early(self) -> frozenset[int]:
-        """Buffers that are looked at before they are full: stops, rows' ends, what a check of values has found so far."""
+        """Buffers that are looked at before they are full: stops, rows' ends, what a check of values has found."""
         read = ("stop", "lengths", "watch")
         return frozenset(id for port, id in self.program.outputs.items() if port.role in read)
 

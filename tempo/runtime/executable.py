@@ -12,6 +12,7 @@ import numpy as np
 
 from tempo.analysis.checks.checks import check_at, check_index_values, check_symbolic, surely_fit
 from tempo.analysis.checks.stopping import check_stops
+from tempo.analysis.rows import check_means
 from tempo.compiler.once import Once
 from tempo.errors import (
     AtUserLine,
@@ -61,6 +62,7 @@ class Executable:
         self.program, self.graph = program, program.graph()
         self._engine, self._recipe, self._finite = engine, recipe, finite
         check_stops(self.graph)
+        check_means(self.graph, frozenset(program.builder.means))
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
         self._checked: Once[frozenset[tuple[Symbol, int]], None] = Once()

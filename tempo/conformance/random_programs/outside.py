@@ -185,14 +185,18 @@ def output(session: Session, value: Value) -> bool:
 
 
 def stop(session: Session) -> None:
-    """An end of the run along one of the dims, by the point or by data. What reads later points is then refused."""
+    """An end of the run along one of the dims, by the point or by data, or of each row by itself. What reads later
+    points, or other rows, is then refused."""
     if not session.dims:
         return
     t = session.choices.choice(tuple(session.dims))
     known = [value for value in session.values if value.rank == 0 and value.exact and value.is_float]
     usable = [value for value in known if not value.needs and not value.open]
-    conditions = [(1, f"tp.as_tensor({t}) == 1"), *((2, f"{value.name} > 0.3") for value in usable[-2:])]
-    session.run(Statement(f"tp.stop_when({t}, {session.choices.weighted(conditions)})", effect=True))
+    point = (1, (f"tp.as_tensor({t}) == 1", ()))
+    condition, dims = session.choices.weighted([point, *((2, (f"{x.name} > 0.3", x.dims)) for x in usable[-2:])])
+    rows = [dim for dim in dims if dim != t]
+    each = f", each=({', '.join(rows)},)" if rows and session.choices.chance(50) else ""
+    session.run(Statement(f"tp.stop_when({t}, {condition}{each})", effect=True))
 
 
 def _part(session: Session, value: Value) -> Value:
