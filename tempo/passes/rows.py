@@ -29,21 +29,21 @@ def rows_masked(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     outputs = graph.outputs
     for dim, (stop, masks) in found.items():
-        rows = _Rows(graph, Tensors(rewriter, stop.location), dim, stop)
-        ended = rows.ended()
-        live = rows.live(ended)
+        masking = _Masking(graph, Tensors(rewriter, stop.location), dim, stop)
+        ended = masking.ended()
+        live = masking.live(ended)
         for (id, number), each in masks.items():
             node = rewriter.nodes[id]
             operands = list(node.operands)
             for mask in each:
-                operands[number] = rows.masked(live, operands[number], mask)
+                operands[number] = masking.masked(live, operands[number], mask)
             rewriter.nodes[id] = replace(node, operands=tuple(operands))
-        outputs = tuple(made for output in outputs for made in rows.outputs(output, ended, live))
+        outputs = tuple(made for output in outputs for made in masking.outputs(output, ended, live))
     return replace(graph, nodes=rewriter.nodes, outputs=outputs)
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Masking:
     graph: Graph
     tensors: Tensors
     dim: Symbol
