@@ -262,6 +262,9 @@ class Evaluator:
     def _read_instances(self, reader: Node, edge: Edge, env: Environment) -> Iterator[Instance]:
         shown, domain = self._ends.shown(edge), self.graph.nodes[edge.node].domain
         for point in itertools.product(*self._ranges(reader, edge, env)):
+            if not shown:
+                yield Instance(edge.node, point)
+                continue
             at = dict(zip(domain, point))
             for stop, here in (each for symbol in shown for each in self._ends.conditions(symbol, at)):
                 yield from self._read_instances(output_reader(stop), stop.edge, {**self.sizes, **here})
@@ -280,7 +283,7 @@ class Evaluator:
         shown, domain = self._ends.shown(edge), self.graph.nodes[edge.node].domain
         values = [
             self._force(Instance(edge.node, point))[edge.result]
-            if self._ends.exists(shown, dict(zip(domain, point)))
+            if not shown or self._ends.exists(shown, dict(zip(domain, point)))
             else np.zeros(element_shape, dtype)
             for point in points
         ]
