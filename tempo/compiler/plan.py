@@ -19,6 +19,7 @@ from tempo.lowering.construct.build import build
 from tempo.lowering.construct.guard_tables import clusters_with_tables
 from tempo.lowering.scheduling.clusters import Clustered, build_problem, cluster
 from tempo.lowering.scheduling.places import Place, places, scoped
+from tempo.lowering.scheduling.sinking import sunk
 from tempo.lowering.storage.assignment import decide_storage
 from tempo.passes.instrument import unchecked_past_stops
 from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
@@ -105,8 +106,10 @@ def plan(
     problem = build_problem(program, options.outermost, options.facts, options.schedule_seconds)
     scheduled = _schedule(scheduler, problem, program)
     clock.stage("schedule")
-    order = scoped(scheduled.tree)
-    found = places(order, frozenset(each.name for each in program.clusters if each.host))
+    hosts = frozenset(each.name for each in program.clusters if each.host)
+    tree = sunk(scheduled.tree, problem, program.stops(), hosts)
+    order = scoped(tree)
+    found = places(order, hosts)
     tables = clusters_with_tables(program, options.checks)
     built = build(program, order, found, decide_storage(program, found, tables), tables, options.checks)
     loops, more = manager.run(built, LoopContext(), for_all_sizes())
@@ -115,7 +118,7 @@ def plan(
         optimized,
         program,
         problem,
-        scheduled.tree,
+        tree,
         found,
         loops,
         (*records, *more),

@@ -49,6 +49,27 @@ def test_a_run_ends_after_the_first_point_where_the_condition_holds(target: Targ
     np.testing.assert_allclose(target.to_numpy(out.state["w"]), np.full(2, x.sum()), rtol=1e-6)
 
 
+@pytest.mark.parametrize("kept", [1, 2, 5])
+def test_what_is_wanted_without_the_dim_is_made_where_the_run_ends_at_once(target: Target, kept: int) -> None:
+    """What makes the next point is of no use at the last, unless something reads it at the first."""
+    with tp.Program() as program:
+        l, t = tp.dim("l", 3), tp.dim("t", LENGTH)
+        x = tp.recurrent("x", (2,), (t,))
+        h = tp.recurrent("h", (2,), (l, t))
+        h[0, t] = x + 1
+        h[l + 1, t] = h * 0.5
+        made = tp.sin(h[2, t]) + x
+        x[0] = tp.ones((2,))
+        x[t + 1] = made
+        tp.output("x", x)
+        tp.output("first", made[0] * 3)
+        tp.output("layers", h[:, 0])
+        tp.output("one", tp.exp(h[1, 0]).sum())
+        tp.stop_when(t, tp.as_tensor(t) + 1 >= tp.input("limit", (), (), tp.int32))
+    out = target.agrees(program, limit=np.int32(kept))
+    assert out.sizes["t"] == kept
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_short_runs(target: Target, size: int) -> None:
     assert target.agrees(halving(0.6), sizes={"t": size}).sizes == {"t": size}

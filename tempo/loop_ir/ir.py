@@ -240,7 +240,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stands last in the body of a loop: leave the loop where `buffer`, a slot that holds an integer, is not 0."""
+    """Stands in the body of a loop: leave it here where `buffer`, a slot that holds an integer, is not 0.
+
+    What stands behind it in the body nobody wants once the loop is left, so it may be run all the same.
+    """
 
     buffer: int
 
@@ -379,8 +382,7 @@ def nested(statement: Statement) -> tuple[Block, ...]:
 
 def stop_in(loop: Loop) -> int | None:
     """The buffer that says when to leave the loop early."""
-    last = loop.body[-1] if loop.body else None
-    return last.buffer if isinstance(last, Stop) else None
+    return next((each.buffer for each in loop.body if isinstance(each, Stop)), None)
 
 
 def walk(statements: Block) -> Iterator[Statement]:

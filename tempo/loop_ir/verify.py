@@ -94,6 +94,13 @@ class _Around:
         return replace(self, path=(*self.path, condition))
 
 
+def _may_stop(stop: Stop, block: Block, around: _Around) -> bool:
+    """A loop is left in its own body, at one place, which in the driver is the last."""
+    loop = around.path[-1] if around.path else None
+    is_its_own = isinstance(loop, Loop) and block is loop.body and sum(isinstance(each, Stop) for each in block) == 1
+    return is_its_own and (around.segment is not None or block[-1] is stop)
+
+
 @dataclass
 class _Verifier:
     program: LoopProgram
@@ -163,9 +170,9 @@ class _Verifier:
     def block(self, block: Block, names: Names, around: _Around) -> Names:
         """The names seen behind the block."""
         names = dict(names)
-        for number, statement in enumerate(block):
+        for statement in block:
             with _at(around.segment.name if around.segment else "the driver", statement):
-                _require(not isinstance(statement, Stop) or number == len(block) - 1, "a stop is not the last")
+                _require(not isinstance(statement, Stop) or _may_stop(statement, block, around), "no loop is left here")
                 names.update(self.statement(statement, names, around))
         return names
 

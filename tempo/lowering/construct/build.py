@@ -26,7 +26,7 @@ from tempo.loop_ir.ir import (
 from tempo.lowering.construct.statements import RunLowering
 from tempo.lowering.construct.stopping import Stops
 from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value, intervals
-from tempo.lowering.scheduling.places import Fragment, Place, parts, top_items
+from tempo.lowering.scheduling.places import Fragment, Place, has_host, parts, top_items
 from tempo.lowering.storage.assignment import Storage
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
 from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
@@ -313,16 +313,20 @@ class _Builder:
                 cluster = self.clusters[statement]
                 made = (self.call_host(item),) if cluster.host else self.lowering.run(cluster, point)
                 return (Guard(self.tables[statement], point, made),) if statement in self.tables else made
-            case For(var, lo, hi, direction, body):
-                return (Loop(var, lo, hi, direction, (*block(top_items(body)), *self.stop(item))),)
+            case For(var, lo, hi, direction):
+                return (Loop(var, lo, hi, direction, self.loop_body(item, block)),)
             case If(condition, body):
                 return (Branch(condition, block(top_items(body))),)
             case Sequence(items):
                 return block(items)
 
-    def stop(self, loop: For) -> Block:
-        stop = self.stops.leaves(loop)
-        return () if stop is None else (Stop(self.stop_buffer(stop)),)
+    def loop_body(self, loop: For, block: Callable[[tuple[ScheduleTree, ...]], Block]) -> Block:
+        """It is left where the stop is known; in the driver at its end, since a segment ends where the loop is left."""
+        items, stop = top_items(loop.body), self.stops.leaves(loop)
+        if stop is None:
+            return block(items)
+        at = len(items) if has_host(loop, self.hosts) else self.stops.known(loop)
+        return (*block(items[:at]), Stop(self.stop_buffer(stop)), *block(items[at:]))
 
 
 def _from_the_end(dim: Dim, index: Point | Slice) -> Expr | None:

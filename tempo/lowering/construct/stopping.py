@@ -6,13 +6,13 @@ varies along its dim is in loops over it at the top, of one point after another,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.errors import UnsupportedError
 from tempo.lowering.scheduling.clusters import Clustered
-from tempo.lowering.scheduling.places import Place
-from tempo.schedule.tree import For
+from tempo.lowering.scheduling.places import Place, top_items
+from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence
 from tempo.sdg.graph import Output
 from tempo.symbolic import Box, Context, Symbol, const, var
 
@@ -36,6 +36,11 @@ class Stops:
     def leaves(self, loop: For) -> Output | None:
         """The stop that is found in the loop's body, not in a loop inside."""
         return next((output for place, output in self.found if place.loops and place.loops[-1][1] is loop), None)
+
+    def known(self, loop: For) -> int:
+        """Behind how many items of the loop's body the stop that is found in it is known."""
+        found = {place.statement for place, _ in self.found}
+        return max(at for at, item in enumerate(top_items(loop.body), 1) if found.intersection(_run_in(item)))
 
     def ends(self, item: int, places: Iterable[Place]) -> Output | None:
         """The stop after which a part of the top is left out; `places` are those in it.
@@ -66,6 +71,18 @@ class Stops:
 
     def _dims(self, place: Place) -> tuple[Symbol, ...]:
         return tuple(symbol for symbol, _, _ in self.boxes[place.statement].bounds)
+
+
+def _run_in(tree: ScheduleTree) -> Iterator[str]:
+    """The statements that are run in it, but for those in loops."""
+    match tree:
+        case Run(statement):
+            yield statement
+        case If(_, body):
+            yield from _run_in(body)
+        case Sequence(items):
+            for item in items:
+                yield from _run_in(item)
 
 
 def _is_at_the_first(place: Place) -> bool:

@@ -130,6 +130,11 @@ class Clustered:
     def cluster_of(self) -> dict[int, Cluster]:
         return {id: cluster for cluster in self.clusters for id in cluster.nodes}
 
+    def stops(self) -> dict[str, Symbol]:
+        """The clusters that say where the run ends, by name, each with the dim that it ends along."""
+        cluster_of = self.cluster_of() if self.graph.stops else {}
+        return {cluster_of[output.edge.node].name: dim for dim, output in self.graph.stops.items()}
+
     def box(self, cluster: Cluster) -> Box:
         return self.demands[cluster.nodes[0]].box
 
