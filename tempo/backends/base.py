@@ -25,6 +25,8 @@ from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.ir import LoopProgram, Segment
 from tempo.loop_ir.passes import LoopPass
+from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
+from tempo.loop_ir.transforms.loop_unswitching import LoopUnswitching
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo.symbolic import Symbol
@@ -177,6 +179,9 @@ class GenericBackend(Backend):
     """`compile_segment` by generated Python source that calls the operator table."""
 
     emitter: type[Emitter] = Emitter
+
+    def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
+        return (*passes, ConcatInPlace(), LoopUnswitching())
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         emitter = self.emitter(request.program, request.sizes, self.operator)

@@ -63,7 +63,9 @@ class _Sinking:
 
     def body(self, body: ScheduleTree, around: frozenset[Symbol]) -> ScheduleTree:
         pieces = tuple(_pieces(body))
-        found = [at for at, each in enumerate(pieces) if isinstance(each.item, Run) and each.item.statement in self.stops]
+        found = [
+            at for at, each in enumerate(pieces) if isinstance(each.item, Run) and each.item.statement in self.stops
+        ]
         if not found:
             return body
         stop = pieces[found[-1]].item
@@ -147,7 +149,9 @@ def _pieces(tree: ScheduleTree, guards: tuple[Condition, ...] = ()) -> Iterator[
 def _guarded(pieces: Sequence[_Piece], depth: int = 0) -> ScheduleTree:
     """The pieces in a row; neighbours share guards that they have in common."""
     found: list[ScheduleTree] = []
-    for guard, several in itertools.groupby(pieces, lambda each: each.guards[depth] if depth < len(each.guards) else None):
+    for guard, several in itertools.groupby(
+        pieces, lambda each: each.guards[depth] if depth < len(each.guards) else None
+    ):
         group = list(several)
         if guard is None:
             found.extend(each.item for each in group)

@@ -48,7 +48,11 @@ WRONG = [
     ("-> (b1) loop", "-> () loop", "it does not return b1, in segment_0"),
     ("    write b1[t] = v2\n", "    run segment_0\n    write b1[t] = v2\n", "it cannot run here"),
     ("  run segment_0", "  run segment_3", "there is no segment 3, in the driver"),
-    ("    write b1[t] = v2\n", "    stop if b2 != 0\n    write b1[t] = v2\n    stop if b2 != 0\n", "no loop is left here"),
+    (
+        "    write b1[t] = v2\n",
+        "    stop if b2 != 0\n    write b1[t] = v2\n    stop if b2 != 0\n",
+        "no loop is left here",
+    ),
 ]
 
 

@@ -7,11 +7,14 @@ import pytest
 from tempo.loop_ir.passes import Narrow
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
 from tempo.loop_ir.transforms.circular_reads import ChunkedOutputs, CircularReads
+from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
+from tempo.loop_ir.transforms.loop_unswitching import LoopUnswitching
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
 from tempo.loop_ir.transforms.read_ahead import TakeAhead
+from tempo.plugins.manager import get_backend
 from tempo.symbolic import Symbol
 from tests.unit.loop_ir.transforms.texts import after, assert_becomes, assert_stays
 
@@ -90,7 +93,7 @@ driver:
 
 
 def test_every_pass_is_here() -> None:
-    passes = (*for_all_sizes(), *for_streams(), *at_sizes())
+    passes = (*for_all_sizes(), *for_streams(), *get_backend("numpy").loop_passes(at_sizes()))
     assert all(type(each).__name__ in globals() for each in passes)
 
 
@@ -314,3 +317,119 @@ driver:
     )
     assert_stays(PassThrough(), text)
     assert_stays(PassThrough(), text, allocates_inside=True)
+
+
+# -- parts that are put in a row where they are kept -----------------------------------------------------------------
+
+ROW = """
+buffer b0 "x": float32[3] input over (t@0: full t.size, p@1: full 5) as ($t, $p, 0)
+buffer b1 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
+buffer b2 "y": float32[2, 3] input over (t@0: full t.size) as ($t, 0, 1)
+buffer b3 "k": float32[3] internal over (t@0: full t.size, p@1: KIND)
+buffer b4 "s": float32[7, 3] internal
+input "x" = b0
+input "y" = b2
+output "h" = b1
+segment segment_0(t.size; b0, b1, b2, b3, b4) -> (b1, b3, b4) loop:
+  for t in 0..t.size:
+    v1 = read FIRST
+    v2 = read b2[t]
+BODY
+    v4: float32[3] = reduce_sum(v3: float32[7, 3]) {axes: (0,)}
+    write b1[t] = v4
+    v5: float32[7, 3] = neg(v3: float32[7, 3])
+    write b4[] = KEPT
+driver:
+  run segment_0
+"""
+IN_A_ROW = """
+    v3: float32[7, 3] = concat(v1: float32[5, 3], v2: float32[2, 3]) {axis: 0}
+    write b3[t, 0 +: 7] = v3
+"""
+IN_PLACE = """
+    write b3[t, 0 +: 5] = v1
+    write b3[t, 5 +: 2] = v2
+    v3__placed = read b3[t, 0 +: 7]
+    v3 = v3__placed
+"""
+
+
+def row(body: str = IN_A_ROW, first: str = "b0[t, 0 +: 5]", kind: str = "full 7", kept: str = "v5") -> str:
+    text = ROW.replace("FIRST", first).replace("BODY", body).replace("KIND", kind).replace("KEPT", kept)
+    return "\n".join(line for line in text.splitlines() if line.strip())
+
+
+def test_parts_are_written_to_their_places() -> None:
+    assert_becomes(ConcatInPlace(), row(), row(IN_PLACE))
+
+
+def test_a_row_that_nobody_else_looks_at_is_not_read() -> None:
+    def unread(text: str) -> str:
+        gone = ("v3__placed", "v4", "v5: ")
+        text = text.replace("write b1[t] = v4", "write b1[t] = v6").replace("KEPT", "v7")
+        text = text.replace("    v2 = read b2[t]", "    v2 = read b2[t]\n    v6 = read b0[t, 0]\n    v7 = read b4")
+        return "\n".join(line for line in text.splitlines() if not any(each in line for each in gone))
+
+    assert_becomes(ConcatInPlace(), unread(row(kept="KEPT")), unread(row(IN_PLACE, kept="KEPT")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        row(first="b3[t, 2 +: 5]"),  # what is moved within the buffer
+        row(kept="v3"),  # another buffer takes it as it is
+        row(IN_A_ROW + "    v6 = read b0[t, 0]\n    write b3[t, 0] = v6"),  # the places are written to again
+        row(kind="window 7"),
+    ],
+)
+def test_a_row_is_made_first_where_its_places_are_not_free_or_its_memory_is_kept(text: str) -> None:
+    assert_stays(ConcatInPlace(), text)
+
+
+# -- loops that are entered where something in them runs -------------------------------------------------------------
+
+LAYERS = """
+buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
+buffer b2 "s": float32[3] internal
+input "x" = b0
+output "h" = b1
+segment segment_0(t.size; b0, b1, b2) -> (b1, b2) loop:
+  for t in 0..t.size:
+    v1 = read b0[t]
+    write b1[t] = v1
+BODY
+driver:
+  run segment_0
+"""
+
+
+def layers(*lines: str) -> str:
+    return LAYERS.replace("BODY\n", "".join(f"    {line}\n" for line in lines))
+
+
+def test_a_loop_is_entered_only_where_something_in_it_runs() -> None:
+    body = (
+        "for l in 0..4:",
+        "  if t - 5 >= 0:",
+        "    v2: float32[3] = neg(v1: float32[3])",
+        "    write b2[] = v2",
+        "  if l - 3 >= 0 and t - 4 >= 0:",
+        "    v3 = read b2",
+        "    write b1[t] = v3",
+    )
+    entered = ("if t - 4 >= 0:", *(f"  {line}" for line in body))
+    assert_becomes(LoopUnswitching(), layers(*body), layers(*entered))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ("for l in 0..4:", "  write b2[] = v1"),
+        ("for l in 0..4:", "  if t - 5 >= 0:", "    write b2[] = v1", "  if l - 3 >= 0:", "    write b1[t] = v1"),
+        ("for l in 0..4:", "  if t - 5 >= 0:", "    write b2[] = v1", "  else:", "    write b1[t] = v1"),
+        ("for l in 0..4:", "  if t - 5 >= 0:", "    write b2[] = v1", "  if 3 - t >= 0:", "    write b1[t] = v1"),
+    ],
+)
+def test_a_loop_of_which_every_iteration_may_do_something_is_always_entered(body: tuple[str, ...]) -> None:
+    assert_stays(LoopUnswitching(), layers(*body))

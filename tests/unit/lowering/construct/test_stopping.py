@@ -48,7 +48,9 @@ def test_what_makes_the_next_point_comes_behind_the_stop(scheduler: str) -> None
     loops = tp.compile(program, scheduler=scheduler)._engine.plan().loops  # type: ignore[attr-defined]
     (body,) = [each.body for each in loops.statements() if isinstance(each, Loop) and stop_in(each) is not None]
     at = next(number for number, each in enumerate(body) if isinstance(each, Stop))
-    before, behind = ({each.op for each in walk(block) if isinstance(each, Compute)} for block in (body[:at], body[at:]))
+    before, behind = (
+        {each.op for each in walk(block) if isinstance(each, Compute)} for block in (body[:at], body[at:])
+    )
     assert {"cos", "exp"} <= before
     assert {"tanh", "sin"} <= behind
     assert not {"tanh", "sin"} & before
