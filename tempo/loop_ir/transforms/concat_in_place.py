@@ -66,6 +66,9 @@ class _Views:
             pending.extend(fresh)
         return found
 
+    def is_of(self, source: str, name: str) -> bool:
+        return source in self.sources(name)
+
     def buffers(self, name: str) -> set[int]:
         return {id for each in self.sources(name) for id in self._buffers.get(each, ())}
 
