@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from train_llm import AT_ONCE, batches, documents, encode, nats, split  # beside this file
+from train_llm import batches, documents, encode, nats, split  # beside this file
 
 import tempo as tp
 from tempo import llm
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     learned, held_out = (encode(base.tokenizer.library, part) for part in split(documents(options.text)))
     weights = {name: np.asarray(given) for name, given in base.stored.arrays("float32").items()}
     sizes = {**family.sizes, "i": options.steps, "b": options.rows, "t": family.positions}
-    run = tp.compile(tuner(family, options.rank, scale, options.rate), options.backend, sizes=sizes, options=AT_ONCE)
+    run = tp.compile(tuner(family, options.rank, scale, options.rate), options.backend, sizes=sizes)
     pieces = batches(learned, options.rows, family.positions, range(options.steps))
     made = run(token=pieces, **weights, progress=sys.stderr.isatty())
     arrays = {name: np.asarray(made.state[name]) for name in made.state if name.endswith((".A", ".B"))}

@@ -30,9 +30,6 @@ from tempo import llm
 TEXTS = ("topics", "argparse", "contextlib", "dataclasses")
 END = "<|end|>"  # between documents
 STATE = "training.safetensors"
-AT_ONCE = tp.Options(
-    mapping={"b": "full", "t": "full"}
-)  # what gradients need of all rows and positions is there at once
 
 
 @dataclass(frozen=True)
@@ -250,7 +247,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     start = time.perf_counter()
     sizes = {**family.sizes, "b": settings.rows, "t": settings.positions}
-    run = tp.compile(trainer(family, settings), options.backend, sizes=sizes, options=AT_ONCE)
+    run = tp.compile(trainer(family, settings), options.backend, sizes=sizes)
     state, losses = train(run, tokens, settings, options.out, tp.load(options.out / STATE) if options.resume else None)
     seconds = time.perf_counter() - start
     generation = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
 from tempo import dtypes
 from tempo.costs import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, Costs, GroupWork, work
+from tempo.passes.vectorize.fusion_stages import Stages
 from tempo.passes.vectorize.legality import Candidates
 from tempo.passes.vectorize.strip_mining import shown, strippable
 from tempo.symbolic import Expr
@@ -29,9 +30,30 @@ class Held:
         """The nodes with axes that move of which all points at once hold too much, or nobody knows how much."""
         found = {}
         for group in self.candidates.frames.groups():
-            if why := self._too_much(group, MOST_AT_ONCE, may_be_unknown=False):
+            why = self._too_much(group, MOST_AT_ONCE, may_be_unknown=False)
+            if why and not self._is_there_anyway(group):
                 found[group] = why
         return found
+
+    def _is_there_anyway(self, group: Collection[int]) -> bool:
+        """Whether a loop over the dim, where blocks do not suit, reads or makes what is kept for all points and is as
+        large as anything that all points at once hold: the weights of attention, which a gradient needs again.
+        """
+        if not self._is_known(group) or strippable(self.candidates, self.candidates.spans) >= set(group):
+            return False
+        nodes = self.candidates.graph.nodes
+        touched = {*group, *(edge.node for id in group for _, edge in nodes[id].reads())}
+        held = max((self._bytes(id) for id in group if id not in self.never), default=0)
+        return held <= max(map(self._bytes, touched & self._kept), default=0)
+
+    @cached_property
+    def _kept(self) -> Set[int]:
+        """The candidates that are kept for all points though nothing is lifted."""
+        given = self.candidates
+        blocks = (
+            Stages(given.graph, given.dim.symbol, block, frozenset(given.spans), given.counts) for block in given.blocks
+        )
+        return {id for block in blocks for id in block.candidates if block.is_kept(id)}
 
     @cached_property
     def why(self) -> Mapping[int, str]:

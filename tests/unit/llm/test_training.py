@@ -141,3 +141,12 @@ def opened(folder: Path) -> llm.Stored:
 
 def opened_family(folder: Path) -> llm.Family:
     return llm.read_family(llm.Checkpoint.open(folder).config)
+
+
+def test_what_gradients_need_of_all_positions_is_computed_at_once() -> None:
+    """Weights of attention are kept for the way back however they are made, so a loop over t would hold no less."""
+    config = {**CONFIG, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    family = llm.read_family(llm.Config(config))
+    run = tp.compile(trainer(family), sizes={**family.sizes, "i": 2, "b": 4, "t": 512})
+    decisions = run._engine.plan().decisions  # type: ignore[union-attr]
+    assert not [each for each in decisions if each.dim.name in "bt" and each.kind != "full"]
