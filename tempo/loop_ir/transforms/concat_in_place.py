@@ -39,13 +39,13 @@ class ConcatInPlace:
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
         def changed(segment: Segment) -> Segment:
-            finish = partial(_in_place, buffers=program.buffers, views=_Views(segment.body))
+            finish = partial(_in_place, buffers=program.buffers, views=_Aliases(segment.body))
             return replace(segment, body=rewritten(segment.body, finish=finish))
 
         return with_segments(program, changed)
 
 
-class _Views:
+class _Aliases:
     """Which names may share memory with which buffers and names, in one segment."""
 
     def __init__(self, body: Block) -> None:
@@ -77,7 +77,7 @@ def _may_be_view(compute: Compute) -> bool:
     return compute.op not in OPERATORS or OPERATORS[compute.op].views
 
 
-def _in_place(block: Block, scope: BlockScope, buffers: Mapping[int, Buffer], views: _Views) -> Block:
+def _in_place(block: Block, scope: BlockScope, buffers: Mapping[int, Buffer], views: _Aliases) -> Block:
     found = block
     for compute in block:
         if isinstance(compute, Compute) and compute.op == "concat" and compute.result not in scope.leaving:
@@ -85,7 +85,7 @@ def _in_place(block: Block, scope: BlockScope, buffers: Mapping[int, Buffer], vi
     return found
 
 
-def _rewritten(block: Block, concat: Compute, buffers: Mapping[int, Buffer], views: _Views) -> Block:
+def _rewritten(block: Block, concat: Compute, buffers: Mapping[int, Buffer], views: _Aliases) -> Block:
     """The block with the parts in their places, if it may have them there."""
     at = next(number for number, each in enumerate(block) if each is concat)
     looking = (number for number, each in enumerate(block) if number > at and _looks_at(each, concat.result.__eq__))
@@ -154,5 +154,5 @@ def _writes(statement: Statement, buffer: int) -> bool:
     return any(isinstance(each, Write) and each.buffer == buffer for each in walk((statement,)))
 
 
-def _is_kept(statement: Statement, name: str, views: _Views) -> bool:
+def _is_kept(statement: Statement, name: str, views: _Aliases) -> bool:
     return any(isinstance(each, Write) and name in views.sources(each.value) for each in walk((statement,)))

@@ -20,7 +20,7 @@ from tempo.symbolic import Condition, Expr, Symbol, const
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _GuardedItem:
     """An item of a loop's body without the guards in front of it."""
 
     guards: tuple[Condition, ...]
@@ -76,7 +76,7 @@ class _Sinking:
         later = (at for at in range(len(pieces)) if at not in first)
         return _guarded([pieces[at] for at in (*sorted(first), *later)])
 
-    def before(self, pieces: Sequence[_Piece], stop: int, dim: Symbol, around: frozenset[Symbol]) -> set[int]:
+    def before(self, pieces: Sequence[_GuardedItem], stop: int, dim: Symbol, around: frozenset[Symbol]) -> set[int]:
         """The stop, what is wanted whether or not the run ends there, and what these depend on in their iteration."""
         found = {stop, *(at for at, each in enumerate(pieces[:stop]) if self.stays(each, dim))}
         pending = list(found)
@@ -91,7 +91,7 @@ class _Sinking:
             pending.extend(fresh)
         return found
 
-    def stays(self, piece: _Piece, dim: Symbol) -> bool:
+    def stays(self, piece: _GuardedItem, dim: Symbol) -> bool:
         """Whether something outside of the dim is in it, or what is made of it outside of the dim is wanted."""
         inside = {run.statement for run in runs(piece.item)}
         readers = (run for run in self.every if self.is_outside(run, dim))
@@ -108,7 +108,7 @@ class _Sinking:
         end = statement.box.hi(dim)
         return run.point[statement.dims.index(dim)] == const(0) or (end.is_const and end.as_int() <= 1)
 
-    def waits(self, piece: _Piece, earlier: _Piece, around: frozenset[Symbol]) -> bool:
+    def waits(self, piece: _GuardedItem, earlier: _GuardedItem, around: frozenset[Symbol]) -> bool:
         """Whether something of a piece depends on what an earlier one makes in the same iteration."""
         known = around - earlier.inner() - piece.inner()
         sources = tuple(runs(earlier.item))
@@ -135,7 +135,7 @@ def _is_outside(made: Expr, asked: Interval, known: Collection[Symbol]) -> bool:
     return (later.is_const and later.as_int() > 0) or (sooner.is_const and sooner.as_int() > 0)
 
 
-def _pieces(tree: ScheduleTree, guards: tuple[Condition, ...] = ()) -> Iterator[_Piece]:
+def _pieces(tree: ScheduleTree, guards: tuple[Condition, ...] = ()) -> Iterator[_GuardedItem]:
     match tree:
         case Items(items):
             for item in items:
@@ -143,10 +143,10 @@ def _pieces(tree: ScheduleTree, guards: tuple[Condition, ...] = ()) -> Iterator[
         case If(condition, body):
             yield from _pieces(body, (*guards, condition))
         case _:
-            yield _Piece(guards, tree)
+            yield _GuardedItem(guards, tree)
 
 
-def _guarded(pieces: Sequence[_Piece], depth: int = 0) -> ScheduleTree:
+def _guarded(pieces: Sequence[_GuardedItem], depth: int = 0) -> ScheduleTree:
     """The pieces in a row; neighbours share guards that they have in common."""
     found: list[ScheduleTree] = []
     for guard, several in itertools.groupby(
