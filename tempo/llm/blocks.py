@@ -47,13 +47,23 @@ class Past:
 
 
 @dataclass(frozen=True)
+class Ancestors:
+    """Where texts share their beginnings, as the beams of a search do: which of those along `k` stood at each position
+    where this one stands now, `beam`, int32 over (..., k, t), (t.size,)."""
+
+    k: tp.Dim
+    beam: tp.RecurrentTensor
+
+
+@dataclass(frozen=True)
 class Dims:
     """Layers, positions, and, where several texts are read at once, their rows; declared in the order b, l, t,
     behind `over`: dims that the weights vary along beside `l`, such as the iterations of a training.
 
     `given` is the condition over t under which tokens are known beforehand (a prompt's), or True where all are: there
     a layer is computed for many at once, and what serves many may have another form than what serves one. `past` is
-    what an earlier run has made of the first points.
+    what an earlier run has made of the first points. `ancestors`: whose keys and values a text sees that goes on from
+    another's; up to the end of what is given each has its own.
     """
 
     l: tp.Dim
@@ -62,6 +72,7 @@ class Dims:
     given: Any = False
     over: tuple[tp.Dim, ...] = ()
     past: Past | None = None
+    ancestors: Ancestors | None = None
 
     @property
     def outer(self) -> tuple[tp.Dim, ...]:
@@ -124,7 +135,37 @@ def attention(
         key, value = dims.past.with_new(t, key, value)
     seen = None if first is None else tp.as_tensor(t) >= first
     attended: tp.RecurrentTensor = tp.nn.attention(query, key, value, t, window=window, scale=scale, mask=seen)
+    if dims.ancestors is not None:
+        shared = _attention_to_ancestors(query, key, value, t, dims.ancestors, window, scale, seen)
+        attended = tp.cases((dims.given, attended), shared)
     return attended.reshape(-1)
+
+
+def _attention_to_ancestors(
+    query: tp.RecurrentTensor,
+    key: tp.RecurrentTensor,
+    value: tp.RecurrentTensor,
+    t: tp.Dim,
+    ancestors: Ancestors,
+    window: int | None,
+    scale: float | None,
+    mask: tp.RecurrentTensor | None,
+) -> tp.RecurrentTensor:
+    """The same over the keys of all texts along `k`, of which at each position one counts: (heads, width).
+
+    So the keys of all are read once for all queries, as they lie, and none is moved when a text goes on from another.
+    """
+    k, (heads, width), kv_heads = ancestors.k, query.shape, key.shape[0]
+    seen = slice(0 if window is None else tp.max(t + 1 - window, 0), t + 1)
+    at = {k.name: slice(0, k.size), t.name: seen}
+    keys, values = key.at(**at), value.at(**at)  # (k, points, kv_heads, width)
+    grouped = query.reshape(kv_heads, -1, width) * (width**-0.5 if scale is None else scale)
+    scores = tp.einsum("hgd,kshd->hgks", grouped, keys)
+    counts = ancestors.beam.spatial[seen] == tp.arange(k.size).reshape(-1, 1)
+    if mask is not None:
+        counts = counts & mask.at(**{t.name: seen})
+    weights = tp.softmax(tp.where(counts, scores, -6e4 if scores.dtype == tp.float16 else -1e30), axis=(-2, -1))
+    return tp.einsum("hgks,kshd->hgd", weights, values).reshape(heads, -1)
 
 
 def at_layers(

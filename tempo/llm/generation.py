@@ -10,9 +10,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import tempo as tp
+from tempo.llm.beams import Beams
 from tempo.llm.blocks import Dims, Past
 from tempo.llm.errors import CheckpointError
 from tempo.llm.families import Family
@@ -24,8 +25,6 @@ from tempo.llm.weights import declare
 class Settings(TypedDict, total=False):
     """How texts go on, with the names and the meaning of `transformers.GenerationConfig`; None follows
     the folder's file.
-
-    `num_beams` other than 1 is not implemented.
     """
 
     max_new_tokens: int | None
@@ -36,18 +35,21 @@ class Settings(TypedDict, total=False):
     min_p: float | None
     repetition_penalty: float | None
     num_beams: int | None
+    length_penalty: float | None
+    early_stopping: bool | Literal["never"] | None
     stop_strings: str | Sequence[str] | None
 
 
 _DEFAULTS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, "top_k": 50, "top_p": 1.0}
 """What `transformers` takes where neither a call nor `generation_config.json` says it."""
 _OF_DRAWS = ("temperature", "top_k", "top_p", "min_p")
+_OF_BEAMS = ("length_penalty", "early_stopping")
 _MOST_NEW = 20
 
 
 @dataclass(frozen=True)
 class Request:
-    """How texts go on: by which draws, for how many tokens, up to which token or string.
+    """How texts go on: by which draws or beams, for how many tokens, up to which token or string.
 
     `most` counts the prompt, too, where a file says no more than `max_length`.
     """
@@ -57,6 +59,7 @@ class Request:
     most: int | None
     ends: tuple[int, ...]
     stop_strings: tuple[str, ...] = ()
+    beams: Beams | None = None
 
     @staticmethod
     def of(given: Mapping[str, Any], file: Mapping[str, Any], vocabulary: int) -> Request:
@@ -70,20 +73,33 @@ class Request:
             raise tp.InputError(f"there is no setting {min(unknown)!r}", hint=f"there are {known}")
         asked = {name: value for name, value in given.items() if value is not None}
         settings = {**_DEFAULTS, **{name: value for name, value in file.items() if value is not None}, **asked}
-        if settings.get("num_beams") not in (None, 1):
-            raise tp.UnsupportedError(f"num_beams is {settings['num_beams']!r}, and only 1 is implemented")
         if settings["do_sample"] not in (True, False):
             raise tp.InputError(f"do_sample is {settings['do_sample']!r}, and must be True or False")
+        beams = Beams.of(settings)
+        if beams is not None:
+            for name, is_asked in (("do_sample", settings["do_sample"]), ("stop_strings", settings.get("stop_strings"))):
+                if is_asked:
+                    raise tp.UnsupportedError(f"{name} with num_beams={beams.count}", hint="num_beams=1 makes one text")
         vain = [name for name in _OF_DRAWS if name in asked and not settings["do_sample"]]
         if vain:
             warnings.warn(f"{', '.join(vain)}: without do_sample=True nothing is drawn", stacklevel=4)
+        vain = [name for name in _OF_BEAMS if name in asked and beams is None]
+        if vain:
+            warnings.warn(f"{', '.join(vain)}: with num_beams=1 nothing is searched", stacklevel=4)
         return Request(
             Sampling.of(settings),
             _count("max_new_tokens", settings.get("max_new_tokens")),
             None if "max_new_tokens" in settings else _count("max_length", settings.get("max_length")),
             _tokens(settings.get("eos_token_id"), vocabulary),
             _strings(settings.get("stop_strings")),
+            beams,
         )
+
+    def without_beams(self, what: str) -> Request:
+        """For `what`, which is of one text that grows at its end. Raises `tp.UnsupportedError`."""
+        if self.beams is None:
+            return self
+        raise tp.UnsupportedError(f"{what} with num_beams={self.beams.count}", hint="num_beams=1 makes one text")
 
     def new(self, prompt: int, positions: int) -> int:
         """How many tokens may follow a prompt; at most as many as the model has positions for."""

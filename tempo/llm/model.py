@@ -18,6 +18,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 import tempo as tp
+from tempo.llm.beams import searcher, texts
 from tempo.llm.chat import ChatTemplate, Message
 from tempo.llm.checkpoint import FLOATS, Checkpoint
 from tempo.llm.conversation import Conversation
@@ -114,7 +115,8 @@ class Model:
         """Continue texts, or lists of tokens, all at once; each ends at its own end token.
 
         `settings` have the meaning that `transformers` gives these names: `max_new_tokens`, `do_sample`, `temperature`,
-        `top_k`, `top_p`, `min_p`, `repetition_penalty`, `stop_strings`; None follows `generation_config.json`.
+        `top_k`, `top_p`, `min_p`, `repetition_penalty`, `num_beams`, `length_penalty`, `early_stopping`,
+        `stop_strings`; None follows `generation_config.json`. Beams are searched without draws and stop strings.
         Draws are a function of the seed, the row and the position. Raises `tp.InputError` for an empty prompt, one
         longer than the model's positions, and tokens or settings out of range.
         """
@@ -125,6 +127,10 @@ class Model:
         call = self._call(request, rows, seed)
         if request.stop_strings:
             return self._until_strings(request, rows, call)
+        if request.beams is not None:
+            found = call.run(**call.arguments)
+            made = texts({name: on_host(found[name]) for name in found}, call.start)
+            return [self._generation(request, row) for row in made]
         made = on_host(call.run(**call.arguments)["token"])
         return [self._generation(request, row) for row in made[:, call.start :].tolist()]
 
@@ -138,7 +144,7 @@ class Model:
 
     def stream(self, prompt: Prompt, *, seed: int = 0, **settings: Unpack[Settings]) -> Iterator[str]:
         """The text that follows one prompt, piece by piece; the arguments are those of `generate`."""
-        request, rows = self._request(settings), self._rows(prompt)
+        request, rows = self._request(settings).without_beams("a stream"), self._rows(prompt)
         if len(rows) != 1:
             raise tp.InputError(f"a stream is of one prompt, not of {len(rows)}", hint="model.generate takes several")
         return self._pieces(request, self._call(request, rows, seed).steps(), Detokenizer(self.tokenizer))
@@ -152,7 +158,7 @@ class Model:
         """
         ChatTemplate.open(self.stored.checkpoint.folder)
         told: list[Message] = [] if system is None else [{"role": "system", "content": system}]
-        request = self._request(settings)
+        request = self._request(settings).without_beams("a conversation")
         if request.new_tokens is request.most is None:
             request = replace(request, new_tokens=LONGEST_ANSWER)
         return Conversation(self, request, seed, told)
@@ -198,9 +204,14 @@ class Model:
         length = bucket(longest)
         new = request.new(longest, self.family.positions)
         ends = len(request.ends)
+        sampling, beams = request.sampling, request.beams
         run = self._compiled(
-            ("generate", request.sampling.steps, ends),
-            lambda: generator(self.family, self.dtype, request.sampling, ends),
+            ("generate", sampling.steps, ends, beams and beams.steps),
+            lambda: (
+                generator(self.family, self.dtype, sampling, ends)
+                if beams is None
+                else searcher(self.family, self.dtype, sampling, beams, ends)
+            ),
             {"b": len(rows), "p": length, "t": bucket(length + new)},
         )
         arguments = {
@@ -209,7 +220,8 @@ class Model:
             "limit": length + new,
             "seed": seed,
             **({"end": np.array(request.ends, np.int32)} if ends else {}),
-            **request.sampling.inputs,
+            **({} if beams is None else {"length_penalty": beams.length_penalty}),
+            **sampling.inputs,
             **self.weights_for(run),
         }
         return _GeneratorRun(run, arguments, length)
