@@ -23,6 +23,8 @@ def add_generate(commands: Any) -> None:
     prompt.add_argument("--prompt-file", metavar="FILE", help="a file that holds the prompt; - is standard input")
     parser.add_argument("--chat", action="store_true", help="the prompt is a message, and the text its answer")
     add_model_options(parser)
+    parser.add_argument("--num-beams", type=int, metavar="N", help="search so many texts at once for the likeliest")
+    parser.add_argument("--length-penalty", type=float, help="of a search: above 0 favours long texts, default 1")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--stream", action="store_true", help="print every piece of the text as it is made")
     shown.add_argument(
@@ -51,7 +53,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 def settings(parsed: argparse.Namespace) -> dict[str, Any]:
     """Of these options, those that say how texts go on."""
     names = ("max_new_tokens", "do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
-    return {**{name: getattr(parsed, name) for name in names}, "stop_strings": parsed.stop}
+    of_a_search = (name for name in ("num_beams", "length_penalty") if hasattr(parsed, name))
+    return {**{name: getattr(parsed, name) for name in (*names, *of_a_search)}, "stop_strings": parsed.stop}
 
 
 def generate(parsed: argparse.Namespace) -> int:

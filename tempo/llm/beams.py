@@ -172,8 +172,9 @@ class _Finished:
         def of(name: str, dtype: Any, shape: tuple[int, ...] = (count,)) -> tp.RecurrentTensor:
             return tp.recurrent(f"finished_{name}", shape, (b, t), dtype)
 
-        numbers = (of(name, tp.int32) for name in ("end", "beam", "last"))
-        return _Finished(of("is_text", tp.bool_), of("score", tp.float32), *numbers, of("may_improve", tp.bool_, ()))
+        end, beam, last = (of(name, tp.int32) for name in ("end", "beam", "last"))
+        may_improve = of("may_improve", tp.bool_, ())
+        return _Finished(of("is_text", tp.bool_), of("score", tp.float32), end, beam, last, may_improve)
 
     def define(
         self,

@@ -76,10 +76,9 @@ class Request:
         if settings["do_sample"] not in (True, False):
             raise tp.InputError(f"do_sample is {settings['do_sample']!r}, and must be True or False")
         beams = Beams.of(settings)
-        if beams is not None:
-            for name, is_asked in (("do_sample", settings["do_sample"]), ("stop_strings", settings.get("stop_strings"))):
-                if is_asked:
-                    raise tp.UnsupportedError(f"{name} with num_beams={beams.count}", hint="num_beams=1 makes one text")
+        with_one = [name for name in ("do_sample", "stop_strings") if settings.get(name)]
+        if beams is not None and with_one:
+            raise tp.UnsupportedError(f"{with_one[0]} with num_beams={beams.count}", hint="num_beams=1 makes one text")
         vain = [name for name in _OF_DRAWS if name in asked and not settings["do_sample"]]
         if vain:
             warnings.warn(f"{', '.join(vain)}: without do_sample=True nothing is drawn", stacklevel=4)

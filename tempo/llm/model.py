@@ -129,8 +129,8 @@ class Model:
             return self._until_strings(request, rows, call)
         if request.beams is not None:
             found = call.run(**call.arguments)
-            made = texts({name: on_host(found[name]) for name in found}, call.start)
-            return [self._generation(request, row) for row in made]
+            best = texts({name: on_host(found[name]) for name in found}, call.start)
+            return [self._generation(request, row) for row in best]
         made = on_host(call.run(**call.arguments)["token"])
         return [self._generation(request, row) for row in made[:, call.start :].tolist()]
 

@@ -220,8 +220,6 @@ def test_a_conversation_is_rendered_as_transformers_does(folder: Path, tmp_path:
 
 
 def test_what_is_not_implemented_is_refused(folder: Path) -> None:
-    with pytest.raises(tp.UnsupportedError, match="num_beams is 4, and only 1 is implemented"):
-        llm.load(folder).generate([[1, 2]], num_beams=4)
     with pytest.raises(tp.InputError, match="a stream is of one prompt, not of 2"):
         llm.load(folder).stream([[1, 2], [3]])
 
