@@ -41,7 +41,8 @@ def chat(parsed: argparse.Namespace) -> int:
 def _chat(parsed: argparse.Namespace) -> None:
     from tempo.llm.model import load
 
-    model = load(parsed.model, backend=parsed.backend, device=parsed.device, dtype=parsed.dtype)
+    ways = {"backend": parsed.backend, "device": parsed.device, "dtype": parsed.dtype, "quantize": parsed.quantize}
+    model = load(parsed.model, **ways)
     conversation = model.chat(parsed.system, **settings(parsed))
     for message in _messages():
         _answer(conversation, message, parsed.stats)

@@ -48,6 +48,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", help="default: TEMPO_BACKEND, else numpy")
     parser.add_argument("--device")
     parser.add_argument("--dtype", help="float32, bfloat16 or float16; that of the file unless given")
+    parser.add_argument("--quantize", metavar="INT8", help="int8: matrices in 8 bits, with a scale for each output")
 
 
 def settings(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -78,7 +79,8 @@ def _generate(parsed: argparse.Namespace) -> None:
     from tempo.llm.model import load
 
     prompt = parsed.prompt if parsed.prompt_file is None else _read(parsed.prompt_file)
-    model = load(parsed.model, backend=parsed.backend, device=parsed.device, dtype=parsed.dtype)
+    ways = {"backend": parsed.backend, "device": parsed.device, "dtype": parsed.dtype, "quantize": parsed.quantize}
+    model = load(parsed.model, **ways)
     message = {"role": "user", "content": prompt}
     prompt_tokens = model.apply_chat_template([message]) if parsed.chat else model.tokenizer.encode(prompt)
     start = time.perf_counter()

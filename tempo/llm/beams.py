@@ -58,7 +58,9 @@ class Beams:
         return self.early_stopping is True
 
 
-def searcher(family: Family, dtype: str, sampling: Sampling, beams: Beams, ends: int) -> tp.Program:
+def searcher(
+    family: Family, dtype: str, sampling: Sampling, beams: Beams, ends: int, quantize: str | None = None
+) -> tp.Program:
     """`token` and `parent` (b, k, t): what each beam has at a position, and which beam it goes on from there.
 
     `end`, `beam` and `last` (b, t): of the best text that has ended by then, the position of its last token, that
@@ -70,7 +72,7 @@ def searcher(family: Family, dtype: str, sampling: Sampling, beams: Beams, ends:
         prompt = tp.input("prompt", (), (b, p), tp.int32)
         first = tp.input("first", (), (b,), tp.int32)
         limit = tp.input("limit", (), (), tp.int32)
-        w = declare(family.weights(), family.sizes, dtype, l)
+        w = declare(family.weights(), family.sizes, dtype, l, quantize=quantize)
         end = tp.input("end", (ends,), (), tp.int32) if ends else None
 
         token = tp.recurrent("token", (), (b, k, t), tp.int32)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tempo as tp
+from tempo.llm.weights import SCALE
 
 Weights = Mapping[str, tp.RecurrentTensor]
 
@@ -95,8 +96,27 @@ def position(t: tp.Dim, first: tp.RecurrentTensor | None) -> tp.RecurrentTensor:
 
 def linear(x: tp.RecurrentTensor, w: Weights, name: str) -> tp.RecurrentTensor:
     """`W x + b`, with a bias where there is one: (..., inputs) to (..., outputs)."""
-    y = x @ w[name].T
+    y = product(lambda x, matrix: x @ matrix.T, x, w[name], scale_of(w, name))
     return y + w[f"{name}_bias"] if f"{name}_bias" in w else y
+
+
+def scale_of(w: Weights, name: str) -> tp.RecurrentTensor | None:
+    """That of each output of a matrix that is quantized."""
+    return w.get(name + SCALE)
+
+
+def product(
+    multiply: Callable[[tp.RecurrentTensor, tp.RecurrentTensor], tp.RecurrentTensor],
+    x: tp.RecurrentTensor,
+    matrix: tp.RecurrentTensor,
+    scale: tp.RecurrentTensor | None,
+) -> tp.RecurrentTensor:
+    """`multiply(x, matrix)`, of the dtype of `x`. A matrix with a `scale` is multiplied as it is, and what comes out by
+    that: float16 would not hold it before."""
+    if scale is None:
+        return multiply(x, matrix)
+    wide = tp.float32 if x.dtype == tp.float16 else x.dtype
+    return (multiply(x.astype(wide), matrix.astype(wide)).astype(tp.float32) * scale).astype(x.dtype)
 
 
 def rms_norm(x: tp.RecurrentTensor, scale: tp.RecurrentTensor, epsilon: float) -> tp.RecurrentTensor:
@@ -205,20 +225,33 @@ def experts(x: tp.RecurrentTensor, w: Weights, count: int, activation: str, give
     best = tp.top_k(tp.softmax(linear(x, w, "router").astype(tp.float32)), count)
     share = best.values / best.values.sum(keepdims=True)
     names = ("gate", "up", "down")
-    one = _mixture(x, [w[name].gather("e", best.indices) for name in names], share, activation)
+    scales = [scale_of(w, name) for name in names]
+    chosen = [scale if scale is None else scale.gather("e", best.indices) for scale in scales]
+    one = _mixture(x, [w[name].gather("e", best.indices) for name in names], chosen, share, activation)
     if given is False:
         return one
     every = [w[name].at(e=slice(0, None)) for name in names]
+    all_scales = [scale if scale is None else scale.at(e=slice(0, None)) for scale in scales]
     spread = (tp.one_hot(best.indices, w["router"].shape[0]) * share.reshape(count, 1)).sum(axis=0)
-    many = _mixture(x, every, spread, activation)
+    many = _mixture(x, every, all_scales, spread, activation)
     return many if given is True else tp.cases((given, many), one)
 
 
 def _mixture(
-    x: tp.RecurrentTensor, maps: Sequence[tp.RecurrentTensor], share: tp.RecurrentTensor, activation: str
+    x: tp.RecurrentTensor,
+    maps: Sequence[tp.RecurrentTensor],
+    scales: Sequence[tp.RecurrentTensor | None],
+    share: tp.RecurrentTensor,
+    activation: str,
 ) -> tp.RecurrentTensor:
     """The gated maps along the first axis of each of `maps` (gate, up, down), by their shares."""
-    gate, up, down = maps
-    inner = ACTIVATIONS[activation](tp.einsum("eih,h->ei", gate, x)) * tp.einsum("eih,h->ei", up, x)
-    each = tp.einsum("ehi,ei->eh", down, inner) * share.reshape(-1, 1)
+
+    def of_one(x: tp.RecurrentTensor, matrices: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        return tp.einsum("eih,h->ei", matrices, x)
+
+    def of_each(x: tp.RecurrentTensor, matrices: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        return tp.einsum("ehi,ei->eh", matrices, x)
+
+    gate, up = (product(of_one, x, each, scale) for each, scale in zip(maps[:2], scales))
+    each = product(of_each, ACTIVATIONS[activation](gate) * up, maps[2], scales[2]) * share.reshape(-1, 1)
     return each.astype(x.dtype).sum(axis=0)

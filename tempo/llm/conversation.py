@@ -121,7 +121,7 @@ class Conversation:
         start = count + read
         run = self.model._compiled(
             ("answer", self.request.sampling.steps, ends),
-            lambda: answerer(self.model.family, self.model.dtype, self.request.sampling, ends),
+            lambda: answerer(self.model.family, self.model.dtype, self.request.sampling, ends, self.model.quantize),
             {"n": count, "p": read, "new": bucket(new)},
         )
         key, value = self._remembered(count)

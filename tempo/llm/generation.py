@@ -143,7 +143,7 @@ def bucket(size: int, least: int = 16) -> int:
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
-def generator(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.Program:
+def generator(family: Family, dtype: str, sampling: Sampling, ends: int, quantize: str | None = None) -> tp.Program:
     """`token` (b, t): the prompt, and what follows it; behind one of the `ends` tokens that end a text comes padding.
 
     Inputs beside the weights: `prompt` (b, p), `first` (b), `limit`, how many positions there are at most, `end`
@@ -154,7 +154,7 @@ def generator(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.P
         prompt = tp.input("prompt", (), (b, p), tp.int32)
         first = tp.input("first", (), (b,), tp.int32)
         limit = tp.input("limit", (), (), tp.int32)
-        w = declare(family.weights(), family.sizes, dtype, l)
+        w = declare(family.weights(), family.sizes, dtype, l, quantize=quantize)
 
         token = tp.recurrent("token", (), (b, t), tp.int32)
         logits = family.logits(token, Dims(l, t, b, given=t < p.size), w, first)
@@ -169,7 +169,7 @@ def generator(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.P
     return program
 
 
-def answerer(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.Program:
+def answerer(family: Family, dtype: str, sampling: Sampling, ends: int, quantize: str | None = None) -> tp.Program:
     """`token` (t): a text whose beginning an earlier run has read, what comes next (`prompt`), and what follows that.
 
     Inputs beside those of `generator`: `kept_token` (n), and what the layers have made of them, `kept_key` and
@@ -187,7 +187,7 @@ def answerer(family: Family, dtype: str, sampling: Sampling, ends: int) -> tp.Pr
         shape = (family.kv_heads, family.head_dim)
         key, value = (tp.input(f"kept_{name}", shape, (l, n), dtype) for name in ("key", "value"))
         past = Past(n, key, value)
-        w = declare(family.weights(), family.sizes, dtype, l)
+        w = declare(family.weights(), family.sizes, dtype, l, quantize=quantize)
 
         token = tp.recurrent("token", (), (t,), tp.int32)
         logits = family.logits(token, Dims(l, t, given=t < start, past=past), w, first)
@@ -212,7 +212,7 @@ def widener(shape: tuple[int, ...], dtype: str) -> tp.Program:
     return program
 
 
-def scorer(family: Family, dtype: str) -> tp.Program:
+def scorer(family: Family, dtype: str, quantize: str | None = None) -> tp.Program:
     """`logprob` (b, t): the natural logarithm of each token's probability, given those before it; 0 of the first.
 
     Texts stand at the left end of `token` (b, t): nothing of them sees what follows.
@@ -220,7 +220,7 @@ def scorer(family: Family, dtype: str) -> tp.Program:
     with tp.Program("score") as program:
         b, l, t = tp.dims("b l t")
         token = tp.input("token", (), (b, t), tp.int32)
-        w = declare(family.weights(), family.sizes, dtype, l)
+        w = declare(family.weights(), family.sizes, dtype, l, quantize=quantize)
         tp.output("logprob", logprobs(family, token, Dims(l, t, b, given=True), w))
     return program
 

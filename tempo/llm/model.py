@@ -26,7 +26,7 @@ from tempo.llm.families import Family, read_family, stored
 from tempo.llm.generation import Request, Settings, bucket, generator, left_padded, right_padded, scorer
 from tempo.llm.saving import on_host
 from tempo.llm.text import Detokenizer, Tokenizer
-from tempo.llm.weights import Stored
+from tempo.llm.weights import QUANTIZED, Stored
 
 Prompt = str | Sequence[int]
 Rows = list[list[int]]
@@ -67,19 +67,25 @@ def load(
     scheduler: Any = None,
     dtype: Any = None,
     device: str | None = None,
+    quantize: str | None = None,
 ) -> Model:
     """The model in a folder in Hugging Face's format: config.json, *.safetensors, tokenizer.json.
 
-    `dtype`: "float32", "bfloat16" or "float16"; that of the file unless given. `backend`, `scheduler` and `device` as
-    `tp.compile` has them. Raises `CheckpointError` for what is missing, broken or not implemented.
+    `dtype`: "float32", "bfloat16" or "float16"; that of the file unless given. `quantize="int8"` holds matrices in 8
+    bits, with a float32 scale for each output; all else is of `dtype`, embeddings included and a head that is one of
+    them, and so is what is computed and kept. `backend`, `scheduler` and `device` as `tp.compile` has them.
+    Raises `CheckpointError` for what is missing, broken or not implemented.
     """
     checkpoint = Checkpoint.open(folder)
     family = read_family(checkpoint.config)
     chosen = checkpoint.dtype if dtype is None else np.dtype(dtype).name if not isinstance(dtype, str) else dtype
     if chosen not in FLOATS:
         raise tp.DTypeError(f"a model of dtype {chosen}", hint=f"there are {', '.join(FLOATS)}")
+    if quantize is not None and quantize not in QUANTIZED:
+        raise tp.InputError(f"quantize is {quantize!r}", hint=f"there is {', '.join(QUANTIZED)}")
     ways = {"backend": backend, "scheduler": scheduler, "device": device}
-    return Model(stored(family, checkpoint), family, chosen, {name: way for name, way in ways.items() if way})
+    given = {name: way for name, way in ways.items() if way}
+    return Model(stored(family, checkpoint), family, chosen, given, quantize)
 
 
 @dataclass(eq=False)
@@ -90,6 +96,7 @@ class Model:
     family: Family
     dtype: str
     ways: Mapping[str, Any] = field(default_factory=dict)  # how programs are compiled
+    quantize: str | None = None
     _made: dict[Any, Any] = field(default_factory=dict, repr=False)
     _held: dict[str, Any] = field(default_factory=dict, repr=False)  # the weights
 
@@ -104,7 +111,7 @@ class Model:
     def weights_for(self, run: Any) -> Mapping[str, Any]:
         """The program's inputs, as the backend keeps them; all programs read them alike."""
         if not self._held:
-            self._held.update(run.device_put(**self.stored.arrays(self.dtype)))
+            self._held.update(run.device_put(**self.stored.arrays(self.dtype, self.quantize)))
         return self._held
 
     # -- generating ------------------------------------------------------------------------------------------------
@@ -208,9 +215,9 @@ class Model:
         run = self._compiled(
             ("generate", sampling.steps, ends, beams and beams.steps),
             lambda: (
-                generator(self.family, self.dtype, sampling, ends)
+                generator(self.family, self.dtype, sampling, ends, self.quantize)
                 if beams is None
-                else searcher(self.family, self.dtype, sampling, beams, ends)
+                else searcher(self.family, self.dtype, sampling, beams, ends, self.quantize)
             ),
             {"b": len(rows), "p": length, "t": bucket(length + new)},
         )
@@ -237,7 +244,9 @@ class Model:
             if len(row) < 2:
                 raise tp.InputError(f"a text of {len(row)} token has no likelihood: the first is given")
         length = bucket(max(map(len, rows)))
-        run = self._compiled("score", lambda: scorer(self.family, self.dtype), {"b": len(rows), "t": length})
+        run = self._compiled(
+            "score", lambda: scorer(self.family, self.dtype, self.quantize), {"b": len(rows), "t": length}
+        )
         token = np.array(right_padded(rows, length), np.int32)
         found = on_host(run(token=token, **self.weights_for(run))["logprob"])
         return [Score(tuple(row), tuple(found[at, 1 : len(row)].tolist())) for at, row in enumerate(rows)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from string import Formatter
@@ -22,10 +22,14 @@ Arrays: TypeAlias = "np.ndarray | list[Arrays]"
 
 @dataclass(frozen=True)
 class Weight:
-    """A program's input, kept in the checkpoint under `name`, in which `{l}` stands for the point along the dim `l`."""
+    """A program's input, kept in the checkpoint under `name`, in which `{l}` stands for the point along the dim `l`.
+
+    `outputs`: of a matrix that vectors are multiplied by, the axis of what comes out.
+    """
 
     name: str
     shape: tuple[int, ...]
+    outputs: int | None = None
 
     @cached_property
     def dims(self) -> tuple[str, ...]:
@@ -35,10 +39,27 @@ class Weight:
         return self.name.format(**point)
 
 
-def declare(weights: Mapping[str, Weight], sizes: Mapping[str, int], dtype: str, *dims: tp.Dim) -> dict[str, Any]:
-    """The open program's inputs for `weights`, by name. Of the dims they vary along those not given are declared."""
+QUANTIZED = ("int8",)
+SCALE = "_scale"
+"""What the name of the input ends with that says what a quantized matrix's numbers are multiples of."""
+
+
+def declare(
+    weights: Mapping[str, Weight], sizes: Mapping[str, int], dtype: str, *dims: tp.Dim, quantize: str | None = None
+) -> dict[str, Any]:
+    """The open program's inputs for `weights`, by name. Of the dims they vary along those not given are declared.
+
+    `quantize`: the dtype of matrices (`Weight.outputs`), each with a second input, the scale of each of its outputs.
+    """
     varying = along(weights, sizes, *dims)
-    return {name: tp.input(name, weight.shape, varying[name], dtype) for name, weight in weights.items()}
+    found = {}
+    for name, weight in weights.items():
+        if quantize is None or weight.outputs is None:
+            found[name] = tp.input(name, weight.shape, varying[name], dtype)
+            continue
+        found[name] = tp.input(name, weight.shape, varying[name], quantize)
+        found[name + SCALE] = tp.input(name + SCALE, (weight.shape[weight.outputs],), varying[name])
+    return found
 
 
 def along(weights: Mapping[str, Weight], sizes: Mapping[str, int], *dims: tp.Dim) -> dict[str, tuple[tp.Dim, ...]]:
@@ -96,15 +117,41 @@ class Stored:
         bare = name.removeprefix(self.prefix)
         return bare if name not in self.checkpoint.tensors and bare in self.checkpoint.tensors else name
 
-    def arrays(self, dtype: str | None = None) -> dict[str, Arrays]:
-        """By input, one array for each point. They lie in the files, but where `dtype` is not what is stored."""
+    def arrays(self, dtype: str | None = None, quantize: str | None = None) -> dict[str, Arrays]:
+        """By input, one array for each point. They lie in the files, but where `dtype` is not what is stored, or where
+        they are matrices and `quantize` is given."""
         chosen = np.dtype(dtype or self.checkpoint.dtype)
-        return {name: self._arrays(weight, weight.dims, {}, chosen) for name, weight in self.weights.items()}
+        found: dict[str, Arrays] = {}
+        for name, weight in self.weights.items():
+            outputs = weight.outputs
+            if quantize is None or outputs is None:
+                found[name] = self._each(weight, lambda array: array.astype(chosen, copy=False))
+                continue
+            pairs = self._each(weight, lambda array, axis=outputs: quantized(array, axis))
+            found[name], found[name + SCALE] = (_part(pairs, at, len(weight.dims)) for at in (0, 1))
+        return found
 
-    def _arrays(self, weight: Weight, dims: Sequence[str], point: Mapping[str, int], dtype: Any) -> Arrays:
-        if not dims:
-            return self.checkpoint.tensors[self._named(weight.at(**point))].astype(dtype, copy=False)
-        return [self._arrays(weight, dims[1:], {**point, dims[0]: at}, dtype) for at in range(self.sizes[dims[0]])]
+    def _each(self, weight: Weight, made: Callable[[np.ndarray], Any], *point: int) -> Any:
+        """What is made of the tensor at each point; those of the outermost dim are a list."""
+        if len(point) == len(weight.dims):
+            return made(self.checkpoint.tensors[self._named(weight.at(**dict(zip(weight.dims, point))))])
+        return [self._each(weight, made, *point, at) for at in range(self.sizes[weight.dims[len(point)]])]
+
+
+def quantized(matrix: np.ndarray, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Its numbers as multiples, -127 to 127, of a scale for each output (float32), its largest over 127.
+
+    Source: Dettmers et al. 2022, "LLM.int8()", section 2 (absmax); Jacob et al. 2018, section 2.
+    """
+    wide = matrix.astype(np.float32)
+    largest = np.abs(wide).max(axis=1 - outputs, keepdims=True)
+    scale = np.where(largest > 0, largest / np.float32(127), np.float32(1))
+    return np.rint(wide / scale).astype(np.int8), scale.reshape(-1)
+
+
+def _part(pairs: Any, at: int, depth: int) -> Arrays:
+    """Of lists within lists of pairs, those of the first or of the second."""
+    return [_part(each, at, depth - 1) for each in pairs] if depth else pairs[at]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -99,7 +99,7 @@ class Family(ABC):
         return {
             "embedding": Weight("model.embed_tokens.weight", table),
             "norm": Weight("model.norm.weight", (self.hidden,)),
-            **({} if self.tied else {"head": Weight("lm_head.weight", table)}),
+            **({} if self.tied else {"head": Weight("lm_head.weight", table, outputs=0)}),
         }
 
     def attention_weights(self, *biased: str) -> dict[str, Weight]:
@@ -147,7 +147,7 @@ def windowed_layers(config: Config, layers: int, usual: Sequence[bool]) -> tuple
 
 def layer_map(name: str, short: str, shape: tuple[int, int], biased: tuple[str, ...]) -> dict[str, Weight]:
     """A matrix of each layer, output by input, and its bias where `short` is one of `biased`."""
-    found = {short: Weight(f"model.layers.{{l}}.{name}.weight", shape)}
+    found = {short: Weight(f"model.layers.{{l}}.{name}.weight", shape, outputs=0)}
     if short in biased:
         found[f"{short}_bias"] = Weight(f"model.layers.{{l}}.{name}.bias", shape[:1])
     return found

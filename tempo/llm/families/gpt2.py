@@ -5,11 +5,23 @@ Source: Radford et al. 2019, section 2.3. Its matrices are stored input by outpu
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import tempo as tp
-from tempo.llm.blocks import ACTIVATIONS, Dims, Weights, attention, heads, layer_norm, position
+from tempo.llm.blocks import (
+    ACTIVATIONS,
+    Dims,
+    Weights,
+    attention,
+    heads,
+    layer_norm,
+    linear,
+    position,
+    product,
+    scale_of,
+)
 from tempo.llm.config import Config
 from tempo.llm.families.family import MOST_LAYERS, Family
 from tempo.llm.weights import Weight
@@ -58,8 +70,11 @@ class GPT2(Family):
         return {
             "embedding": Weight("transformer.wte.weight", (self.vocabulary, width)),
             "positions": Weight("transformer.wpe.weight", (self.positions, width)),
-            **({} if self.tied else {"head": Weight("lm_head.weight", (self.vocabulary, width))}),
-            **{short: Weight(f"{name}.weight", shape) for short, (name, shape) in shapes.items()},
+            **({} if self.tied else {"head": Weight("lm_head.weight", (self.vocabulary, width), outputs=0)}),
+            **{
+                short: Weight(f"{name}.weight", shape, outputs=1 if len(shape) == 2 else None)
+                for short, (name, shape) in shapes.items()
+            },
             **{f"{short}_bias": Weight(f"{name}.bias", shape[-1:]) for short, (name, shape) in shapes.items()},
         }
 
@@ -79,9 +94,9 @@ class GPT2(Family):
         inner = ACTIVATIONS[self.activation](conv1d(layer_norm(mixed, w, "mlp_norm", self.epsilon), w, "up"))
         y = mixed + conv1d(inner, w, "down")
         x[dims.layer(l + 1)] = y
-        return layer_norm(y[dims.layer(l.size - 1)], w, "norm", self.epsilon) @ w[self.head].T
+        return linear(layer_norm(y[dims.layer(l.size - 1)], w, "norm", self.epsilon), w, self.head)
 
 
 def conv1d(x: tp.RecurrentTensor, w: Weights, name: str) -> tp.RecurrentTensor:
     """`x W + b`, by the name that it has in the paper's code."""
-    return x @ w[name] + w[f"{name}_bias"]
+    return product(operator.matmul, x, w[name], scale_of(w, name)) + w[f"{name}_bias"]

@@ -47,9 +47,9 @@ class Mixtral(Family):
             **self.norm_weights(attention_norm="input_layernorm", mlp_norm="post_attention_layernorm"),
             **self.attention_weights(),
             "router": Weight(f"{block}.gate.weight", (self.experts, self.hidden)),
-            "gate": Weight(f"{block}.experts.{{e}}.w1.weight", wide),
-            "up": Weight(f"{block}.experts.{{e}}.w3.weight", wide),
-            "down": Weight(f"{block}.experts.{{e}}.w2.weight", (self.hidden, self.intermediate)),
+            "gate": Weight(f"{block}.experts.{{e}}.w1.weight", wide, outputs=0),
+            "up": Weight(f"{block}.experts.{{e}}.w3.weight", wide, outputs=0),
+            "down": Weight(f"{block}.experts.{{e}}.w2.weight", (self.hidden, self.intermediate), outputs=0),
         }
 
     def logits(

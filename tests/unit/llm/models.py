@@ -128,7 +128,13 @@ def texts(*shape: int) -> np.ndarray:
 
 
 def program(
-    family: llm.Family, dtype: str, *, batched: bool = False, padded: bool = False, given: bool = False
+    family: llm.Family,
+    dtype: str,
+    *,
+    batched: bool = False,
+    padded: bool = False,
+    given: bool = False,
+    quantize: str | None = None,
 ) -> tp.Program:
     """Logits of all positions of a text, or of a batch of them, `padded` on the left."""
     with tp.Program("logits") as program:
@@ -137,7 +143,7 @@ def program(
         rows = () if b is None else (b,)
         token = tp.input("token", (), (*rows, t), tp.int32)
         first = tp.input("first", (), rows, tp.int32) if padded else None
-        w = llm.declare(family.weights(), family.sizes, dtype, l)
+        w = llm.declare(family.weights(), family.sizes, dtype, l, quantize=quantize)
         tp.output("logits", family.logits(token, llm.Dims(l, t, b, given), w, first))
     return program
 
