@@ -208,6 +208,31 @@ def test_halves_are_accumulated_in_float32(target: Target, dtype: str) -> None:
     target.agrees(program, {"sum": 4096, "mean": 1, "dot": 4096}, x=ones)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_contractions_with_int8(target: Target, dtype: str) -> None:
+    """Numbers that are stored in 8 bits beside floats, whichever side they are on and however many rows there are."""
+    if dtype not in target.info.dtypes:
+        pytest.skip(f"{target.info.name} has no {dtype}")
+    rng = np.random.default_rng(0)
+    w_data = rng.integers(-3, 4, (4, 6, 8)).astype(np.int8)
+    x_data = rng.integers(-2, 3, (4, 5, 8)).astype(dtypes.to_numpy(dtype))
+    with tp.Program() as program:
+        l = tp.dim("l")
+        w, x = tp.input("w", (6, 8), (l,), tp.int8), tp.input("x", (5, 8), (l,), dtype)
+        for name, rows in (("one", 1), ("few", 3), ("many", 5)):
+            tp.output(name, x.spatial[0:rows] @ w.T.astype(dtype))
+        tp.output("vector", x.spatial[0] @ w.astype(dtype).T)
+        tp.output("turned", w.astype(dtype) @ x.spatial[0])
+        tp.output("batched", tp.einsum("loi,lri->lor", w[0 : l.size].astype(dtype), x[0 : l.size]))
+        tp.output("inputs_first", x.spatial[0:2, 0:6] @ w.astype(dtype))
+    wide, floats = w_data.astype(np.float32), x_data.astype(np.float32)
+    whole = np.einsum("lri,loi->lro", floats, wide)
+    expected = {name: whole[:, :rows] for name, rows in (("one", 1), ("few", 3), ("many", 5))}
+    expected |= {"vector": whole[:, 0], "turned": whole[:, 0], "batched": whole.transpose(0, 2, 1)}
+    expected["inputs_first"] = floats[:, :2, :6] @ wide
+    target.agrees(program, expected, x=x_data, w=w_data)
+
+
 @pytest.mark.one_configuration
 def test_promotion(target: Target) -> None:
     """Of every pair of dtypes, of weak scalars, and of what reductions and divisions make."""

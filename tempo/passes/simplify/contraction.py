@@ -3,6 +3,7 @@
     reduce(transpose(x)) = transpose(reduce(x)),    sum(broadcast(x)) = n x,    max(broadcast(x)) = max(x)
     sum_k x[..., k, ...] y[..., k, ...] = dot(x, y)
     dot(broadcast(x), y) = broadcast(dot(x, y))     where no summed axis repeats
+    dot(x, cast(w)) = dot(x, w)                     where w is int8
 
 They hold up to the order in which floats are summed.
 """
@@ -116,6 +117,22 @@ def dot_of_movement(node: Node, sweep: Sweep) -> Term | Edge | None:
     if any(lhs.axes[axis] is None or rhs.axes[axis] is None for axis in contracted):
         return None
     return _contraction(lhs, rhs, contracted, kept, node.type, sweep)
+
+
+def dot_of_cast(node: Node, sweep: Sweep) -> Term | None:
+    """A contraction with floats reads int8 as it is stored: a copy as floats would take several times its bytes, be
+    kept as what no loop changes, and be read in its place."""
+    if node.op != "dot" or not dtypes.is_float(node.type.dtype):
+        return None
+    for at, edge in enumerate(node.operands):
+        cast = sweep.view(edge)
+        if cast is None or cast.op != "cast" or sweep.seen_type(node.operands[1 - at]).dtype != node.type.dtype:
+            continue
+        stored = sweep.seen_type(cast.operands[0])
+        if stored.dtype == "int8" and all(size.is_const for size in stored.shape):
+            pair = (cast.operands[0], node.operands[1])
+            return Term("dot", pair if at == 0 else (node.operands[0], cast.operands[0]), node.attributes)
+    return None
 
 
 def _axes(node: Node, side: str, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

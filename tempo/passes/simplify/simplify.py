@@ -8,7 +8,7 @@ from typing import ClassVar
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import Rewrite, rewrite_graph
 from tempo.passes.rewrite.patterns import Rule, RuleTable
-from tempo.passes.simplify.contraction import dot_of_movement, reduction_of_movement, sum_of_products
+from tempo.passes.simplify.contraction import dot_of_cast, dot_of_movement, reduction_of_movement, sum_of_products
 from tempo.passes.simplify.folding import FoldConstants
 from tempo.passes.simplify.identities import IDENTITIES
 from tempo.passes.simplify.movement import late_broadcast, normal_movement, pad_of_edges
@@ -22,6 +22,7 @@ STRUCTURE: tuple[Rewrite, ...] = (
     late_broadcast,
     reduction_of_movement,
     sum_of_products,
+    dot_of_cast,
     dot_of_movement,
     pad_of_edges,
 )

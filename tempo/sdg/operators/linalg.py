@@ -12,15 +12,17 @@ The axes before them are batches. Compiled code cannot raise, so what has no ans
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from tempo import dtypes
 from tempo.errors import ShapeError
 from tempo.sdg.call import Call
-from tempo.sdg.graph import Edge
+from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import (
     FLOAT,
     HALF,
@@ -44,7 +46,8 @@ from tempo.sdg.operators.making import Gradient, Reverse
 from tempo.sdg.operators.operator import Builder, Function, Lifted, Operator
 from tempo.symbolic import Expr
 
-# dot {lhs_contract, rhs_contract, lhs_batch, rhs_batch}: axes of the result are batch, free ones of lhs, those of rhs
+# dot {lhs_contract, rhs_contract, lhs_batch, rhs_batch}: axes of the result are batch, free ones of lhs, those of rhs.
+# One may be int8 where the other is a float: numbers as they are stored, which no copy as floats need be made of.
 
 
 def _contracted(attrs: Attrs, lhs: Shape, rhs: Shape) -> Shape:
@@ -126,10 +129,21 @@ def _dot_operand(r: Reverse, mine: int) -> Edge:
     return r.transpose(found, [order.index(axis) for axis in range(len(order))])
 
 
+_of_one_dtype = typed("dot", 2, _contracted, NUMBER)
+
+
+def _infer_dot(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    """Of one dtype; int8 beside a float counts as that float, which holds each of its numbers."""
+    floats = [operand.dtype for operand in operands if dtypes.is_float(operand.dtype)]
+    if len(floats) == 1:
+        operands = tuple(replace(each, dtype=floats[0]) if each.dtype == "int8" else each for each in operands)
+    return _of_one_dtype(attrs, operands)
+
+
 DOT = Operator(
     name="dot",
     kind="contraction",
-    infer=typed("dot", 2, _contracted, NUMBER),
+    infer=_infer_dot,
     axes=_dot_axes,
     cost=_dot_cost,
     numpy=_numpy_dot,

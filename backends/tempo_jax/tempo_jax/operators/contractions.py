@@ -37,6 +37,14 @@ class _DotOperand:
 
 
 def _dot(call: Call) -> Function:
+    """What is int8 beside a float becomes one here, inside the executable."""
+    multiply, dtype = _of_one_dtype(call), call.result.dtype
+    if all(operand.dtype == dtype for operand in call.operands):
+        return multiply
+    return lambda x, y: multiply(converted(x, dtype), converted(y, dtype))
+
+
+def _of_one_dtype(call: Call) -> Function:
     attrs, (lhs, rhs) = call.attrs, call.operands
     left = _DotOperand(lhs.shape, tuple(attrs["lhs_batch"]), tuple(attrs["lhs_contract"]))
     right = _DotOperand(rhs.shape, tuple(attrs["rhs_batch"]), tuple(attrs["rhs_contract"]))

@@ -4,6 +4,7 @@ the forms that check nothing on the host; what has no answer is NaN."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -11,7 +12,16 @@ import torch
 
 from tempo import dtypes
 from tempo.backends.operators import Call
-from tempo_torch.operators.builder import HALF, Builder, Function, Operation, by_numpy, in_float32, is_unsigned
+from tempo_torch.operators.builder import (
+    HALF,
+    Builder,
+    Function,
+    Operation,
+    by_numpy,
+    in_float32,
+    is_unsigned,
+    result_dtype,
+)
 
 # Elements of a matrix of lhs from which a batched product with a narrower rhs is made as its transpose, measured:
 # 1,024 x 64 by 64 x 1, eight of them, takes 430 us as it stands and 60 to 120 us turned.
@@ -25,11 +35,38 @@ def _dot(call: Call, device: torch.device) -> Function:
     whole = not dtypes.is_float(call.result.dtype)
     if is_unsigned(call) or (whole and device.type != "cpu"):  # no integer products on other devices
         return by_numpy(call, device)
+    if any(operand.dtype != call.result.dtype for operand in call.operands):
+        return _with_int8(call, device)
     lhs, rhs = (operand.shape for operand in call.operands)
     axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
     if call.result.dtype in HALF and device.type == "cpu":
         return _matrix_by_vector(call) or in_float32(contraction(lhs, rhs, *axes), call)
     return contraction(lhs, rhs, *axes)
+
+
+_FEW = 4  # rows up to which the kernel for int8 is faster than a copy as floats and a product of these
+
+
+def _with_int8(call: Call, device: torch.device) -> Function:
+    """Numbers that are stored in 8 bits: few rows of bfloat16 by a matrix, outputs first, are what torch has a kernel
+    for, which reads the matrix as it is; else it is copied as floats for each product."""
+    dtype = result_dtype(call)
+    alike = replace(call, operands=tuple(replace(each, dtype=call.result.dtype) for each in call.operands))
+    multiply = _dot(alike, device)
+    multiply = multiply.function if isinstance(multiply, Operation) else multiply
+    lhs, rhs = call.operands
+    rows, width = prod(lhs.shape[:-1]), lhs.shape[-1] if lhs.shape else 0
+    plain = tuple(call.attrs["lhs_contract"]) == (len(lhs.shape) - 1,) and tuple(call.attrs["rhs_contract"]) == (1,)
+    is_kernels = plain and not call.attrs["lhs_batch"] and len(rhs.shape) == 2 and rhs.dtype == "int8"
+    if device.type != "cpu" or call.result.dtype != "bfloat16" or not is_kernels or not 0 < rows <= _FEW:
+        return lambda x, y: multiply(x.to(dtype), y.to(dtype))
+    ones = torch.ones(rhs.shape[0], dtype=dtype)
+
+    def by_kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made = torch._weight_int8pack_mm(x.reshape(rows, width).contiguous(), y.contiguous(), ones)
+        return made.reshape(call.result.shape)
+
+    return by_kernel
 
 
 def _matrix_by_vector(call: Call) -> Function | None:
