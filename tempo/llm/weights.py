@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from string import Formatter
 from typing import Any, TypeAlias
 
@@ -127,7 +127,7 @@ class Stored:
             if quantize is None or outputs is None:
                 found[name] = self._each(weight, lambda array: array.astype(chosen, copy=False))
                 continue
-            pairs = self._each(weight, lambda array, axis=outputs: quantized(array, axis))
+            pairs = self._each(weight, partial(quantized, outputs=outputs))
             found[name], found[name + SCALE] = (_part(pairs, at, len(weight.dims)) for at in (0, 1))
         return found
 

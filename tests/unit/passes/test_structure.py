@@ -16,6 +16,7 @@ READS = {
     "w": 'float32[5, 3] = input {layout: (0, 1), name: "w", role: "input"} @4 "w"',
     "b": 'float32[2, 3, 1] = input {layout: (0, 1, 2), name: "b", role: "input"} @5 "b"',
     "h": 'float16[3] = input {layout: (0,), name: "h", role: "input"} @6 "h"',
+    "q": 'int8[5, 3] = input {layout: (0, 1), name: "q", role: "input"} @7 "q"',
 }
 NUMBER = {name: number for number, name in enumerate(READS)}
 
@@ -145,6 +146,17 @@ CASES = {
         "%a: float32[3, 2] = transpose(x) {axes: (1, 0)}\n"
         "%b: float32[2, 5] = dot(%a, w) {lhs_batch: (), lhs_contract: (0,), rhs_batch: (), rhs_contract: (1,)}",
         "%b: float32[2, 5] = dot(x, w) {lhs_batch: (), lhs_contract: (1,), rhs_batch: (), rhs_contract: (1,)}",
+    ),
+    "dot(x, cast(w)) = dot(x, w) where w is int8": (
+        '%a: float32[5, 3] = cast(q) {dtype: "float32"}\n'
+        "%b: float32[2, 5] = dot(x, %a) {lhs_batch: (), lhs_contract: (1,), rhs_batch: (), rhs_contract: (1,)}",
+        "%b: float32[2, 5] = dot(x, q) {lhs_batch: (), lhs_contract: (1,), rhs_batch: (), rhs_contract: (1,)}",
+    ),
+    "dot(cast(w), cast(w)) keeps a float, whose dtype it has": (
+        '%a: float32[5, 3] = cast(q) {dtype: "float32"}\n'
+        "%b: float32[5, 5] = dot(%a, %a) {lhs_batch: (), lhs_contract: (1,), rhs_batch: (), rhs_contract: (1,)}",
+        '%a: float32[5, 3] = cast(q) {dtype: "float32"}\n'
+        "%b: float32[5, 5] = dot(q, %a) {lhs_batch: (), lhs_contract: (1,), rhs_batch: (), rhs_contract: (1,)}",
     ),
     "a batch axis that repeats on one side is free": (
         "%a: float32[4, 5, 3] = broadcast(w) {shape: (`4`, `5`, `3`)}\n"
