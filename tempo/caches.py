@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import stat
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
 
+CACHE_VARIABLE = "TEMPO_CACHE_DIR"
+"""A folder for plans and executables; an empty one keeps nothing."""
 _CPU = Path("/proc/cpuinfo")
 _FEATURES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+
+
+def base_folder() -> Path | None:
+    """The folder of all that is kept: `TEMPO_CACHE_DIR`, else the user's cache; None where that variable is empty."""
+    given = os.environ.get(CACHE_VARIABLE)
+    if given == "":
+        return None
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(given) if given else home / "tempo-sdg"
 
 
 def private(base: Path, below: Iterable[str], what: str, variable: str) -> Path | None:
@@ -60,6 +73,33 @@ def installed(distribution: str) -> str | None:
         return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+def stamps(packages: Iterable[str]) -> str:
+    """The state of the sources of packages: their files, with sizes and times, since a version says nothing of a source
+    tree. Raises `LookupError` for what has no files."""
+    found = []
+    for package in sorted(set(packages)):
+        spec = importlib.util.find_spec(package) if package != "__main__" else None
+        if spec is None or not spec.origin:
+            raise LookupError(f"{package} has no files")
+        folder = Path(spec.origin).parent
+        files = sorted(folder.rglob("*.py")) if spec.submodule_search_locations else [Path(spec.origin)]
+        states = ((each, each.stat()) for each in files)
+        found += [f"{each} {state.st_size} {state.st_mtime_ns}" for each, state in states]
+    return "\n".join(found)
+
+
+def written(path: Path, text: str) -> None:
+    """A file with this text, which nobody ever finds half written. Raises `OSError`."""
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def machine() -> str:

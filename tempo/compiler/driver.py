@@ -13,13 +13,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 from tempo.backends.base import Backend
+from tempo.caches import base_folder
 from tempo.compiler.options import Options
-from tempo.compiler.plan import Plan, PlanOptions, Scheduler
+from tempo.compiler.plan import Plan, PlanOptions, Scheduler, verifies
 from tempo.compiler.plan import plan as planned
+from tempo.compiler.recall import key_of, recalled
 from tempo.errors import UnsupportedError
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow
@@ -167,12 +169,28 @@ class Compiler:
             return attempt(None, replace(self.manager, disabled=self.manager.disabled | bare))
 
         dims = [dim.symbol.name for dim in self.graph.dims] if Lift.name not in self.manager.disabled else []
-        return with_fewer_axes(attempt, self.options.mapping, dims, as_written)
+        make = collector_paused()(lambda: with_fewer_axes(attempt, self.options.mapping, dims, as_written))
+        return recalled(self._key(options), self.graph, facts, make)
+
+    def _key(self, options: PlanOptions) -> str | None:
+        """What tells its plan from others; None where planning is looked at, or cannot be told from another."""
+        manager = self.manager
+        if base_folder() is None or manager.debug or manager.printed or manager.stop_after or verifies():
+            return None
+        parts = {
+            **{each.name: str(getattr(options, each.name)) for each in fields(options)},
+            "stepped": str(sorted(options.stepped)),
+            "likely": str(sorted(options.likely.items())),
+            "mapping": repr(self.options.mapping),
+            "disabled": str(sorted(manager.disabled)),
+            "backend": self.backend.info.name,
+        }
+        return key_of(self.graph, parts, (self.scheduler, *self.passes), self.backend)
 
     def narrowed(self, plan: Plan, narrow: Narrow) -> Plan:
         """The plan with outputs kept as `narrow` says."""
         loops, _ = self.manager.run(plan.loops, LoopContext(narrow=narrow), for_streams())
-        return replace(plan, loops=loops)
+        return plan.with_loops(loops)
 
     # -- at some sizes ---------------------------------------------------------------------------------------------
 

@@ -52,8 +52,11 @@ class Plan:
     passes: tuple[PassRecord, ...]
     decisions: tuple[object, ...]
     stages: tuple[tuple[str, float], ...]
-    notes: tuple[str, ...] = ()
-    facts: Condition = TRUE
+    notes: tuple[str, ...]
+    facts: Condition
+
+    def with_loops(self, loops: LoopProgram) -> Plan:
+        return replace(self, loops=loops)
 
     @cached_property
     def shape_sizes(self) -> tuple[Symbol, ...]:

@@ -140,8 +140,11 @@ class CompiledEngine:
         return self._ready.get(key, lambda: self._made_ready(plan, self._code(plan, sizes, in_parts, ahead), sizes))
 
     def _made_ready(self, plan: Plan, code: Compiled, sizes: Mapping[Symbol, int]) -> Ready:
-        key = id(plan.graph), frozenset(sizes.items())  # narrowed and in parts it demands the same
-        return Ready(plan, code, sizes, lambda: self._demanded.get(key, lambda: demanded(plan.graph, sizes)))
+        def masks() -> Mapping[int, Any]:
+            key = id(plan.graph), frozenset(sizes.items())  # narrowed and in parts it demands the same
+            return self._demanded.get(key, lambda: demanded(plan.graph, sizes))
+
+        return Ready(plan, code, sizes, masks)
 
     def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int) -> Compiled:
         self.verify(plan, sizes)

@@ -40,7 +40,10 @@ def reading(line: str) -> Iterator[None]:
 def masked(text: str) -> str:
     """The text with all that stands inside quotes, backticks and brackets blanked out."""
     found, depth = "", 0
-    for char in _QUOTED.sub(lambda quoted: f"{quoted[0][0]}{'_' * (len(quoted[0]) - 2)}{quoted[0][0]}", text):
+    unquoted = _QUOTED.sub(lambda quoted: f"{quoted[0][0]}{'_' * (len(quoted[0]) - 2)}{quoted[0][0]}", text)
+    if not any(bracket in unquoted for bracket in _OPENING + _CLOSING):
+        return unquoted
+    for char in unquoted:
         depth -= char in _CLOSING
         found += "_" if depth else char
         depth += char in _OPENING

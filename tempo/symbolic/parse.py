@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 
 from tempo.symbolic.condition import FALSE, TRUE, Condition, conjunction, disjunction, nonnegative, zero
@@ -24,11 +25,13 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
 }
 
 
+@lru_cache(1 << 12)  # a text has the same few again and again
 def parse_expr(text: str) -> Expr:
     """`2*t + t.size - 1`, `min(t + 4, t.size)`, `(t + 1)//2`, `t % 3`; `ValueError` for what is no index expression."""
     return _expr(_parsed(text), text)
 
 
+@lru_cache(1 << 12)
 def parse_condition(text: str) -> Condition:
     """Comparisons with `and`, `or`, `not` and parentheses; `True` and `False`; `ValueError` for anything else."""
     return _condition(_parsed(text), text)

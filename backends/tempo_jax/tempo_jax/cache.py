@@ -1,9 +1,10 @@
 """Executables that outlive the process: JAX's persistent compilation cache, for what Tempo compiles and nothing else.
 
 JAX's cache is a setting of the whole process. A user who has made it has it for segments too. Otherwise it is on while
-a segment is compiled, and off again afterwards. JAX keeps what took it a second or more to compile
-(`jax_persistent_cache_min_compile_time_secs`), writes a checksum beside it, and compiles again what is damaged. What is
-there is run, so a folder that others may write to is not used.
+a segment is compiled, and off again afterwards. All segments are kept, also those that take less than the second from
+which on JAX keeps what it compiles: a program has several, and a second process is to compile none. JAX writes a
+checksum beside each, and compiles again what is damaged. What is there is run, so a folder that others may write to is
+not used.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-from tempo.caches import digest, machine, private, versions
+from tempo.caches import CACHE_VARIABLE, base_folder, digest, machine, private, versions
 
-CACHE_VARIABLE = "TEMPO_CACHE_DIR"
 _FORMAT = "executables 1"
 _MADE_OF = ("tempo-sdg", "tempo-sdg-jax", "jax", "jaxlib", "numpy")
 _SETTINGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
@@ -29,16 +29,8 @@ _SETTINGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 def folder() -> Path | None:
     """Where executables are kept: `TEMPO_CACHE_DIR`, else the user's cache; None where that variable is empty."""
-    base = _base()
+    base = base_folder()
     return None if base is None else base.joinpath(*_below())
-
-
-def _base() -> Path | None:
-    given = os.environ.get(CACHE_VARIABLE)
-    if given == "":
-        return None
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else home / "tempo-sdg"
 
 
 def _below() -> tuple[str, str, str]:
@@ -51,26 +43,33 @@ def _made_for(*settings: str) -> str:
     return digest(_FORMAT, versions(*_MADE_OF), machine(), *settings)[:16]
 
 
+_FOLDER, _LEAST_SECONDS = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
+
+
 class _Switch:
-    """JAX's setting, on while one or more threads compile."""
+    """JAX's settings, ours while one or more threads compile."""
 
     def __init__(self) -> None:
-        self._lock, self._users, self._path = threading.Lock(), 0, ""
+        self._lock, self._users, self._path, self._least = threading.Lock(), 0, "", 0.0
 
     def on(self, path: Path) -> bool:
         """Whether it was put on; not where it is the user's own."""
         with self._lock:
             if jax.config.jax_compilation_cache_dir not in (None, self._path):
                 return False
+            if self._users == 0:
+                self._least = jax.config.jax_persistent_cache_min_compile_time_secs
             self._users, self._path = self._users + 1, str(path)
-            jax.config.update("jax_compilation_cache_dir", self._path)
+            jax.config.update(_FOLDER, self._path)
+            jax.config.update(_LEAST_SECONDS, 0.0)
             return True
 
     def off(self) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0 and jax.config.jax_compilation_cache_dir == self._path:
-                jax.config.update("jax_compilation_cache_dir", None)
+                jax.config.update(_FOLDER, None)
+                jax.config.update(_LEAST_SECONDS, self._least)
                 compilation_cache.reset_cache()
 
 
@@ -80,7 +79,7 @@ _SWITCH = _Switch()
 @contextmanager
 def kept() -> Iterator[None]:
     """What is compiled within the block is kept on disk, or taken from there."""
-    base = _base()
+    base = base_folder()
     path = None if base is None else _checked(base, *_below())
     if path is None or not _SWITCH.on(path):
         yield

@@ -76,7 +76,7 @@ class JittedFunction:
         self._name, self._word, self._calls = name, word, calls
         self._called = False
 
-    def __call__(self, *arguments: Any) -> tuple[Array, ...]:
+    def __call__(self, *arguments: Any) -> Any:
         calls = self._calls
         if calls.meter.measures:
             with calls.entered():
@@ -91,19 +91,19 @@ class JittedFunction:
     def _compiling(self) -> AbstractContextManager[None]:
         return waiting(f"XLA compiles {self._name}, in its first call")
 
-    def _checked(self, results: tuple[Array, ...]) -> tuple[Array, ...]:
+    def _checked(self, results: Any) -> Any:
         """Raises `IndexOutOfRangeError` for what an error word says."""
         if self._word is None:
             return results
         self._word.check(np.asarray(results[-1]))
         return results[:-1]
 
-    def _waited(self, *arguments: Any) -> tuple[Array, ...]:
+    def _waited(self, *arguments: Any) -> Any:
         """What it returns, there if need be. Which of XLA's libraries finds no memory decides what it says of that."""
         if not self._calls.waits:
-            return self.function(*arguments)  # type: ignore[no-any-return]
+            return self.function(*arguments)
         try:
-            return jax.block_until_ready(self.function(*arguments))  # type: ignore[no-any-return]
+            return jax.block_until_ready(self.function(*arguments))
         except jax.errors.JaxRuntimeError as error:
             raise MemoryError(str(error)) from error
 
@@ -180,8 +180,8 @@ class Parts:
             JittedFunction(jit(_named(partial(tracer.stretch, number), name)), name, tracer.word, calls)
             for number, name in enumerate(names)
         ]
-        self._open = jax.jit(self._opened)
-        self._close = jax.jit(self._closed)
+        self._open = JittedFunction(jax.jit(self._opened), f"{tracer.__name__}_opened", None, calls)
+        self._close = JittedFunction(jax.jit(self._closed), f"{tracer.__name__}_closed", None, calls)
 
     def cut(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """The stretches, by number, from where and to where they are run, in the loop's direction."""
@@ -238,8 +238,7 @@ class Parts:
         changed = {id: array for id, array in given.items() if (array is None and id in made) or id in lying}
         if not changed:
             return given
-        with self._calls.entered():
-            return {**given, **self._open(changed)}
+        return {**given, **self._open(changed)}
 
     def _opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         return self.tracer.storage.opened({id: self.tracer.array(id, array) for id, array in arrays.items()})
@@ -249,8 +248,7 @@ class Parts:
         found = {id: None if _is_gone(array) else array for id, array in arrays.items()}
         changed = {id: array for id, array in found.items() if array is not None and id in self._lying}
         if changed:
-            with self._calls.entered():
-                found.update(self._close(changed))
+            found.update(self._close(changed))
         return found
 
     def _closed(self, arrays: Mapping[int, Array]) -> dict[int, Array]:

@@ -29,12 +29,15 @@ total = float(np.asarray(run()["h"]).sum())
 misses, hits = events.count("cache_misses"), events.count("cache_hits")
 jax.jit(lambda x: x * 3 + 1)(np.ones(7)).block_until_ready()  # not Tempo's
 print(total, misses, hits, events.count("cache_misses") - misses, jax.config.jax_compilation_cache_dir)
+assert jax.config.jax_persistent_cache_min_compile_time_secs == LEAST
 """
 
 
 def process(**variables: str) -> list[str]:
-    environment = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", **variables}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment)
+    environment = {**os.environ, **variables}
+    least = float(variables.get("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", 1.0))
+    text = PROGRAM.replace("LEAST", str(least))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -49,7 +52,11 @@ def test_a_second_process_takes_the_executable_from_disk(tmp_path: Path):
 
 def test_the_setting_of_the_user_comes_first(tmp_path: Path):
     theirs = tmp_path / "theirs"
-    found = process(TEMPO_CACHE_DIR=str(tmp_path / "ours"), JAX_COMPILATION_CACHE_DIR=str(theirs))
+    found = process(
+        TEMPO_CACHE_DIR=str(tmp_path / "ours"),
+        JAX_COMPILATION_CACHE_DIR=str(theirs),
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+    )
     assert found[1:] == ["1", "0", "1", str(theirs)]
     assert list(theirs.rglob("*segment_0*-cache"))
     assert not (tmp_path / "ours").exists() or not list(tmp_path.rglob("ours/**/*-cache"))

@@ -12,14 +12,13 @@ import functools
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tempo.caches import digest, private, versions
+from tempo.caches import digest, private, versions, written
 from tempo.schedule import For, If, Run, ScheduleTree, Sequence
 from tempo.symbolic import Symbol, parse_condition, parse_expr
 
@@ -114,15 +113,8 @@ def _read(folder: Path, key: str, is_sound: Callable[[ScheduleTree], bool]) -> E
 
 def _write(folder: Path, key: str, entry: Entry) -> None:
     text = json.dumps(_plain(entry.tree))
-    handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            stored = {"tree": text, "rung": entry.rung, "digest": digest(_made_of(), key, entry.rung, text)}
-            json.dump(stored, file)
-        os.replace(name, _path(folder, key))
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    stored = {"tree": text, "rung": entry.rung, "digest": digest(_made_of(), key, entry.rung, text)}
+    written(_path(folder, key), json.dumps(stored))
 
 
 def _plain(tree: ScheduleTree) -> list[Any]:
