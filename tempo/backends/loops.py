@@ -3,6 +3,7 @@
 from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, reaches, read_place, recent
 from tempo.loop_ir.analysis.layouts import layouts_in_segments
 from tempo.loop_ir.analysis.liveness import Liveness, peak_bytes
+from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.transforms.loop_splitting import LoopStretch, is_empty, iterations, split
 
@@ -21,4 +22,5 @@ __all__ = [
     "recent",
     "replaced",
     "split",
+    "used",
 ]

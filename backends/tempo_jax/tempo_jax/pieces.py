@@ -61,6 +61,13 @@ def apart(array: Array, axis: int, order: Order | None) -> Pieces:
     return Pieces(tuple(lax.index_in_dim(array, at, physical, keepdims=False) for at in range(count)), axis)
 
 
+def piece_of(array: Array, axis: int, at: int, order: Order | None) -> Pieces:
+    """What is at one position of the axis, for statements that name no other one."""
+    if isinstance(array, Pieces):
+        return array.only(at)
+    return Pieces((lax.index_in_dim(array, at, _lies(axis, order), keepdims=False),), axis)
+
+
 def as_pieces(array: Any) -> Any:
     """What is given by point, in pieces; anything else as it is."""
     return Pieces(tuple(array), 0) if isinstance(array, ByPoint) else array

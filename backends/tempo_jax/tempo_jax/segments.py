@@ -8,11 +8,13 @@ written outside of it, so that no buffer goes through a conditional.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax, tree
 
@@ -45,9 +47,11 @@ from tempo.backends.operators import Call, call_for, static_type
 from tempo.errors import InternalError, ShapeError
 from tempo.symbolic import Expr, Symbol, const, var
 from tempo_jax import access
+from tempo_jax.alike import AlikeIterations
 from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
 from tempo_jax.loops import Handed, repeat
+from tempo_jax.pieces import Pieces, piece_of
 from tempo_jax.precision import is_wide
 from tempo_jax.storage import ArrayPlan
 from tempo_jax.stretches import LARGEST_SELECTION, stretches
@@ -323,11 +327,53 @@ class SegmentTracer:
 
     def few(self, loop: Loop, points: range, state: TraceState) -> None:
         """Iterations without a loop around them, at points that are numbers."""
-        for point in points:
-            inner = self.iteration(loop, state)
-            inner.values[loop.var] = point
-            self.block(loop.body, inner)
-            state.buffers.update((id, inner.buffers[id]) for id in self.carried(loop))
+        pieces = {id: array.axis for id, array in state.buffers.items() if isinstance(array, Pieces)}
+        alike = AlikeIterations(loop, pieces, self.static)
+        told = checks(loop.body)  # an error word says the point
+        kinds = {point: point if told else alike.kind(point) for point in points}
+        count, made = Counter(kinds.values()), dict[Hashable, Callable[..., Any]]()
+        for point, kind in kinds.items():
+            if count[kind] == 1:
+                state.buffers.update(self.once(loop, point, state))
+                continue
+            if kind not in made:
+                made[kind] = jax.jit(self.function_of(loop, point, state))
+            touched = {id: state.buffers[id] for id in alike.touched & state.buffers.keys()}
+            own = {
+                id: piece_of(touched[id], axis, point, self.orders.get(id))
+                for id, axis in alike.own.items()
+                if id in touched
+            }
+            names = {name: state.names[name] for name in alike.names if name in state.names}
+            found = made[kind](names, {**touched, **own}, _traced(state.values), state.tables, [*state.handed.values()])
+            for id, array in found.items():
+                state.buffers[id] = state.buffers[id].replaced(point, array.arrays[0]) if id in own else array
+
+    def once(self, loop: Loop, point: int, state: TraceState) -> dict[int, Array]:
+        """What one iteration leaves in the buffers that outlive it."""
+        inner = self.iteration(loop, state)
+        inner.values[loop.var] = point
+        self.block(loop.body, inner)
+        return {id: inner.buffers[id] for id in self.carried(loop)}
+
+    def function_of(self, loop: Loop, point: int, state: TraceState) -> Callable[..., dict[int, Array]]:
+        """An iteration as a function of all that is traced: the buffers that it has written."""
+        numbers = {symbol: value for symbol, value in state.values.items() if isinstance(value, int)}
+        places = tuple(state.handed)
+
+        def iteration(
+            names: dict[str, Array],
+            buffers: dict[int, Array],
+            values: dict[Symbol, Array],
+            tables: Mapping[int, Array],
+            handed: list[Array],
+        ) -> dict[int, Array]:
+            known = replace(state, names=names, buffers=buffers, values={**numbers, **values}, tables=tables)
+            known.handed = dict(zip(places, handed, strict=True))
+            found = self.once(loop, point, known)
+            return {id: array for id, array in found.items() if array is not buffers.get(id)}
+
+        return iteration
 
     def carried(self, loop: Loop) -> list[int]:
         """What iterations hand to one another."""
@@ -391,6 +437,10 @@ class SegmentTracer:
         if plan.only_reads and sum(wholes) + sum(parts) <= LARGEST_SELECTION:
             return True
         return plan.only_operators and self.work(both) * _SMALL_SHARE < state.work
+
+
+def _traced(values: Mapping[Symbol, Any]) -> dict[Symbol, Any]:
+    return {symbol: value for symbol, value in values.items() if not isinstance(value, int)}
 
 
 def known_bounds(request: SegmentRequest) -> tuple[int, int] | None:

@@ -33,11 +33,16 @@ def _stays(loop: Loop, buffers: Buffers, sizes: Sizes) -> Callable[[Branch], boo
     most = max(LARGEST_SELECTION, work(loop.body, buffers, sizes) / _SHARE)
 
     def stays(branch: Branch) -> bool:
-        if any(isinstance(each, Loop) for each in walk((branch,))):
-            return False
+        if any(isinstance(each, Loop) and not _is_known(each, sizes) for each in walk((branch,))):
+            return False  # how much it does is not known
         return operators((branch,)) * _SHARE <= count and work((branch,), buffers, sizes) <= most
 
     return stays
+
+
+def _is_known(loop: Loop, sizes: Sizes) -> bool:
+    """Whether the sizes say how often it runs."""
+    return loop.lo.symbols() | loop.hi.symbols() <= sizes.keys()
 
 
 @dataclass(frozen=True)
