@@ -171,6 +171,8 @@ class Ready:
     sizes: Sizes
     demanded: Callable[[], Mapping[int, Array]]
     """The exact demand, by node; it may take seconds."""
+    named: Mapping[str, int]
+    """The size of every dim of the program, by its name."""
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -398,7 +400,7 @@ class ProgramRun:
         }
         states = {port.name: self.output(id) for port, id in outputs if port.role == "state"}
         kept = {dim: count for dim, slot in self.compiled.stops.items() if (count := self.kept(slot))}
-        sizes = self.ready.plan.graph.named_sizes(self.sizes) | kept
+        sizes = {**self.ready.named, **kept}
         return Evaluated(taken, states, kept, self.watched(), self.lengths(sizes))
 
     def watched(self) -> dict[str, Array]:

@@ -144,7 +144,7 @@ class CompiledEngine:
             key = id(plan.graph), frozenset(sizes.items())  # narrowed and in parts it demands the same
             return self._demanded.get(key, lambda: demanded(plan.graph, sizes))
 
-        return Ready(plan, code, sizes, masks)
+        return Ready(plan, code, sizes, masks, self.graph.named_sizes(sizes))
 
     def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int) -> Compiled:
         self.verify(plan, sizes)
