@@ -30,7 +30,8 @@ def outputs(engine: CompiledEngine, program: LoopProgram, arguments: Arguments) 
     static = engine.compiler.static(plan, arguments.sizes)
     try:
         compiled = compile_program(Specialised(program, static, ()), engine.backend, arguments.sizes)
-        ready = Ready(plan, compiled, arguments.sizes, partial(demanded, plan.graph, arguments.sizes))
+        named = plan.graph.named_sizes(arguments.sizes)
+        ready = Ready(plan, compiled, arguments.sizes, partial(demanded, plan.graph, arguments.sizes), named)
         run = ProgramRun(ready, arguments.arrays, True)
         for item in compiled.items:
             run.whole(item)
