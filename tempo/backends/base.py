@@ -154,6 +154,10 @@ class Backend(Protocol):
     def owned(self, array: Array) -> Array:
         """`array`, copied where it may share memory with an array that the caller can write to."""
 
+    def up_to(self, array: Array, axis: int, count: int) -> Array:
+        """The first `count` positions of an axis, a number that each run may have another one of."""
+        return array[(slice(None),) * axis + (slice(count),)]
+
     @abstractmethod
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
         """What `tempo.loop_ir.codegen.python.ARRAY_FUNCTIONS` names, on this backend's arrays."""

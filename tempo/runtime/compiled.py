@@ -376,7 +376,7 @@ class ProgramRun:
                 continue
             axis, kept = buffer.layout.index(symbol), self.kept(slot)
             if 0 < kept < array.shape[axis]:
-                array = array[(slice(None),) * axis + (slice(kept),)]
+                array = backend.up_to(array, axis, kept)
         if id in self.compiled.on_host:
             return backend.from_host(array)
         return backend.owned(array) if buffer.is_slot and backend.shares_memory else array

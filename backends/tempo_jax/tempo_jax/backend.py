@@ -26,6 +26,8 @@ from tempo_jax.precision import is_wide, x64, x64_for
 from tempo_jax.stretches import SplitLoops
 
 Array = Any
+_LITTLE = 1 << 20
+"""Bytes that come from another device's memory in no time, compared with compiling."""
 
 
 class JaxBackend:
@@ -111,6 +113,13 @@ class JaxBackend:
             return self.from_host(array)  # what a host call wrote last is NumPy's
         with x64_for(_name(array.dtype)):
             return jnp.transpose(array, axes)
+
+    def up_to(self, array: Array, axis: int, count: int) -> Array:
+        """Cut by NumPy where the array lies in its memory, or is so small that it is there at once: JAX compiles a
+        slice for each count."""
+        part = (slice(None),) * axis + (slice(count),)
+        here = self.device.platform == "cpu" or array.nbytes <= _LITTLE
+        return self.from_host(np.array(self.to_host(array)[part])) if here else array[part]
 
     def owned(self, array: Array) -> Array:
         with x64_for(_name(array.dtype)):

@@ -36,6 +36,12 @@ def repeat(lo: Any, hi: Any, body: Body, start: Carried, stop: int | None, dtype
     return arrays  # type: ignore[no-any-return]
 
 
+def inside(step: Any, arrays: list[Array]) -> list[Array]:
+    """The arrays within an iteration, so that nothing that is made of them alone is made before the loop and kept: of
+    halves that would be float32, which is twice as much to hold and to read."""
+    return lax.optimization_barrier((step, arrays))[1] if arrays else arrays
+
+
 def _bound(value: Any, dtype: Any) -> Any:
     """A number stays one: between two of them XLA knows the trip count, and tests nothing per iteration."""
     return np.dtype(dtype).type(value) if isinstance(value, int) else value

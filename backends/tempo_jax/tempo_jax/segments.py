@@ -50,7 +50,8 @@ from tempo_jax import access
 from tempo_jax.alike import AlikeIterations
 from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
-from tempo_jax.loops import Handed, repeat
+from tempo_jax.loops import Handed, inside, repeat
+from tempo_jax.operators.values import HALF
 from tempo_jax.pieces import Pieces, piece_of
 from tempo_jax.precision import is_wide
 from tempo_jax.storage import ArrayPlan
@@ -308,10 +309,11 @@ class SegmentTracer:
             return
         recent = Handed(loop, lo, hi, self.orders)
         carried = [id for id in self.carried(loop) if id not in recent.replaced]
-        forward = loop.direction == "forward"
+        forward, fixed = loop.direction == "forward", self.halves(loop, state)
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
             inner = self.iteration(loop, state)
+            inner.buffers.update(zip(fixed, inside(step, [state.buffers[id] for id in fixed]), strict=True))
             inner.carried = frozenset(carried)
             inner.buffers.update(zip(carried, arrays, strict=False))
             inner.values[loop.var] = step if forward else lo + hi - 1 - step
@@ -324,6 +326,12 @@ class SegmentTracer:
         arrays = repeat(lo, hi, body, start, None if stop is None else carried.index(stop), self.counter)
         state.buffers.update(zip(carried, arrays, strict=False))
         state.buffers.update(recent.after(state.buffers, state.values, arrays[len(carried) :]))
+
+    def halves(self, loop: Loop, state: TraceState) -> list[int]:
+        """Large buffers of halves that the loop reads and does not write."""
+        read = {each.buffer for each in walk(loop.body) if isinstance(each, Read)} & state.buffers.keys()
+        fixed = sorted(read.difference(self.carried(loop), self.liveness.local(loop)))
+        return [id for id in fixed if self.buffers[id].dtype in HALF and state.buffers[id].size > _MOST_KNOWN]
 
     def few(self, loop: Loop, points: range, state: TraceState) -> None:
         """Iterations without a loop around them, at points that are numbers."""

@@ -81,6 +81,26 @@ def test_what_a_run_returns_goes_into_another_without_compiling(compilations: Co
     assert np.isfinite(np.asarray(again["h"])).all()
 
 
+def test_a_run_that_ends_elsewhere_compiles_nothing(compilations: Compilations):
+    """Outputs are cut to the points that were kept; each count would be another slice."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        limit = tp.input("limit", shape=(), dims=(), dtype="int32")
+        h = tp.recurrent("h", shape=(3,), dims=(t,))
+        h[0] = 0
+        h[t + 1] = h[t] + 1
+        tp.stop_when(t, tp.as_tensor(t) >= limit)
+        tp.output("h", h)
+    run = tp.compile(program, backend="jax", sizes={"t": 29})
+    first = run(limit=np.int32(4))
+    del compilations[:]
+    second = run(limit=np.int32(7))
+    assert compilations == []
+    for out, count in ((first, 5), (second, 8)):
+        assert isinstance(out["h"], jax.Array)
+        np.testing.assert_array_equal(out["h"], np.repeat(np.arange(count, dtype=np.float32)[:, None], 3, axis=1))
+
+
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was put on the device by a call of its own."""

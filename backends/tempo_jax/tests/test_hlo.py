@@ -20,6 +20,7 @@ from benchmarks.attention.program import Config, decoder, sizes
 from benchmarks.models.workloads import bptt
 from benchmarks.ppo.program import program as ppo
 from benchmarks.ppo.settings import Settings, noise, weights
+from tempo import dtypes
 from tempo.backends.base import CompiledSegment, SegmentRequest
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
@@ -318,6 +319,49 @@ def test_the_decode_example():
     positions = 200
     cache = config.layers * positions * config.kv_heads * config.head_dim  # elements of the keys, and of the values
     assert_in_place(decoder(config), {"l": config.layers, "p": 5, "t": positions}, cache, **inputs)
+
+
+def made_in_float32(hlo: str, least: int) -> list[str]:
+    """What makes arrays of float32 of `least` elements or more, wherever it runs; not what is a step of a fusion."""
+    parts = computations(hlo)
+    fused = {name for part in parts.values() for each in part if each.opcode == "fusion" for name in each.called()}
+    found = [each for name in parts.keys() - fused for each in parts[name] if each.elements >= least]
+    return [each.text for each in found if re.search(r"= \(?(\S+, )*f32\[", each.text)]
+
+
+def test_a_planted_copy_in_float32_is_counted():
+    x = np.ones((64, 64), np.float16)
+    hlo = optimised(lambda x: lax.fori_loop(0, 99, lambda _, y: y @ x.astype(np.float32), x.astype(np.float32)), x)
+    assert made_in_float32(hlo, 64 * 64)
+    assert made_in_float32(hlo, 64 * 64 + 1) == []
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere libraries multiply vectors of halves")
+@pytest.mark.parametrize("stops", [False, True], ids=["for", "while"])
+@pytest.mark.parametrize(("dtype", "by_rows"), [("bfloat16", True), ("float16", True), ("bfloat16", False)])
+def test_a_matrix_of_halves_is_read_as_it_lies(dtype: str, by_rows: bool, stops: bool):
+    """By a vector, within the loop and outside; `down` has rows of several parts."""
+    width, inner = 64, 4100
+    shapes = {"up": (inner, width), "down": (width, inner)}
+    draw = np.random.default_rng(0)
+    matrices = {name: draw.standard_normal(shape) * shape[1] ** -0.5 for name, shape in shapes.items()}
+    given = {name: (each if by_rows else each.T).astype(dtypes.to_numpy(dtype)) for name, each in matrices.items()}
+    with tp.Program("halves") as program:
+        (t,) = tp.dims("t")
+        w = {name: tp.input(name, shape=each.shape, dims=(), dtype=dtype) for name, each in given.items()}
+        up, down = (each.T if by_rows else each for each in w.values())
+        h = tp.recurrent("h", shape=(1, width), dims=(t,), dtype=dtype)
+        h[0] = tp.constant(np.ones((1, width), dtypes.to_numpy(dtype)))
+        h[t + 1] = tp.tanh(h[t] @ up @ down)
+        if stops:
+            tp.stop_when(t, (h[t] > 2).any())
+        tp.output("h", h)
+        tp.output("before", tp.exp(h[0]) @ up)
+    recorder = Recorder()
+    found, expected = (tp.compile(program, each, sizes={"t": 4})(**given) for each in (recorder, "numpy"))
+    assert [made for text in recorder.texts for made in made_in_float32(text, inner * width)] == []
+    for name, array in expected.items():
+        np.testing.assert_allclose(np.asarray(found[name], float), np.asarray(array, float), atol=0.05)
 
 
 @pytest.mark.parametrize("window", [None, 64], ids=["causal", "window"])

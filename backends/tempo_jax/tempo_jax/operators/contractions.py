@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 from math import prod
+from operator import sub
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,12 @@ from tempo_jax.operators.values import HALF, Function, Value, converted, full, i
 from tempo_jax.precision import HIGHEST
 
 Axes = tuple[int, ...]
+Numbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
+"""XLA's: which axes are contracted, and which are of the batch."""
+_MOST_FUSED = 4032
+"""The elements of a vector that XLA multiplies with a matrix in loops of its own: less than 16 KiB of float32."""
+_LEAST_ELEMENTS = 1 << 14
+"""A copy of a smaller matrix takes no time."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,10 @@ class _DotOperand:
     def sizes(self, axes: Axes) -> tuple[int, ...]:
         return tuple(self.shape[axis] for axis in axes)
 
+    def long(self, axes: Axes) -> Axes:
+        """Those along which it has several positions."""
+        return tuple(axis for axis in axes if self.shape[axis] > 1)
+
 
 def _dot(call: Call) -> Function:
     """What is int8 beside a float becomes one here, inside the executable."""
@@ -50,6 +62,13 @@ def _of_one_dtype(call: Call) -> Function:
     right = _DotOperand(rhs.shape, tuple(attrs["rhs_batch"]), tuple(attrs["rhs_contract"]))
     if 0 in (*lhs.shape, *rhs.shape):
         return lambda x, y: full(call.result.shape, 0, call.result.dtype)
+    general, of_vector = _general(left, right, call), _of_vector(left, right, call)
+    if of_vector is None:
+        return general
+    return lambda x, y: lax.platform_dependent(x, y, cpu=of_vector, default=general)
+
+
+def _general(left: _DotOperand, right: _DotOperand, call: Call) -> Function:
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
     if _swapped(left, right):
         turned = ((right.contract, left.contract), (right.batch, left.batch))
@@ -93,11 +112,72 @@ def _product_of_rows(left: _DotOperand, right: _DotOperand, call: Call) -> Funct
     return product
 
 
-def _dot_general(x: Value, y: Value, numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]], dtype: str) -> Value:
+def _dot_general(x: Value, y: Value, numbers: Numbers, dtype: str) -> Value:
     """Halves are multiplied as they are, accumulated in float32 and rounded once."""
-    wide = dtypes.to_numpy("float32" if dtype in HALF else dtype)
-    found = lax.dot_general(x, y, numbers, precision=HIGHEST, preferred_element_type=wide)
-    return converted(found, dtype)
+    return converted(_wide(x, y, numbers), dtype)
+
+
+def _wide(x: Value, y: Value, numbers: Numbers) -> Value:
+    """Of halves the sums in float32."""
+    wide = dtypes.to_numpy("float32") if x.dtype.name in HALF else x.dtype
+    return lax.dot_general(x, y, numbers, precision=HIGHEST, preferred_element_type=wide)
+
+
+# -- a large matrix of halves by a vector, on a CPU --------------------------------------------------------------------
+#
+# No library of XLA's multiplies a vector of halves: XLA makes a matrix of float32 first, before a loop if there is one.
+
+
+def _of_vector(left: _DotOperand, right: _DotOperand, call: Call) -> Function | None:
+    """The product with the matrix read as it lies; None for what is no such product, or where there is no way."""
+    one_way, other_way = (_Matrix.of(*each, call) for each in ((left, right), (right, left)))
+    if one_way is not None:
+        return lambda x, y: one_way(x, y)
+    return None if other_way is None else lambda x, y: other_way(y, x)
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """Of (free, contracted) positions in this order, or the other way round where not `by_rows`."""
+
+    free: int
+    contracted: int
+    by_rows: bool
+    call: Call
+
+    @staticmethod
+    def of(matrix: _DotOperand, vector: _DotOperand, call: Call) -> _Matrix | None:
+        free, contract, along = matrix.long(matrix.free), matrix.long(matrix.contract), vector.long(vector.contract)
+        one_vector = not (vector.long(vector.free) or matrix.long(matrix.batch)) and list(along) == sorted(along)
+        if call.result.dtype not in HALF or not one_vector or prod(matrix.shape) < _LEAST_ELEMENTS:
+            return None
+        by_rows, by_columns = ([*each] == sorted(each) for each in ((*free, *contract), (*contract, *free)))
+        if not free or not contract or not (by_rows or (by_columns and call.result.dtype == "bfloat16")):
+            return None
+        return _Matrix(prod(matrix.sizes(free)), prod(matrix.sizes(contract)), by_rows, call)
+
+    def __call__(self, matrix: Value, vector: Value) -> Value:
+        vector = lax.reshape(vector, (self.contracted,))
+        made = self.rows_by(matrix, vector) if self.by_rows else self.columns_by(matrix, vector)
+        return lax.reshape(made, self.call.result.shape)
+
+    def rows_by(self, matrix: Value, vector: Value) -> Value:
+        """In loops that XLA writes, and converts in: for a short vector without other axes (which the barrier keeps
+        away from it), in front of a matrix that is given transposed. So a long one is taken in parts; and since XLA
+        puts an addition in the place of the conversion, what the negated parts behind the first make is subtracted."""
+        rows = lax.reshape(matrix, (self.free, self.contracted))
+        step = -(-self.contracted // -(-self.contracted // _MOST_FUSED))
+        first, *rest = [slice(start, start + step) for start in range(0, self.contracted, step)]
+        parts = lax.optimization_barrier([vector[first], *(-vector[each] for each in rest)])
+        numbers = (((0,), (0,)), ((), ()))
+        sums = [_wide(part, rows[:, at].T, numbers) for part, at in zip(parts, (first, *rest), strict=True)]
+        return converted(reduce(sub, sums), self.call.result.dtype)
+
+    def columns_by(self, matrix: Value, vector: Value) -> Value:
+        """Twice: for several rows there is a library."""
+        columns = lax.reshape(matrix, (self.contracted, self.free))
+        twice = lax.optimization_barrier(lax.broadcast(vector, (2,)))
+        return converted(_wide(twice, columns, (((1,), (0,)), ((), ())))[0], self.call.result.dtype)
 
 
 @dataclass(frozen=True)
