@@ -57,6 +57,8 @@ test-all: test
 	$(PYTEST) -m "not sweep" backends/tempo_jax
 	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend --tempo-passes=few || exit 1; done
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
+	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(QUICK)
 	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral --tempo-passes=few
 
 sweep: $(READY)

@@ -37,6 +37,7 @@ class Chosen:
     scheduler: str
     device: str | None
     passes: str
+    is_there: bool = True
 
     @cached_property
     def target(self) -> Target:
@@ -49,7 +50,11 @@ class Chosen:
         devices = backend.info.capabilities.devices  # type: ignore[attr-defined]
         if self.device not in devices:
             raise tp.UnsupportedError(f"the backend {self.backend!r} has the devices {', '.join(devices)}")
-        return backend.with_device(self.device)  # type: ignore[attr-defined]
+        if self.is_there:
+            return backend.with_device(self.device)  # type: ignore[attr-defined]
+        if not hasattr(backend, "without_device"):
+            raise tp.UnsupportedError(f"the backend {self.backend!r} is tested on devices that are there")
+        return backend.without_device(self.device)
 
     @cached_property
     def known_failures(self) -> tuple[KnownFailure, ...]:
@@ -75,6 +80,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--tempo-backend", metavar="NAME", help="the backend to test (TEMPO_BACKEND, else numpy)")
     group.addoption("--tempo-scheduler", metavar="NAME", help="the scheduler (TEMPO_SCHEDULER, else greedy)")
     group.addoption("--tempo-device", metavar="NAME", help="one of the backend's devices, such as cuda")
+    group.addoption(
+        "--tempo-without-device",
+        "--tempo-lower-only",
+        "--tempo-fake",
+        action="store_true",
+        help="the device need not be there: what it would refuse, and what would wait for it, fails",
+    )
     group.addoption(
         "--tempo-passes", choices=PASSES, help="each: all, none, each alone (the core's backends); few: all, none; all"
     )
@@ -103,6 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.getoption("--tempo-device"),
         config.getoption("--tempo-passes")
         or ("each" if backend in {each.name for each in EMBEDDED_BACKENDS} else "few"),
+        not config.getoption("--tempo-without-device"),
     )
     try:
         _ = chosen.target, chosen.known_failures

@@ -42,17 +42,19 @@ class JaxBackend:
     shares_memory = False
     takes_points = True
 
-    def __init__(self, device: Any = None) -> None:
+    def __init__(self, device: Any = None, made_for: str | None = None) -> None:
+        """`made_for`: a platform that code is made for, and lowered to, though it runs on `device`."""
         self.device = device if device is not None else jax.devices()[0]
+        self._made_for = made_for
         self._meter = Meter()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By its device's number: what runs on it stays in its process."""
-        return _on, (self.device.platform, self.device.id)
+        return _on, (self.device.platform, self.device.id, self._made_for)
 
     @property
     def costs(self) -> Costs:
-        return FUSED if self.device.platform == "cpu" else FUSED_CUDA
+        return FUSED if (self._made_for or self.device.platform) == "cpu" else FUSED_CUDA
 
     def with_device(self, name: str) -> JaxBackend:
         """The same backend on the first device of a platform ("cpu", "cuda")."""
@@ -60,6 +62,11 @@ class JaxBackend:
             return JaxBackend(jax.devices(name)[0])
         except RuntimeError as error:
             raise UnsupportedError(f"JAX finds no device {name!r}: {error}") from error
+
+    def without_device(self, name: str) -> JaxBackend:
+        """The same backend with the choices of a platform that need not be there: what it makes is lowered for that
+        platform, and runs on this device."""
+        return JaxBackend(self.device, made_for=name)
 
     def operator(self, call: Call) -> Callable[..., Array]:
         return OPERATORS[call.op](call)
@@ -70,7 +77,7 @@ class JaxBackend:
     # -- segments --------------------------------------------------------------------------------------------------
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
-        calls = Calls(self._scopes(request), self._meter, self._may_not_fit(request))
+        calls = Calls(self._scopes(request), self._meter, self._may_not_fit(request), self._made_for)
         made = JittedSegment(request, self.operator, self.costs, calls)
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
         source = f"# {request.segment.name}: one jax.jit function of the statements above"
@@ -175,8 +182,8 @@ class JaxBackend:
         """Outputs are futures; NumPy waits for them when it reads them."""
 
 
-def _on(platform: str, number: int) -> JaxBackend:
-    return JaxBackend(next(device for device in jax.devices(platform) if device.id == number))
+def _on(platform: str, number: int, made_for: str | None) -> JaxBackend:
+    return JaxBackend(next(device for device in jax.devices(platform) if device.id == number), made_for)
 
 
 @lru_cache

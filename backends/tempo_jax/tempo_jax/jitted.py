@@ -54,11 +54,13 @@ def _live() -> int:
 @dataclass(frozen=True)
 class Calls:
     """How executables of a segment are called: within `scopes`, looked at by `meter`. `waits`: a call returns when its
-    results are there, so that it is this call that fails where they do not fit."""
+    results are there, so that it is this call that fails where they do not fit. `made_for`: the platform that they are
+    lowered for, too, where it is not the one that they run on."""
 
     scopes: tuple[Scope, ...]
     meter: Meter
     waits: bool = False
+    made_for: str | None = None
 
     def entered(self, *more: Scope) -> ExitStack:
         with ExitStack() as stack:
@@ -84,6 +86,8 @@ class JittedFunction:
         if self._called and not calls.scopes and not calls.waits:
             return self._checked(self.function(*arguments))
         with calls.entered(*(() if self._called else (cache.kept, self._compiling))):
+            if calls.made_for and not self._called:
+                self.function.trace(*arguments).lower(lowering_platforms=(calls.made_for,))
             results = self._waited(*arguments)
         self._called = True
         return self._checked(results)

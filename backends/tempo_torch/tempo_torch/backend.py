@@ -49,6 +49,12 @@ class TorchBackend(GenericBackend):
         """The same backend on another device."""
         return TorchBackend(device)
 
+    def without_device(self, device: str) -> TorchBackend:
+        """The same backend as on CUDA, which need not be there; for tests (`tempo_torch.simulated`)."""
+        from tempo_torch.simulated import SimulatedBackend
+
+        return SimulatedBackend(device)
+
     def operator(self, call: Call) -> Callable[..., torch.Tensor]:
         why_not = self.info.capabilities.why_not(call.op, call.result.dtype)
         if why_not or call.op not in TABLE:

@@ -17,7 +17,7 @@ import torch
 from tempo.backends import ByPoint
 from tempo.backends.emission import Pick, ScalarEmitter, along, assign, call, has_scalars, picks, subscript
 from tempo.backends.emission import name as _name
-from tempo.backends.loop_ir import Assign, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
+from tempo.backends.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
 from tempo.backends.operators import OPERATORS
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
@@ -34,6 +34,7 @@ from tempo_torch.scalars import (
     tensor,
     torch_form,
 )
+from tempo_torch.waits import waits
 
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
 
@@ -232,6 +233,8 @@ class TorchEmitter(ScalarEmitter):
         free = [at for at in self._flow.free(compute) if compute.operands[at] not in self._scalars.made]
         values = [self._turned(name) if at == operation.turns else None for at, name in enumerate(compute.operands)]
         turned = any(value is not None for value in values)
+        if operation.number is not None:
+            values[operation.number] = self._number(compute.operands[operation.number])
         operands = [value or self._taken(compute, at) for at, value in enumerate(values)]
         if operation.in_place and 0 in free:
             return self._in_place(compute, operation.in_place, operands)
@@ -280,6 +283,11 @@ class TorchEmitter(ScalarEmitter):
         buffer = self._unchanging(name)
         return None if buffer is None else self._hoist(buffer, torch.t)
 
+    def _number(self, name: str) -> ast.expr | None:
+        """What has no axes and is the same in all of a loop, looked at before the loop; None where it varies."""
+        buffer = self._unchanging(name)
+        return None if buffer is None else self._hoist(buffer, number)
+
     def _unchanging(self, name: str) -> int | None:
         """The buffer all of which a loop reads under this name, again and again; the read is then taken back."""
         read = self._reads.get(name) if name in self._held else None
@@ -303,7 +311,20 @@ class TorchEmitter(ScalarEmitter):
         return ast.Name(self._hoisted[key][0], ast.Load())
 
 
+@waits("what a loop does not change is looked at once, before it")
+def number(tensor: torch.Tensor) -> int:
+    return int(tensor)
+
+
+@waits("whether the run ends is looked at in every iteration")
+def holds(slot: torch.Tensor) -> bool:
+    return bool(slot)
+
+
 class CudaEmitter(TorchEmitter):
     """Emits segments for a device whose memory is not the host's."""
 
     on_cpu = False
+
+    def _held_by(self, slot: Buffer) -> ast.expr:
+        return self._as(holds, super()._held_by(slot))

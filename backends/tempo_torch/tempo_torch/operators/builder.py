@@ -11,6 +11,7 @@ import torch
 
 from tempo.backends.operators import OPERATORS, Call
 from tempo_torch.arrays import TORCH_DTYPES, from_host, to_host
+from tempo_torch.waits import waits
 
 Function = Callable[..., torch.Tensor]
 
@@ -22,6 +23,7 @@ class Operation:
     in_place   the same into the memory of the first operand, which has the result's type and nobody else needs
     commutes   whether the first two operands may be exchanged
     turns      the operand, a matrix, whose transpose `on_turned` takes in its place
+    number     the operand without axes that is looked at on the host; may be given as a number
     """
 
     function: Function
@@ -29,6 +31,7 @@ class Operation:
     commutes: bool = False
     turns: int | None = None
     on_turned: Function | None = None
+    number: int | None = None
 
     def __call__(self, *given: Any) -> torch.Tensor:
         return self.function(*given)
@@ -76,6 +79,7 @@ def by_numpy(call: Call, device: torch.device) -> Function:
     """The core's own meaning, on the tensors' memory; on another device than the CPU through copies."""
     meaning = OPERATORS[call.op].numpy(call)
 
+    @waits("torch has no kernel of that meaning, so it is computed on the host")
     def function(*given: Any) -> torch.Tensor:
         arguments = (to_host(each) if isinstance(each, torch.Tensor) else each for each in given)
         with np.errstate(all="ignore"):

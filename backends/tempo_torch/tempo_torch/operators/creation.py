@@ -10,7 +10,7 @@ import torch
 
 from tempo.backends.operators import OPERATORS, Call
 from tempo_torch.arrays import from_host
-from tempo_torch.operators.builder import Builder, Function
+from tempo_torch.operators.builder import Builder, Function, Operation
 
 
 def _always_same(call: Call, device: torch.device) -> Function:
@@ -21,13 +21,13 @@ def _always_same(call: Call, device: torch.device) -> Function:
 
 def _index_value(call: Call, device: torch.device) -> Function:
     if device.type != "cpu":
-        return lambda value: torch.tensor(value, dtype=torch.int32, device=device)
+        return lambda value: torch.full((), value, dtype=torch.int32, device=device)  # nothing is copied there
     array, int32, make = np.array, np.int32, torch.from_numpy  # half the cost of torch's own constructors
     return lambda value: make(array(value, int32))
 
 
 def _condition_value(call: Call, device: torch.device) -> Function:
-    true, false = (torch.tensor(value, device=device) for value in (True, False))
+    true, false = (torch.full((), value, device=device) for value in (True, False))
     return lambda value: true if value else false
 
 
@@ -38,7 +38,7 @@ def _random_bits(call: Call, device: torch.device) -> Function:
     def bits(seed: Any, *scalars: int) -> torch.Tensor:
         return from_host(np.asarray(draw(int(seed), *scalars)), device)
 
-    return bits
+    return Operation(bits, number=0)
 
 
 CREATION: Mapping[str, Builder] = {

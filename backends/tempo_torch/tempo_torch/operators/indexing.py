@@ -11,6 +11,7 @@ from tempo.backends.operators import Attrs, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
 from tempo_torch.arrays import TORCH_DTYPES
 from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype, unless_unsigned
+from tempo_torch.waits import waits
 
 
 def _axes(attrs: Attrs) -> range:
@@ -24,11 +25,14 @@ def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:
 
 def _checker(attrs: Attrs, size: int) -> Function:
     """From an index tensor to one of int64 that is within range."""
-    checked, last = attrs.get("checked", False), size - 1
+    last = size - 1
+    if size and not attrs.get("checked", False):
+        return lambda index: index.long().clamp(0, last)
 
+    @waits("an index that is out of range is an error where it is met")
     def check(index: torch.Tensor) -> torch.Tensor:
         index = index.long()
-        if not index.numel() or (not checked and size):
+        if not index.numel():
             return index.clamp(0, last)
         least, greatest = (int(extreme) for extreme in torch.aminmax(index))
         if least < 0 or greatest > last:
@@ -57,7 +61,7 @@ def _gather(call: Call, device: torch.device) -> Function:
     attrs, data, index = call.attrs, call.operands[0], call.operands[1]
     axes, batch = _axes(attrs), attrs.get("batch", 0)
     if batch == 0 and len(axes) == 1:
-        return _take_one(attrs, data) if index.rank == 0 else _take(call)
+        return _take_one(attrs, data) if index.rank == 0 and device.type == "cpu" else _take(call)
     order, indexer = _indexer(attrs, data, index, device)
     middle = axes.start - batch  # axes between the batch and the indexed ones: after the index's axes in what is read
     read = range(call.result.rank)
@@ -83,7 +87,7 @@ def _take(call: Call) -> Function:
 
 
 def _take_one(attrs: Attrs, data: StaticType) -> Function:
-    """One position: what a loop over steps reads."""
+    """One position: what a loop over steps reads. Only where the host need not wait for it."""
     axis, size, checked = attrs["axis"], data.shape[attrs["axis"]], attrs.get("checked", False)
 
     def take(data: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
