@@ -29,6 +29,7 @@ import torchgen
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
+from torch.utils.dlpack import DLDeviceType
 
 from tempo.backends import EAGER_CUDA, CompiledSegment, SegmentRequest
 from tempo.backends.operators import Call
@@ -63,8 +64,11 @@ class Simulated(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     def tolist(self) -> Any:
-        """Which torch has for no subclass."""
-        return self.cpu().tolist()
+        """Which torch has for no subclass. Who tells of an error may look."""
+        return (self.cpu() if sys.exc_info()[0] is None else self.held).tolist()
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        return DLDeviceType.kDLCUDA, 0
 
     @classmethod
     def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

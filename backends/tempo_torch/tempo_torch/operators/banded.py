@@ -23,10 +23,10 @@ _GREATEST = 1e38
 
 
 def _banded(call: Call, device: torch.device) -> Function:
-    """`queries, keys, values[, bias][, mask]`; see `sdg.composites.attention`. Halves in float32 on the CPU."""
-    on_cpu = device.type == "cpu"
-    attention = _BandedKernel(call, band_of(call), on_cpu)
-    return in_float32(attention, call) if on_cpu else attention
+    """`queries, keys, values[, bias][, mask]`; see `sdg.composites.attention`. Halves in float32, but for the kernel of
+    an accelerator."""
+    attention = _BandedKernel(call, band_of(call), device.type == "cpu")
+    return in_float32(attention, call) if attention.on_cpu or not attention.has_kernel else attention
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,18 @@ class _BandedKernel:
             return max(64, min(256, self.band.points // 16))
         return points_at_once(self.call) if math.isfinite(_norm(v)) else 1
 
+    @property
+    def has_kernel(self) -> bool:
+        """Not a mask, whose fill is a number."""
+        queries, *others = self.call.operands
+        return not (self.call.attrs["masked"] or (len(others) > 2 and queries.rank - 3 > BATCH))
+
     def is_for_kernel(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> bool:
-        """Not a mask, whose fill is a number. On the CPU, not where the kernel makes 0 of what is NaN or all hidden.
+        """On the CPU, not where the kernel makes 0 of what is NaN or all hidden.
 
         Scores are finite by |q k| <= |q| |k|. An accelerator is not waited for.
         """
-        if self.call.attrs["masked"] or (extras and q.ndim - 3 > BATCH):
+        if not self.has_kernel:
             return False
         if not self.on_cpu:
             return True
