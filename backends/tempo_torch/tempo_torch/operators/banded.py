@@ -15,6 +15,7 @@ import torch
 from tempo.backends.operators import Attrs, Band, Call, PointBlock, band_of, points_at_once
 from tempo_torch.operators.attention import BATCH, by_kernel, in_steps
 from tempo_torch.operators.builder import Builder, Function, in_float32
+from tempo_torch.waits import waits
 
 _MANY = 1024
 """How many points a block has on an accelerator, where the kernel itself goes in blocks."""
@@ -56,10 +57,8 @@ class _BandedKernel:
 
     def size(self, is_for_kernel: bool, v: torch.Tensor) -> int:
         """How many points make a block: one where values are not finite, since a weight of 0 does not hide them."""
-        if not self.on_cpu:
-            return _MANY
         if is_for_kernel:
-            return max(64, min(256, self.band.points // 16))
+            return max(64, min(256, self.band.points // 16)) if self.on_cpu else _MANY
         return points_at_once(self.call) if math.isfinite(_norm(v)) else 1
 
     @property
@@ -69,14 +68,9 @@ class _BandedKernel:
         return not (self.call.attrs["masked"] or (len(others) > 2 and queries.rank - 3 > BATCH))
 
     def is_for_kernel(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> bool:
-        """On the CPU, not where the kernel makes 0 of what is NaN or all hidden.
-
-        Scores are finite by |q k| <= |q| |k|. An accelerator is not waited for.
-        """
+        """Not where the kernel makes 0 of what is NaN or all hidden. Scores are finite by |q k| <= |q| |k|."""
         if not self.has_kernel:
             return False
-        if not self.on_cpu:
-            return True
         scores = _norm(q) * _norm(k) * abs(self.call.attrs["scale"])
         return scores < _GREATEST and all(math.isfinite(_norm(x)) for x in (v, *extras))
 
@@ -97,6 +91,7 @@ def _causal(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> 
     return made.reshape(*batch, rows, points, v.shape[-1]).movedim(-3, -2)
 
 
+@waits("a weight of 0 does not hide what is not finite, so all points at once are looked at")
 def _norm(x: torch.Tensor) -> float:
     """No less than the size of any element; NaN or infinite where one is."""
     return float(torch.linalg.vector_norm(x, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32))
