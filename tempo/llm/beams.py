@@ -86,7 +86,7 @@ def searcher(
             (penalty,) = (tp.input(name, (), ()) for name in sampling.inputs)
             logprob = penalised(logprob, had, penalty)
 
-        found = _Candidates.of((logprob + score)[b, 0 : k.size, t], beams.count, end, tp.as_tensor(t) + 2 >= limit)
+        found = _WaysOn.of((logprob + score)[b, 0 : k.size, t], beams.count, end, tp.as_tensor(t) + 2 >= limit)
         going = tp.top_k(tp.where(found.ended, found.score + _NEVER, found.score), beams.count)
         token[t < p.size] = prompt[b, t]
         token[b, k, t + 1] = found.token.spatial[going.indices].spatial[k]
@@ -135,7 +135,7 @@ def _seen(
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class _WaysOn:
     """The likeliest ways on, the likeliest first: enough that as many as there are beams do not end a text."""
 
     score: tp.RecurrentTensor
@@ -144,7 +144,7 @@ class _Candidates:
     ended: tp.RecurrentTensor
 
     @staticmethod
-    def of(scores: tp.RecurrentTensor, beams: int, end: tp.RecurrentTensor | None, is_last: Any) -> _Candidates:
+    def of(scores: tp.RecurrentTensor, beams: int, end: tp.RecurrentTensor | None, is_last: Any) -> _WaysOn:
         """Of scores (beams, vocabulary). All end with the last position."""
         vocabulary = int(scores.shape[1])
         ends = 0 if end is None else int(end.shape[0])
@@ -152,7 +152,7 @@ class _Candidates:
         best, place = tp.top_k(scores.reshape(-1), count)
         token = place % vocabulary
         ended = tp.zeros((count,), tp.bool_) if end is None else (token.reshape(-1, 1) == end).any(axis=1)
-        return _Candidates(best, place // vocabulary, token, ended | is_last)
+        return _WaysOn(best, place // vocabulary, token, ended | is_last)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class _Finished:
         self,
         at: tuple[tp.Dim, tp.Dim],
         given: Any,
-        found: _Candidates,
+        found: _WaysOn,
         scores: tp.RecurrentTensor,
         best: tp.RecurrentTensor,
         beams: Beams,

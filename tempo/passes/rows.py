@@ -29,7 +29,7 @@ def rows_masked(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     outputs = graph.outputs
     for dim, (stop, masks) in found.items():
-        masking = _Masking(graph, Tensors(rewriter, stop.location), dim, stop)
+        masking = _RowMasking(graph, Tensors(rewriter, stop.location), dim, stop)
         ended = masking.ended()
         live = masking.live(ended)
         for (id, number), each in masks.items():
@@ -43,7 +43,7 @@ def rows_masked(graph: Graph) -> Graph:
 
 
 @dataclass(frozen=True)
-class _Masking:
+class _RowMasking:
     graph: Graph
     tensors: Tensors
     dim: Symbol
