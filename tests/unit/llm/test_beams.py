@@ -51,7 +51,8 @@ def check(folder: Path, backend: str, **settings: Any) -> None:
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("jax", "torch")]
 
 
-@pytest.mark.parametrize("backend", ["numpy", *SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["numpy", "jax", "torch"])
 def test_a_batch_is_searched_as_each_prompt_alone(backend: str, tmp_path: Path) -> None:
     check(model_in(tmp_path, "Llama", 0), backend)
 
