@@ -48,9 +48,6 @@ def check(folder: Path, backend: str, **settings: Any) -> None:
     assert all(made.finish_reason == ("stop" if made.tokens[-1] in ENDS else "length") for made in found)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("jax", "torch")]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "jax", "torch"])
 def test_a_batch_is_searched_as_each_prompt_alone(backend: str, tmp_path: Path) -> None:
