@@ -10,6 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
@@ -75,11 +76,12 @@ def installed(distribution: str) -> str | None:
         return None
 
 
-def stamps(packages: Iterable[str]) -> str:
+@cache
+def stamps(packages: tuple[str, ...]) -> str:
     """The state of the sources of packages: their files, with sizes and times, since a version says nothing of a source
-    tree. Raises `LookupError` for what has no files."""
+    tree. Looked at once: what a process has imported stays as it is. Raises `LookupError` for what has no files."""
     found = []
-    for package in sorted(set(packages)):
+    for package in packages:
         spec = importlib.util.find_spec(package) if package != "__main__" else None
         if spec is None or not spec.origin:
             raise LookupError(f"{package} has no files")

@@ -91,7 +91,8 @@ def key_of(graph: Graph, parts: Mapping[str, str], makers: Sequence[Any], backen
     if not all(isinstance(each, ArrayValue) for each in arrays.values()) or any(" at 0x" in each for each in described):
         return None
     try:
-        sources = stamps(["tempo", *(type(each).__module__.partition(".")[0] for each in (*makers, backend))])
+        packages = {"tempo", *(type(each).__module__.partition(".")[0] for each in (*makers, backend))}
+        sources = stamps(tuple(sorted(packages)))
     except (LookupError, ValueError, OSError):
         return None
     given = [f"{name} {array.dtype} {array.shape} {array.digest.hex()}" for name, array in arrays.items()]

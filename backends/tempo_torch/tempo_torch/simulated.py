@@ -127,10 +127,10 @@ def dispatched(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     _refuse(function, name, tensors, to_host)
     held = tree_map(_held, (args, {**kwargs, "device": torch.device("cpu")} if target is not None else kwargs))
     made = function(*held[0], **held[1])
-    if not function._schema.is_mutable and not all(each.alias_info for each in function._schema.returns):
+    is_mutable, returns = function._schema.is_mutable, function._schema.returns
+    if is_mutable or not all(each.alias_info for each in returns):  # no view
         _count(name)
-    if function._schema.is_mutable:
-        _count(name)
+    if is_mutable:
         return _given_back(function, args, kwargs, made)
     return made if to_host else tree_map(_simulated, made)
 
