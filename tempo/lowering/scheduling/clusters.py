@@ -227,7 +227,8 @@ def _order(program: Clustered) -> Iterator[Dependence]:
 
 def _before_and_after_stops(program: Clustered) -> Iterator[Dependence]:
     """A stop comes after outputs and effects at its point along its dim. What goes step by step, and whatever leaves
-    something behind, comes after the stop of the point before.
+    something behind, comes after the stop of the point before. What is read without the dim, which is at its first
+    point alone, comes before the first stop.
 
     Other values have no time of their own: `h[t + 1] = f(x)` makes `x` at t for the point t + 1.
     """
@@ -237,6 +238,7 @@ def _before_and_after_stops(program: Clustered) -> Iterator[Dependence]:
         stop = cluster_of[output.edge.node]
         for cluster in program.clusters:
             if dim not in cluster.domain:
+                yield from _read_though_it_ends(program, cluster, dim, stop)
                 continue
             leaves_something = cluster.name in kept or cluster.host
             if leaves_something or any(program.graph.nodes[id].is_merge for id in cluster.nodes):
@@ -244,6 +246,18 @@ def _before_and_after_stops(program: Clustered) -> Iterator[Dependence]:
             if leaves_something and cluster is not stop:
                 here = (_same(dim) if symbol == dim else _whole(program.graph, symbol) for symbol in cluster.domain)
                 yield Dependence(cluster.name, stop.name, tuple(here), TRUE, "order")
+
+
+def _read_though_it_ends(program: Clustered, reader: Cluster, dim: Symbol, stop: Cluster) -> Iterator[Dependence]:
+    """What a cluster that does not vary along the dim reads of clusters that do is made whenever the run ends."""
+    graph, cluster_of = program.graph, program.cluster_of()
+    for edge in (edge for id in reader.nodes for _, edge in graph.nodes[id].reads()):
+        source = cluster_of.get(edge.node)
+        if source is None or source is stop or dim not in source.domain:
+            continue
+        read = zip(source.domain, intervals(edge), strict=True)
+        relation = (_whole(graph, symbol) if each.lo.dims() | each.hi.dims() else each for symbol, each in read)
+        yield Dependence(source.name, stop.name, tuple(relation), var(dim).eq(0), "order")
 
 
 def _same(symbol: Symbol) -> Interval:

@@ -3,7 +3,8 @@ without it.
 
 A decoder's layers at t make the token of t + 1: where the run ends at t, nobody wants them. Every order that the
 dependences allow within an iteration means the same, so schedulers need not know: what stands before the stop is what
-it depends on in its own iteration, and what is wanted whether or not the loop goes on.
+it depends on in its own iteration (the problem says that it depends on what is wanted though the run ends), and what
+does not vary along its dim.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tempo.lowering.scheduling.places import has_host
 from tempo.schedule.problem import Dependence, Interval, SchedulingProblem
 from tempo.schedule.tree import For, If, Run, ScheduleTree, runs, sequence, walk
 from tempo.schedule.tree import Sequence as Items
-from tempo.symbolic import Condition, Expr, Symbol, const
+from tempo.symbolic import Condition, Expr, Symbol
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,12 @@ def sunk(
 
     A loop with calls of the host stays as it is: what is behind the stop would be a segment of its own.
     """
-    return _Sinking(problem, stops, hosts, tree).rewritten(tree, frozenset()) if stops else tree
+    return _Sinking(problem, stops, hosts).rewritten(tree, frozenset()) if stops else tree
 
 
 class _Sinking:
-    def __init__(
-        self, problem: SchedulingProblem, stops: Mapping[str, Symbol], hosts: frozenset[str], tree: ScheduleTree
-    ) -> None:
+    def __init__(self, problem: SchedulingProblem, stops: Mapping[str, Symbol], hosts: frozenset[str]) -> None:
         self.problem, self.stops, self.hosts = problem, stops, hosts
-        self.every = tuple(runs(tree))
         self.into: dict[str, list[Dependence]] = {}
         for each in problem.dependences:
             self.into.setdefault(each.target, []).append(each)
@@ -92,21 +90,8 @@ class _Sinking:
         return found
 
     def stays(self, piece: _GuardedItem, dim: Symbol) -> bool:
-        """Whether something outside of the dim is in it, or what is made of it outside of the dim is wanted."""
-        inside = {run.statement for run in runs(piece.item)}
-        readers = (run for run in self.every if self.is_outside(run, dim))
-        return any(
-            run.statement in inside or any(each.source in inside for each in self.into.get(run.statement, ()))
-            for run in readers
-        )
-
-    def is_outside(self, run: Run, dim: Symbol) -> bool:
-        """Whether it is run though the loop has been left: it has no such dim, or is at the first point alone."""
-        statement = self.problem.by_name[run.statement]
-        if dim not in statement.dims:
-            return True
-        end = statement.box.hi(dim)
-        return run.point[statement.dims.index(dim)] == const(0) or (end.is_const and end.as_int() <= 1)
+        """Whether something that does not vary along the dim is in it."""
+        return any(dim not in self.problem.by_name[run.statement].dims for run in runs(piece.item))
 
     def waits(self, piece: _GuardedItem, earlier: _GuardedItem, around: frozenset[Symbol]) -> bool:
         """Whether something of a piece depends on what an earlier one makes in the same iteration."""
