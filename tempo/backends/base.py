@@ -158,6 +158,12 @@ class Backend(Protocol):
         """The first `count` positions of an axis, a number that each run may have another one of."""
         return array[(slice(None),) * axis + (slice(count),)]
 
+    def padded(self, array: Array, shape: tuple[int, ...], fill: Any) -> Array:
+        """An array of this shape that holds `array` before `fill`, along every axis."""
+        made = np.full(shape, fill, self.to_host(array).dtype)
+        made[tuple(map(slice, array.shape))] = self.to_host(array)
+        return self.from_host(made)
+
     @abstractmethod
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
         """What `tempo.loop_ir.codegen.python.ARRAY_FUNCTIONS` names, on this backend's arrays."""

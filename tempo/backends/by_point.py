@@ -67,6 +67,18 @@ def placed(backend: Backend, value: Any, axes: int) -> Any:
     return ByPoint(placed(backend, part, axes - 1) for part in value)
 
 
+def padded(backend: Backend, value: Any, shape: tuple[int, ...], fill: Any) -> Any:
+    """What an input is given, as one array with `fill` behind it along every axis, up to a shape."""
+    if isinstance(value, ByPoint):
+        value = value.joined(backend.to_host)
+    elif backend.native(value) is not None:
+        return backend.padded(value, shape, fill)
+    made = _aligned(shape, value.dtype)
+    made[...] = fill
+    made[tuple(map(slice, value.shape))] = value
+    return made
+
+
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)

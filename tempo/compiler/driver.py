@@ -18,6 +18,7 @@ from functools import cached_property
 
 from tempo.backends.base import Backend
 from tempo.caches import base_folder
+from tempo.compiler.buckets import Buckets
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, PlanOptions, Scheduler, verifies
 from tempo.compiler.plan import plan as planned
@@ -138,12 +139,14 @@ class Compiler:
     passes: tuple[Pass, ...] = field(default_factory=registered_passes)
     likely: Mapping[Symbol, int] = field(default_factory=dict)
     may_speculate: bool = True
+    buckets: Buckets = field(default_factory=Buckets)
 
     # -- for all sizes ---------------------------------------------------------------------------------------------
 
     @collector_paused()
     def plan(self, outermost: Symbol | None = None, facts: Condition = TRUE) -> Plan:
         """For every size of which `facts` are true; `outermost` is a dim that the caller steps through."""
+        graph = self.buckets.graph(self.graph)
         stepped = self.stepped[0] if outermost is None and self.stepped else outermost
         composites = self.backend.info.capabilities.composites
         options = PlanOptions(
@@ -152,7 +155,7 @@ class Compiler:
             stepped,
             frozenset(self.stepped if outermost is None else (*self.stepped, outermost)),
             schedule_seconds=self.options.schedule_seconds,
-            likely=self.likely,
+            likely=self.buckets.sizes(self.likely),
             composites=composites,
             costs=self.backend.costs,
             facts=facts,
@@ -160,7 +163,7 @@ class Compiler:
 
         def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:
             with waiting(f"planning for {self.backend.info.name}: passes, order, memory"):
-                made = planned(self.graph, manager, self.passes, self.scheduler, replace(options, mapping=mapping))
+                made = planned(graph, manager, self.passes, self.scheduler, replace(options, mapping=mapping))
             check_supported(made.graph, self.backend.info)
             return made
 
@@ -170,9 +173,9 @@ class Compiler:
 
         dims = [dim.symbol.name for dim in self.graph.dims] if Lift.name not in self.manager.disabled else []
         make = collector_paused()(lambda: with_fewer_axes(attempt, self.options.mapping, dims, as_written))
-        return recalled(self._key(options), self.graph, facts, make)
+        return recalled(self._key(graph, options), graph, facts, make)
 
-    def _key(self, options: PlanOptions) -> str | None:
+    def _key(self, graph: Graph, options: PlanOptions) -> str | None:
         """What tells its plan from others; None where planning is looked at, or cannot be told from another."""
         manager = self.manager
         if base_folder() is None or manager.debug or manager.printed or manager.stop_after or verifies():
@@ -185,7 +188,7 @@ class Compiler:
             "disabled": str(sorted(manager.disabled)),
             "backend": self.backend.info.name,
         }
-        return key_of(self.graph, parts, (self.scheduler, *self.passes), self.backend)
+        return key_of(graph, parts, (self.scheduler, *self.passes), self.backend)
 
     def narrowed(self, plan: Plan, narrow: Narrow) -> Plan:
         """The plan with outputs kept as `narrow` says."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 
+from tempo.compiler.buckets import Bucket
 from tempo.costs import Way
 from tempo.errors import InputError, nearest, user_location
 from tempo.loop_ir.transforms.dynamic_extent.versions import EXTENTS
 from tempo.passes.manager import Forced
 from tempo.passes.vectorize.search import KINDS
+from tempo.symbolic import LARGEST_SIZE
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,9 @@ class Options:
     check_finite  a NaN or an infinity in a recurrent tensor, a parameter, the result of a call or an output raises
              `tp.NotFiniteError` at the end of the run, with the first such tensor, its line and the point. Infinities
              that can come from one that the program or its caller wrote (a mask of `-inf`) are no error
+    buckets  by name of a dim, "pow2" or a list of sizes: what is compiled is for the next power of two, or the least of
+             the list that is no less, and serves every size up to that. What means something is the size: inputs are
+             padded, outputs cut, and nothing behind it counts. Only dims that have a size of their own have one
     schedule_seconds  how long the scheduler may look for an order before it takes something simpler, for schedulers
              that have limits (polyhedral). None: the variable TEMPO_SCHEDULE_SECONDS, else what the scheduler sees fit
     """
@@ -57,6 +62,7 @@ class Options:
     poison: bool = False
     check_finite: bool = False
     schedule_seconds: float | None = None
+    buckets: Mapping[str, Bucket | Sequence[int]] | None = None
 
     def __new__(cls, *values: Any, **given: Any) -> Self:
         """Raises `InputError` for a name that is no option's; the values are looked at when all are there."""
@@ -79,6 +85,7 @@ class Options:
         if extent is not None and not (isinstance(extent, str) and extent in EXTENTS):
             raise _refused(f"extent={extent!r} names no way to run a read", f"ways: {EXTENTS}")
         _check_mapping(self.mapping)
+        self._keep("buckets", _buckets(self.buckets))
 
     def _keep(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -111,6 +118,25 @@ def _tile(value: Any) -> int | None:
     if value is None or (_is_count(value) and value >= 1):
         return value if value is None else int(value)
     raise _refused(f"tile={value!r} is no positive integer")
+
+
+def _buckets(value: Any) -> Mapping[str, Bucket] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise _refused(f"buckets={value!r} names no dims", 'write buckets={"t": "pow2"}')
+    return {name: _bucket(name, each) for name, each in value.items()}
+
+
+def _bucket(name: str, value: Any) -> Bucket:
+    if isinstance(value, str) and value == "pow2":
+        return "pow2"
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value or not all(map(_is_count, value)):
+        raise _refused(f"the buckets of {name} are {value!r}", 'write "pow2", or a list of sizes: [128, 512]')
+    found = tuple(sorted({int(size) for size in value}))
+    if not 1 <= found[0] <= found[-1] <= LARGEST_SIZE:
+        raise _refused(f"the buckets of {name} are {value!r}, and sizes lie between 1 and 2**30")
+    return found
 
 
 def _check_mapping(mapping: Any) -> None:

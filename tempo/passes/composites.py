@@ -52,7 +52,7 @@ def _comes_apart(graph: Graph, node: Node, taken: Collection[str]) -> bool:
         return True
     shapes = [graph.seen_type(edge).shape for edge in node.operands]
     opaque = (each for each in operator.axes(node.attributes, shapes, node.shape) if each.role is Role.OPAQUE)
-    return any(shapes[number][axis].dims() for factor in opaque for number, axis in factor.places)
+    return any(shapes[number][axis].varies for factor in opaque for number, axis in factor.places)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _varying_softmax(graph: Graph, node: Node) -> tuple[Edge, int] | None:
     if node.op != "div" or node.dtype in HALF:
         return None
     found = normalised(node, graph)
-    if found is None or not graph.seen_type(found[0]).shape[found[1]].dims():
+    if found is None or not graph.seen_type(found[0]).shape[found[1]].varies:
         return None
     return None if inside(graph, node, found[:1]) is None else found
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tempo.compiler.buckets import Buckets
 from tempo.compiler.driver import Compiler, loop_passes_of, pass_manager, registered_passes
 from tempo.compiler.options import Options
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
@@ -18,7 +19,7 @@ from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.sdg.graph import Graph
-from tempo.symbolic import Symbol
+from tempo.symbolic import Symbol, var
 
 if TYPE_CHECKING:
     from tempo.language.program import Program
@@ -73,7 +74,16 @@ def compile(
             ReferenceEngine(graph, options)
             if getattr(chosen, "interprets", False)
             else CompiledEngine(
-                Compiler(rows_masked(graph), chosen, get_scheduler(named), options, passes, _likely(graph, sizes)), name
+                Compiler(
+                    rows_masked(graph),
+                    chosen,
+                    get_scheduler(named),
+                    options,
+                    passes,
+                    _likely(graph, sizes),
+                    buckets=_buckets(graph, options),
+                ),
+                name,
             )
         )
         given = chosen.info.name if backend is None else backend
@@ -90,6 +100,20 @@ def _check_names(graph: Graph, manager: PassManager, options: Options) -> None:
         if name not in dims:
             raise InputError(f"mapping= names {name!r}, which is no dim of the program", hint=nearest(name, dims))
     manager.check_names()
+
+
+def _buckets(graph: Graph, options: Options) -> Buckets:
+    """Raises for a dim that the program has not, or that has no size of its own."""
+    dims = {dim.symbol.name: dim for dim in graph.dims}
+    for name in options.buckets or ():
+        if name not in dims:
+            raise InputError(f"buckets= names {name!r}, which is no dim of the program", hint=nearest(name, dims))
+        if dims[name].size != var(dims[name].symbol.of_kind("size")):
+            raise InputError(
+                f"buckets= names {name!r}, whose size is {dims[name].size} in the program",
+                hint="buckets are for dims whose size comes with a call",
+            )
+    return Buckets({dims[name].symbol: bucket for name, bucket in (options.buckets or {}).items()})  # type: ignore[misc]
 
 
 def _likely(graph: Graph, sizes: Any) -> dict[Symbol, int]:

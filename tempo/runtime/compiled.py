@@ -14,7 +14,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
-from tempo.backends.by_point import ByPoint, placed
+from tempo.backends.by_point import ByPoint, padded, placed
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
 from tempo.errors import TempoError
@@ -173,6 +173,8 @@ class Ready:
     """The exact demand, by node; it may take seconds."""
     named: Mapping[str, int]
     """The size of every dim of the program, by its name."""
+    held: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By buffer, how much of it an output is, with the user's axes, where that may be less than all."""
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -233,13 +235,21 @@ class ProgramRun:
         ]
 
     def _given(self, id: int, value: Any) -> Array:
-        backend = self.compiled.backend
-        if backend.takes_host_arrays and isinstance(value, np.ndarray):
+        backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
+        if self.ready.held and value.shape != (wanted := self._extents(buffer)):
+            fill = _poison(buffer.dtype) if self.poison else 0
+            value = padded(backend, value, wanted, fill)
+        elif backend.takes_host_arrays and isinstance(value, np.ndarray):
             value = value.copy()  # the caller may go on writing into it, while segments still run
-            if id in self.compiled.handed_over:
-                return value
-        array, buffer = self.compiled.from_given(id, value), self.compiled.program.buffers[id]
+        if isinstance(value, np.ndarray) and id in self.compiled.handed_over:
+            return value
+        array = self.compiled.from_given(id, value)
         return array if buffer.is_as_given else backend.transpose(array, buffer.from_user)
+
+    def _extents(self, buffer: Buffer) -> tuple[int, ...]:
+        """The shape that the user's array has in it."""
+        shape = self.ready.shapes[buffer.id]
+        return tuple(shape[axis] for axis in buffer.to_user)
 
     def _made(self, buffer: Buffer) -> Array:
         backend, shape = self.compiled.backend, self.ready.shapes[buffer.id]
@@ -377,6 +387,10 @@ class ProgramRun:
             axis, kept = buffer.layout.index(symbol), self.kept(slot)
             if 0 < kept < array.shape[axis]:
                 array = backend.up_to(array, axis, kept)
+        for axis, count in enumerate(self.ready.held.get(id, ())):
+            along = buffer.layout[axis]
+            if count < array.shape[axis] and (isinstance(along, int) or not is_chunked(buffer, along)):
+                array = backend.up_to(array, axis, count)
         if id in self.compiled.on_host:
             return backend.from_host(array)
         return backend.owned(array) if buffer.is_slot and backend.shares_memory else array

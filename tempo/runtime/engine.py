@@ -60,6 +60,9 @@ class ReferenceEngine:
     def finds_order(self) -> bool:
         return False  # it follows the demand, whatever there is
 
+    def sizes(self, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
+        return sizes
+
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
         """Run the program once. Where a call fails in the middle, `look` is shown what was watched until then."""
         evaluator = self.evaluator(arguments)
@@ -144,7 +147,20 @@ class CompiledEngine:
             key = id(plan.graph), frozenset(sizes.items())  # narrowed and in parts it demands the same
             return self._demanded.get(key, lambda: demanded(plan.graph, sizes))
 
-        return Ready(plan, code, sizes, masks, self.graph.named_sizes(sizes))
+        return Ready(plan, code, sizes, masks, self.graph.named_sizes(sizes), self._held(code, sizes))
+
+    def _held(self, code: Compiled, sizes: Mapping[Symbol, int]) -> Mapping[int, tuple[int, ...]]:
+        """By buffer, how much of it an output is, where shapes are made for buckets of sizes."""
+        shown = self.graph.outputs if self.compiler.buckets.of else ()
+        return {
+            code.program.outputs[each.port]: tuple(int(size.evaluate(sizes)) for size in self.graph.shape_of(each))
+            for each in shown
+            if each.port in code.program.outputs
+        }
+
+    def sizes(self, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
+        """All that code is made for and told, given the sizes of a call."""
+        return self.compiler.buckets.sizes(sizes)
 
     def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int) -> Compiled:
         self.verify(plan, sizes)

@@ -69,6 +69,7 @@ class Executable:
         self._sizes = self._calls.known_sizes()
         if self._sizes is not None:
             self._check_sizes(self._sizes)
+            self._sizes = engine.sizes(self._sizes)
             self._prepare(self._sizes)
 
     def __call__(
@@ -176,7 +177,8 @@ class Executable:
         with AtUserLine():
             arguments = self._calls.check(inputs, others, state, seed, strict, endless=(dim, LARGEST_SIZE))
             check_index_values(self.graph, {**arguments.sizes, _size(dim): 1})
-        arguments = replace(arguments, sizes=_as_far_as_indices_fit(unending.graph, arguments.sizes, dim))
+        sizes_of_all = _as_far_as_indices_fit(unending.graph, arguments.sizes, dim)
+        arguments = replace(arguments, sizes=unending.sizes(sizes_of_all))
         facts = conjunction(var(each).eq(at) for each, at in arguments.sizes.items() if each != _size(dim))
         if not check_symbolic(unending.graph, facts, unending.finds_order).proven:
             raise UnsupportedError(
@@ -290,7 +292,8 @@ class Executable:
         with AtUserLine():
             arguments = self._calls.check(inputs, sizes, state, seed, strict)
             self._check_sizes(arguments.sizes)
-        self._sizes = arguments.sizes
+            arguments = replace(arguments, sizes=self._engine.sizes(arguments.sizes))
+        self._sizes = arguments.sizes  # another thread's call may put its own here
         return arguments
 
     def _check_sizes(self, sizes: Mapping[Symbol, int]) -> None:

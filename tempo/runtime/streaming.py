@@ -163,7 +163,8 @@ class Stream(Iterator[Step]):
             if first + count > array.shape[axis]:
                 return run.compiled.backend.array_functions()["wrapped"](array, axis, start, count)
         is_single = self._chunk == 1 and count == 1
-        return array[(*(slice(None),) * axis, first if is_single else slice(first, first + count))]
+        part = [slice(None) if size is None else slice(size) for size in run.ready.held.get(id, (None,) * array.ndim)]
+        return array[(*part[:axis], first if is_single else slice(first, first + count), *part[axis + 1 :])]
 
 
 def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol) -> tuple[int, int, int]:
@@ -216,13 +217,12 @@ def _not_outermost(dim: Symbol, why: str) -> UnsupportedError:
 
 def _check_bounded(plan: Plan, dim: Symbol) -> None:
     """Raises `UnsupportedError` where something has a place for each point of a dim that has no end."""
-    size = Symbol(dim.name, "size")
     hint = "read a window of bounded length, or give the size of the dim"
     for node in map(plan.graph.nodes.__getitem__, plan.loops.tables.values()):
         if dim in node.domain:
             raise _unbounded(dim, f"at which points {tensor_name(node)} is needed is known only", node.location, hint)
     for buffer in plan.loops.buffers.values():
-        if any(size in extent.symbols() for extent in buffer.logical_shape):
+        if any(each.name == dim.name for extent in buffer.logical_shape for each in extent.sizes()):
             raise _unbounded(dim, f"{buffer.name} is kept", buffer.location, hint)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tempo.errors import TempoError
 from tempo.symbolic import Symbol, parse_condition, parse_expr
+from tempo.symbolic.expr import SIZES
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`')
 _OPENING, _CLOSING = "([{", ")]}"
@@ -84,8 +85,9 @@ def choice(values: Mapping[str, Any]) -> Syntax:
 
 
 def read_symbol(text: str) -> Symbol:
-    name = text.lstrip("$")
-    return Symbol(name.removesuffix(".size"), "size") if name.endswith(".size") else Symbol(name, "dim")
+    name, _, last = text.lstrip("$").rpartition(".")
+    kind = next((each for each in SIZES if each == last), None)
+    return Symbol(text.lstrip("$"), "dim") if kind is None or not name else Symbol(name, kind)
 
 
 NUMBER = plain(str, int, r"-?\d+")

@@ -380,6 +380,11 @@ class Graph:
         """The size of every dim by its name, given the values of size symbols."""
         return {dim.symbol.name: int(dim.size.evaluate(sizes)) for dim in self.dims}
 
+    def shape_of(self, output: Output) -> tuple[Expr, ...]:
+        """Of the user's array."""
+        shape = output.type.shape
+        return tuple(self.dim(each).size if isinstance(each, Symbol) else shape[each] for each in output.layout)
+
     def canonical(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
         """The given dims, each once, in canonical order."""
         return canonical(self.dims, symbols)

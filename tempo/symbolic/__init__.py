@@ -32,6 +32,7 @@ from tempo.symbolic.expr import (
     size,
     var,
 )
+from tempo.symbolic.lengths import over_lengths
 from tempo.symbolic.parse import parse_condition, parse_expr
 from tempo.symbolic.text import to_python
 
@@ -63,6 +64,7 @@ __all__ = [
     "maximum",
     "minimum",
     "nonnegative",
+    "over_lengths",
     "parse_condition",
     "parse_expr",
     "size",

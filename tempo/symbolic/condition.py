@@ -36,7 +36,7 @@ class Condition(Structural):
         return frozenset(symbol for symbol in self.symbols() if symbol.kind == "dim")
 
     def sizes(self) -> frozenset[Symbol]:
-        return frozenset(symbol for symbol in self.symbols() if symbol.kind == "size")
+        return self.symbols() - self.dims()
 
     def substitute(self, mapping: Substitution) -> Condition:
         return self.map_exprs(lambda expr: expr.substitute(mapping))

@@ -283,9 +283,10 @@ class _World:
         return Drawn(self._box, self._sizes)
 
     def _definition(self, symbol: Symbol) -> Condition:
-        if symbol.kind == "size":
-            equal = self._sizes.get(symbol)
-            positive = nonnegative(var(symbol) - 1)
+        if symbol.kind != "dim":
+            equal, positive = self._sizes.get(symbol), nonnegative(var(symbol) - 1)
+            if symbol.kind == "length":
+                return positive & nonnegative(var(symbol.of_kind("extent")) - var(symbol))
             return positive if equal is None else positive & zero(var(symbol) - equal)
         if symbol not in self._bounds:
             return TRUE

@@ -32,21 +32,30 @@ _WORDS = frozenset((*keyword.kwlist, "of"))
 """What means something else in the texts of conditions and graphs; a dim so named prints `$and`."""
 
 
+SymbolKind = Literal["dim", "size", "length", "extent"]
+SIZES: tuple[SymbolKind, ...] = ("size", "length", "extent")
+
+
 class NonAffineError(TypeError):
     """A product of two symbols, a division by one, or an operand that is no integer."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Symbol(Structural):
-    """A temporal dimension (prints `t`) or its size (prints `t.size`, always at least 1)."""
+    """A temporal dimension (prints `t`) or its size (prints `t.size`, always at least 1).
+
+    Of a dim whose size shapes are not made for, but for a bucket that it falls into: the size as a number that is known
+    when the program runs (`t.length`), and what the bucket holds (`t.extent`). `1 <= t.length <= t.extent`.
+    """
 
     name: str
-    kind: Literal["dim", "size"]
+    kind: SymbolKind
     key: tuple[int, str] = cached((0, ""))
     expr: Expr | None = cached(None)  # noqa: RUF009 - an immutable default, as the others
 
     def __post_init__(self) -> None:
-        key = (0 if self.kind == "dim" else 1, self.name)
+        more = "" if self.kind in ("dim", "size") else f"\0{self.kind}"  # no name has that character
+        key = (0 if self.kind == "dim" else 1, self.name + more)  # atoms that are no symbols come behind
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "_hash", hash(key))
 
@@ -61,10 +70,14 @@ class Symbol(Structural):
 
     def __str__(self) -> str:
         name = f"${self.name}" if self.name in _WORDS else self.name
-        return name if self.kind == "dim" else f"{name}.size"
+        return name if self.kind == "dim" else f"{name}.{self.kind}"
 
     def symbols(self) -> frozenset[Symbol]:
         return frozenset((self,))
+
+    def of_kind(self, kind: SymbolKind) -> Symbol:
+        """Of the same dim."""
+        return Symbol(self.name, kind)
 
     def substitute(self, mapping: Substitution) -> Expr:
         found = mapping.get(self)
@@ -262,7 +275,13 @@ class Expr(Structural):
         return self._dims
 
     def sizes(self) -> frozenset[Symbol]:
-        return frozenset(symbol for symbol in self.symbols() if symbol.kind == "size")
+        """All that is no dim."""
+        return self.symbols() - self.dims()
+
+    @property
+    def varies(self) -> bool:
+        """Whether shapes are made for no value of it: it varies with a dim, or from call to call."""
+        return any(symbol.kind in ("dim", "length") for symbol in self.symbols())
 
     def coefficient(self, atom: Atom) -> int:
         return next((c for found, c in self.terms if found == atom), 0)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from tempo.symbolic.condition import FALSE, TRUE, Condition, conjunction, disjunction, nonnegative, zero
-from tempo.symbolic.expr import Expr, const, dim, maximum, minimum, size, total
+from tempo.symbolic.expr import Expr, Symbol, const, dim, maximum, minimum, total, var
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
     ast.GtE: lambda a, b: nonnegative(total((a, 1), (b, -1))),
@@ -65,8 +65,8 @@ def _expr(node: ast.expr, text: str) -> Expr:
             return const(value)
         case ast.Name(id=name):
             return dim(_name(name))
-        case ast.Attribute(value=ast.Name(id=name), attr="size"):
-            return size(_name(name))
+        case ast.Attribute(value=ast.Name(id=name), attr=("size" | "length" | "extent") as kind):
+            return var(Symbol(_name(name), kind))
         case ast.Attribute(value=ast.Name(id=name), attr=rest):  # a dim of the compiler's own
             return dim(f"{_name(name)}.{rest}")
         case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[_, *_] as args, keywords=[]):

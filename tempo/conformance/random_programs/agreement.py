@@ -14,6 +14,7 @@ from tempo.conformance.random_programs.description import Built, RandomProgram
 from tempo.conformance.random_programs.recorder import RecordedCall
 from tempo.dtypes import to_numpy
 from tempo.errors import CycleError, DefinitionError, DomainError, ShapeError, TempoError, UnsupportedError
+from tempo.language.program import Program
 from tempo.reference.calls import feeding
 from tempo.runtime.arguments.binding import input_nodes, stream_nodes
 from tempo.runtime.arguments.call import CallChecker
@@ -22,7 +23,7 @@ from tempo.runtime.engine import ReferenceEngine
 from tempo.runtime.executable import Executable
 from tempo.runtime.results.outputs import Outputs, Step
 from tempo.sdg.graph import Node
-from tempo.symbolic import Symbol
+from tempo.symbolic import Symbol, var
 
 Array = np.ndarray[Any, Any]
 MEANINGLESS = (CycleError, DefinitionError, DomainError, ShapeError)
@@ -31,12 +32,21 @@ _TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to run a program, as arguments of `tp.compile`; `to_host` makes NumPy arrays of the backend's own."""
+    """A way to run a program, as arguments of `tp.compile`; `to_host` makes NumPy arrays of the backend's own.
+
+    `buckets`: every dim that may have one is in one.
+    """
 
     backend: Any
     options: Options
     scheduler: Any = None
     to_host: Callable[[Any], Array] = np.asarray
+    buckets: bool = False
+
+    def options_for(self, program: Program) -> Options:
+        dims = program.graph().dims if self.buckets else ()
+        free = [dim.symbol for dim in dims if dim.size == var(dim.symbol.of_kind("size"))]
+        return replace(self.options, buckets={symbol.name: "pow2" for symbol in free}) if free else self.options
 
     @property
     def name(self) -> str:
@@ -44,7 +54,7 @@ class Mode:
         return self.backend if isinstance(self.backend, str) else str(self.backend.info.name)
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.options}"
+        return f"{self.name}, {self.options}{', in buckets' * self.buckets}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +135,7 @@ def _check_mode(
     built = program.build(mode.name)
     sizes = pairs[0][0].sizes if len(pairs) == 1 else None
     try:
-        run = compile(built.program, mode.backend, mode.scheduler, sizes=sizes, options=mode.options)
+        run = compile(built.program, mode.backend, mode.scheduler, sizes=sizes, options=mode.options_for(built.program))
     except UnsupportedError as error:
         counts[_unsupported(error)] += len(pairs)
         _check_no_loop_runs(program, mode, pairs, error)
@@ -153,7 +163,7 @@ def _check_no_loop_runs(
         return
     built = program.build(mode.name)
     try:
-        sequential = replace(mode.options, mapping="sequential")
+        sequential = replace(mode.options_for(built.program), mapping="sequential")
         run = compile(built.program, mode.backend, mode.scheduler, options=sequential)
         for situation, _ in pairs:
             if _run(built, run, situation, mode.to_host).error is None:

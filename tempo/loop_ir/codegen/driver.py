@@ -101,7 +101,7 @@ class DriverEmitter(Emitter):
 
     def item_sizes(self) -> tuple[Symbol, ...]:
         """The sizes that every item is given, in order."""
-        return tuple(sorted(symbol for symbol in symbols_of(self.program) if symbol.kind == "size"))
+        return tuple(sorted(symbol for symbol in symbols_of(self.program) if symbol.kind != "dim"))
 
     def _held_by(self, slot: Buffer) -> ast.expr:
         return syntax.call("to_host", [syntax.listed("buffers", slot.id)])

@@ -22,8 +22,9 @@ _FIXED = ("start", "stop", *_DRIVER, *ARRAY_FUNCTIONS, *keyword.kwlist, *dir(bui
 class Names:
     """The names of one program's source. No two are one to Python, which compares them in normal form (NFKC).
 
-    What LoopIR names itself (values, buffers, segments) keeps its name. A dim is its own name and a size the upper-case
-    name of its dim, with underscores behind where that is taken; functions are numbered then.
+    What LoopIR names itself (values, buffers, segments) keeps its name. A dim is its own name, a size the upper-case
+    name of its dim, its length in a bucket
+    `t_length`, with underscores behind where that is taken; functions are numbered then.
     """
 
     def __init__(self, program: LoopProgram, symbols: Iterable[Symbol]) -> None:
@@ -56,7 +57,8 @@ def _same(name: str) -> str:
 
 
 def _plain(symbol: Symbol) -> str:
-    base = re.sub(r"\W", "_", _same(symbol.name if symbol.kind == "dim" else symbol.name.upper()))
+    name = {"dim": symbol.name, "size": symbol.name.upper()}.get(symbol.kind, f"{symbol.name}_{symbol.kind}")
+    base = re.sub(r"\W", "_", _same(name))
     return base if base.isidentifier() else f"d_{base}" if f"d_{base}".isidentifier() else "d"
 
 

@@ -133,7 +133,7 @@ def _add_value(program: Clustered, value: Value, decided: Storage, buffers: Buff
 
 
 def _full_axes(program: Clustered, domain: tuple[Symbol, ...]) -> tuple[Axis, ...]:
-    return tuple(Axis(dim, at, "full", program.graph.dim(dim).size) for at, dim in enumerate(domain))
+    return tuple(Axis(dim, at, "full", program.extent(dim)) for at, dim in enumerate(domain))
 
 
 def _stored_in_output(program: Clustered, storage: Mapping[Value, Storage]) -> dict[Value, Output]:

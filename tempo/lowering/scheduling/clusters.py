@@ -27,7 +27,7 @@ from tempo.sdg.call import static_type
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS, call_for
-from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, const, var
+from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, const, over_lengths, var
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,10 @@ class Clustered:
 
     def box(self, cluster: Cluster) -> Box:
         return self.demands[cluster.nodes[0]].box
+
+    def extent(self, symbol: Symbol) -> Expr:
+        """How many places there are where all points along a dim are kept."""
+        return over_lengths(self.graph.dim(symbol).size)
 
     def context(self, cluster: Cluster, *facts: Condition) -> Context:
         """What holds at the points where the cluster runs, and the facts."""

@@ -241,7 +241,7 @@ class _Assignment:
     def _axes(self, domain: tuple[Symbol, ...], widths: list[int], sliced: set[int]) -> tuple[Axis, ...]:
         axes = []
         for position, (dim, width) in enumerate(zip(domain, widths, strict=True)):
-            size = self.program.graph.dim(dim).size
+            size = self.program.extent(dim)
             if width == FULL or (size.is_const and size.as_int() <= width):
                 axes.append(Axis(dim, position, "full", size))
             elif width > 1 or position in sliced:

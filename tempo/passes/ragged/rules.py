@@ -123,7 +123,7 @@ def convolved(situation: Situation) -> Edge:
     channel = len(data.lengths) - len(padding) - 1
     for number, taps in enumerate(kernel.lengths[batch + 2 :]):
         axis = channel + 1 + number
-        if taps.dims():
+        if taps.varies:
             raise situation.unsupported(f"with a kernel of {taps} taps comes apart in the pass 'decompose'")
         if not data.is_dynamic(axis):
             continue
@@ -147,7 +147,7 @@ def sliced(situation: Situation) -> Edge:
     starts, lengths, steps = (list(situation.attrs[key]) for key in ("starts", "lengths", "steps"))
     for axis, size in enumerate(situation.physical(value)):
         start, length, step = as_expr(starts[axis]), as_expr(lengths[axis]), steps[axis]
-        if not length.dims():
+        if not length.varies:
             continue
         whole = start == const(0) and step == 1 and length == value.lengths[axis]
         lengths[axis] = extent = size if whole else situation.hull(length)
@@ -165,12 +165,12 @@ def padded(situation: Situation) -> Edge:
     fill = situation.attrs.get("value", 0)
     low, high = ([as_expr(size) for size in situation.attrs[key]] for key in ("low", "high"))
     for axis in range(len(low)):
-        if not (value.is_dynamic(axis) or low[axis].dims() or high[axis].dims()):
+        if not (value.is_dynamic(axis) or low[axis].varies or high[axis].varies):
             continue
         if low[axis] == const(0) and high[axis] == const(0):
             continue
         value = situation.masked(value, axis, fill)
-        if low[axis].dims():
+        if low[axis].varies:
             value = _padded_below(situation, value, axis, low[axis], fill)
             low[axis] = high[axis] = const(0)
         else:
@@ -288,7 +288,7 @@ def _group(situation: Situation, value: Value, left: tuple[int, ...], group: Gro
     if _dynamic_leads(before) and _dynamic_leads(lengths):
         sizes = [situation.hull(n) for n in lengths]
         leading = next(axis for axis, n in zip(left, before) if n != one)
-        rest = _product(situation, [n for n in before if not n.dims()]).as_int()
+        rest = _product(situation, [n for n in before if not n.varies]).as_int()
         total = _product(situation, sizes)
         if rest and total % rest == const(0):
             return sizes, situation.sized(value, leading, total // rest), len(left)

@@ -16,16 +16,16 @@ from tempo.passes.manager import PassContext
 from tempo.passes.ragged.rules import RULES, static
 from tempo.passes.ragged.values import Fills, Hulls, Situation, Value
 from tempo.passes.rewrite.driver import without_dead_nodes
-from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Point, Slice, TensorType
+from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import TRUE, Condition, Expr, const
+from tempo.symbolic import TRUE, Condition, Expr, const, over_lengths
 
 Trims = tuple[tuple[Expr | None, ...], ...]
 
 
 @dataclass(frozen=True)
 class StaticExtents:
-    """After it no shape mentions a dim.
+    """After it no shape mentions a dim, nor a length in a bucket.
 
     Slices keep their `length` and get an `extent`. Host calls and sinks whose operands vary get the attribute `trims`:
     for every operand, for every axis, the valid length to cut it to before the call, or None. Raises UnsupportedError
@@ -43,10 +43,10 @@ class StaticExtents:
 
 
 def _varies(graph: Graph, node: Node) -> bool:
-    """Whether the node has, or sees, a shape that mentions a dim."""
+    """Whether the node has, or sees, a shape that varies with a dim, or with a length in a bucket."""
     shapes = [type.shape for type in node.results]
     shapes += [graph.seen_type(edge).shape for _, edge in node.reads()]
-    return any(size.dims() for shape in shapes for size in shape)
+    return any(size.varies for shape in shapes for size in shape)
 
 
 class _Widening:
@@ -67,7 +67,7 @@ class _Widening:
         for node in order:
             if node.is_merge:
                 self.new.nodes[node.id] = self.merge(node)
-        outputs = tuple(replace(output, edge=self.output_edge(output.edge)) for output in self.old.outputs)
+        outputs = tuple(map(self.output, self.old.outputs))
         return replace(self.old, nodes=self.new.nodes, outputs=outputs)
 
     def declared(self, node: Node) -> Node:
@@ -100,7 +100,7 @@ class _Widening:
     def exact(self, tensors: Tensors, edge: Edge, lengths: Sequence[Expr]) -> Edge:
         """Without the padding of axes that do not vary: they may have come from one that does, read at one point."""
         for axis, length in enumerate(lengths):
-            if not length.dims():
+            if not length.varies:
                 edge = tensors.cut(edge, axis, const(0), length)
         return edge
 
@@ -116,7 +116,7 @@ class _Widening:
         return replace(self.new.nodes[node.id], cases=tuple(cases))
 
     def at_the_boundary(self, node: Node, values: Sequence[Value]) -> Node:
-        trims: Trims = tuple(tuple(n if n.dims() else None for n in value.lengths) for value in values)
+        trims: Trims = tuple(tuple(n if n.varies else None for n in value.lengths) for value in values)
         operands = tuple(value.edge for value in values)
         node = replace(node, operands=operands)
         return node.with_attrs(trims=trims) if any(value.dynamic_axes for value in values) else node
@@ -132,7 +132,7 @@ class _Widening:
         return Value(self.exact(tensors, shown, lengths), lengths, fills)
 
     def widened(self, node: Node, index: Point | Slice, condition: Condition) -> Point | Slice:
-        if not isinstance(index, Slice) or not index.length.dims():
+        if not isinstance(index, Slice) or not index.length.varies:
             return index
         return replace(index, extent=self.hulls.hull(index.length, node, condition))
 
@@ -147,6 +147,17 @@ class _Widening:
                 hint="Give that tensor one shape, padded, or reduce it before it is sliced.",
             )
 
-    def output_edge(self, edge: Edge) -> Edge:
-        tensors = Tensors(self.new, None)
-        return self.exact(tensors, tensors.read(edge, self.old.nodes[edge.node].domain), self.old.seen_type(edge).shape)
+    def output(self, output: Output) -> Output:
+        """With all that a bucket holds."""
+        tensors, read = Tensors(self.new, None), output.edge
+        edge = replace(read, map=tuple(map(_with_extent, read.map)))
+        shown = tensors.read(edge, self.old.nodes[read.node].domain)
+        edge = self.exact(tensors, shown, self.old.seen_type(read).shape)
+        return replace(output, edge=edge, type=replace(output.type, shape=tensors.shape(edge)))
+
+
+def _with_extent(index: Point | Slice) -> Point | Slice:
+    """Of what no dim varies."""
+    if isinstance(index, Point) or not index.length.varies:
+        return index
+    return replace(index, extent=over_lengths(index.length))

@@ -1,6 +1,7 @@
 """Values whose extents vary: a physical shape that does not, and the valid length of each axis.
 
-An axis is *dynamic* where its valid length varies with a dim. Only the positions before the valid length mean anything.
+An axis is *dynamic* where its valid length varies with a dim, or with a length in a bucket. Only the positions before
+the valid length mean anything.
 Axes that are not dynamic are exactly as long as they are valid.
 """
 
@@ -16,7 +17,7 @@ from tempo.analysis.demand.images import extremes
 from tempo.errors import UnsupportedError
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum
+from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, as_expr, const, maximum, over_lengths
 
 Shape = tuple[Expr, ...]
 Fills = Mapping[int, bool | int | float]
@@ -49,7 +50,7 @@ class Value:
     frames: tuple[Frame | None, ...] | None = None
 
     def is_dynamic(self, axis: int) -> bool:
-        return bool(self.lengths[axis].dims()) if self.frames is None else self.frames[axis] is not None
+        return self.lengths[axis].varies if self.frames is None else self.frames[axis] is not None
 
     def frame(self, axis: int) -> Frame | None:
         return None if self.frames is None else self.frames[axis]
@@ -74,13 +75,15 @@ class Hulls:
 
         Where it is 0 at all sizes it is 1: what nothing reads may be an extreme, which has no value of nothing.
         """
-        if not expr.dims():
+        if not expr.varies:
             return expr
         context = self.context(node, condition)
-        _, greatest, _ = extremes(context.simplify(expr), self.demands[node.id].box, context, self.sizes)
+        greatest: Expr | None = context.simplify(expr)
+        if expr.dims():
+            _, greatest, _ = extremes(context.simplify(expr), self.demands[node.id].box, context, self.sizes)
         if greatest is None:
             raise UnsupportedError(f"{node.op}: no bound is known for the extent {expr}", location=node.location)
-        greatest = self.sizes.simplify(maximum(greatest, const(0)))
+        greatest = self.sizes.simplify(maximum(over_lengths(greatest), const(0)))
         return const(1) if greatest == const(0) else greatest
 
     def context(self, node: Node, condition: Condition = TRUE) -> Context:

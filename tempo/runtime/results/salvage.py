@@ -259,9 +259,9 @@ def _goes_by_point(program: LoopProgram, item: int, loop: Loop | None, dim: Symb
     offsets = program.offsets.get(item)
     if loop is None or loop.var != dim or offsets is None or any(any(each) for each in offsets.values()):
         return False
-    return not _reads_to_the_end(loop, Symbol(dim.name, "size"))
+    return not _reads_to_the_end(loop, dim)
 
 
-def _reads_to_the_end(loop: Loop, size: Symbol) -> bool:
+def _reads_to_the_end(loop: Loop, dim: Symbol) -> bool:
     reads = (each for each in walk(loop.body) if isinstance(each, Read))
-    return any(size in expr.symbols() for read in reads for expr in expressions(read))
+    return any(each.name == dim.name for read in reads for expr in expressions(read) for each in expr.sizes())

@@ -127,6 +127,8 @@ class Drawn:
         equal = self._sizes.get(symbol, self._defined.get(symbol))
         if equal is not None:
             return np.broadcast_to(self._at(equal), _DRAWN)
+        if symbol.kind == "extent":
+            return np.asarray(self.values(symbol.of_kind("length")) + random % 4)
         if symbol not in self._bounds:
             return self._started[symbol]
         lo, hi = map(self._at, self._bounds[symbol])

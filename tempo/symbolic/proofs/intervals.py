@@ -60,7 +60,7 @@ class Intervals:
             assert isinstance(atom, Symbol)
             if atom in touched:
                 exact = False
-            if atom.kind == "size":
+            if atom.kind != "dim":
                 sizes[atom] = sizes.get(atom, 0) + c
                 continue
             bound = (self.lows if c * sign > 0 else self.highs).get(atom)

@@ -1,0 +1,76 @@
+"""Buckets: shapes are made for what the bucket of a size holds, and the size is a number of the run.
+
+    x[0:t.size]   shows   t.length   positions of   t.extent,   1 <= t.length <= t.extent
+
+The program is the same with `t.length` in place of `t.size`. Extents that vary with it are made static as those are
+that vary with a dim (`tempo.passes.ragged.static_extents`), so what lies behind the length never counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from tempo.errors import SizeError
+from tempo.sdg.graph import Graph, Node, Output, TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Dim, Symbol, var
+
+Bucket = Literal["pow2"] | tuple[int, ...]
+"""The next power of two, or the least of some sizes, in order, that is no less."""
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """`of`: by dim, which has a size of its own."""
+
+    of: Mapping[Symbol, Bucket] = field(default_factory=dict)
+
+    def graph(self, graph: Graph) -> Graph:
+        """The graph with lengths in place of sizes."""
+        return _with_lengths(graph, frozenset(symbol.of_kind("size") for symbol in self.of)) if self.of else graph
+
+    def sizes(self, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
+        """With a length and an extent for each dim in a bucket. Raises `SizeError` for a size that is in none."""
+        found = {symbol: sizes[size] for symbol in self.of if (size := symbol.of_kind("size")) in sizes}
+        lengths = {symbol.of_kind("length"): size for symbol, size in found.items()}
+        extents = {symbol.of_kind("extent"): _extent(symbol, self.of[symbol], size) for symbol, size in found.items()}
+        return {**sizes, **lengths, **extents} if found else sizes
+
+
+def _extent(symbol: Symbol, bucket: Bucket, size: int) -> int:
+    if bucket == "pow2":
+        return 1 << (size - 1).bit_length()
+    at = bisect_left(bucket, size)
+    if at == len(bucket):
+        raise SizeError(
+            f"{symbol.name} has the size {size}, and the greatest of its buckets is {bucket[-1]}",
+            hint=f'give a greater one: tp.Options(buckets={{"{symbol.name}": [..., {size}]}}), or "pow2"',
+        )
+    return bucket[at]
+
+
+def _with_lengths(graph: Graph, sizes: frozenset[Symbol]) -> Graph:
+    within = {size: var(size.of_kind("length")) for size in sizes}
+
+    def type_of(type: TensorType) -> TensorType:
+        return replace(type, shape=tuple(size.substitute(within) for size in type.shape))
+
+    def node_of(node: Node) -> Node:
+        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(within))
+        made = node.reading(lambda edge: edge.substitute(within))
+        cases = tuple(replace(case, condition=case.condition.substitute(within)) for case in made.cases)
+        results = tuple(map(type_of, node.results))
+        return replace(made, attrs=tuple(sorted(attrs.items())), results=results, cases=cases)
+
+    def output_of(output: Output) -> Output:
+        return replace(output, edge=output.edge.substitute(within), type=type_of(output.type))
+
+    return replace(
+        graph,
+        dims=tuple(Dim(dim.symbol, dim.size.substitute(within)) for dim in graph.dims),
+        nodes={id: node_of(node) for id, node in graph.nodes.items()},
+        outputs=tuple(map(output_of, graph.outputs)),
+    )
