@@ -1,7 +1,7 @@
 """Facts about loops for backends that compile them whole: where to split, what iterations hand on, how arrays lie."""
 
 from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, reaches, read_place, recent
-from tempo.loop_ir.analysis.layouts import layouts_in_segments
+from tempo.loop_ir.analysis.layouts import layouts_in_segments, read_by_iteration
 from tempo.loop_ir.analysis.liveness import Liveness, peak_bytes
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.analysis.whole_points import replaced
@@ -19,6 +19,7 @@ __all__ = [
     "peak_bytes",
     "read_place",
     "reaches",
+    "read_by_iteration",
     "recent",
     "replaced",
     "split",

@@ -128,6 +128,14 @@ class JaxBackend:
         here = self.device.platform == "cpu" or array.nbytes <= _LITTLE
         return self.from_host(np.array(self.to_host(array)[part])) if here else array[part]
 
+    def padded(self, array: Array, shape: tuple[int, ...], fill: Any) -> Array:
+        """By NumPy where the array lies in its memory, as it is cut."""
+        if self.device.platform == "cpu":
+            return super().padded(array, shape, fill)
+        more = [(0, size - now) for now, size in zip(array.shape, shape, strict=True)]
+        with x64_for(_name(array.dtype)):
+            return jnp.pad(array, more, constant_values=fill)
+
     def owned(self, array: Array) -> Array:
         with x64_for(_name(array.dtype)):
             return jnp.array(array, copy=True)

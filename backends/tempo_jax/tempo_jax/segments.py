@@ -26,7 +26,6 @@ from tempo.backends.loop_ir import (
     Compute,
     Guard,
     Loop,
-    PointIndex,
     Read,
     Statement,
     Stop,
@@ -41,11 +40,12 @@ from tempo.backends.loops import (
     Place,
     is_empty,
     layouts_in_segments,
+    read_by_iteration,
     read_place,
 )
 from tempo.backends.operators import Call, call_for, static_type
 from tempo.errors import InternalError, ShapeError
-from tempo.symbolic import Expr, Symbol, const, var
+from tempo.symbolic import Expr, Symbol, const
 from tempo_jax import access
 from tempo_jax.alike import AlikeIterations
 from tempo_jax.branches import BranchPlan
@@ -129,12 +129,8 @@ class SegmentTracer:
     @cached_property
     def stepped(self) -> frozenset[int]:
         """The inputs of which an iteration of the outermost loop reads its own point alone."""
-        loop, program = self.segment.loop, self.request.program
-        if loop is None:
-            return frozenset()
-        given = {id for id in program.inputs.values() if id in self.segment.buffers and program.buffers[id].axes}
-        own, reads = PointIndex(var(loop.var)), (each for each in walk((loop,)) if isinstance(each, Read))
-        return frozenset(given - {each.buffer for each in reads if each.buffer in given and each.index[0] != own})
+        loop = self.segment.loop
+        return frozenset[int]() if loop is None else read_by_iteration(self.request.program, loop)
 
     def _stretches(self, loop: Loop) -> Iterator[LoopStretch]:
         """The outermost loop in pieces, in its direction, with its bounds in it where these are known; what else there

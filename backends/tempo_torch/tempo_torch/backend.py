@@ -90,6 +90,11 @@ class TorchBackend(GenericBackend):
     def transpose(self, array: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
         return array.permute(axes)
 
+    def padded(self, array: torch.Tensor, shape: tuple[int, ...], fill: Any) -> torch.Tensor:
+        made = torch.full(shape, fill, dtype=array.dtype, device=array.device)
+        made[tuple(map(slice, array.shape))] = array
+        return made
+
     def owned(self, array: torch.Tensor) -> torch.Tensor:
         return array.clone(memory_format=torch.contiguous_format)
 

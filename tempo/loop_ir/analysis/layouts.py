@@ -1,4 +1,4 @@
-"""In which order of axes an internal buffer lies in memory.
+"""In which order of axes an internal buffer lies in memory, and which inputs may lie in pieces.
 
 What is kept is read as slices; a contraction with batch axes (heads) reads one batch element after the other, and each
 is in one piece where the batch axes come first: `(heads, points, width)`, not `(points, heads, width)`.
@@ -14,6 +14,7 @@ from tempo.loop_ir.ir import (
     Buffer,
     CallSegment,
     Compute,
+    Loop,
     LoopProgram,
     PointIndex,
     Read,
@@ -21,6 +22,7 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     walk,
 )
+from tempo.symbolic import var
 
 Order = tuple[int, ...]
 
@@ -39,6 +41,13 @@ def layouts(program: LoopProgram) -> Mapping[int, Order]:
 def layouts_in_segments(program: LoopProgram) -> Mapping[int, Order]:
     """The same for backends without views, whose segments index what lies in another order: nobody else may."""
     return layouts(program) if all(isinstance(item, CallSegment) for item in program.items) else {}
+
+
+def read_by_iteration(program: LoopProgram, loop: Loop) -> frozenset[int]:
+    """The inputs of which an iteration of the loop reads its own point alone, along the first axis."""
+    own, reads = PointIndex(var(loop.var)), [each for each in walk((loop,)) if isinstance(each, Read)]
+    given = {id for id in program.inputs.values() if program.buffers[id].axes} & {each.buffer for each in reads}
+    return frozenset(given - {each.buffer for each in reads if each.buffer in given and each.index[0] != own})
 
 
 def _orders(segment: Segment) -> Iterator[tuple[Read, Order]]:

@@ -17,6 +17,7 @@ from itertools import chain
 from typing import ClassVar
 
 from tempo import dtypes
+from tempo.loop_ir.analysis.layouts import read_by_iteration
 from tempo.loop_ir.analysis.liveness import Liveness
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.ir import (
@@ -39,12 +40,16 @@ from tempo.symbolic import Expr, const
 @dataclass(frozen=True)
 class FuseSegments:
     """The program as one segment; itself where the host has a part in it: also that of leaving out what comes after
-    an early end."""
+    an early end. And where a loop of a few iterations reads a large part of an input in each, as layers do: iterations
+    may then be called one by one, with parts that lie where they were given.
+    """
 
     name: ClassVar[str] = "fuse_segments"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
         if not (context.fuses_segments and context.whole) or not _is_without_host(program):
+            return program
+        if any(_reads_large_parts(program, segment, context) for segment in program.called(program.items)):
             return program
         inside, outside = program.buffers, _outside(program)
         given, made = ([id for id in ids.values() if id in outside] for ids in (program.inputs, program.outputs))
@@ -70,6 +75,23 @@ class FuseSegments:
 def _is_without_host(program: LoopProgram) -> bool:
     is_called = all(isinstance(item, CallSegment) for item in program.items)
     return bool(program.items) and is_called and not any(slot is not None for slot in program.stopped)
+
+
+_FEW = 64
+"""Iterations."""
+_LARGE = 1 << 16
+"""Bytes."""
+
+
+def _reads_large_parts(program: LoopProgram, segment: Segment, context: LoopContext) -> bool:
+    loop = segment.loop
+    if loop is None or not (loop.lo.symbols() | loop.hi.symbols()) <= context.sizes.keys():
+        return False
+    if not 1 < int((loop.hi - loop.lo).evaluate(context.sizes)) <= _FEW:
+        return False
+    read = (program.buffers[id] for id in read_by_iteration(program, loop))
+    parts = ((each, each.extents(context.sizes)[1:]) for each in read if each.is_as_given)
+    return any(math.prod(shape) * dtypes.itemsize(each.dtype) >= _LARGE for each, shape in parts)
 
 
 def _outside(program: LoopProgram) -> dict[int, Buffer]:

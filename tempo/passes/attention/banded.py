@@ -133,6 +133,10 @@ class _Seen:
         first, last = self.offset(start, Max), self.offset(stop, Min)
         low = 1 - span.size if first is None else span.lo + first - lo
         high = hi - lo if last is None else span.lo + last - lo
+        if span.size.varies or (hi - lo).varies:  # in a bucket, behind the length of which there is padding
+            fixed = not high.varies and (first is None or not low.varies)
+            if not fixed or not sizes.implies((span.size - 1 + high).le(hi - lo)):
+                raise _NotBanded
         return KeyWindow(lo, hi - lo, start, stop, low, high, keys)
 
     @property

@@ -341,7 +341,25 @@ def _physical_number(situation: Situation, value: Value, left: tuple[int, ...], 
     return flat
 
 
+def banded(situation: Situation) -> Edge:
+    """Points and keys behind the lengths are seen by no point before them (`tempo.passes.attention.banded`): the band
+    is as it was. Values there are zero, since whether all are finite is looked at.
+    """
+    attrs, values = situation.attrs, situation.values
+    lengths = [value.lengths for value in values]
+    for factor in OPERATORS[situation.node.op].axes(attrs, lengths, situation.lengths):
+        if factor.role is Role.OPAQUE:
+            number, axis = factor.places[0]
+            values = situation.agreeing(values, factor.places, values[number].lengths[axis])
+    query, key, value, *extras = values
+    value = situation.masked(value, attrs["value_axes"][-2], 0)
+    low = as_expr(attrs["low"])
+    points = situation.physical(query)[-3]
+    return situation.apply((query, key, value, *extras), low=const(1) - points if low.varies else low)
+
+
 RULES: Mapping[str, Rule] = {
+    "banded_attention": banded,
     "concat": concatenated,
     "conv": convolved,
     "flip": flipped,

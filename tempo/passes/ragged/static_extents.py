@@ -71,13 +71,22 @@ class _Widening:
         return replace(self.old, nodes=self.new.nodes, outputs=outputs)
 
     def declared(self, node: Node) -> Node:
-        """A nominal node with a static shape; who makes the values of inputs and calls cannot pad them."""
-        varies = any(size.dims() for type in node.results for size in type.shape)
-        if varies and (node.is_input or node.is_host_call):
+        """A nominal node with a static shape; who makes the values of inputs and calls cannot pad them, but that inputs
+        in buckets are padded when they are given.
+        """
+        sizes = [size for type in node.results for size in type.shape]
+        what = node.name or node.op
+        if any(size.dims() for size in sizes) and (node.is_input or node.is_host_call):
             raise UnsupportedError(
-                f"{node.name or node.op} has a shape that varies, which a compiled program cannot hold",
+                f"{what} has a shape that varies, which a compiled program cannot hold",
                 location=node.location,
                 hint="Declare the greatest shape and pad, or run it with backend='reference'.",
+            )
+        if any(size.varies for size in sizes) and node.is_call:
+            raise UnsupportedError(
+                f"{what} makes arrays whose shape varies with a size in a bucket",
+                location=node.location,
+                hint="leave the dim out of buckets=",
             )
         return replace(node, results=tuple(self.static_type(node, type) for type in node.results))
 

@@ -116,9 +116,12 @@ class _Tiler:
         return replace(segment, body=rewritten(segment.body, finish=self.block))
 
     def block(self, block: Block, scope: BlockScope) -> Block:
-        """The block with its regions run as the tiling says, one after the other."""
+        """The block with its regions run as the tiling says, one after the other. What varies with the call alone is as
+        long as its bucket.
+        """
         self.loops = scope.loops
-        seen = ((length, self.resolve(extent)) for each in block for _, length, extent in varying(each))
+        found = (each for statement in block for each in varying(statement))
+        seen = ((length, self.resolve(extent)) for _, length, extent in found if length.dims())
         for length, hull in dict.fromkeys(seen):
             along = partial(tracked, resolve=self.resolve, extent=hull)
             finder = RegionFinder(length, hull, partial(self.entries, length, hull), along)

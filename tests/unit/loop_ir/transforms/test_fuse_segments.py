@@ -101,3 +101,21 @@ def test_a_program_with_host_calls_is_left_alone() -> None:
     out = tp.compile(program, backend=backend, sizes={"t": 4})()
     assert len(backend.programs) > 1
     np.testing.assert_array_equal(out["x"][:, 0], np.arange(4))
+
+
+def test_a_loop_that_reads_a_large_part_of_an_input_in_each_iteration_stays_apart() -> None:
+    """Layers, of which each has an array of its own: a loop over one stacked array would copy every one."""
+    for width, count in ((128, 3), (4, 1)):
+        with tp.Program("layers") as program:
+            n = tp.dim("n", 4)
+            w = tp.input("w", shape=(width, width), dims=(n,))
+            h = tp.recurrent("h", shape=(width,), dims=(n,))
+            h[0] = tp.ones((width,))
+            h[n + 1] = tp.tanh(w @ h)
+            tp.output("h", h[n.size - 1])
+        backend = Fusing()
+        weights = np.random.default_rng(0).normal(size=(4, width, width)).astype(np.float32)
+        out = tp.compile(program, backend=backend)(w=weights)
+        assert len(backend.programs[0].segments) >= count
+        assert (len(backend.programs[0].segments) == 1) is (count == 1)
+        np.testing.assert_allclose(out["h"], tp.compile(program, backend="reference")(w=weights)["h"], rtol=1e-4)
