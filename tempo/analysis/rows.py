@@ -76,25 +76,29 @@ class _Walk:
 
     def masks(self) -> Masks:
         reachable = self.graph.reachable()
-        for node in self.graph.operands_first():
-            if node.id in reachable:
-                self._visit(node)
+        nodes = [node for node in self.graph.operands_first() if node.id in reachable]
+        for node in nodes:
+            self._visit(node)
+        for node in nodes:  # not before: a merge stands in front of what its cases read
+            for case in node.cases:
+                self._check_keeps(case.edge, case.location or node.location)
         for output in self.graph.outputs:
-            if any(self._seen(output.edge, output.location)):
-                raise self._other_rows(output.edge, output.location)
+            self._check_keeps(output.edge, output.location)
         return self.found
 
     def _visit(self, node: Node) -> None:
         if node.has_effect and is_ragged(self.stop, node.domain):
             raise self._called(node)
         shown: list[Rows] = []
-        for case in node.cases:
-            if any(self._seen(case.edge, case.location or node.location)):
-                raise self._other_rows(case.edge, case.location or node.location)
         for number, edge in enumerate(node.operands):
             for rows in self._seen(edge, node.location):
                 shown.extend(self._through(node, number, rows))
         self.shown[node.id] = tuple(shown)
+
+    def _check_keeps(self, edge: Edge, reader: Location | None) -> None:
+        """What is kept of an edge must show no rows: nobody folds it."""
+        if any(self._seen(edge, reader)):
+            raise self._other_rows(edge, reader)
 
     def _seen(self, edge: Edge, reader: Location | None) -> Iterator[Rows]:
         producer = self.graph.nodes[edge.node]
@@ -104,7 +108,9 @@ class _Walk:
         for rows in self.shown.get(producer.id, ()):
             if any(symbol in _dims(index) for index in rows.map for symbol in slices):
                 raise self._other_rows(edge, reader)
-            yield rows.moved(len(slices), points)
+            moved = rows.moved(len(slices), points)
+            if not self._stays(dict(zip(self.stop.domain, moved.map))):
+                yield moved
         if is_ragged(self.stop, producer.domain) and not self._stays(indices):
             read = tuple(indices[symbol] for symbol in self.stop.domain)
             if not all(self._is_whole(symbol, indices[symbol]) for symbol in self.stop.rows):
@@ -173,13 +179,18 @@ def _is_kept(factor: Factor) -> bool:
     return factor.role is Role.PARALLEL and factor.result is not None
 
 
-def check_means(graph: Graph, means: frozenset[int]) -> None:
-    """Raises `UnsupportedError` where one of the sums in `means`, divided by how many terms they have, is of rows."""
+def check_means(graph: Graph, means: Mapping[int, int]) -> None:
+    """Raises `UnsupportedError` where rows are summed and divided by how many there are; `means`: sums by quotient.
+
+    The sum alone says nothing: who divides by something else reads the same node.
+    """
+    reachable = graph.reachable()
     for stop in graph.stops.values():
-        for id, _ in row_masks(graph, stop) if stop.rows else ():
-            if id in means:
+        folds = {id for id, _ in row_masks(graph, stop)} if stop.rows else set()
+        for quotient, total in means.items():
+            if quotient in reachable and total in folds:
                 raise UnsupportedError(
                     f"a mean over rows, each of which ends by itself along {stop.name}, divides by all of them",
-                    location=graph.nodes[id].location,
+                    location=graph.nodes[quotient].location,
                     hint="divide a sum by how many there are: x[:, t].sum(axis=0) / (x == x)[:, t].sum(axis=0)",
                 )

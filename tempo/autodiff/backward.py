@@ -8,13 +8,13 @@ recurrence forward in time, one backward in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import demand
-from tempo.analysis.rows import is_ragged
+from tempo.analysis.rows import is_ragged, row_masks
 from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
 from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.transpose import contributions
@@ -35,6 +35,11 @@ class Loss:
 
     edge: Edge
     domain: tuple[Symbol, ...]
+
+    def alone(self, graph: Graph, nodes: Mapping[int, Node]) -> Graph:
+        """The graph of these nodes, of which nothing but the loss is asked."""
+        root = Output("loss", self.edge, self.domain, graph.seen_type(self.edge), self.domain)
+        return Graph(graph.dims, nodes, (root,))
 
 
 class Backward:
@@ -62,10 +67,8 @@ class Backward:
     def _boxes(self) -> dict[int, Box]:
         """The points that the loss needs; elsewhere adjoints are zero. Leaves read nothing: demand follows what a
         derivative does."""
-        edge, domain = self.loss.edge, self.loss.domain
-        root = Output("loss", edge, domain, self.graph.seen_type(edge), domain)
         cut = {id: _cut(node) for id, node in self.graph.nodes.items()}
-        return {id: found.box for id, found in demand(Graph(self.graph.dims, cut, (root,))).items()}
+        return {id: found.box for id, found in demand(self.loss.alone(self.graph, cut)).items()}
 
     def region(self, id: int, condition: Condition = TRUE) -> GuardedBox:
         return GuardedBox(self.graph.domain_dims(self.graph.nodes[id]), self.boxes[id], condition)
@@ -373,7 +376,7 @@ def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:
 
 def _check_rows(graph: Graph, backward: Backward, location: Location | None) -> None:
     for stop in graph.stops.values():
-        if any(is_ragged(stop, graph.nodes[id].domain) for id in backward.active):
+        if stop.rows and _goes_through_rows(graph, backward, stop):
             names = ", ".join(symbol.name for symbol in stop.rows)
             raise UnsupportedError(
                 f"the gradient goes through what each point of {names} ends by itself along {stop.name}",
@@ -382,13 +385,24 @@ def _check_rows(graph: Graph, backward: Backward, location: Location | None) -> 
             )
 
 
-def _without_markers(graph: Graph) -> Graph:
-    """`stop_gradient` and `custom_gradient` are their first operand; what reads a cotangent was only a pattern."""
-    cotangents = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
-    patterns = reached(cotangents, lambda id: [reader for reader, _ in graph.consumers[id]])
-    nodes = {
+def _goes_through_rows(graph: Graph, backward: Backward, stop: Output) -> bool:
+    """Through what varies along the stop's domain, or through a fold of rows, whose adjoint would be of all of them."""
+    if any(is_ragged(stop, graph.nodes[id].domain) for id in backward.active):
+        return True
+    masks = row_masks(backward.loss.alone(graph, _marked_as_copies(graph)), stop)
+    return any(graph.nodes[id].operands[number].node in backward.reads.get(id, ()) for id, number in masks)
+
+
+def _marked_as_copies(graph: Graph) -> dict[int, Node]:
+    """All nodes; `stop_gradient` and `custom_gradient` are their first operand."""
+    return {
         id: replace(node, op="copy", operands=node.operands[:1], attrs=()) if node.op in _NAMES else node
         for id, node in graph.nodes.items()
-        if id not in patterns
     }
-    return replace(graph, nodes=nodes)
+
+
+def _without_markers(graph: Graph) -> Graph:
+    """Markers are copies; what reads a cotangent was only a pattern."""
+    cotangents = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
+    patterns = reached(cotangents, lambda id: [reader for reader, _ in graph.consumers[id]])
+    return replace(graph, nodes={id: node for id, node in _marked_as_copies(graph).items() if id not in patterns})

@@ -340,6 +340,29 @@ def a_gradient(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> None:
     tp.output("w", w)
 
 
+def of_a_fold(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    w = tp.parameter("w", (), np.float32(1), (t,))
+    w[t + 1] = w - tp.grad((w + x[:, t]).sum(axis=0), w)
+    tp.output("w", w)
+
+
+def kept_by_a_recurrence(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    r = tp.recurrent("r", (3,), (t,))
+    r[0] = tp.zeros((3,))
+    r[t + 1] = x[:, t] * 2
+    tp.output("r", r)
+
+
+def kept_by_a_parameter(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    w = tp.parameter("w", (3,), np.zeros(3, np.float32), (t,))
+    w[t + 1] = w + (x[:, t] + 1)
+
+
+def kept_by_a_case(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> None:
+    chosen = tp.cases((t > 1, x[:, t] * 2), tp.zeros((3,)))
+    tp.output("y", chosen.sum(axis=0))
+
+
 def a_call_for_each_row(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> None:
     tp.sink(print, x, ordered_by=(t,))
 
@@ -349,7 +372,8 @@ def a_call_for_all_rows(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> None:
 
 
 REFUSED = [the_first, a_neighbour, some, as_an_axis, sorted_rows, where_it_is_largest, a_mean, by_an_index]
-REFUSED += [of_a_later_point, a_gradient, a_call_for_each_row, a_call_for_all_rows]
+REFUSED += [of_a_later_point, a_gradient, of_a_fold, kept_by_a_recurrence, kept_by_a_parameter, kept_by_a_case]
+REFUSED += [a_call_for_each_row, a_call_for_all_rows]
 
 
 @pytest.mark.one_configuration
@@ -366,6 +390,45 @@ def test_what_rows_cannot_be_used_for_is_refused_at_its_line(target: Target, rea
     assert caught.value.location.path.endswith(HERE)
     assert caught.value.location.line > reads.__code__.co_firstlineno
     assert caught.value.location.line <= reads.__code__.co_firstlineno + 5
+
+
+@pytest.mark.few_configurations
+def test_all_rows_may_be_kept_of_the_first_point(target: Target) -> None:
+    with tp.Program() as program:
+        b, t = tp.dim("b", 4), tp.dim("t", 6)
+        x = halves(b, t)
+        r = tp.recurrent("r", (4,), (t,))
+        r[0] = (x[:, t] * 2)[0]
+        r[t + 1] = r + x[:, t].sum(axis=0)
+        tp.output("r", r)
+        tp.stop_when(t, x < 0.3, each=b)
+    sums = np.cumsum(expected_halves().sum(0)) - expected_halves().sum(0)
+    target.agrees(program, {"r": START * 2 + sums[:, None]}, start=START)
+
+
+@pytest.mark.few_configurations
+def test_a_gradient_may_stand_beside_rows(target: Target) -> None:
+    with tp.Program() as program:
+        b, t = tp.dim("b", 4), tp.dim("t", 6)
+        x = halves(b, t)
+        w = tp.parameter("w", (), np.float32(1), (t,))
+        scale = tp.stop_gradient(x[:, t] * w).sum(axis=0) + (tp.ones((4,)) * x[:, t]).sum(axis=0)
+        tp.output("gradient", tp.grad(scale * w * w, w))
+        w[t + 1] = w * 1
+        tp.stop_when(t, x < 0.3, each=b)
+    target.agrees(program, {"gradient": 4 * expected_halves().sum(0)}, start=START)
+
+
+@pytest.mark.few_configurations
+def test_a_mean_that_nobody_reads_refuses_no_sum(target: Target) -> None:
+    with tp.Program() as program:
+        b, t = tp.dim("b", 4), tp.dim("t", 6)
+        x = halves(b, t)
+        x[:, t].mean(axis=0)
+        x[:, t].mean(axis=0, keepdims=True)
+        tp.output("sum", x[:, t].sum(axis=0))
+        tp.stop_when(t, x < 0.3, each=b)
+    target.agrees(program, {"sum": expected_halves().sum(0)}, start=START)
 
 
 @pytest.mark.one_configuration

@@ -35,7 +35,7 @@ class GraphBuilder(NodeBuilder):
         self.inputs: dict[str, int] = {}  # the nodes that are given when a program runs, by name
         self.seed: int | None = None
         self.sinks: list[int] = []
-        self.means: set[int] = set()  # sums that are divided by how many terms they have
+        self.means: dict[int, int] = {}  # sums that are divided by how many terms they have, by the quotient
         self.changes = 0
         self._declaration = SEED_DECLARATION + 1
 

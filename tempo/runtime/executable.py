@@ -62,7 +62,7 @@ class Executable:
         self.program, self.graph = program, program.graph()
         self._engine, self._recipe, self._finite = engine, recipe, finite
         check_stops(self.graph)
-        check_means(self.graph, frozenset(program.builder.means))
+        check_means(self.graph, dict(program.builder.means))
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
         self._checked: Once[frozenset[tuple[Symbol, int]], None] = Once()

@@ -151,10 +151,11 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentT
     axes = normalize_axes(axis, tensor.ndim)
     _not_empty(tensor, axes, "mean")
     total = _reduce("reduce_sum", tensor, axis, False, nonempty=_may_be_empty(tensor, axes))
-    if axes:
-        tensor.program.builder.means.add(total.edge.node)
     kept = _kept(total, tensor.type.shape, axes) if keepdims else total
-    return cast(kept / count(tensor, axes), given.dtype, given.weak)
+    quotient = kept / count(tensor, axes)
+    if axes:
+        tensor.program.builder.means[quotient.edge.node] = total.edge.node
+    return cast(quotient, given.dtype, given.weak)
 
 
 def _wide(x: RecurrentTensor) -> RecurrentTensor:
