@@ -8,6 +8,7 @@ import platform
 import stat
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable
 from functools import cache
@@ -17,6 +18,7 @@ from pathlib import Path
 
 CACHE_VARIABLE = "TEMPO_CACHE_DIR"
 """A folder for plans and executables; an empty one keeps nothing."""
+_STARTED = time.time_ns()  # about when the process began
 _CPU = Path("/proc/cpuinfo")
 _FEATURES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
 
@@ -79,7 +81,9 @@ def installed(distribution: str) -> str | None:
 @cache
 def stamps(packages: tuple[str, ...]) -> str:
     """The state of the sources of packages: their files, with sizes and times, since a version says nothing of a source
-    tree. Looked at once: what a process has imported stays as it is. Raises `LookupError` for what has no files."""
+    tree. Looked at once: what a process has imported stays as it is. Raises `LookupError` for what has no files, and
+    where one has changed since the process began: what was imported may be older.
+    """
     found = []
     for package in packages:
         spec = importlib.util.find_spec(package) if package != "__main__" else None
@@ -87,7 +91,9 @@ def stamps(packages: tuple[str, ...]) -> str:
             raise LookupError(f"{package} has no files")
         folder = Path(spec.origin).parent
         files = sorted(folder.rglob("*.py")) if spec.submodule_search_locations else [Path(spec.origin)]
-        states = ((each, each.stat()) for each in files)
+        states = [(each, each.stat()) for each in files]
+        if any(state.st_mtime_ns > _STARTED for _, state in states):
+            raise LookupError(f"sources of {package} have changed since")
         found += [f"{each} {state.st_size} {state.st_mtime_ns}" for each, state in states]
     return "\n".join(found)
 

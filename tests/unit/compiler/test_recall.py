@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo import caches
 from tempo.caches import digest
 from tempo.compiler import driver, recall
 from tempo.compiler.driver import Compiler
@@ -239,4 +240,18 @@ def test_without_a_folder_nothing_is_kept(planned: list[str], monkeypatch: pytes
     monkeypatch.setenv("TEMPO_CACHE_DIR", "")
     for _ in range(2):
         tp.compile(program())(sizes={"t": 4})
+    assert len(planned) == 2
+
+
+def test_nothing_is_kept_where_a_source_has_changed_since_the_process_began(
+    planned: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What was imported may be older than what lies there."""
+    monkeypatch.setattr(caches, "_STARTED", 0)
+    caches.stamps.cache_clear()
+    try:
+        for _ in range(2):
+            tp.compile(program())(sizes={"t": 4})
+    finally:
+        caches.stamps.cache_clear()
     assert len(planned) == 2
