@@ -66,9 +66,6 @@ class _Aliases:
             pending.extend(fresh)
         return found
 
-    def is_of(self, source: str, name: str) -> bool:
-        return source in self.sources(name)
-
     def buffers(self, name: str) -> set[int]:
         return {id for each in self.sources(name) for id in self._buffers.get(each, ())}
 
@@ -93,9 +90,10 @@ def _rewritten(block: Block, concat: Compute, buffers: Mapping[int, Buffer], vie
     write = None if first is None else block[first]
     if first is None or not isinstance(write, Write) or not _takes_rows(write, buffers[write.buffer], concat):
         return block
-    if any(write.buffer in views.buffers(name) for name in concat.operands):
+    shown = {id for name in concat.operands for id in views.buffers(name)}
+    if write.buffer in shown:
         return block  # a part would be written over before it is moved
-    if any(_touches(each, write.buffer) for each in block[at:first]):
+    if any(_touches(each, write.buffer) or any(_writes(each, id) for id in shown) for each in block[at:first]):
         return block
     behind = block[first + 1 :]
     users = [

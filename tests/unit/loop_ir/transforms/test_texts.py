@@ -380,6 +380,15 @@ def test_a_row_that_nobody_else_looks_at_is_not_read() -> None:
         row(kept="v3"),  # another buffer takes it as it is
         row(IN_A_ROW + "    v6 = read b0[t, 0]\n    write b3[t, 0] = v6"),  # the places are written to again
         row(kind="window 7"),
+        # a part that is a view is written over before it would be moved
+        row(
+            IN_A_ROW.replace(
+                "    write b3", "    v6: float32[5, 3] = neg(v1: float32[5, 3])\n    write b5[] = v6\n    write b3"
+            ),
+            first="b5",
+        )
+        .replace('input "x"', 'buffer b5 "u": float32[5, 3] internal\ninput "x"')
+        .replace("b3, b4", "b3, b4, b5"),
     ],
 )
 def test_a_row_is_made_first_where_its_places_are_not_free_or_its_memory_is_kept(text: str) -> None:
