@@ -46,7 +46,7 @@ class Pieces:
 
     def only(self, at: int) -> Pieces:
         """The array at a position, for statements that name no other one."""
-        return replace(self, arrays=(self.arrays[at],))
+        return replace(self, arrays=(self.piece(at),))
 
     def mapped(self, function: Callable[[Array], Array]) -> Pieces:
         return replace(self, arrays=tuple(function(array) for array in self.arrays))
@@ -65,7 +65,9 @@ def piece_of(array: Array, axis: int, at: int, order: Order | None) -> Pieces:
     """What is at one position of the axis, for statements that name no other one."""
     if isinstance(array, Pieces):
         return array.only(at)
-    return Pieces((lax.index_in_dim(array, at, _lies(axis, order), keepdims=False),), axis)
+    physical = _lies(axis, order)
+    inside = min(max(at, 0), array.shape[physical] - 1)  # as `Pieces.piece`
+    return Pieces((lax.index_in_dim(array, inside, physical, keepdims=False),), axis)
 
 
 def as_pieces(array: Any) -> Any:

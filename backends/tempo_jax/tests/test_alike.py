@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tempo_jax.alike import AlikeIterations
 
+import tempo as tp
 from tempo.loop_ir.ir import Loop
 from tempo.loop_ir.parse import parse
 from tempo.symbolic import Symbol
@@ -44,3 +46,23 @@ def test_conditions_tell_iterations_apart_where_they_do():
 
 def test_numbers_of_iterations_that_are_computed_with_are_a_difference():
     assert kinds("v1: int32[] = index_value(`l`) {expr: `l`}\nwrite b1[] = v1", {}) == ({}, 4)
+
+
+def test_iterations_that_are_alike_may_name_a_point_that_a_guarded_array_has_not():
+    size = 400
+    with tp.Program() as program:
+        t, l, m = tp.dim("t", 20), tp.dim("l", 6), tp.dim("m", 3)
+        w, bias = tp.input("w", (size, size), (l,)), tp.input("bias", (size,), (m,))
+        x, h = tp.recurrent("x", (size,), (t,)), tp.recurrent("h", (size,), (t, l))
+        y = tp.tanh(h @ w)
+        y = tp.cases((l < 3, y + bias[l]), y)
+        h[t, 0] = x
+        h[t, l + 1] = y
+        x[0] = tp.ones((size,))
+        x[t + 1] = y[t, l.size - 1]
+        tp.output("x", x)
+    random = np.random.default_rng(0)
+    given = {"w": random.normal(size=(6, size, size)) / 25, "bias": random.normal(size=(3, size))}
+    given = {name: array.astype(np.float32) for name, array in given.items()}
+    found, wanted = (tp.compile(program, backend)(**given)["x"] for backend in ("jax", "numpy"))
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
