@@ -57,26 +57,28 @@ class ByPoint(tuple[Any, ...]):
 def placed(backend: Backend, value: Any, axes: int) -> Any:
     """What an input is given, as the backend has it: by point along the first `axes` axes at most, one array behind."""
 
-    def to_host(array: Any) -> np.ndarray[Any, Any]:
-        return backend.to_host(array) if backend.native(array) is not None else np.asarray(array)
-
     if not isinstance(value, ByPoint):
         return backend.from_host(value)
     if axes == 0:
-        return backend.from_host(value.joined(to_host))
+        return backend.from_host(value.joined(_to_host(backend)))
     return ByPoint(placed(backend, part, axes - 1) for part in value)
 
 
 def padded(backend: Backend, value: Any, shape: tuple[int, ...], fill: Any) -> Any:
     """What an input is given, as one array with `fill` behind it along every axis, up to a shape."""
     if isinstance(value, ByPoint):
-        value = value.joined(backend.to_host)
+        value = value.joined(_to_host(backend))
     elif backend.native(value) is not None:
         return backend.padded(value, shape, fill)
     made = _aligned(shape, value.dtype)
     made[...] = fill
     made[tuple(map(slice, value.shape))] = value
     return made
+
+
+def _to_host(backend: Backend) -> Callable[[Any], np.ndarray[Any, Any]]:
+    """Of what may be NumPy's already."""
+    return lambda array: backend.to_host(array) if backend.native(array) is not None else np.asarray(array)
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -31,9 +31,15 @@ def tally() -> Iterator[Counter[str]]:
     assert counts["unsupported"] <= few + 0.05 * (counts["compared"] + counts["unsupported"])
 
 
-@pytest.mark.parametrize("mapping", [None, "sequential"], ids=["searched", "sequential"])
-def test_programs_at_the_edges(target: Target, edge: int, mapping: str | None, tally: Counter[str]) -> None:
+@pytest.mark.parametrize(
+    ("mapping", "buckets"),
+    [(None, False), ("sequential", False), (None, True)],
+    ids=["searched", "sequential", "in buckets"],
+)
+def test_programs_at_the_edges(
+    target: Target, edge: int, mapping: str | None, buckets: bool, tally: Counter[str]
+) -> None:
     program = draw_edge_program(Choices.seeded(edge))
     tally["programs"] += 1
-    mode = Mode(target.backend, target.options(mapping=mapping), target.scheduler, target.to_numpy)
+    mode = Mode(target.backend, target.options(mapping=mapping), target.scheduler, target.to_numpy, buckets)
     check(program, edge_situations(program, edge), [mode], tally)

@@ -64,7 +64,9 @@ def agreement(
         way = data.draw(st.sampled_from(WAYS))
         options = target.options(checks=checks, disable=passes.disable, **way)
         tally["programs"] += 1
-        check(program, runs[:2], [Mode(target.backend, options, target.scheduler, target.to_numpy)], tally)
+        in_buckets = data.draw(st.integers(0, 3)) == 0
+        mode = Mode(target.backend, options, target.scheduler, target.to_numpy, in_buckets)
+        check(program, runs[:2], [mode], tally)
 
     agree()
     return tally

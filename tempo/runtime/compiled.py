@@ -291,7 +291,7 @@ class ProgramRun:
         found = {}
         for port, id in self.compiled.program.outputs.items():
             if port.role == "lengths" and port.name in sizes and not self.is_gone(self.buffers[id]):
-                ends, size = self.compiled.backend.to_host(self.view(id)), sizes[port.name]
+                ends, size = self.compiled.backend.to_host(self._held(id, self.view(id))), sizes[port.name]
                 found[port.name] = np.where(ends == 0, size, np.minimum(ends, size)).astype(np.int32)
         return found
 
@@ -387,13 +387,20 @@ class ProgramRun:
             axis, kept = buffer.layout.index(symbol), self.kept(slot)
             if 0 < kept < array.shape[axis]:
                 array = backend.up_to(array, axis, kept)
-        for axis, count in enumerate(self.ready.held.get(id, ())):
-            along = buffer.layout[axis]
-            if count < array.shape[axis] and (isinstance(along, int) or not is_chunked(buffer, along)):
-                array = backend.up_to(array, axis, count)
+        array = self._held(id, array)
         if id in self.compiled.on_host:
             return backend.from_host(array)
         return backend.owned(array) if buffer.is_slot and backend.shares_memory else array
+
+    def _held(self, id: int, array: Array) -> Array:
+        """What an output is of its array, which may have places for all of a bucket."""
+        buffer, held = self.compiled.program.buffers[id], self.ready.held.get(id, ())
+        dims = {axis: along for axis, along in enumerate(buffer.layout) if isinstance(along, Symbol)}
+        circular = {axis for axis, dim in dims.items() if held and is_chunked(buffer, dim)}
+        for axis, count in enumerate(held):
+            if axis not in circular and count < array.shape[axis]:
+                array = self.compiled.backend.up_to(array, axis, count)
+        return array
 
     def view(self, id: int) -> Array:
         """What there is of an output, with the user's axes; NumPy's where it is on the host."""

@@ -99,7 +99,7 @@ class _Widening:
             shape = self.new.nodes[node.id].shape
             self.new.nodes[node.id] = self.new.nodes[node.id].with_attrs(shape=shape)
         elif node.declaration is not None:
-            self.new.nodes[node.id] = self.at_the_boundary(node, values)
+            self.new.nodes[node.id] = self.at_the_boundary(self.new.nodes[node.id], values)
         else:
             situation = Situation(node, values, self.hulls, self.new)
             made = static(situation, RULES)
