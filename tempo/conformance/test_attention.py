@@ -259,6 +259,26 @@ def test_more_points_than_one_block_has(target: Target, window: str) -> None:
     target.agrees(program, q=q_data, k=k_data, v=v_data, tolerance=8)
 
 
+@pytest.mark.parametrize("whole", ["k", "v", "kv", "q"])
+def test_attention_of_what_is_stored_in_8_bits(target: Target, whole: str) -> None:
+    """Keys and values of all queries, and of each point; their scores are of floats."""
+    size, random = 5, np.random.default_rng(4)
+    data: dict[str, Any] = dict(zip("qkvab", arrays(*((size, WIDTH),) * 3, (7, WIDTH), (7, WIDTH))))
+    stored = [name for name, of in zip("qkvab", "qkvkv") if of in whole]
+    data |= {name: random.integers(-9, 10, data[name].shape).astype(np.int8) for name in stored}
+    with tp.Program() as program:
+        t = tp.dim("t")
+        shown = {name: tp.input(name, (WIDTH,), (t,), str(data[name].dtype)) for name in "qkv"}
+        shown |= {name: tp.input(name, (7, WIDTH), (), str(data[name].dtype)) for name in "ab"}
+        q, k, v, a, b = (each.astype(tp.float32) for each in shown.values())
+        tp.output("fixed", tp.softmax((q @ a.T) * 0.1, axis=-1) @ b)
+        tp.output("past", attend(q * 0.1, k, v, slice(0, t + 1)))
+        tp.output("everything", attend(q, k, v, slice(0, t.size)))
+    q_data, a_data, b_data = (data[name].astype(np.float32) for name in "qab")
+    fixed = softmax(q_data @ a_data.T * np.float32(0.1)) @ b_data
+    target.agrees(program, {"fixed": fixed}, tolerance=16, **data)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("mapping", [None, "full"])
 @pytest.mark.parametrize("operand", ["q", "k", "v"])

@@ -233,6 +233,28 @@ def test_contractions_with_int8(target: Target, dtype: str) -> None:
     target.agrees(program, expected, x=x_data, w=w_data)
 
 
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_contractions_with_int8_of_any_width(target: Target, dtype: str) -> None:
+    """Also of what no kernel's steps divide, and of rows that begin at an address that nothing is aligned to."""
+    if dtype not in target.info.dtypes:
+        pytest.skip(f"{target.info.name} has no {dtype}")
+    rng = np.random.default_rng(0)
+    x_data = rng.integers(-1, 2, (3, 140)).astype(dtypes.to_numpy(dtype))
+    data: dict[str, Any] = {f"w{width}": rng.integers(-9, 10, (7, width)) for width in (1, 5, 17, 30, 32, 33, 96, 129)}
+    data = {name: each.astype(np.int8) for name, each in data.items()}
+    expected: dict[str, Any] = {}
+    with tp.Program() as program:
+        x = tp.input("x", x_data.shape, dtype=dtype)
+        for name, each in data.items():
+            w, width = tp.input(name, each.shape, dtype=tp.int8), each.shape[1]
+            for rows, start in ((1, 0), (1, 3), (3, 0)):
+                tp.output(f"{name} {rows} {start}", x.spatial[:rows, start : start + width] @ w.astype(dtype).T)
+                shown = x_data[:rows, start : start + width].astype(np.float32)
+                expected[f"{name} {rows} {start}"] = shown @ each.T.astype(np.float32)
+    target.agrees(program, expected, x=x_data, **data)
+
+
 @pytest.mark.one_configuration
 def test_promotion(target: Target) -> None:
     """Of every pair of dtypes, of weak scalars, and of what reductions and divisions make."""

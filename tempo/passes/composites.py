@@ -81,7 +81,7 @@ class Compose:
         found = attention_at(graph, node) if "attention" in self.composites else None
         if found is None or inside(graph, node, found.given()) is None:
             return None
-        return tensors.reshape(_attention(found, tensors), node.shape)
+        return tensors.reshape(_attention(found, node.dtype, tensors), node.shape)
 
 
 def _varying_softmax(graph: Graph, node: Node) -> tuple[Edge, int] | None:
@@ -104,15 +104,13 @@ def attention_at(graph: Graph, node: Node) -> Attention | None:
     return find_attention(node, graph)
 
 
-def _attention(found: Attention, tensors: Tensors) -> Edge:
+def _attention(found: Attention, dtype: str, tensors: Tensors) -> Edge:
     """The operator, and its result as the contraction has it."""
-    operands, keys = Operands(found, tensors, found.queries), found.keys
+    operands, keys = Operands(found, dtype, tensors, found.queries), found.keys
     (axis,) = keys.axes((KEY,))
     made = tensors.apply(
         "attention",
-        operands.arranged(found.queries, WIDTH),
-        keys.edge,
-        found.values.edge,
+        *operands.of_dtype(operands.arranged(found.queries, WIDTH), keys.edge, found.values.edge),
         *(operands.arranged(extra, KEY) for extra in (*summed(found, tensors), *found.mask)),
         **operands.attrs(),
         length=tensors.shape(keys.edge)[axis],

@@ -194,11 +194,11 @@ class _Rewriting:
         """All points at once, and of them the one of the dim."""
         found, window, tensors = self.banded.found, self.banded.window, self.tensors
         queries = self.all_points(found.queries)
-        operands = Operands(found, tensors, queries)
+        operands = Operands(found, self.banded.node.dtype, tensors, queries)
+        keys, values = (self.all_keys(shown.edge) for shown in (found.keys, found.values))
         made = tensors.apply(
             OPERATOR,
-            operands.arranged(queries, WIDTH),
-            *(self.all_keys(shown.edge) for shown in (found.keys, found.values)),
+            *operands.of_dtype(operands.arranged(queries, WIDTH), keys, values),
             *(operands.arranged(self.extra(extra), KEY) for extra in (*summed(found, tensors), *found.mask)),
             **operands.attrs(),
             low=window.low,

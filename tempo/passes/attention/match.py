@@ -226,9 +226,13 @@ def inside(graph: Graph, node: Node, given: Iterable[Edge]) -> frozenset[int] | 
 
 @dataclass(frozen=True)
 class Operands:
-    """`queries` may have an axis of the points that are computed at once, which attention at a point has not."""
+    """`queries` may have an axis of the points that are computed at once, which attention at a point has not.
+
+    All are of `dtype`, that of the contraction: one contraction alone may read int8 beside floats.
+    """
 
     found: Attention
+    dtype: str
     tensors: Tensors
     queries: Labelled
 
@@ -242,6 +246,9 @@ class Operands:
         """The sizes of the axes that are one as rows."""
         shape = self.tensors.shape(self.queries.edge)
         return tuple(shape[axis] for axis in self.queries.axes(self.found.rows))
+
+    def of_dtype(self, *edges: Edge) -> tuple[Edge, ...]:
+        return tuple(self.tensors.cast(edge, self.dtype) for edge in edges)
 
     def attrs(self) -> dict[str, Any]:
         found = self.found

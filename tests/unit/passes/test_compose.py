@@ -17,6 +17,7 @@ from tests.unit.passes.attention_forms import (
     grouped,
     grouped_keys_first,
     grouped_with_slopes,
+    of_stored,
 )
 from tests.unit.passes.equivalence import check
 
@@ -165,3 +166,8 @@ def test_what_an_output_shows_is_not_taken() -> None:
         tp.output("weights", weights)
         tp.output("out", weights @ v[0 : t.size])
     assert attentions(COMPOSE.apply(program.graph(), PassContext())) == []
+
+
+def test_what_is_stored_in_8_bits_is_cast_for_the_operator() -> None:
+    (node,) = composed(of_stored, ((4,), (7, 4), (7, 4)))
+    assert node.dtype == "float32"

@@ -45,6 +45,7 @@ def _dot(call: Call, device: torch.device) -> Function:
 
 
 _FEW = 4  # rows up to which the kernel for int8 is faster than a copy as floats and a product of these
+_STEP = 32  # a multiple of the kernel's steps along the width: it reads past the end where these do not divide it
 
 
 def _with_int8(call: Call, device: torch.device) -> Function:
@@ -58,15 +59,22 @@ def _with_int8(call: Call, device: torch.device) -> Function:
     rows, width = prod(lhs.shape[:-1]), lhs.shape[-1] if lhs.shape else 0
     plain = tuple(call.attrs["lhs_contract"]) == (len(lhs.shape) - 1,) and tuple(call.attrs["rhs_contract"]) == (1,)
     is_kernels = plain and not call.attrs["lhs_batch"] and len(rhs.shape) == 2 and rhs.dtype == "int8"
+    is_kernels = is_kernels and width % _STEP == 0
     if device.type != "cpu" or call.result.dtype != "bfloat16" or not is_kernels or not 0 < rows <= _FEW:
         return lambda x, y: multiply(x.to(dtype), y.to(dtype))
     ones = torch.ones(rhs.shape[0], dtype=dtype)
 
     def by_kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        made = torch._weight_int8pack_mm(x.reshape(rows, width).contiguous(), y.contiguous(), ones)
+        made = torch._weight_int8pack_mm(_aligned(x.reshape(rows, width), 32), _aligned(y, 16), ones)
         return made.reshape(call.result.shape)
 
     return by_kernel
+
+
+def _aligned(x: torch.Tensor, to: int) -> torch.Tensor:
+    """Contiguous, at an address that `to` divides, as the kernel's loads need it; a slice may begin at any."""
+    x = x.contiguous()
+    return x if x.data_ptr() % to == 0 else x.clone()
 
 
 def _matrix_by_vector(call: Call) -> Function | None:

@@ -20,6 +20,7 @@ from tests.unit.passes.attention_forms import (
     grouped,
     grouped_keys_first,
     grouped_with_slopes,
+    of_stored,
 )
 from tests.unit.passes.equivalence import check
 
@@ -135,6 +136,11 @@ def test_the_band_is_what_points_see(form: Form, low: str | None, high: str | No
 def test_queries_that_share_keys_do_not_repeat_them(form: Form) -> None:
     (node,) = lifted(form, ((2, 2, 3), (2, 3), (2, 3)))
     assert node.attr("key_axes") == node.attr("value_axes") == (1, 0, 2), "read as they lie"
+
+
+def test_what_is_stored_in_8_bits_is_cast_for_the_operator() -> None:
+    (node,) = lifted(of_stored, ((4,), (7, 4), (7, 4)))
+    assert node.dtype == "float32"
 
 
 def one_row(q: T, k: T, v: T, t: tp.Dim) -> T:
