@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo import dtypes
 from tempo.conformance.target import Array, Target
 
 WIDTH, HEADS, GROUPS = 4, 4, 2
@@ -319,3 +320,25 @@ def test_scores_of_all_pairs_are_never_there(target: Target, window: str) -> Non
     run(**data)
     gc.collect()
     assert 0 < target.backend.measured_peak(lambda: run(**data)) < pairs
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("mapping", [None, "sequential"])
+@pytest.mark.parametrize("window", [None, 5])
+def test_attention_of_halves(target: Target, dtype: str, mapping: str | None, window: int | None) -> None:
+    """Computed in float32, and one operator as that of other floats is."""
+    size, heads = 21, 2
+    with tp.Program() as program:
+        t = tp.dim("t")
+        q, k, v = (tp.input(name, (heads, WIDTH), (t,), dtype) for name in "qkv")
+        shown = tp.input("shown", (), (t,), tp.bool_)
+        tp.output("seen", tp.nn.attention(q, k, v, t, window=window, mask=shown))
+    narrow = dtypes.to_numpy(dtype)
+    data: dict[str, Any] = dict(zip("qkv", (each.astype(narrow) for each in arrays(*((size, heads, WIDTH),) * 3))))
+    shown_at = np.arange(size) >= 3
+    if not target.supports("dot", dtype):
+        pytest.skip("the backend has no contraction of it")
+    target.agrees(program, options={"mapping": mapping}, tolerance=4, shown=shown_at, **data)
+    composites = () if target.interprets else target.info.capabilities.composites
+    if mapping is None and target.configuration.name == "all" and "banded_attention" in composites:
+        assert "= banded_attention" in target.compile(program, {"t": size}).explain()

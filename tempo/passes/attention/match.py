@@ -20,6 +20,7 @@ from tempo.passes.simplify.movement import ONE, Axes, Views, look_through
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.axes import HALF
 from tempo.sdg.rewriter import Tensors
 from tempo.symbolic import Expr, as_expr
 
@@ -106,9 +107,17 @@ def _of_weights(weights: Labelled, values: Labelled, views: Views) -> Attention 
 
 
 def normalised(top: Node | None, views: Views) -> tuple[Edge, int] | None:
-    """The scores of a softmax over one axis, and that axis."""
+    """The scores of a softmax over one axis, and that axis. That of halves is one of float32 (`widened`), between
+    casts.
+    """
     if top is None:
         return None
+    if top.op == "cast" and top.dtype in HALF:
+        found = normalised(views.view(top.operands[0]), views)
+        wide = None if found is None else views.view(found[0])
+        if found is None or wide is None or wide.op != "cast":
+            return None
+        return (wide.operands[0], found[1]) if views.seen_type(wide.operands[0]).dtype == top.dtype else None
     if top.op == "softmax":
         axes = top.attr("axes")
         return (top.operands[0], axes[0]) if len(axes) == 1 else None
