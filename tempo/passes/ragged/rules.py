@@ -342,8 +342,8 @@ def _physical_number(situation: Situation, value: Value, left: tuple[int, ...], 
 
 
 def banded(situation: Situation) -> Edge:
-    """Points and keys behind the lengths are seen by no point before them (`tempo.passes.attention.banded`): the band
-    is as it was. Values there are zero, since whether all are finite is looked at.
+    """The band is as it was where no point sees a key behind the length. Values there are zero, since whether all are
+    finite is looked at.
     """
     attrs, values = situation.attrs, situation.values
     lengths = [value.lengths for value in values]
@@ -352,8 +352,17 @@ def banded(situation: Situation) -> Edge:
             number, axis = factor.places[0]
             values = situation.agreeing(values, factor.places, values[number].lengths[axis])
     query, key, value, *extras = values
-    value = situation.masked(value, attrs["value_axes"][-2], 0)
+    if query.is_dynamic(width := len(query.lengths) - 1):
+        raise situation.unsupported(f"cannot work along axis {width}, whose extent {query.lengths[width]} varies")
+    last, keys = query.lengths[-3] - 1, attrs["value_axes"][-2]
+    if not (query.is_dynamic(width - 2) or value.is_dynamic(keys)):
+        return situation.apply(values)
+    if not situation.implies((last + as_expr(attrs["high"])).le(value.lengths[keys])):
+        raise situation.unsupported("cannot work along axis -3, of points that see keys behind the length of these")
+    value = situation.masked(value, keys, 0)
     low = as_expr(attrs["low"])
+    if low.varies and not situation.implies(low.le(-last)):
+        raise situation.unsupported(f"with a band from {low} on, which varies")
     points = situation.physical(query)[-3]
     return situation.apply((query, key, value, *extras), low=const(1) - points if low.varies else low)
 

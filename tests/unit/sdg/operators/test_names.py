@@ -35,7 +35,8 @@ AXES = {
     "tempo/passes/ragged/alignment.py": set(),
     "tempo/passes/ragged/masking.py": {"conv", "dot", "iota", "pad", "reduce_sum"},
     "tempo/passes/ragged/rules.py": {
-        "concat", "conv", "flip", "gather", "gather_pairs", "pad", "reshape", "scatter_add", "slice", "softmax",
+        "banded_attention", "concat", "conv", "flip", "gather", "gather_pairs", "pad", "reshape", "scatter_add",
+        "slice", "softmax",
     },
     "tempo/passes/ragged/values.py": set(),
     "tempo/loop_ir/transforms/circular_reads.py": set(),
