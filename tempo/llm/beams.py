@@ -68,7 +68,8 @@ def searcher(
     """
     with tp.Program("search") as program:
         b, k = tp.dim("b"), tp.dim("k", beams.count)
-        l, t, p = tp.dims("l t p")
+        l, p, new = tp.dims("l p new")
+        t = tp.dim("t", p.size + new.size)
         prompt = tp.input("prompt", (), (b, p), tp.int32)
         first = tp.input("first", (), (b,), tp.int32)
         limit = tp.input("limit", (), (), tp.int32)

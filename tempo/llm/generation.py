@@ -150,7 +150,8 @@ def generator(family: Family, dtype: str, sampling: Sampling, ends: int, quantiz
     (ends,), and what the sampling needs.
     """
     with tp.Program("generate") as program:
-        b, l, t, p = tp.dims("b l t p")
+        b, l, p, new = tp.dims("b l p new")
+        t = tp.dim("t", p.size + new.size)
         prompt = tp.input("prompt", (), (b, p), tp.int32)
         first = tp.input("first", (), (b,), tp.int32)
         limit = tp.input("limit", (), (), tp.int32)

@@ -219,7 +219,7 @@ class Model:
                 if beams is None
                 else searcher(self.family, self.dtype, sampling, beams, ends, self.quantize)
             ),
-            {"b": len(rows), "p": length, "t": bucket(length + new)},
+            {"b": len(rows), "p": length, "new": bucket(new)},
         )
         arguments = {
             "prompt": np.array(left_padded(rows, length), np.int32),
