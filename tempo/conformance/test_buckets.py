@@ -174,9 +174,9 @@ def test_streams(target: Target) -> None:
     run = target.compile(program, buckets={"b": "pow2", "t": "pow2"})
     given = numbers((3, 5))
     whole = target.arrays(run(x=given))
-    for keep in (True, False):
-        steps = [(each.start, target.arrays(each)) for each in run.stream("t", chunk=2, keep=keep, x=given)]
-        assert [start for start, _ in steps] == [0, 2, 4]
+    for keep, chunk in ((True, 2), (False, 2), (False, 3)):
+        steps = [(each.start, target.arrays(each)) for each in run.stream("t", chunk=chunk, keep=keep, x=given)]
+        assert [start for start, _ in steps] == [*range(0, 5, chunk)]
         for name, axis in (("h", 1), ("sums", 0)):
             np.testing.assert_array_equal(np.concatenate([each[name] for _, each in steps], axis), whole[name])
 
@@ -211,6 +211,17 @@ def test_a_call_of_the_host_at_points_of_a_dim_in_a_bucket(target: Target) -> No
     given = numbers((5, 2))
     np.testing.assert_array_equal(target.to_numpy(run(x=given)["y"]), given * 2)
     assert sorted(seen) == [(1, 2), (2, 2), (3, 2), (4, 2), (5, 2), (5, 2)]  # valid positions alone
+
+
+def test_a_program_without_outputs(target: Target) -> None:
+    seen: list[Any] = []
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (2,), (t,))
+        tp.sink(lambda total: seen.append(total), x[:].sum(axis=0))
+    given = numbers((5, 2))
+    target.compile(program, **POW2)(x=given)
+    np.testing.assert_allclose(seen, given.sum(axis=0)[None], rtol=1e-6)
 
 
 def test_what_is_refused(target: Target) -> None:

@@ -173,8 +173,8 @@ class Ready:
     """The exact demand, by node; it may take seconds."""
     named: Mapping[str, int]
     """The size of every dim of the program, by its name."""
-    held: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By buffer, how much of it an output is, with the user's axes, where that may be less than all."""
+    held: Mapping[int, tuple[int, ...]] | None = None
+    """By buffer, how much of it an output is, with the user's axes; None where shapes are made for no buckets."""
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -236,7 +236,7 @@ class ProgramRun:
 
     def _given(self, id: int, value: Any) -> Array:
         backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
-        if self.ready.held and value.shape != (wanted := self._extents(buffer)):
+        if self.ready.held is not None and value.shape != (wanted := self._extents(buffer)):
             fill = _poison(buffer.dtype) if self.poison else 0
             value = padded(backend, value, wanted, fill)
         elif backend.takes_host_arrays and isinstance(value, np.ndarray):
@@ -394,10 +394,12 @@ class ProgramRun:
 
     def _held(self, id: int, array: Array) -> Array:
         """What an output is of its array, which may have places for all of a bucket."""
-        buffer, held = self.compiled.program.buffers[id], self.ready.held.get(id, ())
+        if self.ready.held is None:
+            return array
+        buffer = self.compiled.program.buffers[id]
         dims = {axis: along for axis, along in enumerate(buffer.layout) if isinstance(along, Symbol)}
-        circular = {axis for axis, dim in dims.items() if held and is_chunked(buffer, dim)}
-        for axis, count in enumerate(held):
+        circular = {axis for axis, dim in dims.items() if is_chunked(buffer, dim)}
+        for axis, count in enumerate(self.ready.held.get(id, ())):
             if axis not in circular and count < array.shape[axis]:
                 array = self.compiled.backend.up_to(array, axis, count)
         return array

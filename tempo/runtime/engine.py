@@ -149,14 +149,12 @@ class CompiledEngine:
 
         return Ready(plan, code, sizes, masks, self.graph.named_sizes(sizes), self._held(code, sizes))
 
-    def _held(self, code: Compiled, sizes: Mapping[Symbol, int]) -> Mapping[int, tuple[int, ...]]:
+    def _held(self, code: Compiled, sizes: Mapping[Symbol, int]) -> Mapping[int, tuple[int, ...]] | None:
         """By buffer, how much of it an output is, where shapes are made for buckets of sizes."""
-        shown = self.graph.outputs if self.compiler.buckets.of else ()
-        return {
-            code.program.outputs[each.port]: tuple(int(size.evaluate(sizes)) for size in self.graph.shape_of(each))
-            for each in shown
-            if each.port in code.program.outputs
-        }
+        if not self.compiler.buckets.of:
+            return None
+        shown = ((code.program.outputs.get(each.port), self.graph.shape_of(each)) for each in self.graph.outputs)
+        return {id: tuple(int(size.evaluate(sizes)) for size in shape) for id, shape in shown if id is not None}
 
     def sizes(self, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
         """All that code is made for and told, given the sizes of a call."""

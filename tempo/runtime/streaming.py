@@ -157,14 +157,20 @@ class Stream(Iterator[Step]):
 
     def _points(self, id: int, output: Output, start: int, stop: int) -> Any:
         run, axis = self._made, output.layout.index(self._dim)
-        array, first, count = run.view(id), start, stop - start
+        array, first, count = self._others_cut(id, axis), start, stop - start
         if is_chunked(run.compiled.program.buffers[id], self._dim):
             first = start % array.shape[axis]
             if first + count > array.shape[axis]:
                 return run.compiled.backend.array_functions()["wrapped"](array, axis, start, count)
         is_single = self._chunk == 1 and count == 1
-        part = [slice(None) if size is None else slice(size) for size in run.ready.held.get(id, (None,) * array.ndim)]
-        return array[(*part[:axis], first if is_single else slice(first, first + count), *part[axis + 1 :])]
+        return array[(*(slice(None),) * axis, first if is_single else slice(first, first + count))]
+
+    def _others_cut(self, id: int, axis: int) -> Any:
+        """What there is of an output, without the places for the rest of a bucket along the other axes."""
+        array, held = self._made.view(id), self._made.ready.held
+        if held is None:
+            return array
+        return array[tuple(slice(None) if at == axis else slice(count) for at, count in enumerate(held[id]))]
 
 
 def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol) -> tuple[int, int, int]:
