@@ -19,7 +19,8 @@ WAYS = [(kind, "numpy", "float32") for kind in SMALL] + [
     for kind in SMALL
     for backend, dtype in (("jax", "float32"), ("torch", "float32"), ("torch", "bfloat16"), ("torch", "float16"))
 ]
-TOLERANCE = {"float32": 1e-4, "bfloat16": 0.15, "float16": 0.02}
+TOLERANCE = {"float32": 1e-4, "bfloat16": 0.16, "float16": 0.02}
+"""NumPy's own rounding in bfloat16 is up to 0.1513 away from float32 (Mistral); PyTorch's is the same to the bit."""
 
 
 @pytest.mark.parametrize("outputs", [0, 1])
