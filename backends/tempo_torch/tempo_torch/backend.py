@@ -91,7 +91,7 @@ class TorchBackend(GenericBackend):
         return array.permute(axes)
 
     def padded(self, array: torch.Tensor, shape: tuple[int, ...], fill: Any) -> torch.Tensor:
-        made = torch.full(shape, fill, dtype=array.dtype, device=array.device)
+        made = array.new_full(shape, fill)
         made[tuple(map(slice, array.shape))] = array
         return made
 
