@@ -160,8 +160,9 @@ class Backend(Protocol):
 
     def padded(self, array: Array, shape: tuple[int, ...], fill: Any) -> Array:
         """An array of this shape that holds `array` before `fill`, along every axis."""
-        made = np.full(shape, fill, self.to_host(array).dtype)
-        made[tuple(map(slice, array.shape))] = self.to_host(array)
+        given = self.to_host(array)
+        made = np.full(shape, fill, given.dtype)
+        made[tuple(map(slice, given.shape))] = given
         return self.from_host(made)
 
     @abstractmethod

@@ -78,9 +78,10 @@ class Hulls:
         if not expr.varies:
             return expr
         context = self.context(node, condition)
-        greatest: Expr | None = context.simplify(expr)
+        greatest: Expr | None
+        greatest = simpler = context.simplify(expr)
         if expr.dims():
-            _, greatest, _ = extremes(context.simplify(expr), self.demands[node.id].box, context, self.sizes)
+            _, greatest, _ = extremes(simpler, self.demands[node.id].box, context, self.sizes)
         if greatest is None:
             raise UnsupportedError(f"{node.op}: no bound is known for the extent {expr}", location=node.location)
         greatest = self.sizes.simplify(maximum(over_lengths(greatest), const(0)))
