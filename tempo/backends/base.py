@@ -12,8 +12,10 @@ import linecache
 import os
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,8 +23,10 @@ import numpy as np
 
 from tempo.backends.room import host_room
 from tempo.costs import EAGER, Costs
+from tempo.loop_ir.analysis.heap import Heap, Piece
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.codegen.python import Emitter
+from tempo.loop_ir.codegen.trial import tried
 from tempo.loop_ir.ir import LoopProgram, Segment
 from tempo.loop_ir.passes import LoopPass
 from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
@@ -51,6 +55,14 @@ class SegmentRequest:
     index_bits: int = NARROW
 
 
+class Trial(Protocol):
+    """A call of a segment that only says what it holds, on a heap without contents. Inside, its results are there."""
+
+    def __call__(
+        self, heap: Heap, given: Mapping[int, Piece | None], sizes: Mapping[Symbol, int], tables: Sequence[Any]
+    ) -> AbstractContextManager[Mapping[int, Piece]]: ...
+
+
 @dataclass(frozen=True)
 class InChunks:
     """A segment whose loop is run in chunks, where its arrays need not be whole between the calls.
@@ -68,14 +80,15 @@ class InChunks:
 class CompiledSegment:
     """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order.
 
-    `by_point` says of an input that the segment reads at points, by its buffer, along how many of its first axes it may
-    be given by point; None: along all of them.
+    `trial` is for `run.memory`; None: as generated source would. `by_point` says of an input that the segment reads at
+    points, by its buffer, along how many of its first axes it may be given by point; None: along all of them.
     """
 
     function: SegmentFunction
     source: str
     in_chunks: InChunks | None = None
     by_point: Callable[[int], int] | None = None
+    trial: Trial | None = None
 
 
 class Backend(Protocol):
@@ -198,7 +211,8 @@ class GenericBackend(Backend):
         emitter = self.emitter(request.program, request.sizes, self.operator)
         source = emitter.segment(request.segment)
         namespace = {**self.array_functions(), **emitter.namespace}
-        return CompiledSegment(define(source, request.segment.name, namespace), source)
+        function = define(source, request.segment.name, namespace)
+        return CompiledSegment(function, source, trial=partial(tried, emitter, request.segment))
 
 
 def define(source: str, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:

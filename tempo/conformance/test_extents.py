@@ -114,7 +114,9 @@ def remembered(t: tp.Dim, x: tp.RecurrentTensor) -> None:
 @pytest.mark.parametrize(
     "program_of", [attention, grouped, statistics, suffix, windows, steps, cases, convolutions, remembered]
 )
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize(
+    "way", [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in WAYS], ids=str
+)
 def test_every_extent_gives_the_same(target: Target, program_of: Callable[..., None], way: dict[str, Any]) -> None:
     if not target.thorough and way not in FEW:
         pytest.skip("compiles for long")

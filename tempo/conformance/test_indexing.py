@@ -94,7 +94,7 @@ def test_shifts_clamps_and_reversals(target: Target, sizes: tuple[int, int]) -> 
     target.agrees(program, expected, x=x_data)
 
 
-@pytest.mark.parametrize("size", [1, 3, 11])
+@pytest.mark.parametrize("size", [1, pytest.param(3, marks=pytest.mark.slow), 11])
 def test_triangles_and_windows(target: Target, size: int) -> None:
     """Slices of varying length: the past, the future, windows into both, blocks, and ones that are empty somewhere."""
     x_data = numbers((size, 2))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -140,3 +144,81 @@ def test_results_belong_to_the_caller(target: Target) -> None:
     np.testing.assert_array_equal(x_data, numbers((4, 2)))
     for name, array in target.arrays(run(x=x_data)).items():
         np.testing.assert_array_equal(array, kept[name], err_msg=name)
+
+
+# -- a true plan -------------------------------------------------------------------------------------------------------
+
+Case = tuple[tp.Program, Mapping[str, int], Mapping[str, Any]]
+
+
+def recurrence_and_gradient() -> Case:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        w = tp.input("w", (128, 128), ())
+        h = tp.recurrent("h", (64, 128), (t,))
+        h[0] = tp.ones((64, 128)) * 0.1
+        h[t + 1] = tp.tanh(h @ w)
+        tp.output("gradient", tp.grad((h[-1] ** 2).sum(), {"w": w})["w"])
+    return program, {"t": 200}, {"w": numbers((128, 128)) * 0.1}
+
+
+def batch_and_gradient() -> Case:
+    """Every point at once: large values, chains of elementwise operators, results that take operands' memory."""
+    with tp.Program() as program:
+        n = tp.dim("n")
+        x, y = tp.input("x", (256,), (n,)), tp.input("y", (64,), (n,))
+        w = {"a": tp.input("a", (256, 256), ()), "b": tp.input("b", (256, 64), ())}
+        error = ((tp.tanh(tp.relu(x @ w["a"]) * 0.5 + 0.1) @ w["b"] - y) ** 2).mean()
+        tp.output("loss", error[0 : n.size].mean())
+        for name, gradient in tp.grad(error[0 : n.size].mean(), w).items():
+            tp.output(f"d{name}", gradient)
+    given = {"x": (8192, 256), "y": (8192, 64), "a": (256, 256), "b": (256, 64)}
+    return program, {}, {name: numbers(shape) * 0.1 for name, shape in given.items()}
+
+
+def states_beside_outputs() -> Case:
+    """A large slot that every iteration replaces."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        s = tp.recurrent("s", (1500, 1500), (t,))
+        s[0] = tp.ones((1500, 1500))
+        s[t + 1] = tp.where(s > 0.5, s * 0.9, s + 0.3)
+        tp.output("sums", s.sum(axis=1))
+        tp.output("last", s[-1])
+    return program, {"t": 12}, {}
+
+
+def with_a_call_of_the_host() -> Case:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        s = tp.recurrent("s", (512, 512), (t,))
+        s[0] = tp.ones((512, 512))
+        s[t + 1] = tp.host_call(_halved, s, out=[((512, 512), tp.float32)])[0] + 1
+        tp.output("s", s)
+    return program, {"t": 24}, {}
+
+
+def _halved(s: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return (s / 2).astype(np.float32)
+
+
+CASES = (recurrence_and_gradient, batch_and_gradient, states_beside_outputs, with_a_call_of_the_host)
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("case", CASES)
+def test_the_plan_is_true(target: Target, case: Callable[[], Case]) -> None:
+    """By the backend's own measure of what a run takes beside what it is given: a tenth at most to either side."""
+    if not hasattr(target.backend, "measured_peak"):
+        pytest.skip("the backend does not say how much memory its arrays take")
+    program, sizes, inputs = case()
+    run = target.compile(program, sizes, poison=False)
+    run(sizes=sizes, **inputs)
+    gc.collect()
+    measured = target.backend.measured_peak(lambda: run(sizes=sizes, **inputs))
+    memory = run.memory
+    assert measured > 16 * 2**20
+    assert 0.9 <= (memory.peak_bytes - memory.given_bytes) / measured <= 1.1, str(memory)
+    assert memory.peak_bytes == memory.given_bytes + memory.returned_bytes + memory.working_bytes
+    assert memory.peak_bytes == sum(piece.bytes for piece in memory.at_peak)

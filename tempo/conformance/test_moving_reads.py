@@ -19,6 +19,10 @@ WINDOWS: dict[str, Bounds] = {
     "window": lambda t: (tp.max(t - 2, 0), t + 1),
     "both sides": lambda t: (tp.max(t - 1, 0), tp.min(t + 2, t.size)),
 }
+FEW = ("strict prefix", "both sides")
+windows = pytest.mark.parametrize(
+    "name", [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in WINDOWS]
+)
 
 
 def attention(window: Bounds, width: int, *, gradient: bool = True) -> tp.Program:
@@ -40,14 +44,14 @@ def attention(window: Bounds, width: int, *, gradient: bool = True) -> tp.Progra
     return program
 
 
-@pytest.mark.parametrize("name", WINDOWS)
+@windows
 def test_all_points_at_once_see_their_own_windows(target: Target, name: str) -> None:
     for size in (1, 2, 6):
         target.agrees(attention(WINDOWS[name], 3), x=numbers((size, 3)), options={"mapping": "full"}, tolerance=10)
 
 
 @pytest.mark.parametrize("block", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", WINDOWS)
+@windows
 def test_blocks_of_points_see_their_own_windows(target: Target, name: str, block: int) -> None:
     """The last block overlaps the one before; of fewer points than a block there is one block."""
     for size in (1, 4, 6):
@@ -71,7 +75,7 @@ def test_what_is_not_finite_reaches_no_other_window(target: Target, name: str, v
 
 
 @pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow), 6])
-@pytest.mark.parametrize("name", WINDOWS)
+@windows
 def test_gradients_of_gradients(target: Target, name: str, size: int) -> None:
     """As the search maps them; at one point a strict prefix is of a dim of which nothing is read."""
     with tp.Program() as program:

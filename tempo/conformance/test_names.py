@@ -58,7 +58,9 @@ def expected() -> list[Array]:
 
 
 @pytest.mark.one_configuration
-@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize(
+    ("first", "second"), [*PAIRS[:3], *(pytest.param(*each, marks=pytest.mark.slow) for each in PAIRS[3:])]
+)
 def test_any_two_identifiers_name_two_dims(target: Target, expected: list[Array], first: str, second: str) -> None:
     program = grid(first, second)
     mappings = [None] if target.interprets else ["full", "sequential"] if target.thorough else ["sequential"]

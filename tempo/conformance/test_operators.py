@@ -26,6 +26,10 @@ IN_LOOPS = ("float32", "int32", "bool")
 WILD = (0, 1, -1, 2, -2, 3, 0.5, -0.5, 1.5, 2.5, -7, 7.25, 30, -30, 87, -87, 1e-3, -1e-3, 300.7, -300.7, 1e10, -1e10)
 LIMITS = (np.inf, -np.inf, np.nan, -0.0)
 every_dtype = pytest.mark.parametrize("dtype", dtypes.DTYPES)
+TYPICAL = ("float32", "bfloat16", "int32", "uint8", "bool")
+every_dtype_slowly = pytest.mark.parametrize(
+    "dtype", [each if each in TYPICAL else pytest.param(each, marks=pytest.mark.slow) for each in dtypes.DTYPES]
+)
 
 
 def wild(dtype: str) -> Array:
@@ -67,7 +71,7 @@ def chosen_samples(target: Target, dtype: str, kind: str) -> list[Sample]:
 
 @pytest.mark.few_configurations
 @pytest.mark.parametrize("kind", KINDS)
-@every_dtype
+@every_dtype_slowly
 def test_primitives_at_every_point_of_a_dim(target: Target, dtype: str, kind: str) -> None:
     """The samples of one kind, each an output of one program: lifted over the dim, or in a loop along it."""
     if target.configuration.name == "none" and not target.thorough and dtype not in IN_LOOPS:

@@ -154,7 +154,7 @@ def test_what_nobody_needs_any_more_is_given_back(target: Target) -> None:
 @pytest.mark.planned
 @pytest.mark.one_configuration
 @pytest.mark.parametrize("length", [1_000, 10_000])
-def test_no_more_is_measured_than_was_predicted(target: Target, length: int) -> None:
+def test_what_is_measured_was_predicted(target: Target, length: int) -> None:
     """By the backend's own measure, of what lives at once."""
     if not hasattr(target.backend, "measured_peak"):
         pytest.skip("the backend does not say how much memory its arrays take")
@@ -168,7 +168,9 @@ def test_no_more_is_measured_than_was_predicted(target: Target, length: int) -> 
         run(sizes={"t": length}, **inputs)
         gc.collect()
         measured = target.backend.measured_peak(lambda: run(sizes={"t": length}, **inputs))  # noqa: B023
-        assert 0 < measured <= run.memory.peak_bytes + SLACK
+        made = run.memory.peak_bytes - run.memory.given_bytes
+        assert measured - SLACK <= 1.1 * made
+        assert made <= 1.1 * measured + SLACK
 
 
 SLACK = 64 * 1024

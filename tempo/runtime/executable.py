@@ -28,7 +28,7 @@ from tempo.reference.calls import feeding
 from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine
 from tempo.runtime.explain import explain
-from tempo.runtime.memory import Memory, memory_of, told_what_is_large
+from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, told_what_is_large
 from tempo.runtime.pickling import compiled_again, portable
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
@@ -95,7 +95,7 @@ class Executable:
         `tp.Options(check_finite=True)` was given.
         """
         arguments = self._arguments(inputs, sizes, state, seed, strict)
-        planned = partial(self._planned_memory, arguments.sizes)
+        planned = partial(self._planned, arguments.sizes)
         with AtUserLine():
             reporting = _reporter(progress)
         with reporting as report, told_what_is_large(planned), feeding(arguments.feeds):
@@ -255,12 +255,12 @@ class Executable:
 
     @property
     def memory(self) -> Memory:
-        """Buffers and peak bytes for the sizes last compiled or run."""
+        """What a run holds, for the sizes last compiled or run."""
         engine, sizes = self._planning("plans nothing, so it has no run.memory"), self._sizes
         if sizes is None:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
-        return memory_of(engine.plan_for(sizes).loops, sizes)
+        return memory_of(engine.at(engine.plan_for(sizes), sizes))
 
     @property
     def executables(self) -> int:
@@ -306,12 +306,12 @@ class Executable:
 
     def _prepare(self, sizes: Mapping[Symbol, int]) -> None:
         if isinstance(self._engine, CompiledEngine):
-            with told_what_is_large(partial(self._planned_memory, sizes)):
+            with told_what_is_large(partial(self._planned, sizes)):
                 self._engine.at(self._engine.plan_for(sizes), sizes)
 
-    def _planned_memory(self, sizes: Mapping[Symbol, int]) -> Memory | None:
+    def _planned(self, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:
         engine = self._engine
-        return memory_of(engine.plan_for(sizes).loops, sizes) if isinstance(engine, CompiledEngine) else None
+        return buffers_of(engine.plan_for(sizes).loops, sizes) if isinstance(engine, CompiledEngine) else ()
 
     def _planning(self, otherwise: str, hint: str | None = None) -> CompiledEngine:
         if not isinstance(self._engine, CompiledEngine):

@@ -15,7 +15,8 @@ from tempo.symbolic import Symbol
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     plan = engine.plan_for(sizes) if sizes is not None else engine.plan()
-    compiled = engine.at(plan, sizes).compiled if sizes is not None else None
+    ready = engine.at(plan, sizes) if sizes is not None else None
+    compiled = None if ready is None else ready.compiled
     stages = plan.stages if compiled is None else (*plan.stages, ("code", compiled.seconds))
     hosts = frozenset(cluster.name for cluster in plan.program.clusters if cluster.host)
 
@@ -38,11 +39,11 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         _section("schedule", "\n".join([*(f"# {line}" for line in plan.notes), render(plan.tree, note)])),
         _section("buffers", "\n".join(buffers)),
     ]
-    if sizes is not None and compiled is not None:
+    if sizes is not None and ready is not None and compiled is not None:
         rows = "\n".join(str(each) for made in compiled.passes for each in made.decisions) or "no length varies"
         parts.append(_section(f"passes at {_sizes(sizes)}", "\n".join(map(str, compiled.passes))))
         parts.append(_section(f"extents at {_sizes(sizes)}", rows))
-        parts.append(_section(f"memory at {_sizes(sizes)}", str(memory_of(plan.loops, sizes))))
+        parts.append(_section(f"memory at {_sizes(sizes)}", str(memory_of(ready))))
         code = [segment.source for segment in compiled.segments]
         parts.append(_section("code", "\n\n".join([*code, compiled.driver_source])))
     return "\n\n".join(parts) + "\n"

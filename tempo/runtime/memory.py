@@ -1,19 +1,29 @@
-"""What a run keeps in memory, from the plan and the sizes."""
+"""What a run holds in memory, from its code and the sizes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tempo import dtypes
 from tempo.errors import InputError, MemoryLimitError
-from tempo.loop_ir.analysis.liveness import buffer_bytes, peak_bytes
+from tempo.loop_ir.analysis.heap import Heap, Piece
+from tempo.loop_ir.analysis.liveness import buffer_bytes
 from tempo.loop_ir.ir import Buffer, LoopProgram
+from tempo.runtime.memory_plot import plot_memory
+from tempo.runtime.trial import heap_of
 from tempo.symbolic import Symbol
 
+if TYPE_CHECKING:
+    from tempo.runtime.compiled import Ready
+
 _LARGEST = 3
+_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -30,10 +40,55 @@ class BufferMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """`buffers` of a run: inputs, constants, outputs and the rest; `peak_bytes`: the most that live at once."""
+    """What a run of one executable holds at its sizes, on its backend.
+
+    `buffers` are inputs, constants, outputs and the rest, each whole. What lives at once is found by running the code
+    on a heap without contents. What XLA needs for itself is what it says when it has compiled, and the first look waits
+    for that; of what other libraries need for themselves, within one operator, nothing is known.
+    """
 
     buffers: tuple[BufferMemory, ...]
-    peak_bytes: int
+    _heap: Callable[[], Heap] = field(repr=False, compare=False)
+
+    @cached_property
+    def _run(self) -> Heap:
+        return self._heap()
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that live at once: `given_bytes`, `returned_bytes` and `working_bytes`."""
+        return self._run.peak
+
+    @property
+    def at_peak(self) -> tuple[Piece, ...]:
+        """What lives when the most does, the largest first: by the user's names and lines."""
+        return tuple(sorted(self._run.at_peak, key=lambda piece: -piece.bytes))
+
+    @property
+    def given_bytes(self) -> int:
+        """Of the peak, inputs and constants: they are there before the run, and after it."""
+        return self._at_peak("given")
+
+    @property
+    def returned_bytes(self) -> int:
+        """Of the peak, arrays that the run returns, as far as they are there by then."""
+        return self._at_peak("returned")
+
+    @property
+    def working_bytes(self) -> int:
+        """Of the peak, what is gone when the run has ended."""
+        return self._at_peak("between")
+
+    def _at_peak(self, role: str) -> int:
+        return sum(piece.bytes for piece in self._run.at_peak if piece.role == role)
+
+    def plot(self, path: str | Path) -> None:
+        """Draw what lives along the run, as a picture in a file: PNG, SVG or PDF, by its name.
+
+        The horizontal axis has all that is made and let go of, in order; of a loop its first iterations. Raises
+        `MissingPackageError` without matplotlib.
+        """
+        plot_memory(self._run, Path(path))
 
     def __getitem__(self, name: str) -> BufferMemory:
         """The buffer of the tensor called `name`. Raises `InputError` where none has that name."""
@@ -45,7 +100,9 @@ class Memory:
 
     def __str__(self) -> str:
         rows = [f"{b.name:<24} {b.role:<9} {b.storage:<20} {b.dtype}{list(b.shape)}  {b.bytes} B" for b in self.buffers]
-        return "\n".join([*rows, f"peak {self.peak_bytes} B"])
+        parts = f"{self.given_bytes} B given, {self.returned_bytes} B returned, {self.working_bytes} B between"
+        largest = (f"  {piece}" for piece in self.at_peak[:_SHOWN] if piece.bytes)
+        return "\n".join([*rows, f"peak {self.peak_bytes} B: {parts}; then there are", *largest])
 
 
 def check_room(program: LoopProgram, sizes: Mapping[Symbol, int], room: int | None) -> None:
@@ -76,26 +133,30 @@ def too_large(buffer: Buffer, sizes: Mapping[Symbol, int], why: str) -> MemoryLi
 
 
 @contextmanager
-def told_what_is_large(plan: Callable[[], Memory | None]) -> Iterator[None]:
+def told_what_is_large(planned: Callable[[], tuple[BufferMemory, ...]]) -> Iterator[None]:
     """A `MemoryError` of an array library becomes a `MemoryLimitError` that names the largest buffers of the plan."""
     try:
         yield
     except MemoryLimitError:
         raise
     except MemoryError as error:
-        memory = plan()
         hint = "use smaller sizes, or keep fewer points: what no output needs whole is not stored whole"
-        if memory is not None:
-            largest = sorted(memory.buffers, key=lambda buffer: buffer.bytes, reverse=True)[:_LARGEST]
+        if buffers := planned():
+            largest = sorted(buffers, key=lambda buffer: buffer.bytes, reverse=True)[:_LARGEST]
             named = "".join(f"\n    {each.name}: {each.dtype}{list(each.shape)}, {each.bytes} B" for each in largest)
-            hint = f"{hint}; the plan has {memory.peak_bytes} B, most of it in{named}"
+            hint = f"{hint}; the largest of the plan are{named}"
         raise MemoryLimitError(f"the run does not fit into memory: {error}", hint=hint) from error
 
 
-def memory_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> Memory:
-    kept = [_entry(buffer, sizes, buffer.storage) for buffer in program.buffers.values()]
-    registers = [_entry(buffer, sizes, "register") for buffer in program.registers]
-    return Memory((*kept, *registers), peak_bytes(program, sizes))
+def memory_of(ready: Ready) -> Memory:
+    return Memory(buffers_of(ready.plan.loops, ready.sizes), partial(heap_of, ready))
+
+
+def buffers_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:
+    """Of a program's loops, all buffers, and the values that never leave the block that makes them."""
+    kept = (_entry(buffer, sizes, buffer.storage) for buffer in program.buffers.values())
+    registers = (_entry(buffer, sizes, "register") for buffer in program.registers)
+    return (*kept, *registers)
 
 
 def _entry(buffer: Buffer, sizes: Mapping[Symbol, int], storage: str) -> BufferMemory:

@@ -16,7 +16,7 @@ from tempo.runtime.arguments.binding import StreamEndError
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Item, ProgramRun
 from tempo.runtime.engine import CompiledEngine
-from tempo.runtime.memory import Memory, memory_of, told_what_is_large
+from tempo.runtime.memory import Memory, buffers_of, memory_of, told_what_is_large
 from tempo.runtime.results.outputs import Outputs, Step, outputs_of
 from tempo.runtime.results.salvage import Look, guarded, made_so_far, salvaged, whole_points
 from tempo.sdg.graph import Output
@@ -64,7 +64,7 @@ class Stream(Iterator[Step]):
         plan = engine.narrowed(plan, narrow)
         if endless:
             _check_bounded(plan, dim)
-        self._planned = partial(memory_of, plan.loops, arguments.sizes)
+        self._planned = partial(buffers_of, plan.loops, arguments.sizes)
         with told_what_is_large(self._planned):
             most = min(max(chunk, 0 if narrow else from_point), MOST_POINTS)
             self._made = engine.start(plan, arguments, in_parts=True, ahead=most)
@@ -80,8 +80,8 @@ class Stream(Iterator[Step]):
 
     @property
     def memory(self) -> Memory:
-        """Buffers and peak bytes of the stream."""
-        return self._planned()
+        """What the stream holds."""
+        return memory_of(self._made.ready)
 
     def so_far(self) -> Step:
         """The outputs over the dim at all points that steps have been, and those before the first.

@@ -30,6 +30,7 @@ def run_example(name: str, *arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_tells_what_it_made_and_where(tmp_path: Path) -> None:
     pytest.importorskip("tempo_torch")
     printed = run_example("demo.py", "--only", "wave", "kalman", "--out", tmp_path)
@@ -40,6 +41,7 @@ def test_the_demo_tells_what_it_made_and_where(tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_the_demo_fails_where_an_example_does(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     command = [sys.executable, ROOT / "examples" / "demo.py", "--only", "wave", "--out", tmp_path / "file"]
@@ -76,6 +78,7 @@ def test_cartpole_equals_the_numpy_loop(tmp_path: Path, backend: str) -> None:
     assert picture.stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_decoding_equals_transformers(checkpoint: Path, tmp_path: Path) -> None:
     picture = tmp_path / "decode.png"
     printed = run_example("decode.py", "--model", checkpoint, "--tokens", 12, "--check", "--plot", picture)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,8 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from tempo import dtypes
 from tempo.backends import ByPoint, Costs, SegmentRequest
-from tempo.backends.loops import replaced
+from tempo.backends.heap import Frame, Heap, Piece, array_of
+from tempo.backends.loops import layouts_in_segments, replaced
+from tempo.symbolic import Symbol
 from tempo.waiting import waiting
 from tempo_jax import cache
 from tempo_jax.checks import ErrorWord
@@ -21,6 +24,7 @@ from tempo_jax.pieces import Pieces, as_pieces
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
 Array = Any
+_OWN = "temporaries of XLA's"
 Scope = Callable[[], AbstractContextManager[Any]]
 
 
@@ -42,9 +46,16 @@ class Meter:
 
     def look(self, function: Any, arguments: tuple[Any, ...]) -> None:
         """Before a call of a `jax.jit` function: its arguments are alive, and what it donates makes room."""
-        needs = function.lower(*arguments).compile().memory_analysis()
-        made = needs.temp_size_in_bytes + needs.output_size_in_bytes - needs.alias_size_in_bytes
-        self._peak = max(self._peak, _live() - self._before + made)
+        self._peak = max(self._peak, _live() - self._before + sum(needs(function, arguments)))
+
+
+def needs(function: Any, arguments: tuple[Any, ...]) -> tuple[int, int]:
+    """The bytes that a call of a `jax.jit` function needs for itself, and those of new arrays that it returns, by XLA.
+
+    It is compiled for that if need be, for arguments that may be descriptions; a call like it is then compiled, too.
+    """
+    found = function.lower(*arguments).compile().memory_analysis()
+    return found.temp_size_in_bytes, found.output_size_in_bytes - found.alias_size_in_bytes
 
 
 def _live() -> int:
@@ -77,6 +88,7 @@ class JittedFunction:
         self.function = function
         self._name, self._word, self._calls = name, word, calls
         self._called = False
+        self._described: tuple[Any, ...] = ()
 
     def __call__(self, *arguments: Any) -> Any:
         calls = self._calls
@@ -85,12 +97,18 @@ class JittedFunction:
                 calls.meter.look(self.function, arguments)
         if self._called and not calls.scopes and not calls.waits:
             return self._checked(self.function(*arguments))
+        if not self._called:
+            self._described = jax.tree.map(_description, arguments)
         with calls.entered(*(() if self._called else (cache.kept, self._compiling))):
             if calls.made_for and not self._called:
                 self.function.trace(*arguments).lower(lowering_platforms=(calls.made_for,))
             results = self._waited(*arguments)
         self._called = True
         return self._checked(results)
+
+    def needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        """Of a call like the last one, or of one with these arguments."""
+        return needs(self.function, self._described or arguments)
 
     def _compiling(self) -> AbstractContextManager[None]:
         return waiting(f"XLA compiles {self._name}, in its first call")
@@ -121,8 +139,10 @@ class JittedSegment:
         segment = request.segment
         first = 2 + len(segment.arguments)
         kept = replaced(request.program)  # what is in them is remembered, should a call of the host fail
-        donated = [first + at for at, id in enumerate(segment.buffers) if id in segment.results and id not in kept]
+        self._request, self._donated = request, frozenset(segment.results) - kept
+        donated = [first + at for at, id in enumerate(segment.buffers) if id in self._donated]
         self._bounds, self._calls = known_bounds(request), calls
+        self._orders = layouts_in_segments(request.program)
         self._jit = partial(jax.jit, donate_argnums=tuple(donated))
         self._tracer = partial(SegmentTracer, request, operator, costs, self._bounds)
         self._made: Parts | None = None
@@ -157,6 +177,37 @@ class JittedSegment:
             arguments = tuple(map(as_pieces, arguments))
             whole = None if self._parts.in_steps(arguments) else whole
         return self._parts.whole(start, stop, *arguments) if whole is None else whole(None, None, *arguments)
+
+    @contextmanager
+    def trial(
+        self, heap: Heap, given: Mapping[int, Piece | None], sizes: Mapping[Symbol, int], tables: Sequence[Any]
+    ) -> Iterator[Mapping[int, Piece]]:
+        """What a call needs, as XLA tells it. Results lie where what is donated for them does."""
+        program, segment = self._request.program, self._request.segment
+        arrays = {id: self._described(id, sizes) for id, piece in given.items() if piece is not None}
+        with Frame[int](heap) as made:
+            for id in segment.results:
+                old = given[id] if id in self._donated else None
+                made[id] = old or array_of(program.buffers[id], sizes)
+            planned = sum(piece.bytes for id, piece in made.held.items() if piece is not given[id])
+            symbols = tuple(sizes.get(symbol, 0) for symbol in segment.arguments)
+            own, new = self._needs((*symbols, *map(arrays.get, segment.buffers), *tables))
+            with heap.within(segment.name), Frame[str](heap, {"own": Piece(own + max(0, new - planned), _OWN)}):
+                pass
+            yield made.held
+
+    def _described(self, id: int, sizes: Mapping[Symbol, int]) -> jax.ShapeDtypeStruct:
+        buffer = self._request.program.buffers[id]
+        shape = buffer.extents(sizes)
+        order = self._orders.get(id, range(len(shape)))
+        return jax.ShapeDtypeStruct([shape[axis] for axis in order], dtypes.to_numpy(buffer.dtype))
+
+    def _needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        """Of what was called last, or of a call with arrays of whole buffers."""
+        with self._calls.entered():
+            if self._made is None and self._whole is not None:
+                return self._whole.needs((None, None, *arguments))
+            return self._parts.needs(arguments)
 
     # -- in chunks, with arrays as the storage has them ------------------------------------------------------------
 
@@ -236,6 +287,15 @@ class Parts:
         with self._calls.entered():
             return storage.fitted(arrays, number)
 
+    def needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        """The most that one stretch needs for itself, given descriptions of whole buffers."""
+        sizes, arrays, tables = self._apart(arguments)
+        arrays, most = jax.eval_shape(self._opened, arrays), 0
+        for number, executable in enumerate(self.executables):
+            arrays = jax.eval_shape(partial(self.tracer.storage.fitted, statement=number), arrays)
+            most = max(most, executable.needs((0, 0, *sizes, *arrays.values(), *tables))[0])
+        return most, 0
+
     def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         made, given = self._segment.results, {id: as_pieces(array) for id, array in arrays.items()}
         lying = {id for id in self._lying if not isinstance(given.get(id), Pieces)}
@@ -257,6 +317,15 @@ class Parts:
 
     def _closed(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         return {id: self.tracer.closed(id, array) for id, array in arrays.items()}
+
+
+def _description(argument: Any) -> Any:
+    """Without its elements."""
+    return (
+        jax.ShapeDtypeStruct(argument.shape, argument.dtype)
+        if isinstance(argument, np.ndarray | jax.Array)
+        else argument
+    )
 
 
 def _named(function: Any, name: str) -> Any:

@@ -230,16 +230,14 @@ class TorchEmitter(ScalarEmitter):
         operation = self.function_of(compute)
         if not isinstance(operation, Operation):
             operation = Operation(operation)
-        free = [at for at in self._flow.free(compute) if compute.operands[at] not in self._scalars.made]
         values = [self._turned(name) if at == operation.turns else None for at, name in enumerate(compute.operands)]
         turned = any(value is not None for value in values)
         if operation.number is not None:
             values[operation.number] = self._number(compute.operands[operation.number])
         operands = [value or self._taken(compute, at) for at, value in enumerate(values)]
-        if operation.in_place and 0 in free:
-            return self._in_place(compute, operation.in_place, operands)
-        if operation.in_place and operation.commutes and 1 in free:
-            return self._in_place(compute, operation.in_place, operands[::-1])
+        if operation.in_place and (place := self._taken_over(compute, operation)) is not None:
+            self.named(operation.in_place, f"{compute.op}_in_place")
+            return self.applied(compute, operation.in_place, operands if place == 0 else operands[::-1])
         function = operation.on_turned if turned and operation.on_turned else operation.function
         return self.applied(compute, function, operands)
 
@@ -252,9 +250,15 @@ class TorchEmitter(ScalarEmitter):
             return self.applied(compute, OPERATORS[compute.op].numpy(self.call_of(compute)), [])
         return self._element(compute) if compute.result in self._scalars.made else None
 
-    def _in_place(self, compute: Compute, function: Callable[..., Any], operands: list[ast.expr]) -> ast.expr:
-        self.named(function, f"{compute.op}_in_place")
-        return self.applied(compute, function, operands)
+    def overwritten(self, compute: Compute) -> int | None:
+        operation = None if compute.result in self._scalars.made else self.function_of(compute)
+        return self._taken_over(compute, operation) if isinstance(operation, Operation) else None
+
+    def _taken_over(self, compute: Compute, operation: Operation) -> int | None:
+        if not operation.in_place:
+            return None
+        free = [at for at in self._flow.free(compute) if compute.operands[at] not in self._scalars.made]
+        return next((at for at in ((0, 1) if operation.commutes else (0,)) if at in free), None)
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
         buffer = self._buffer(read.buffer)

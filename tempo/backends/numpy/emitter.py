@@ -29,11 +29,13 @@ from tempo.backends.emission import (
     BLOCK_BYTES,
     Pick,
     ScalarEmitter,
+    Step,
     along,
     assign,
     block_of,
     cache_blocks,
     call,
+    deleted,
     empty,
     form_of,
     is_element,
@@ -152,18 +154,20 @@ class NumpyEmitter(ScalarEmitter):
 
     # -- large arrays --------------------------------------------------------------------------------------------------
 
-    def block(self, statements: tuple[Statement, ...]) -> list[ast.stmt]:
+    def steps(self, statements: tuple[Statement, ...]) -> list[Step]:
         if not any(self._is_large(each) for each in statements):
-            return super().block(statements)
+            return super().steps(statements)
         entries = self._chained(statements)
         gone = self._last_uses(statements, entries)
-        trees: list[ast.stmt] = []
-        for each, names in zip(entries, gone, strict=True):
-            trees += [
-                *(self._chain(each) if isinstance(each, _ElementwiseRun) else self._statement(each)),
-                *_let_go(names),
-            ]
-        return trees
+        return [self._as_step(each, names) for each, names in zip(entries, gone, strict=True)]
+
+    def _as_step(self, entry: Statement | _ElementwiseRun, gone: Sequence[str]) -> Step:
+        if not isinstance(entry, _ElementwiseRun):
+            return Step((entry,), tuple(gone))
+        return Step(tuple(entry.members), tuple(gone), tuple(self._kept(entry)) if len(entry.members) > 1 else None)
+
+    def step(self, step: Step) -> list[ast.stmt]:
+        return super().step(step) if step.kept is None else self._chain(step)
 
     def _last_uses(
         self, statements: Iterable[Statement], entries: Sequence[Statement | _ElementwiseRun]
@@ -210,10 +214,9 @@ class NumpyEmitter(ScalarEmitter):
     def _shape(self, type: TensorType) -> Shape:
         return tuple(self._resolve(size) for size in type.shape)
 
-    def _chain(self, chain: _ElementwiseRun) -> list[ast.stmt]:
-        if len(chain.members) == 1:
-            return self._statement(chain.members[0])
-        kept = self._kept(chain)
+    def _chain(self, step: Step) -> list[ast.stmt]:
+        members = [each for each in step.statements if isinstance(each, Compute)]
+        chain, kept = _ElementwiseRun(self._shape(members[0].type), members), step.kept or ()
         operands = {name: self._shape(type) for name, type in chain.operands().items()}
         trees = [_assign(name, self.value(name)) for name in operands if name in self._held]
         like = [name for name, shape in operands.items() if shape == chain.shape][:1]
@@ -223,7 +226,7 @@ class NumpyEmitter(ScalarEmitter):
         ]
         trees.append(self._over_blocks(chain, kept, operands))
         trees += [_assign(each.result, _name(self._whole(each))) for each in kept]
-        return [*trees, *_let_go(self._whole(each) for each in kept)]
+        return [*trees, *deleted(self._whole(each) for each in kept)]
 
     def _whole(self, member: Compute) -> str:
         return self._named(f"{member.result}_0")
@@ -253,7 +256,7 @@ class NumpyEmitter(ScalarEmitter):
                 place = _at(self._whole(member), shapes[chain.shape], ast.Store())
                 body.append(ast.Assign([place], _name(member.result), lineno=0))
             mine = dict.fromkeys((member.result, *member.operands))
-            body += _let_go(name for name in mine if name in made and last[name] is member)
+            body += deleted(name for name in mine if name in made and last[name] is member)
         target = ast.Tuple([_name(key, ast.Store()) for key in shapes.values()], ast.Store())
         widest = max(dtypes.itemsize(member.type.dtype) for member in chain.members)
         return ast.For(target, _name(self._table_of_blocks(chain.shape, widest, tuple(shapes))), body, [], lineno=0)
@@ -290,8 +293,3 @@ def picked(array: np.ndarray[Any, Any], axis: int, place: int) -> Any:
 
 def _at(array: str, key: str, context: ast.expr_context | None = None) -> ast.expr:
     return subscript(_name(array), [_name(key)], context)
-
-
-def _let_go(names: Iterable[str]) -> list[ast.stmt]:
-    trees: list[ast.expr] = [_name(name, ast.Del()) for name in names]
-    return [ast.Delete(trees)] if trees else []

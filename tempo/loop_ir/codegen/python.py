@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tempo import dtypes
@@ -73,6 +74,17 @@ def _static_extents(statement: Statement) -> Iterable[Expr]:
         yield from (entry.extent for entry in statement.index if isinstance(entry, WindowIndex))
 
 
+@dataclass(frozen=True)
+class Step:
+    """Statements whose source is one piece, and the names that nothing needs after them. `kept`: where it is not all of
+    the results, those that there are afterwards.
+    """
+
+    statements: Block
+    gone: tuple[str, ...]
+    kept: tuple[Compute, ...] | None = None
+
+
 class Emitter:
     """Emits functions for one program at given values of its static sizes.
 
@@ -126,13 +138,20 @@ class Emitter:
         return self.block(tuple(statements)) or [ast.Pass()]
 
     def block(self, statements: Block) -> list[ast.stmt]:
-        """The source of statements that run one after the other: a hook for what runs several of them together."""
-        return [tree for each in statements for tree in (*self._statement(each), *self.after(each))]
+        """The source of statements that run one after the other, and lets go of large values after their last use."""
+        return [tree for step in self.steps(statements) for tree in (*self.step(step), *syntax.deleted(step.gone))]
 
-    def after(self, statement: Statement) -> list[ast.stmt]:
-        """What follows a statement in the source: the large values that nothing needs any more are let go of."""
-        names = self._releases.get(id(statement), ())
-        return [ast.Delete([ast.Name(name, ast.Del()) for name in names])] if names else []
+    def steps(self, statements: Block) -> list[Step]:
+        """The statements, and what is let go of after each: a hook for what runs several of them together."""
+        return [Step((each,), self._releases.get(id(each), ())) for each in statements]
+
+    def step(self, step: Step) -> list[ast.stmt]:
+        """The source of one step: a hook for those of several statements."""
+        return [tree for each in step.statements for tree in self._statement(each)]
+
+    def overwritten(self, compute: Compute) -> int | None:
+        """The operand whose memory the result takes: a hook for what works in place."""
+        return None
 
     def _bytes(self, type: TensorType) -> float:
         """Infinite where a size is known when the source runs, not before."""

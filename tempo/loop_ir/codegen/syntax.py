@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 
 def name(text: str, context: ast.expr_context | None = None) -> ast.Name:
@@ -28,6 +29,12 @@ def subscript(array: ast.expr, index: list[ast.expr], context: ast.expr_context 
 
 def listed(items: str, at: int, context: ast.expr_context | None = None) -> ast.expr:
     return subscript(name(items), [ast.Constant(at)], context)
+
+
+def deleted(names: Iterable[str]) -> list[ast.stmt]:
+    """A statement that lets go of the names, where there are any."""
+    targets: list[ast.expr] = [name(each, ast.Del()) for each in names]
+    return [ast.Delete(targets)] if targets else []
 
 
 def minus_one(tree: ast.expr) -> ast.expr:

@@ -99,6 +99,7 @@ def test_no_layer_is_computed_for_what_is_kept(folder: Path) -> None:
     assert starts == {"n.size", "n.size + p.size - 1"}
 
 
+@pytest.mark.slow
 def test_messages_that_were_changed_are_read_again(folder: Path) -> None:
     conversation = llm.load(folder).chat(max_new_tokens=NEW)
     ((_, first), (kept, _)) = agrees(
@@ -125,6 +126,7 @@ def test_an_answer_that_is_left_is_as_long_as_it_was(folder: Path, end: type[Bas
     agrees(conversation, ["w17"], max_new_tokens=NEW)
 
 
+@pytest.mark.slow
 def test_penalties_and_stops_see_what_is_kept(folder: Path) -> None:
     model = llm.load(folder)
     settings: dict[str, Any] = {"max_new_tokens": NEW, "repetition_penalty": 1.8}

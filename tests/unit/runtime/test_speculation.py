@@ -75,6 +75,7 @@ def test_what_calls_the_host_is_not_run_twice() -> None:
     assert len(log) == LENGTH
 
 
+@pytest.mark.slow
 def test_a_stream_does_not_take_back_what_it_gave() -> None:
     run = compiled("numpy", mapping="full")
     steps = [np.asarray(step["token"]) for step in run.stream("t", prompt=prompt(t0=-1))]

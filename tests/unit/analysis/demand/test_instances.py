@@ -45,7 +45,7 @@ STEPS = ["t - 1", "t - 2", "t - 3", "t // 2", "0 +: t", "max(0, t - 4) +: min(t,
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("output", ["t.size - 1", "0", "t.size // 2"])
-@pytest.mark.parametrize("size", [1, 2, 7, 101])
+@pytest.mark.parametrize("size", [1, 2, 7, pytest.param(101, marks=pytest.mark.slow)])
 def test_demand_of_a_recurrence_is_exact(step: str, output: str, size: int) -> None:
     first = "t <= 2" if step in {"t - 2", "t - 3"} else "t == 0"
     assert_exact(recurrence(step, output, first), at(t=size))

@@ -88,12 +88,12 @@ def test_a_loop_in_pieces_keeps_windows(pieces: int) -> None:
     assert found["h"] == {"window(6)"} and "window(3)" in found["k"]
 
 
-@pytest.mark.parametrize("pieces", [2, 4])
+@pytest.mark.parametrize("pieces", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_nested_loops_each_in_pieces_keep_a_window_of_the_inner_one(pieces: int) -> None:
     assert "full x window(3)" in kept(tp.compile(grid(), scheduler=InPieces(pieces)))["h"]
 
 
-@pytest.mark.parametrize("program", [chained, grid])
+@pytest.mark.parametrize("program", [chained, pytest.param(grid, marks=pytest.mark.slow)])
 def test_what_loops_in_pieces_overwrite_is_read_no_more(program: Callable[[int], tp.Program]) -> None:
     length = 2 * PIECE + 3
     made = program(length)

@@ -1,0 +1,122 @@
+"""A heap without contents, on which code is run to tell what it will hold: pieces of memory, and who holds each.
+
+A piece lives as long as a name holds it, as an array does in Python: this is an abstract interpretation with counted
+references. Nothing is computed, and of a loop only so many iterations are run as it takes until they hold no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from tempo.errors import Location
+
+Name = TypeVar("Name")
+Role = Literal["given", "returned", "between"]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Memory of one array: what the user calls it, and where the user's source makes it."""
+
+    bytes: int
+    name: str
+    role: Role = "between"
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    location: Location | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.location is None else f"  {self.location.path}:{self.location.line}"
+        return f"{self.name or 'a value'} {self.dtype}{list(self.shape)} {self.bytes} B, {self.role}{where}"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """After something was made or let go of: where the program is, and the bytes that live then."""
+
+    place: tuple[str, ...]
+    bytes: int
+
+
+class Heap:
+    """`moments` in order; `at_peak`: the pieces that live when the most bytes do, for the first time."""
+
+    def __init__(self) -> None:
+        self.live = self.peak = 0
+        self.moments: list[Moment] = []
+        self.at_peak: tuple[Piece, ...] = ()
+        self._counts: dict[Piece, int] = {}
+        self._places: list[str] = []
+
+    @contextmanager
+    def within(self, place: str) -> Iterator[None]:
+        self._places.append(place)
+        try:
+            yield
+        finally:
+            self._places.pop()
+
+    def take(self, piece: Piece) -> None:
+        """One more holds it."""
+        count = self._counts.get(piece, 0)
+        self._counts[piece] = count + 1
+        if not count:
+            self._lives(piece.bytes)
+        if self.live > self.peak:
+            self.peak, self.at_peak = self.live, tuple(self._counts)
+
+    def leave(self, piece: Piece) -> None:
+        """One less does."""
+        self._counts[piece] -= 1
+        if not self._counts[piece]:
+            del self._counts[piece]
+            self._lives(-piece.bytes)
+
+    def _lives(self, more: int) -> None:
+        if more:
+            self.live += more
+            self.moments.append(Moment(tuple(self._places), self.live))
+
+
+class Frame(Generic[Name]):
+    """The variables of one function, or the entries of one list: what each holds."""
+
+    def __init__(self, heap: Heap, held: Mapping[Name, Piece | None] | None = None) -> None:
+        self.heap = heap
+        self._held: dict[Name, Piece] = {}
+        for name, piece in (held or {}).items():
+            self[name] = piece
+
+    def __setitem__(self, name: Name, piece: Piece | None) -> None:
+        """Let a name hold a piece, then let go of what it held; None: it holds nothing."""
+        if piece is not None:
+            self.heap.take(piece)
+        if (old := self._held.pop(name, None)) is not None:
+            self.heap.leave(old)
+        if piece is not None:
+            self._held[name] = piece
+
+    def get(self, name: Name) -> Piece | None:
+        return self._held.get(name)
+
+    @property
+    def held(self) -> dict[Name, Piece]:
+        """What all names hold."""
+        return dict(self._held)
+
+    def become(self, held: Mapping[Name, Piece]) -> None:
+        """Hold this, and nothing else."""
+        for name in self._held.keys() - held.keys():
+            self[name] = None
+        for name, piece in held.items():
+            self[name] = piece
+
+    def __enter__(self) -> Frame[Name]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """All names are gone."""
+        self.become({})

@@ -1,0 +1,99 @@
+"""What a run will hold, told beforehand: the items of the driver on a heap without contents."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tempo.backends.base import CompiledSegment, Trial
+from tempo.loop_ir.analysis.heap import Frame, Heap, Piece
+from tempo.loop_ir.codegen.python import Emitter
+from tempo.loop_ir.codegen.trial import array_of, piece_of, repeat, tried
+from tempo.loop_ir.ir import Block, Branch, Buffer, CallHost, CallSegment, Guard, Loop, Segment, Statement
+
+if TYPE_CHECKING:
+    from tempo.runtime.compiled import Ready
+
+
+def heap_of(ready: Ready) -> Heap:
+    """A run of a program, from what it is given to what it returns."""
+    heap = Heap()
+    with Frame[int](heap) as caller, Frame[int](heap) as buffers:
+        _Run(ready, caller, buffers).all()
+    return heap
+
+
+class _Run:
+    """The driver. `caller`: what whoever runs the program holds of it; `buffers`: what the run does."""
+
+    def __init__(self, ready: Ready, caller: Frame[int], buffers: Frame[int]) -> None:
+        self._ready, self._compiled, self._sizes = ready, ready.compiled, ready.sizes
+        self._program, self._backend = ready.compiled.program, ready.compiled.backend
+        self._heap, self._caller, self._buffers = buffers.heap, caller, buffers
+
+    def all(self) -> None:
+        program = self._program
+        with self._heap.within("given"):
+            for id, buffer in program.buffers.items():
+                if buffer.is_given:
+                    self._caller[id] = self._buffers[id] = array_of(buffer, self._sizes)
+        with self._heap.within("returned"):
+            self._make(tuple(id for id, buffer in program.buffers.items() if buffer.role == "output"))
+        for item, statement in zip(self._compiled.items, program.items, strict=True):
+            self._make(item.makes)
+            self._block((statement,))
+            for id in item.drops:
+                self._buffers[id] = None
+        with self._heap.within("returned"):
+            for id in program.outputs.values():
+                self._caller[id] = self._returned(program.buffers[id])
+
+    def _returned(self, buffer: Buffer) -> Piece | None:
+        """What the caller gets of an output: a copy of what may be a view, or lies in another order than the user's."""
+        copied = buffer.is_slot if self._backend.shares_memory else not buffer.is_as_given
+        return array_of(buffer, self._sizes) if copied else self._buffers.get(buffer.id)
+
+    def _make(self, ids: tuple[int, ...]) -> None:
+        inside = self._backend.allocates_inside
+        for id in ids:
+            if not inside or id in self._compiled.touched_in_host_loops:
+                self._buffers[id] = array_of(self._program.buffers[id], self._sizes)
+
+    def _block(self, block: Block) -> None:
+        for statement in block:
+            self._statement(statement)
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case CallSegment(segment):
+                self._call(self._program.segments[segment], self._compiled.segments[segment])
+            case Loop(body=body):
+                repeat(statement, self._sizes, self._heap, partial(self._block, body))
+            case Guard(body=body):
+                self._block(body)
+            case Branch(then=then, otherwise=otherwise):
+                self._block(then)
+                self._block(otherwise)
+            case CallHost():
+                self._call_host(statement)
+
+    def _call(self, segment: Segment, code: CompiledSegment) -> None:
+        given = {id: None if id in segment.unread else self._buffers.get(id) for id in segment.buffers}
+        trial = code.trial or self._as_generated(segment)
+        with trial(self._heap, given, self._sizes, self._ready.tables) as made:
+            for id, piece in made.items():
+                self._buffers[id] = piece
+
+    def _as_generated(self, segment: Segment) -> Trial:
+        emitter = Emitter(self._program, self._sizes, self._backend.operator)
+        emitter.segment(segment)
+        return partial(tried, emitter, segment)
+
+    def _call_host(self, call: CallHost) -> None:
+        """Its results are there before they are written."""
+        node = self._program.hosts[call.call]
+        results = (piece_of(type, self._sizes, node.name, node.location) for type in node.results)
+        with Frame[str](self._heap, {f"y{at}": piece for at, piece in enumerate(results)}) as made:
+            for write in call.writes:
+                if not write.index:
+                    self._buffers[write.buffer] = made.get(write.value)
