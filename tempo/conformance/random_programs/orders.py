@@ -40,8 +40,9 @@ class Reordering:
         return tree
 
     def _is_right(self, problem: SchedulingProblem, tree: ScheduleTree) -> bool:
+        """At the sizes that the problem is of: a plan may be for some alone."""
         try:
-            for sizes in self.sizes:
+            for sizes in filter(problem.facts.evaluate, self.sizes):
                 verify(problem, tree, sizes)
         except ScheduleError:
             return False

@@ -74,5 +74,5 @@ def test_measured_bytes_do_not_grow_with_what_came(backend: str) -> None:
     found = []
     measured = get_backend(backend).measured_peak(lambda: found.append(run(x=arrays())))
     np.testing.assert_array_equal(np.asarray(found[0]["change"]), [0, *[1] * (count - 1)])
-    assert run.memory.peak_bytes < 20 * 4 * rows
+    assert run.memory.peak_bytes < 50 * 4 * rows  # of which 32 are taken ahead
     assert measured < 20 * 4 * rows
