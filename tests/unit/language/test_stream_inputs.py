@@ -71,8 +71,8 @@ def test_measured_bytes_do_not_grow_with_what_came(backend: str) -> None:
         x = tp.stream_input("x", (rows,), (i,))
         tp.output("change", (x - tp.cases((i > 0, x[i - 1]), 0.0)).mean())
     run = tp.compile(program, backend, sizes={"i": count})
-    found = []
+    found = [run(x=arrays())]  # what is made once is not of a run
     measured = get_backend(backend).measured_peak(lambda: found.append(run(x=arrays())))
-    np.testing.assert_array_equal(np.asarray(found[0]["change"]), [0, *[1] * (count - 1)])
+    np.testing.assert_array_equal(np.asarray(found[-1]["change"]), [0, *[1] * (count - 1)])
     assert run.memory.peak_bytes < 50 * 4 * rows  # of which 32 are taken ahead
     assert measured < 20 * 4 * rows
