@@ -5,6 +5,7 @@ from __future__ import annotations
 from tempo.costs import Way
 from tempo.loop_ir.passes import LoopPass
 from tempo.loop_ir.transforms.circular_reads import ChunkedOutputs, CircularReads
+from tempo.loop_ir.transforms.copy_propagation import CopyPropagation
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
@@ -13,7 +14,7 @@ from tempo.loop_ir.transforms.read_ahead import TakeAhead
 
 
 def for_all_sizes() -> tuple[LoopPass, ...]:
-    return (Forwarding(),)
+    return (Forwarding(), CopyPropagation())
 
 
 def for_streams() -> tuple[LoopPass, ...]:

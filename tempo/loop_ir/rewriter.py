@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tempo.loop_ir.analysis.names import leaving
-from tempo.loop_ir.ir import Block, Branch, Guard, Loop, LoopProgram, Segment, Statement, nested
+from tempo.loop_ir.ir import (
+    Assign,
+    Block,
+    Branch,
+    Compute,
+    Guard,
+    Loop,
+    LoopProgram,
+    Read,
+    Segment,
+    Statement,
+    Write,
+    nested,
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,27 @@ def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> State
                 return statement
             return replace(statement, then=sides[0], otherwise=sides[1])
     return statement
+
+
+def with_names(block: Block, names: Mapping[str, str]) -> Block:
+    """The block with other names for some, wherever they are made and looked at."""
+    return rewritten(block, lambda statement, scope: _named(statement, names)) if names else block
+
+
+def _named(statement: Statement, names: Mapping[str, str]) -> Block | None:
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    match statement:
+        case Read(result=result):
+            return (replace(statement, result=new(result)),)
+        case Compute(result=result, operands=operands):
+            return (replace(statement, result=new(result), operands=tuple(map(new, operands))),)
+        case Assign(result=result, value=value):
+            return (replace(statement, result=new(result), value=new(value)),)
+        case Write(value=value):
+            return (replace(statement, value=new(value)),)
+    return None
 
 
 def rewritten_program(program: LoopProgram, change: Replace = _stays, finish: Finish = _as_it_is) -> LoopProgram:

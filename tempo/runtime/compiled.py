@@ -392,6 +392,13 @@ class ProgramRun:
             return backend.from_host(array)
         return backend.owned(array) if buffer.is_slot and backend.shares_memory else array
 
+    def _given_back(self, id: int) -> Array:
+        """The array of an output, which the run holds no longer where that is a copy."""
+        array = self.output(id)
+        if self.compiled.program.buffers[id].is_slot:
+            self.buffers[id] = None
+        return array
+
     def _held(self, id: int, array: Array) -> Array:
         """What an output is of its array, which may have places for all of a bucket."""
         if self.ready.held is None:
@@ -418,10 +425,9 @@ class ProgramRun:
         """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""
         self.compiled.backend.synchronize()
         outputs = self.compiled.program.outputs.items()
-        taken = {
-            port.name: self.output(id) for port, id in outputs if port.role == "output" and port.name not in without
-        }
-        states = {port.name: self.output(id) for port, id in outputs if port.role == "state"}
+        shown = ((port.name, id) for port, id in outputs if port.role == "output" and port.name not in without)
+        taken = {name: self._given_back(id) for name, id in shown}
+        states = {port.name: self._given_back(id) for port, id in outputs if port.role == "state"}
         kept = {dim: count for dim, slot in self.compiled.stops.items() if (count := self.kept(slot))}
         sizes = {**self.ready.named, **kept}
         return Evaluated(taken, states, kept, self.watched(), self.lengths(sizes))

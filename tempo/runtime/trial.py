@@ -47,6 +47,8 @@ class _Run:
         with self._heap.within("returned"):
             for id in program.outputs.values():
                 self._caller[id] = self._returned(program.buffers[id])
+                if program.buffers[id].is_slot:
+                    self._buffers[id] = None
 
     def _returned(self, buffer: Buffer) -> Piece | None:
         """What the caller gets of an output: a copy of what may be a view, or lies in another order than the user's."""

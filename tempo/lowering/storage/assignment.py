@@ -37,7 +37,8 @@ class Home:
     """Where in the buffer of `owner` a value lives that is read by its case number `case`.
 
     index: for each axis of the buffer, the place of the value's point, in the value's dims; of a row, the first one.
-    row: the axis along which a row lies, and its extent. order: see `Part`, of the row.
+    row: the axis along which a row lies, and its extent. order: see `Part`, of the row. beyond: for each axis, how many
+    places the buffer has for the value behind those of the dim.
     """
 
     owner: int
@@ -45,6 +46,7 @@ class Home:
     index: tuple[Expr, ...]
     row: tuple[int, Expr] | None = None
     order: tuple[int, ...] = ()
+    beyond: tuple[int, ...] = ()
 
     def is_read(self, graph: Graph, read: ValueRead) -> bool:
         """Whether a read of the value is that of the case."""
@@ -53,15 +55,15 @@ class Home:
 
 
 def homes(
-    program: Clustered, kept_in_full: Mapping[int, bool], reads: Mapping[Value, list[ValueRead]]
+    program: Clustered, kept_in_full: Collection[Value], reads: Mapping[Value, list[ValueRead]]
 ) -> dict[Value, Home]:
-    """The values that live in the buffer of a definition. `kept_in_full`: definitions, all points of which are kept."""
+    """The values that live in the buffer of a definition. `kept_in_full`: those of which all points are kept."""
     return _Homes(program, kept_in_full, reads).find()
 
 
 class _Homes:
     def __init__(
-        self, program: Clustered, kept_in_full: Mapping[int, bool], reads: Mapping[Value, list[ValueRead]]
+        self, program: Clustered, kept_in_full: Collection[Value], reads: Mapping[Value, list[ValueRead]]
     ) -> None:
         self.program, self.graph, self.reads = program, program.graph, reads
         self.kept_in_full = kept_in_full
@@ -73,8 +75,9 @@ class _Homes:
     def find(self) -> dict[Value, Home]:
         found: dict[Value, Home] = {}
         owners: set[int] = set()
-        for id, kept in self.kept_in_full.items():
-            if not kept or not self._has_one_buffer(id) or (id, 0) in found:
+        merges = (id for cluster in self.program.clusters for id in cluster.nodes if self.graph.nodes[id].is_merge)
+        for id in merges:
+            if (id, 0) not in self.kept_in_full or not self._has_one_buffer(id) or (id, 0) in found:
                 continue
             for value, home in self._of(self.graph.nodes[id]):
                 if value not in found and value[0] not in owners:
@@ -92,17 +95,23 @@ class _Homes:
         for number, (case, (guard, _)) in enumerate(zip(owner.cases, owner.guarded_reads(), strict=True)):
             value = case.edge.node, case.edge.result
             home = self._home(owner, number, case)
-            if home is None or not self._may_move(value, home) or not self._inside(owner, home, value[0]):
+            if (
+                home is None
+                or not self._may_move(value, home)
+                or (beyond := self._beyond(owner, home, value[0])) is None
+            ):
                 continue
             within = TRUE if home.row is None or case.part is None else case.part.is_one_of(home.row[1])
             if context.assume(guard).implies(within) and context.assume(within, *self._made(case)).implies(guard):
-                yield value, home
+                yield value, replace(home, beyond=beyond)
 
     def _may_move(self, value: Value, home: Home) -> bool:
         """Whether the value has no place of its own that must be, and whoever reads it can read it there."""
         node = self.graph.nodes[value[0]]
         if node.is_given or value[0] in self.outputs or node.id not in self.clusters or node.id == home.owner:
             return False
+        if home.row is None and node.domain == self.graph.nodes[home.owner].domain and value not in self.kept_in_full:
+            return False  # what one loop makes and defines is handed on as a value
         if self.clusters[node.id].host:
             return False
         others = [read for read in self.reads.get(value, []) if not home.is_read(self.graph, read)]
@@ -134,19 +143,26 @@ class _Homes:
                 index.append(var(left.pop(0)[0]) + start)
             else:
                 return None
-        if left or (case.part is not None and row is None) or (row is None and piece.domain == owner.domain):
-            return None  # what one loop makes and defines is handed on as a value
+        if left or (case.part is not None and row is None):
+            return None
         return tuple(index), row
 
-    def _inside(self, owner: Node, home: Home, piece: int) -> bool:
-        """Whether all of the piece has a place in the buffer."""
+    def _beyond(self, owner: Node, home: Home, piece: int) -> tuple[int, ...] | None:
+        """How many more places than the dims have points all of the piece needs in the buffer; None: there is no room.
+
+        A state is one point ahead of what it is made of: with one place more, both are in one buffer.
+        """
         context = self.program.context(self.clusters[piece])
-        sizes = [self.graph.dim(symbol).size for symbol in owner.domain]
-        for position, (at, size) in enumerate(zip(home.index, sizes, strict=True)):
+        most = 0 if owner.id in self.outputs or home.row is not None else 1
+        found: list[int] = []
+        for position, (at, symbol) in enumerate(zip(home.index, owner.domain, strict=True)):
             count = home.row[1] if home.row is not None and home.row[0] == position else const(1)
-            if not context.implies(at.ge(0) & (at + count).le(size)):
-                return False
-        return True
+            size = self.graph.dim(symbol).size
+            fits = (more for more in range(most + 1) if context.implies(at.ge(0) & (at + count).le(size + more)))
+            if (least := next(fits, None)) is None:
+                return None
+            found.append(least)
+        return tuple(found)
 
     def _made(self, case: Case) -> Iterator[Condition]:
         """What holds of the points of the owner that read a point at which the piece is made."""
@@ -211,14 +227,25 @@ class _Assignment:
     def _at_home(self, found: Mapping[Value, Storage]) -> Iterator[tuple[Value, Storage]]:
         """The values that live in the buffer of a definition, and these definitions."""
         graph, clusters = self.program.graph, self.program.cluster_of()
-        kept = {id: each.is_full(graph.nodes[id]) for (id, _), each in found.items() if graph.nodes[id].is_merge}
+        kept = frozenset(value for value, each in found.items() if each.is_full(graph.nodes[value[0]]))
+        owners: dict[Value, Storage] = {}
         for value, home in homes(self.program, kept, self.reads.of).items():
             cluster = clusters[value[0]]
             others = [read for read in self.reads.of[value] if not home.is_read(graph, read)]
             decided = self._decide(others, cluster, cluster.nodes.index(value[0]))
             moved = not decided.register and (home.row is not None or decided.is_full(graph.nodes[value[0]]))
             yield value, replace(decided, home=home, moved=moved)
-            yield (home.owner, 0), replace(found[home.owner, 0], local=frozenset())
+            owner = owners.get((home.owner, 0), found[home.owner, 0])
+            owners[home.owner, 0] = replace(owner, axes=self._longer(owner.axes, home.beyond), local=frozenset())
+        yield from owners.items()
+
+    def _longer(self, axes: tuple[Axis, ...], beyond: tuple[int, ...]) -> tuple[Axis, ...]:
+        """With so many places more than the dims have points, at least."""
+        found = (
+            replace(axis, extent=self.program.extent(axis.dim) + more) if more else axis
+            for axis, more in zip(axes, beyond, strict=True)
+        )
+        return tuple(found)
 
     def _decide(self, reads: list[ValueRead], cluster: Cluster, rank: int) -> Storage:
         if all(self._in_register(read, cluster.name) for read in reads):
@@ -242,7 +269,7 @@ class _Assignment:
         axes = []
         for position, (dim, width) in enumerate(zip(domain, widths, strict=True)):
             size = self.program.extent(dim)
-            if width == FULL or (size.is_const and size.as_int() <= width):
+            if width == FULL or (size.is_const and size.as_int() <= width + (width > 1)):
                 axes.append(Axis(dim, position, "full", size))
             elif width > 1 or position in sliced:
                 axes.append(Axis(dim, position, "window", const(width)))

@@ -16,7 +16,7 @@ from typing import Any
 
 from tempo.loop_ir.analysis.names import made, operands, results, used
 from tempo.loop_ir.ir import Assign, Block, Compute, Read, Statement, WindowIndex, Write, walk
-from tempo.loop_ir.rewriter import rewritten
+from tempo.loop_ir.rewriter import with_names
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
@@ -327,20 +327,4 @@ def _hanging_on(members: Collection[int], effects: Iterable[tuple[int, Places, P
 def renamed(block: Block, kept: frozenset[str], suffix: str) -> Block:
     """With names of its own for what does not leave the block: names that are made once are easier to reason about."""
     names = {name: name + suffix for name in made(block) - kept}
-    return rewritten(block, lambda statement, scope: _with_names(statement, names))
-
-
-def _with_names(statement: Statement, names: Mapping[str, str]) -> Block | None:
-    def new(name: str) -> str:
-        return names.get(name, name)
-
-    match statement:
-        case Read(result=result):
-            return (replace(statement, result=new(result)),)
-        case Compute(result=result, operands=operands):
-            return (replace(statement, result=new(result), operands=tuple(map(new, operands))),)
-        case Assign(result=result, value=value):
-            return (replace(statement, result=new(result), value=new(value)),)
-        case Write(value=value):
-            return (replace(statement, value=new(value)),)
-    return None
+    return with_names(block, names)
