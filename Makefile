@@ -14,7 +14,7 @@ BENCHMARKS = import_time numpy_loop scalar_loops front_end scheduling operators 
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0
 SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
 # Of the suite, what `make test` runs: all passes, few random programs.
-QUICK = -m "not slow" --tempo-passes=all --tempo-random-programs=20 --tempo-edges=0:4
+QUICK = -m "not slow" --tempo-passes=all --tempo-random-programs=15 --tempo-edges=0:3
 
 # Tests and examples start many processes; none is to compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tempo as tp
 from tempo import dtypes
@@ -24,6 +25,11 @@ TOLERANCES = {"float16": 4e-3, "bfloat16": 3.2e-2, "float32": 1e-5, "float64": 1
 """Relative, per dtype: libraries differ by some units in the last place, and sums in the order of their terms."""
 
 _SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
+
+
+def typical(values: Iterable[Any], chosen: Container[Any]) -> list[Any]:
+    """Parameters of a test, of which those that are not among `chosen` are slow: what they find is rarely their own."""
+    return [each if each in chosen else pytest.param(each, marks=pytest.mark.slow) for each in values]
 
 
 @dataclass(frozen=True)

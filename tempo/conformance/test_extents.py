@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.conformance.target import Target, assert_same, numbers
+from tempo.conformance.target import Target, assert_same, numbers, typical
 
 LENGTH = 37
 EXTENTS = "hull", "blocks", "specialise"
@@ -114,9 +114,7 @@ def remembered(t: tp.Dim, x: tp.RecurrentTensor) -> None:
 @pytest.mark.parametrize(
     "program_of", [attention, grouped, statistics, suffix, windows, steps, cases, convolutions, remembered]
 )
-@pytest.mark.parametrize(
-    "way", [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in WAYS], ids=str
-)
+@pytest.mark.parametrize("way", typical(WAYS, FEW[:2]), ids=str)
 def test_every_extent_gives_the_same(target: Target, program_of: Callable[..., None], way: dict[str, Any]) -> None:
     if not target.thorough and way not in FEW:
         pytest.skip("compiles for long")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.conformance.target import Target, numbers
+from tempo.conformance.target import Target, numbers, typical
 
 Bounds = Callable[[tp.Dim], tuple[object, object]]
 WINDOWS: dict[str, Bounds] = {
@@ -20,9 +20,7 @@ WINDOWS: dict[str, Bounds] = {
     "both sides": lambda t: (tp.max(t - 1, 0), tp.min(t + 2, t.size)),
 }
 FEW = ("strict prefix", "both sides")
-windows = pytest.mark.parametrize(
-    "name", [each if each in FEW else pytest.param(each, marks=pytest.mark.slow) for each in WINDOWS]
-)
+windows = pytest.mark.parametrize("name", typical(WINDOWS, FEW))
 
 
 def attention(window: Bounds, width: int, *, gradient: bool = True) -> tp.Program:

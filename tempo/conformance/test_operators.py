@@ -15,7 +15,7 @@ import pytest
 import tempo as tp
 from tempo import dtypes
 from tempo.conformance.operator_samples import SAMPLES, Sample
-from tempo.conformance.target import Array, Target, numbers
+from tempo.conformance.target import Array, Target, numbers, typical
 from tempo.language.tensor import apply
 from tempo.sdg.call import Call
 from tempo.sdg.operators import OPERATORS
@@ -27,9 +27,7 @@ WILD = (0, 1, -1, 2, -2, 3, 0.5, -0.5, 1.5, 2.5, -7, 7.25, 30, -30, 87, -87, 1e-
 LIMITS = (np.inf, -np.inf, np.nan, -0.0)
 every_dtype = pytest.mark.parametrize("dtype", dtypes.DTYPES)
 TYPICAL = ("float32", "bfloat16", "int32", "uint8", "bool")
-every_dtype_slowly = pytest.mark.parametrize(
-    "dtype", [each if each in TYPICAL else pytest.param(each, marks=pytest.mark.slow) for each in dtypes.DTYPES]
-)
+every_dtype_slowly = pytest.mark.parametrize("dtype", typical(dtypes.DTYPES, TYPICAL))
 
 
 def wild(dtype: str) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tempo as tp
-from tempo.conformance.target import Target, assert_same, numbers
+from tempo.conformance.target import Target, assert_same, numbers, typical
 
 WIDTH = 2
 CAUSAL: dict[str, Callable[[tp.Dim], slice]] = {
@@ -109,7 +109,7 @@ def attention(case: Drawn, x: tp.RecurrentTensor, exact: tp.RecurrentTensor, t: 
 
 @pytest.mark.one_configuration
 @pytest.mark.planned
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 30))])
+@pytest.mark.parametrize("seed", typical(range(30), range(4)))
 def test_attention_in_random_forms(target: Target, seed: int) -> None:
     case = drawn(seed)
     extents = {"b": 2, "t": case.size, "p": case.prompt or 0}

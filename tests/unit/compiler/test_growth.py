@@ -27,7 +27,7 @@ def _calls(declare: Callable[[int], tp.Program], count: int) -> dict[tuple[str, 
 @pytest.mark.parametrize(
     "declare",
     [
-        pytest.param(lambda count: recurrences(count, chained=False), id="recurrences"),
+        pytest.param(lambda count: recurrences(count, chained=False), id="recurrences", marks=pytest.mark.slow),
         pytest.param(lambda count: recurrences(count, chained=True), id="a chain of recurrences"),
         pytest.param(deep, id="a chain with its gradient"),
     ],
