@@ -14,7 +14,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends import FUSED, FUSED_CUDA, CompiledSegment, Costs, InChunks, SegmentRequest, host_room
 from tempo.backends.loop_ir import LoopPass
-from tempo.backends.loops import peak_bytes
+from tempo.backends.loops import bytes_at_most
 from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
@@ -86,7 +86,7 @@ class JaxBackend:
     def _may_not_fit(self, request: SegmentRequest) -> bool:
         """Whether the segment's values may be more than there is memory for: XLA fuses most of them, if not all."""
         room = self.room()
-        return room is not None and peak_bytes(request.program, request.sizes) > room
+        return room is not None and bytes_at_most(request.program, request.sizes) > room
 
     def _scopes(self, request: SegmentRequest) -> tuple[Scope, ...]:
         """What every call of a program's segments needs around it."""

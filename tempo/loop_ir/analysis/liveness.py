@@ -159,8 +159,9 @@ def touched(program: LoopProgram, item: Statement) -> set[int]:
     return own.union(*(segment.buffers for segment in program.called((item,))))
 
 
-def peak_bytes(program: LoopProgram, sizes: Sizes) -> int:
-    """The most bytes that are needed at once: the buffers that live through an item, and the values in its segments."""
+def bytes_at_most(program: LoopProgram, sizes: Sizes) -> int:
+    """A bound of what is needed at once, before there is code: the buffers that live through an item, and all values of
+    its segments."""
     bytes = {id: buffer_bytes(program, id, sizes) for id in program.buffers}
     lifetimes = Lifetimes.of(program)
     roles = {id: buffer.role for id, buffer in program.buffers.items()}
@@ -179,7 +180,7 @@ def buffer_bytes(program: LoopProgram, id: int, sizes: Sizes) -> int:
 
 
 def _values(program: LoopProgram, item: Statement, sizes: Sizes) -> int:
-    """What the values of a segment take, all at once: generated code gives none of them back before it returns."""
+    """What the values of a segment take, all at once."""
     bodies = (walk(segment.body) for segment in program.called((item,)))
     return max((sum(_bytes(program, each, sizes) for each in body) for body in bodies), default=0)
 

@@ -8,6 +8,7 @@ from tempo.loop_ir.passes import Narrow
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
 from tempo.loop_ir.transforms.circular_reads import ChunkedOutputs, CircularReads
 from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
+from tempo.loop_ir.transforms.copy_propagation import CopyPropagation
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
@@ -116,6 +117,53 @@ def test_another_place_or_a_copy_is_read(read: str) -> None:
 
 def test_a_write_to_what_may_be_the_same_place_makes_it_unknown() -> None:
     assert_stays(Forwarding(), copies(write="write b3[max(t - 1, 0)] = v1"))
+
+
+# -- copy propagation -----------------------------------------------------------------------------------------------
+
+
+NAMES = (
+    BUFFERS
+    + """
+segment segment_0(t.size; b0, b1) -> (b1) loop:
+  for t in 0..t.size:
+    v0 = read b0[t]
+    v1: float32[3] = tanh(v0: float32[3])
+    BLOCK
+    write b1[t] = v4
+driver:
+  run segment_0
+"""
+)
+COPY = """
+    v2 = v1
+    v3 = v2
+    v4: float32[3] = add(v2: float32[3], v3: float32[3])
+"""
+SIDES = """
+    if t == 0:
+      v3 = v1
+      v4 = v3
+    else:
+      v4 = v1
+"""
+
+
+def names(block: str) -> str:
+    return "\n".join(line for line in NAMES.replace("    BLOCK", block).splitlines() if line.strip())
+
+
+def test_a_name_of_another_name_goes() -> None:
+    wanted = names("    v4: float32[3] = add(v1: float32[3], v1: float32[3])")
+    assert_becomes(CopyPropagation(), names(COPY), wanted)
+
+
+def test_what_both_sides_of_a_branch_name_stays() -> None:
+    assert_becomes(CopyPropagation(), names(SIDES), names(SIDES.replace("      v3 = v1\n", "").replace("= v3", "= v1")))
+
+
+def test_a_read_stands_where_it_is_used() -> None:
+    assert_stays(CopyPropagation(), copies("read b3[max(t - 1, 0)]", "v4 = v1"))
 
 
 # -- outputs of streams ---------------------------------------------------------------------------------------------
