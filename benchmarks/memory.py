@@ -1,8 +1,8 @@
 """Is the plan true: what `run.memory` says beforehand, and what a run is measured to hold beside what it is given.
 
 NumPy's allocator is asked (`tracemalloc`), PyTorch's tensors are counted as operators make them, and JAX's live arrays
-are added to what XLA says that it needs for itself. Of the second run each: the first makes what is made once. Both
-leave out inputs and constants.
+are added to what XLA says that it needs for itself. Of the second run each, from the state that the first has ended
+with: the first makes what is made once. Both leave out inputs and constants.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
+from benchmarks.attention.program import Config, decoder
+from benchmarks.attention.program import sizes as decoding_sizes
 from benchmarks.harness import Benchmark, Session
 from benchmarks.models.workloads import of_bptt, workloads
 from benchmarks.n_step_memory import SEQUENTIAL, all_returns, inputs, reinforce
 from benchmarks.ppo.program import program as ppo
 from benchmarks.ppo.settings import Settings, noise, weights
+from examples import dqn as dqn_example
+from examples import ppo as ppo_example
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,20 @@ def returns(name: str, steps: int, **options: Any) -> Case:
     return Case(reinforce(all_returns(8)[name], steps), inputs(steps), **options)
 
 
+def decoding(length: int, window: int | None) -> Case:
+    config = Config(window=window)
+    return Case(decoder(config), {"start": config.start(), **config.weights()}, decoding_sizes(config, length))
+
+
+def example_ppo(iterations: int) -> Case:
+    settings = ppo_example.Settings(iterations=iterations)
+    return Case(ppo_example.trainer(tp.rl.CartPole(), settings), {}, ppo_example.sizes(settings))
+
+
+def example_dqn(steps: int) -> Case:
+    return Case(dqn_example.trainer(tp.rl.CartPole(), dqn_example.Settings(steps=steps)), {})
+
+
 def cases(quick: bool) -> dict[str, Callable[[], Case]]:
     steps = 128 if quick else 1_000
     found: dict[str, Callable[[], Case]] = {
@@ -68,6 +86,12 @@ def cases(quick: bool) -> dict[str, Callable[[], Case]]:
         "REINFORCE, Monte Carlo returns, 200 steps": lambda: returns("Monte Carlo", 200),
         "REINFORCE, 8-step returns, 200 steps, step by step": lambda: returns("8-step", 200, options=SEQUENTIAL),
     }
+    length = 64 if quick else 1_024
+    for window in (None, 16 if quick else 128):
+        kind = "causal" if window is None else f"the last {window}"
+        found[f"decoding {length} tokens, {kind}"] = lambda window=window: decoding(length, window)  # type: ignore[misc]
+    found["the example of PPO, 2 iterations"] = lambda: example_ppo(2)
+    found["the example of DQN, 200 steps"] = lambda: example_dqn(200)
     for name, make in workloads(quick).items():
         found[name] = lambda make=make: _of_workload(make())  # type: ignore[misc]
     return found
@@ -84,20 +108,23 @@ def measure(session: Session) -> None:
         gc.collect()
 
 
+def planned_and_measured(backend: Any, case: Case, resident: Callable[[np.ndarray], Any]) -> tuple[int, int]:
+    """The bytes of a run beside what it is given. `resident` puts an array where the backend computes."""
+    run = tp.compile(case.program, backend, options=case.options)
+    given = {name: resident(array) for name, array in case.inputs.items()}
+    state = {name: resident(array) for name, array in case.state.items()}
+    call: dict[str, Any] = {"sizes": case.sizes, **({"state": state} if state else {}), **given}
+    if trained := dict(run(**call).state):
+        call["state"] = trained  # the evaluator makes initial values, beside the executable
+    gc.collect()
+    measured = backend.measured_peak(lambda: np.asarray(next(iter(run(**call).values()))))
+    memory = run.memory
+    return memory.peak_bytes - memory.given_bytes, measured
+
+
 def measure_one(session: Session, name: str, case: Case) -> None:
     backend = session.backend_class()().with_device(session.device)
-    run = tp.compile(case.program, backend, options=case.options)
-    given = {name: session.resident(array) for name, array in case.inputs.items()}
-    state = {name: session.resident(array) for name, array in case.state.items()}
-    call: dict[str, Any] = {"sizes": case.sizes, **({"state": state} if state else {}), **given}
-
-    def work() -> None:
-        session.ready(run(**call))
-
-    work()
-    measured = backend.measured_peak(work)
-    memory = run.memory
-    planned = memory.peak_bytes - memory.given_bytes
+    planned, measured = planned_and_measured(backend, case, session.resident)
     session.add(name, "planned", "MiB", planned / 2**20)
     session.add(name, "measured", "MiB", measured / 2**20)
     session.add(name, "planned / measured", "x", planned / measured)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 
@@ -94,7 +95,8 @@ class Evaluator:
         self._inputs = {node.id: self._laid_out(node, inputs) for node in graph.nodes.values() if node.is_input}
         self._values: dict[Need, tuple[Array, ...]] = {}
         self._functions: dict[object, Callable[..., Any]] = {}
-        self._ends = Ends(graph, lambda node, edge, at: self._read(node, edge, {**self.sizes, **at}), self._extents)
+        here = proxy(self)  # in no circle: all values would stay until the collector comes by
+        self._ends = Ends(graph, lambda node, edge, at: here._read(node, edge, {**here.sizes, **at}), self._extents)
         self._is_over = False
         self._failed: Instance | None = None
 

@@ -1,0 +1,27 @@
+"""The memory plans of examples and benchmarks, at small sizes, against what is measured."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.harness import Session
+from benchmarks.memory import cases, planned_and_measured
+from tempo.conformance.target import typical
+
+CASES = cases(quick=True)
+SLACK = 768 * 1024
+"""Bytes: `tracemalloc` counts Python's own objects, too."""
+
+
+@pytest.mark.parametrize("name", typical(CASES, list(CASES)[:5]))
+@pytest.mark.parametrize("backend", typical(["numpy", "torch", "jax"], ["numpy"]))
+def test_a_plan_is_what_is_measured(backend: str, name: str) -> None:
+    if backend != "numpy":
+        pytest.importorskip(f"tempo_{backend}")
+    session = Session(SimpleNamespace(device="cpu", quick=True), 1, backend)  # type: ignore[arg-type]
+    planned, measured = planned_and_measured(session.backend_class()(), CASES[name](), session.resident)
+    slack = SLACK if backend == "numpy" else 64 * 1024
+    assert planned <= 1.1 * measured + slack
+    assert measured <= 1.1 * planned + slack
