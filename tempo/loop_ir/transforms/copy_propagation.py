@@ -32,12 +32,13 @@ def _propagated(segment: Segment) -> Segment:
 def _without_copies(block: Block, scope: BlockScope, reads: frozenset[str]) -> Block:
     """A read stands where it is used, once; what comes after the block looks at the names that leave it."""
     stands_for: dict[str, str] = {}
+    last = {name: place for place, statement in enumerate(block) for name in made((statement,))}
     found: list[Statement] = []
     for place, statement in enumerate(block):
         (statement,) = with_names((statement,), stands_for)
-        fixed = scope.leaving | reads | made(block[place + 1 :])
-        if isinstance(statement, Assign) and fixed.isdisjoint((statement.result, statement.value)):
-            stands_for[statement.result] = statement.value
+        names = (statement.result, statement.value) if isinstance(statement, Assign) else ()
+        if names and not any(last.get(name, 0) > place or name in scope.leaving or name in reads for name in names):
+            stands_for[names[0]] = names[1]
         else:
             found.append(statement)
     return tuple(found) if stands_for else block
