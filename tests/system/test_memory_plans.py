@@ -22,6 +22,6 @@ def test_a_plan_is_what_is_measured(backend: str, name: str) -> None:
         pytest.importorskip(f"tempo_{backend}")
     session = Session(SimpleNamespace(device="cpu", quick=True), 1, backend)  # type: ignore[arg-type]
     planned, measured = planned_and_measured(session.backend_class()(), CASES[name](), session.resident)
-    slack = SLACK if backend == "numpy" else 64 * 1024
+    slack = SLACK if backend == "numpy" else 256 * 1024
     assert planned <= 1.1 * measured + slack
     assert measured <= 1.1 * planned + slack
