@@ -70,7 +70,11 @@ def of_each_point() -> tp.Program:
     return program
 
 
-@pytest.mark.parametrize("make", [of_all_points, of_each_point], ids=["all points", "each point"])
+@pytest.mark.parametrize(
+    "make",
+    [of_all_points, pytest.param(of_each_point, marks=pytest.mark.slow)],
+    ids=["all points", "each point"],
+)
 @pytest.mark.parametrize("mapping", [None, pytest.param("sequential", marks=pytest.mark.slow)])
 def test_every_size_of_a_bucket_means_what_it_means_there(target: Target, make: Any, mapping: Any) -> None:
     program = make()

@@ -59,7 +59,7 @@ def test_random_programs_hold_nothing_against_what_is_declared() -> None:
         ("too-modest-operator", OPERATORS, {"test_what_is_declared_unsupported_is_not_made"}),
         ("too-modest-dtype", OPERATORS, {"test_what_is_declared_unsupported_is_not_made"}),
         ("too-modest-checks", "test_errors.py", {"test_indices_out_of_range_raise_where_they_are_checked"}),
-        (
+        pytest.param(
             "unchecked-indices",
             "test_errors.py",
             {
@@ -67,6 +67,7 @@ def test_random_programs_hold_nothing_against_what_is_declared() -> None:
                 "test_an_index_out_of_range_is_told_as_it_was_written",
                 "test_an_index_out_of_range_is_told_with_tensor_line_and_point",
             },
+            marks=pytest.mark.slow,
         ),
         ("boastful", "test_functions.py", {"test_reductions"}),
     ],

@@ -29,7 +29,7 @@ def _calls(declare: Callable[[int], tp.Program], count: int) -> dict[tuple[str, 
     [
         pytest.param(lambda count: recurrences(count, chained=False), id="recurrences", marks=pytest.mark.slow),
         pytest.param(lambda count: recurrences(count, chained=True), id="a chain of recurrences"),
-        pytest.param(deep, id="a chain with its gradient"),
+        pytest.param(deep, id="a chain with its gradient", marks=pytest.mark.slow),
     ],
 )
 def test_nothing_is_done_for_every_pair(declare: Callable[[int], tp.Program]) -> None:
