@@ -151,6 +151,25 @@ def test_what_nobody_needs_any_more_is_given_back(target: Target) -> None:
     target.agrees(stages(), sizes={"t": 13}, x=numbers((WIDTH,)), tolerance=4)
 
 
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("m", [1, 3, 9])
+@pytest.mark.parametrize("lift", [True, False])
+def test_two_values_that_become_a_state_are_both_kept(target: Target, m: int, lift: bool) -> None:
+    """Beyond the points of `h` that anybody asks for, both would have the same places in its buffer."""
+    with tp.Program() as program:
+        t, size = tp.dim("t"), tp.dim("m").size
+        one, other, h = (tp.recurrent(name, (2,), (t,)) for name in ("one", "other", "h"))
+        a, b = tp.tanh(one) * 3.0, tp.tanh(other) * 5.0
+        one[0], other[0] = tp.ones((2,)), tp.ones((2,))
+        one[t + 1], other[t + 1] = tp.sin(one) + t, tp.sin(other) - t
+        h[t] = tp.cases((t == 0, tp.zeros((2,))), (t < size, a[t - 1]), b[t - 1])
+        tp.output("h", h[0:size].sum(axis=0))
+        tp.output("a", (a[0 : t.size] ** 2 + a[0 : t.size]).sum(axis=0))
+        late = b[size - 1 : t.size]
+        tp.output("b", (late**2 + late).sum(axis=0))
+    target.agrees(program, sizes={"t": 9, "m": m}, options={"lift": lift}, tolerance=4)
+
+
 @pytest.mark.planned
 @pytest.mark.one_configuration
 @pytest.mark.parametrize("length", [1_000, 10_000])

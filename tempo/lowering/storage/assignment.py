@@ -75,14 +75,20 @@ class _Homes:
     def find(self) -> dict[Value, Home]:
         found: dict[Value, Home] = {}
         owners: set[int] = set()
+        outside: set[int] = set()  # owners with a value that is written where none of their own points is
         merges = (id for cluster in self.program.clusters for id in cluster.nodes if self.graph.nodes[id].is_merge)
         for id in merges:
             if (id, 0) not in self.kept_in_full or not self._has_one_buffer(id) or (id, 0) in found:
                 continue
             for value, home in self._of(self.graph.nodes[id]):
-                if value not in found and value[0] not in owners:
-                    found[value] = home
-                    owners.add(id)
+                if value in found or value[0] in owners:
+                    continue
+                if not self._within_box(home, value[0]):
+                    if id in outside:
+                        continue  # another one is there: guards tell them apart at the owner's points alone
+                    outside.add(id)
+                found[value] = home
+                owners.add(id)
         return found
 
     def _has_one_buffer(self, id: int) -> bool:
@@ -163,6 +169,16 @@ class _Homes:
                 return None
             found.append(least)
         return tuple(found)
+
+    def _within_box(self, home: Home, piece: int) -> bool:
+        """Whether all places of the piece are those of points at which the owner runs."""
+        context = self.program.context(self.clusters[piece])
+        bounds = self.program.box(self.clusters[home.owner]).bounds
+        for position, (at, (_, lo, hi)) in enumerate(zip(home.index, bounds, strict=True)):
+            count = home.row[1] if home.row is not None and home.row[0] == position else const(1)
+            if not context.implies(at.ge(lo) & (at + count).le(hi)):
+                return False
+        return True
 
     def _made(self, case: Case) -> Iterator[Condition]:
         """What holds of the points of the owner that read a point at which the piece is made."""
