@@ -56,10 +56,17 @@ class SegmentRequest:
 
 
 class Trial(Protocol):
-    """A call of a segment that only says what it holds, on a heap without contents. Inside, its results are there."""
+    """A call of a segment that only says what it holds, on a heap without contents. Inside, its results are there.
+
+    `given`: what its buffers hold; `tables()` are those that it is given.
+    """
 
     def __call__(
-        self, heap: Heap, given: Mapping[int, Piece | None], sizes: Mapping[Symbol, int], tables: Sequence[Any]
+        self,
+        heap: Heap,
+        given: Mapping[int, Piece | None],
+        sizes: Mapping[Symbol, int],
+        tables: Callable[[], Sequence[Any]],
     ) -> AbstractContextManager[Mapping[int, Piece]]: ...
 
 

@@ -23,7 +23,7 @@ Direction = Literal["forward", "backward"]
 class Axis:
     """One storage axis of a buffer, for one dim of the tensor it holds.
 
-    window: index modulo `extent`; full: the index itself, `extent` is the dim's size.
+    window: index modulo `extent`; full: the index itself, `extent` is the dim's size, or a place more.
     """
 
     dim: Symbol
@@ -115,8 +115,8 @@ class PointIndex:
 class WindowIndex:
     """Positions `start, ..., start + extent - 1`; `exact` when all of them are proven to be inside the dim.
 
-    Otherwise each position is clamped into the dim (what lies outside is never looked at). `length`: how many of them
-    mean anything, where that varies.
+    Otherwise each position is clamped into the buffer (what lies outside of the dim is never looked at). `length`: how
+    many of them mean anything, where that varies.
     """
 
     start: Expr

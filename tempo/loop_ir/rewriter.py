@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tempo.loop_ir.analysis.names import leaving
+from tempo.loop_ir.analysis.names import leaving, operands, results
 from tempo.loop_ir.ir import (
     Assign,
     Block,
@@ -94,11 +94,13 @@ def _named(statement: Statement, names: Mapping[str, str]) -> Block | None:
     def new(name: str) -> str:
         return names.get(name, name)
 
+    if names.keys().isdisjoint((*operands(statement), *results(statement))):
+        return None
     match statement:
         case Read(result=result):
             return (replace(statement, result=new(result)),)
-        case Compute(result=result, operands=operands):
-            return (replace(statement, result=new(result), operands=tuple(map(new, operands))),)
+        case Compute(result=result, operands=used):
+            return (replace(statement, result=new(result), operands=tuple(map(new, used))),)
         case Assign(result=result, value=value):
             return (replace(statement, result=new(result), value=new(value)),)
         case Write(value=value):

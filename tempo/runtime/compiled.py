@@ -18,6 +18,7 @@ from tempo.backends.by_point import ByPoint, padded, placed
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
 from tempo.errors import TempoError
+from tempo.loop_ir.analysis.heap import Heap
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
 from tempo.loop_ir.analysis.liveness import Lifetimes
@@ -30,6 +31,7 @@ from tempo.reference.calls import call_host
 from tempo.reference.evaluator import Evaluated
 from tempo.runtime.memory import check_room, too_large
 from tempo.runtime.strips import in_strips
+from tempo.runtime.trial import heap_of
 from tempo.sdg.call import static_type
 from tempo.sdg.graph import Node, Port
 from tempo.symbolic import Symbol
@@ -181,6 +183,11 @@ class Ready:
         """The shape of every buffer, by its number. Raises `MemoryLimitError` where one does not fit into memory."""
         check_room(self.compiled.program, self.sizes, self.compiled.backend.room())
         return tuple(buffer.extents(self.sizes) for _, buffer in sorted(self.compiled.program.buffers.items()))
+
+    @cached_property
+    def heap(self) -> Heap:
+        """What a run holds, told beforehand."""
+        return heap_of(self)
 
     @cached_property
     def tables(self) -> list[Any]:

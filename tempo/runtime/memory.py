@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tempo import dtypes
 from tempo.errors import InputError, MemoryLimitError
@@ -16,7 +16,6 @@ from tempo.loop_ir.analysis.heap import Heap, Piece
 from tempo.loop_ir.analysis.liveness import buffer_bytes
 from tempo.loop_ir.ir import Buffer, LoopProgram
 from tempo.runtime.memory_plot import plot_memory
-from tempo.runtime.trial import heap_of
 from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:
@@ -53,6 +52,10 @@ class Memory:
     @cached_property
     def _run(self) -> Heap:
         return self._heap()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With what was found, without the executable that it was found with."""
+        return {"buffers": self.buffers, "_run": self._run}
 
     @property
     def peak_bytes(self) -> int:
@@ -149,7 +152,7 @@ def told_what_is_large(planned: Callable[[], tuple[BufferMemory, ...]]) -> Itera
 
 
 def memory_of(ready: Ready) -> Memory:
-    return Memory(buffers_of(ready.plan.loops, ready.sizes), partial(heap_of, ready))
+    return Memory(buffers_of(ready.plan.loops, ready.sizes), lambda: ready.heap)
 
 
 def buffers_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:

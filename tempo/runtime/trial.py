@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tempo.backends.base import CompiledSegment, Trial
 from tempo.loop_ir.analysis.heap import Frame, Heap, Piece
@@ -82,9 +82,13 @@ class _Run:
     def _call(self, segment: Segment, code: CompiledSegment) -> None:
         given = {id: None if id in segment.unread else self._buffers.get(id) for id in segment.buffers}
         trial = code.trial or self._as_generated(segment)
-        with trial(self._heap, given, self._sizes, self._ready.tables) as made:
+        with trial(self._heap, given, self._sizes, partial(self._tables, segment)) as made:
             for id, piece in made.items():
                 self._buffers[id] = piece
+
+    def _tables(self, segment: Segment) -> list[Any]:
+        """Those that the segment is given; finding what is demanded may take seconds."""
+        return [self._ready.tables[table] for table in segment.tables]
 
     def _as_generated(self, segment: Segment) -> Trial:
         emitter = Emitter(self._program, self._sizes, self._backend.operator)

@@ -106,8 +106,12 @@ class JittedFunction:
         self._called = True
         return self._checked(results)
 
+    @property
+    def was_called(self) -> bool:
+        return self._called
+
     def needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
-        """Of a call like the last one, or of one with these arguments."""
+        """Of a call like the first one, or of one with these arguments."""
         return needs(self.function, self._described or arguments)
 
     def _compiling(self) -> AbstractContextManager[None]:
@@ -180,7 +184,11 @@ class JittedSegment:
 
     @contextmanager
     def trial(
-        self, heap: Heap, given: Mapping[int, Piece | None], sizes: Mapping[Symbol, int], tables: Sequence[Any]
+        self,
+        heap: Heap,
+        given: Mapping[int, Piece | None],
+        sizes: Mapping[Symbol, int],
+        tables: Callable[[], Sequence[Any]],
     ) -> Iterator[Mapping[int, Piece]]:
         """What a call needs, as XLA tells it. Results lie where what is donated for them does."""
         program, segment = self._request.program, self._request.segment
@@ -191,7 +199,7 @@ class JittedSegment:
                 made[id] = old or array_of(program.buffers[id], sizes)
             planned = sum(piece.bytes for id, piece in made.held.items() if piece is not given[id])
             symbols = tuple(sizes.get(symbol, 0) for symbol in segment.arguments)
-            own, new = self._needs((*symbols, *map(arrays.get, segment.buffers), *tables))
+            own, new = self._needs((*symbols, *map(arrays.get, segment.buffers), *tables()))
             with heap.within(segment.name), Frame[str](heap, {"own": Piece(own + max(0, new - planned), _OWN)}):
                 pass
             yield made.held
@@ -203,9 +211,9 @@ class JittedSegment:
         return jax.ShapeDtypeStruct([shape[axis] for axis in order], dtypes.to_numpy(buffer.dtype))
 
     def _needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
-        """Of what was called last, or of a call with arrays of whole buffers."""
+        """Of what was called, or of a call with arrays of whole buffers."""
         with self._calls.entered():
-            if self._made is None and self._whole is not None:
+            if self._whole is not None and (self._whole.was_called or self._made is None):
                 return self._whole.needs((None, None, *arguments))
             return self._parts.needs(arguments)
 

@@ -6,6 +6,7 @@ references. Nothing is computed, and of a loop only so many iterations are run a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,11 @@ class Heap:
             yield
         finally:
             self._places.pop()
+
+    @property
+    def held(self) -> Counter[tuple[str, tuple[int, ...], int]]:
+        """What lives, by name, shape and bytes: iterations make pieces of their own that are alike."""
+        return Counter((piece.name, piece.shape, piece.bytes) for piece in self._counts)
 
     def take(self, piece: Piece) -> None:
         """One more holds it."""

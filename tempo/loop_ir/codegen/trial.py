@@ -67,15 +67,15 @@ def repeat(loop: Loop, sizes: Sizes, heap: Heap, body: Callable[[], None]) -> No
     often = int(loop.hi.evaluate(sizes)) - int(loop.lo.evaluate(sizes)) if known else _MOST
     with heap.within(f"for {loop.var.name}"):
         for _ in range(min(often, _MOST)):
-            before = heap.live, heap.peak
+            before = heap.peak, heap.held
             body()
-            if (heap.live, heap.peak) == before:
+            if (heap.peak, heap.held) == before:
                 break
 
 
 @contextmanager
 def tried(
-    emitter: Emitter, segment: Segment, heap: Heap, given: Given, sizes: Sizes, tables: Sequence[Any] = ()
+    emitter: Emitter, segment: Segment, heap: Heap, given: Given, sizes: Sizes, tables: Callable[[], Sequence[Any]]
 ) -> Iterator[Mapping[int, Piece]]:
     """A call of a segment's function, given what its buffers hold. Inside, it has returned what it gives."""
     with Frame[int](heap) as made:

@@ -279,20 +279,27 @@ class _Builder:
         for run in runs(loop):
             domain = self.clusters[run.statement].domain
             rest = run.point[domain.index(loop.var)] - var(loop.var) if loop.var in domain else var(loop.var)
-            for id in self.written_by(self.clusters[run.statement]):
+            for id, more in self.written_by(self.clusters[run.statement], loop.var):
                 if not rest.is_const or loop.direction != "forward":
                     unknown.add(id)
                     continue
-                lo, hi = found.get(id, (rest.as_int(), rest.as_int()))
-                found[id] = min(lo, rest.as_int()), max(hi, rest.as_int())
+                at = rest.as_int() + more
+                lo, hi = found.get(id, (at, at))
+                found[id] = min(lo, at), max(hi, at)
         return {id: each for id, each in found.items() if id not in unknown}
 
-    def written_by(self, cluster: Cluster) -> Iterator[int]:
+    def written_by(self, cluster: Cluster, dim: Symbol) -> Iterator[tuple[int, int]]:
+        """The buffers, and how many points further along the dim than the cluster's own point."""
         nodes = map(self.program.graph.nodes.__getitem__, cluster.nodes)
         for value in ((node.id, at) for node in nodes for at in range(len(node.results))):
             if value in self.buffers.of_value:
-                yield self.buffers.of_value[value].id
-            yield from (buffer.id for buffer in self.buffers.written_outputs.get(value, ()))
+                yield self.buffers.of_value[value].id, 0
+            yield from ((buffer.id, 0) for buffer in self.buffers.written_outputs.get(value, ()))
+            if (home := self.lowering.homes.get(value)) is not None:
+                owner = self.program.graph.nodes[home.owner].domain
+                more = home.index[owner.index(dim)] - var(dim) if dim in owner else const(0)
+                if more.is_const:
+                    yield self.buffers.of_value[home.owner, 0].id, more.as_int()
 
     # -- segments --------------------------------------------------------------------------------------------------
 

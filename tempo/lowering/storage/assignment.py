@@ -285,7 +285,8 @@ class _Assignment:
         axes = []
         for position, (dim, width) in enumerate(zip(domain, widths, strict=True)):
             size = self.program.extent(dim)
-            if width == FULL or (size.is_const and size.as_int() <= width + (width > 1)):
+            lacking = int(width > 1)  # one point more than it needs, and it may be the buffer of another value, too
+            if width == FULL or (size.is_const and size.as_int() <= width + lacking):
                 axes.append(Axis(dim, position, "full", size))
             elif width > 1 or position in sliced:
                 axes.append(Axis(dim, position, "window", const(width)))
