@@ -11,6 +11,7 @@ import argparse
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import tempo as tp
 from benchmarks.attention.program import Config, decoder
 from benchmarks.attention.program import sizes as decoding_sizes
 from benchmarks.harness import Benchmark, Session
-from benchmarks.models.workloads import of_bptt, workloads
+from benchmarks.models.workloads import Workload, of_bptt, workloads
 from benchmarks.n_step_memory import SEQUENTIAL, all_returns, inputs, reinforce
 from benchmarks.ppo.program import program as ppo
 from benchmarks.ppo.settings import Settings, noise, weights
@@ -89,15 +90,16 @@ def cases(quick: bool) -> dict[str, Callable[[], Case]]:
     length = 64 if quick else 1_024
     for window in (None, 16 if quick else 128):
         kind = "causal" if window is None else f"the last {window}"
-        found[f"decoding {length} tokens, {kind}"] = lambda window=window: decoding(length, window)  # type: ignore[misc]
+        found[f"decoding {length} tokens, {kind}"] = partial(decoding, length, window)
     found["the example of PPO, 2 iterations"] = lambda: example_ppo(2)
     found["the example of DQN, 200 steps"] = lambda: example_dqn(200)
     for name, make in workloads(quick).items():
-        found[name] = lambda make=make: _of_workload(make())  # type: ignore[misc]
+        found[name] = partial(_of_workload, make)
     return found
 
 
-def _of_workload(made: Any) -> Case:
+def _of_workload(make: Callable[[], Workload]) -> Case:
+    made = make()
     return Case(made.program, made.inputs, made.sizes, made.weights)
 
 

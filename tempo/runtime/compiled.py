@@ -154,6 +154,10 @@ class Compiled:
         given = {id for segment in called for id in set(segment.buffers) - segment.unread}
         return frozenset(given | {each.buffer for each in inside if isinstance(each, Write)})
 
+    def is_made_inside(self, id: int) -> bool:
+        """Whether the first segment that touches a buffer makes it."""
+        return self.backend.allocates_inside and id not in self.touched_in_host_loops
+
 
 def _cut(lo: int, hi: int, length: int, forward: bool, until: int) -> Iterator[tuple[int, int]]:
     """The points from `lo` to `hi` in pieces, in a loop's direction; the first of a forward one reaches `until`."""
@@ -264,8 +268,7 @@ class ProgramRun:
             return self.compiled.constants[buffer.id]
         starts_at_zero = buffer.zeroed or buffer.id in self.compiled.read_early
         fill = 0 if starts_at_zero else _poison(buffer.dtype) if self.poison else None
-        filled_inside = backend.allocates_inside and buffer.id not in self.compiled.touched_in_host_loops
-        if filled_inside and (fill is None or starts_at_zero):
+        if self.compiled.is_made_inside(buffer.id) and (fill is None or starts_at_zero):
             return None
         order = buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
         physical = shape if order is None else tuple(shape[at] for at in order)

@@ -56,9 +56,8 @@ class _Run:
         return array_of(buffer, self._sizes) if copied else self._buffers.get(buffer.id)
 
     def _make(self, ids: tuple[int, ...]) -> None:
-        inside = self._backend.allocates_inside
         for id in ids:
-            if not inside or id in self._compiled.touched_in_host_loops:
+            if not self._compiled.is_made_inside(id):
                 self._buffers[id] = array_of(self._program.buffers[id], self._sizes)
 
     def _block(self, block: Block) -> None:

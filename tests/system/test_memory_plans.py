@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from argparse import Namespace
 
 import pytest
 
@@ -22,7 +22,7 @@ SLACK = 768 * 1024
 def test_a_plan_is_what_is_measured(backend: str, name: str) -> None:
     if backend != "numpy":
         pytest.importorskip(f"tempo_{backend}")
-    session = Session(SimpleNamespace(device="cpu", quick=True), 1, backend)  # type: ignore[arg-type]
+    session = Session(Namespace(device="cpu", quick=True), 1, backend)
     planned, measured = planned_and_measured(session.backend_class()(), CASES[name](), session.resident)
     slack = SLACK if backend == "numpy" else 256 * 1024
     assert planned <= 1.1 * measured + slack
