@@ -25,7 +25,7 @@ NORMAL = 100
 def test_random_programs(target: Target, random_programs: int) -> None:
     tally = agreement(target, programs(), random_programs)
     # The greedy scheduler finds no order for about one in fifty, however they are run.
-    few = 24  # runs of four programs, where a process has but twenty of them
+    few = 6  # runs of two programs, where a process has but few of them
     assert tally["unsupported"] < max(few, 0.05 * (tally["compared"] + tally["unsupported"]))
     meaningless = tally["runs without meaning"]
     assert meaningless < max(few, 0.2 * (tally["runs with meaning"] + meaningless))
