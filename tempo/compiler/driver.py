@@ -159,6 +159,7 @@ class Compiler:
             composites=composites,
             costs=self.backend.costs,
             facts=facts,
+            recompute=self.options.recompute,
         )
 
         def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:

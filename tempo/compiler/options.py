@@ -48,6 +48,10 @@ class Options:
     buckets  by name of a dim, "pow2" or a list of sizes: what is compiled is for the next power of two, or the least of
              the list that is no less, and serves every size up to that. What means something is the size: inputs are
              padded, outputs cut, and nothing behind it counts. Only dims that have a size of their own have one
+    recompute  by name of a dim, how many points a strip of it has: where a loop over the dim keeps what a later one reads
+             (a recurrence and its gradient), only what enters each strip is kept, and the strip is computed again where
+             the later loop comes to it. Near the root of the number of points memory is least. A tuple cuts the strips
+             again. Sums over the dim are added up strip by strip. Calls are not repeated: such a dim is refused
     schedule_seconds  how long the scheduler may look for an order before it takes something simpler, for schedulers
              that have limits (polyhedral). None: the variable TEMPO_SCHEDULE_SECONDS, else what the scheduler sees fit
     """
@@ -63,6 +67,7 @@ class Options:
     check_finite: bool = False
     schedule_seconds: float | None = None
     buckets: Mapping[str, Bucket | Sequence[int]] | None = None
+    recompute: Mapping[str, int | tuple[int, ...]] | None = None
 
     def __new__(cls, *values: Any, **given: Any) -> Self:
         """Raises `InputError` for a name that is no option's; the values are looked at when all are there."""
@@ -86,6 +91,7 @@ class Options:
             raise _refused(f"extent={extent!r} names no way to run a read", f"ways: {EXTENTS}")
         _check_mapping(self.mapping)
         self._keep("buckets", _buckets(self.buckets))
+        self._keep("recompute", _strips(self.recompute))
 
     def _keep(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -137,6 +143,20 @@ def _bucket(name: str, value: Any) -> Bucket:
     if not 1 <= found[0] <= found[-1] <= LARGEST_SIZE:
         raise _refused(f"the buckets of {name} are {value!r}, and sizes lie between 1 and 2**30")
     return found
+
+
+def _strips(value: Any) -> Mapping[str, tuple[int, ...]]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise _refused(f"recompute={value!r} names no dims", 'write recompute={"t": 32}')
+    found = {name: each if isinstance(each, tuple | list) else (each,) for name, each in value.items()}
+    for name, sizes in found.items():
+        if not sizes or not all(_is_count(size) and 2 <= size <= LARGEST_SIZE for size in sizes):
+            raise _refused(f"the strips of {name} are {value[name]!r}", "a strip has two points or more: write 32")
+        if any(later >= size for size, later in zip(sizes, sizes[1:])):
+            raise _refused(f"the strips of {name} are {value[name]!r}", "each must be shorter than the one before")
+    return {name: tuple(map(int, sizes)) for name, sizes in found.items()}
 
 
 def _check_mapping(mapping: Any) -> None:

@@ -78,7 +78,8 @@ class PlanOptions:
 
     `schedule_seconds`: how long the scheduler may look for an order.
     `composites`: what the backend takes whole, `costs`: what things cost there. `facts`: what is known of the sizes.
-    `mapping` forces what `tempo.passes.vectorize.search` decides otherwise.
+    `mapping` forces what `tempo.passes.vectorize.search` decides otherwise, `recompute` is told to
+    `tempo.passes.recompute`.
     """
 
     checks: bool = True
@@ -91,6 +92,7 @@ class PlanOptions:
     composites: tuple[str, ...] = ()
     costs: Costs = EAGER
     facts: Condition = TRUE
+    recompute: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def plan(
@@ -98,7 +100,7 @@ def plan(
 ) -> Plan:
     """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
-    given = {"mapping": options.mapping, "exclude": options.stepped}
+    given = {"mapping": options.mapping, "exclude": options.stepped, "recompute": options.recompute}
     passes = configured(passes, **given, composites=options.composites, costs=options.costs)
     context = PassContext(options.likely, options.facts)
     optimized, records = manager.run(_with_checks(graph, options), context, passes)

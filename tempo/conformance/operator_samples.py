@@ -100,6 +100,8 @@ def elementwise() -> Iterator[Sample]:
     yield sample("where", (2, 3), (2, 3), (2, 3), dtypes=mask)
     yield sample("where", (3,), (), (2, 3), dtypes=mask)
     yield sample("where", (), (), (), dtypes=mask)
+    for shapes in [((), ()), ((2, 3), ()), ((3,), (2, 3))]:
+        yield sample("after", *shapes, dtypes=("*", "float32"))
 
 
 def movement() -> Iterator[Sample]:

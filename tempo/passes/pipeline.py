@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from tempo.errors import TempoError
 from tempo.passes.composites import Compose, Decompose
 from tempo.passes.manager import Pass
+from tempo.passes.recompute.recompute import Recompute
 from tempo.passes.ragged.static_extents import StaticExtents
 from tempo.passes.recurrence.prefix import Accumulate, Recurrences
 from tempo.passes.rewrite.driver import DeadCodeElimination
@@ -29,6 +30,7 @@ def default_passes() -> tuple[Pass, ...]:
         DeadCodeElimination(),
         Recurrences(),
         Accumulate(),
+        Recompute(),
         Simplify(),  # what single steps are made of
         Split(),
         Lift(),

@@ -89,7 +89,7 @@ class _Making:
         base = None if first.dims() else self._base(tensors, node, found, first)
         if base is not None:
             added = element(self.graph, tensors, node, found.index)
-            whole = _accumulator(tensors, node, found.symbol, found.grows, first, base, added)
+            whole = accumulator(tensors, node, found.symbol, found.grows, first, base, added)
             self.new.put(node, tensors.cast(whole, node.dtype))
 
     def _base(self, tensors: Tensors, node: Node, found: Sliding, first: Expr) -> Edge | None:
@@ -205,15 +205,25 @@ def _put(graph: Graph, new: Rewriter, node: Node, symbol: Symbol, index: Slice, 
     ends = index.start, index.start + index.length - const(1)
     first, last = ends if way == "forward" else reversed(ends)
     added = element(graph, tensors, node, here)
-    total = _accumulator(tensors, node, symbol, way == "forward", first, added, added)
+    total = accumulator(tensors, node, symbol, way == "forward", first, added, added)
     map = tuple(Point(last) if part == Point(here) else part for part in total.map)
     new.put(node, tensors.cast(replace(total, map=map), node.dtype))
 
 
-def _accumulator(
-    tensors: Tensors, node: Node, symbol: Symbol, forward: bool, first: Expr, start: Edge, added: Edge
+def accumulator(
+    tensors: Tensors,
+    node: Node,
+    symbol: Symbol,
+    forward: bool,
+    first: Expr,
+    start: Edge,
+    added: Edge,
+    last: tuple[Expr, Edge] | None = None,
 ) -> Edge:
-    """`s[first] = start`, and what is added to that of the step before; halves are accumulated in float32."""
+    """`s[first] = start`, and what is added to that of the step before; halves are accumulated in float32.
+
+    `last`: a step at which something else is added.
+    """
     new, here = tensors.rewriter, var(symbol)
     is_half = dtypes.is_float(node.dtype) and dtypes.itemsize(node.dtype) == 2
     type = TensorType(node.shape, "float32" if is_half else node.dtype)
@@ -222,9 +232,11 @@ def _accumulator(
     merge = Node(node.id, "merge", domain, (type,), (), attrs, name=node.name, location=node.location)
     whole = new.declare(merge)
     start, added = (tensors.cast(edge, type.dtype) for edge in (start, added))
+    ends = () if last is None else ((here.eq(last[0]), tensors.cast(last[1], type.dtype)),)
     before = whole.substitute({symbol: here - 1 if forward else here + 1})
     combine = OPERATORS[node.op].combine
     assert combine is not None, "it reduces"
-    later = Case(here.gt(first) if forward else here.lt(first), tensors.apply(combine, before, added))
-    new.define(whole, (Case(here.eq(first), start), later))
+    later = (*ends, (here.gt(first) if forward else here.lt(first), added))
+    cases = (Case(condition, tensors.apply(combine, before, each)) for condition, each in later)
+    new.define(whole, (Case(here.eq(first), start), *cases))
     return whole

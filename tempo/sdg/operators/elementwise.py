@@ -24,6 +24,7 @@ from tempo.sdg.operators.axes import (
     check_kind,
     check_same_dtype,
     in_float32,
+    no_cost,
     per_element,
     typed,
 )
@@ -171,6 +172,18 @@ def _infer_where(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
     check_kind("where on a mask", operands[0].dtype, ("bool",))
     dtype = check_same_dtype("where", operands[1:])
     return TensorType(broadcast_shapes([operand.shape for operand in operands], "where"), dtype)
+
+
+def _infer_after(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
+    check_count("after", operands, 2)
+    return TensorType(broadcast_shapes([operand.shape for operand in operands], "after"), operands[0].dtype)
+
+
+def _numpy_after(call: Call) -> Function:
+    shape = call.result.shape
+    if call.operands[0].shape == shape:
+        return lambda x, y: x
+    return lambda x, y: np.broadcast_to(x, shape)
 
 
 def _numpy_cast(call: Call) -> Function:
@@ -336,5 +349,16 @@ ELEMENTWISE = (
         cost=per_element(),
         numpy=_always(cast(Function, np.where)),
         gradient=elementwise(none, lambda r: r.where(r.x, r.g, 0), lambda r: r.where(r.x, 0, r.g)),
+    ),
+    # x, once y is there: a dependence, of which the values of y are no part. It orders what is computed again.
+    Operator(
+        name="after",
+        kind="elementwise",
+        infer=_infer_after,
+        axes=broadcast_axes,
+        cost=no_cost,
+        numpy=_numpy_after,
+        views=True,
+        gradient=elementwise(lambda r: r.g, none),
     ),
 )

@@ -81,6 +81,12 @@ def _where(call: Call) -> Function:
     return _aligned(lax.select, call)
 
 
+def _after(call: Call) -> Function:
+    """The barrier has XLA keep the order, and see no equal of what is computed again behind it."""
+    shape = call.result.shape
+    return lambda x, y: jnp.broadcast_to(lax.optimization_barrier((x, y))[0], shape)
+
+
 _ROUNDED_ONCE: Mapping[str, Function] = {
     "exp": lax.exp,
     "expm1": lax.expm1,
@@ -155,4 +161,5 @@ ELEMENTWISE: Mapping[str, Builder] = {
     **{name: _by_dtype(choose) for name, choose in _BY_DTYPE.items()},
     "cast": _cast,
     "where": _where,
+    "after": _after,
 }

@@ -64,6 +64,11 @@ def _saturating(call: Call, device: torch.device) -> Function:
     return lambda x: x.double().nan_to_num(0.0, highest, lowest).clamp_(lowest, highest).long().to(dtype)
 
 
+def _after(call: Call, device: torch.device) -> Function:
+    shape = call.result.shape
+    return (lambda x, y: x) if call.operands[0].shape == shape else (lambda x, y: x.expand(shape))
+
+
 _PLAIN: Mapping[str, Function] = {
     "neg": torch.neg,
     "abs": torch.abs,
@@ -130,4 +135,5 @@ ELEMENTWISE: Mapping[str, Builder] = {
     "pow": _of_floats(torch.pow),
     "sign": _sign,
     "cast": _cast,
+    "after": _after,
 }

@@ -32,7 +32,7 @@ def test_every_operator_of_the_design_is_in_the_table():
     neg abs sign exp expm1 log log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf
     logistic floor ceil round logical_not bitwise_not isnan isinf isfinite cast add sub mul div floordiv mod pow maximum
     minimum atan2 bitwise_and bitwise_or bitwise_xor shift_left shift_right logical_and logical_or logical_xor eq ne lt
-    le gt ge where reshape transpose broadcast pad slice concat flip reduce_sum reduce_max reduce_min reduce_prod
+    le gt ge where after reshape transpose broadcast pad slice concat flip reduce_sum reduce_max reduce_min reduce_prod
     reduce_any reduce_all argmax argmin cumsum sort argsort dot conv gather gather_pairs scatter_add constant iota
     cumprod top_k_indices solve cholesky det
     index_value condition_value random_bits mask input merge host_call backend_call

@@ -1,0 +1,1 @@
+"""Recomputation: what a later loop needs of an earlier one is computed again, strip by strip."""
