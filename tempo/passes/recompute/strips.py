@@ -21,9 +21,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tempo.errors import UnsupportedError
+from tempo.passes.recompute.folds import Fold, fold_of
 from tempo.passes.recompute.loops import Loops
 from tempo.passes.recurrence.prefix import accumulator
-from tempo.passes.recurrence.sliding import leaves, part
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.builder import fresh_dim
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice
@@ -118,8 +118,8 @@ class Strips:
         """Puts the reads of a version in place."""
         node, made = self.old.nodes[id], self.new.nodes[self.versions[id, number]]
         again = number > self.loops.of[id]
-        inside = any(edge.node in self.loops.of for edge in node.operands)
-        operands = tuple(self.read(edge, number, again, not inside) for edge in node.operands)
+        alone = not any(self.is_cut(edge) or self.symbol in edge.dims() for edge in node.operands)
+        operands = tuple(self.read(edge, number, again, alone) for edge in node.operands)
         cases: list[Case] = []
         for case, moved in zip(node.cases, made.cases):
             for condition, edge in self.ways(case.edge, number, again):
@@ -127,13 +127,13 @@ class Strips:
         self.new.nodes[made.id] = replace(made, operands=operands, cases=tuple(cases))
 
     def read(self, edge: Edge, number: int, again: bool, alone: bool) -> Edge:
-        """What an operator reads; `alone`: nothing else that it reads waits for a loop."""
+        """What an operator reads; `alone`: nothing that it reads waits for a loop, or varies along the dim."""
         if not self.is_cut(edge) or not self.shift(edge):
             return self.ways(edge, number, again, alone)[0][1]
         node = self.old.nodes[edge.node]
         shown = replace(edge, map=tuple(self.here(edge)))
         seen = self.ways(shown, number, again)
-        moved = self.shifted(node, edge.result, self.shift(edge) or 0, tuple(seen))
+        moved = self.shifted(node, tuple(seen))
         map = list(edge.substitute({self.symbol: self.point}).map)
         place = node.domain.index(self.symbol)
         return Edge(moved.node, (*map[:place], Point(var(self.outer)), Point(var(self.inner)), *map[place + 1 :]))
@@ -143,7 +143,7 @@ class Strips:
         domain = self.old.nodes[edge.node].domain
         return [part if symbol == self.symbol else Point(var(symbol)) for symbol, part in zip(domain, edge.map)]
 
-    def shifted(self, node: Node, result: int, by: int, ways: tuple[tuple[Condition, Edge], ...]) -> Edge:
+    def shifted(self, node: Node, ways: tuple[tuple[Condition, Edge], ...]) -> Edge:
         """The value of a node some points away, over the points of strips."""
         type = self.new.seen_type(ways[0][1])
         cases = tuple(Case(condition, edge, node.location) for condition, edge in ways)
@@ -263,76 +263,60 @@ class Strips:
 
     def add_up(self, node: Node) -> None:
         """Puts a recurrence over the strips in place of a sum over points of the loops."""
-        found = self.summed(node)
-        if found is None:
+        fold = fold_of(self.old, node, self.symbol)
+        whole = None if fold is None else self.range_of(fold)
+        if fold is None or whole is None:
             return
-        edges, first = found
-        number = max(self.loops.of[edge.node] for edge in edges if self.is_cut(edge))
-        start, length = first.start, first.length
-        ends = [self.sizes.simplify(point // self.size) for point in (start, start + length - 1)]
+        number = max(self.loops.of[edge.node] for edge in fold.ranges if self.is_cut(edge))
+        start, stop = whole.start, whole.start + whole.length
+        ends = [self.sizes.simplify(point // self.size) for point in (start, stop - 1)]
         forward = self.loops.directions[number] == "forward"
         begin, end = ends if forward else ends[::-1]
         tensors = Tensors(self.new, node.location)
-
-        def piece(strip: Expr, is_end: bool) -> Edge:
-            low = self.sizes.simplify(maximum(0, start - self.size * strip)) if is_end else const(0)
-            high = self.sizes.simplify(minimum(self.length, start + length - self.size * strip)) if is_end else self.length
-            shown = {edge: self.in_strip(edge, number, first, low, high - low) for edge in edges}
-            return part(self.old, tensors, node, shown)
-
-        here = var(self.outer)
-        added = piece(here, False)
-        last = None if self.is_whole(end, start, length) else (end, piece(end, True))
-        total = accumulator(tensors, node, self.outer, forward, begin, piece(begin, True), added, last)
+        added = self.part(tensors, fold, number, whole, (const(0), self.length))
+        first, last = (self.part(tensors, fold, number, whole, self.points_in(whole, strip)) for strip in (begin, end))
+        is_whole = self.sizes.implies(start.le(self.size * end) & (self.size * (end + 1)).le(stop))
+        other = None if is_whole else (end, last)
+        total = accumulator(tensors, node, self.outer, forward, begin, first, added, other)
         self.sums.setdefault(number, []).append((total, begin))
-        map = tuple(Point(end) if index == Point(here) else index for index in total.map)
+        map = tuple(Point(end) if index == Point(var(self.outer)) else index for index in total.map)
         self.new.put(node, tensors.cast(replace(total, map=map), node.dtype))
 
     def is_cut(self, edge: Edge) -> bool:
         return edge.node in self.loops.of
 
-    def is_whole(self, strip: Expr, start: Expr, length: Expr) -> bool:
-        """Whether a sum takes all points of a strip."""
-        low, high = self.size * strip, self.size * strip + self.size
-        return self.sizes.implies(start.le(low) & high.le(start + length))
+    def points_in(self, whole: Slice, strip: Expr) -> tuple[Expr, Expr]:
+        """Where the range begins and ends in a strip."""
+        low, high = (end - self.size * strip for end in (whole.start, whole.start + whole.length))
+        return self.sizes.simplify(maximum(0, low)), self.sizes.simplify(minimum(self.length, high))
 
-    def summed(self, node: Node) -> tuple[list[Edge], Slice] | None:
-        """The slices that a node sums, and that of the first of them in strips."""
-        if self.symbol in node.domain or node.is_nominal:
+    def part(self, tensors: Tensors, fold: Fold, number: int, whole: Slice, points: tuple[Expr, Expr]) -> Edge:
+        """The fold of those of its points that lie in one strip."""
+        low, length = points[0], points[1] - points[0]
+        shown = {edge: self.in_strip(edge, number, index.start - whole.start, low, length) for edge, index in fold.ranges.items()}
+        return fold.part(tensors, shown.__getitem__, self.size * var(self.outer) + low - whole.start, length)
+
+    def range_of(self, fold: Fold) -> Slice | None:
+        """The range of what is in strips; None where it is not one, some points away for some, or may be empty."""
+        cut = [index for edge, index in fold.ranges.items() if self.is_cut(edge)]
+        if not cut:
             return None
-        edges = leaves(self.old, node, self.symbol) or []
-        slices = {edge: next(index for index in edge.map if isinstance(index, Slice)) for edge in edges}
-        cut = [edge for edge in edges if self.is_cut(edge)]
-        if not cut or not all(self.is_along(edge) for edge in cut):
-            return None
-        first = slices[cut[0]]
+        first = cut[0]
         fixed = not (first.start.dims() or first.length.dims()) and first.extent is None
-        if not fixed or not self.sizes.implies(first.length.ge(1)):
-            return None
-        near = all((slices[edge].start - first.start).is_const for edge in cut)
-        same = all(index.length == first.length for index in slices.values())
-        return (edges, first) if near and same else None
+        near = all((index.start - first.start).is_const for index in cut)
+        same = all(index.length == first.length for index in fold.ranges.values())
+        return first if fixed and near and same and self.sizes.implies(first.length.ge(1)) else None
 
-    def is_along(self, edge: Edge) -> bool:
-        """Whether the slice is along the dim."""
-        return isinstance(edge.map[self.old.nodes[edge.node].domain.index(self.symbol)], Slice)
-
-    def in_strip(self, edge: Edge, number: int, first: Slice, low: Expr, length: Expr) -> Edge:
-        """The points of a slice that fall into a strip of what `first` shows, `length` from `low` on."""
+    def in_strip(self, edge: Edge, number: int, by: Expr, low: Expr, length: Expr) -> Edge:
+        """The points of a strip, `length` from `low` on, of what an edge shows; or those `by` points away."""
         node = self.old.nodes[edge.node]
-        index = next(each for each in edge.map if isinstance(each, Slice))
-        by = index.start - first.start
-        if not self.is_cut(edge):
-            start = self.size * var(self.outer) + low + index.start - first.start
-            shown = Slice(start, length)
-            return replace(edge, map=tuple(shown if each is index else each for each in edge.map))
         place = node.domain.index(self.symbol)
-        at = (*edge.map[:place], Point(var(self.outer)), Slice(low, length), *edge.map[place + 1 :])
+        before, after = edge.map[:place], edge.map[place + 1 :]
+        if not self.is_cut(edge):
+            return replace(edge, map=(*before, Slice(self.size * var(self.outer) + low + by, length), *after))
+        at = (*before, Point(var(self.outer)), Slice(low, length), *after)
         if by == const(0):
             return Edge(self.version(node.id, number), at, edge.result)
-        away = list(Point(var(symbol)) for symbol in node.domain)
-        away[place] = Point(var(self.symbol) + by)
+        away = [Point(var(symbol) + (by if symbol == self.symbol else 0)) for symbol in node.domain]
         ways = self.ways(Edge(node.id, tuple(away), edge.result), number)
-        return Edge(self.shifted(node, edge.result, by.as_int(), tuple(ways)).node, at)
-
-
+        return replace(self.shifted(node, tuple(ways)), map=at)

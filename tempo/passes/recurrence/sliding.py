@@ -9,7 +9,6 @@ the same bounds, or the product of two that a contraction sums.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
@@ -132,20 +131,4 @@ def _at(graph: Graph, tensors: Tensors, edge: Edge, index: Expr, made: dict[Edge
         shape = graph.seen_type(operand).shape
         operands.append(tensors.reshape(operand, shape[1:]) if len(shape) == len(inner.shape) else operand)
     made[edge] = tensors.apply(inner.op, *operands, **inner.attributes)
-    return made[edge]
-
-
-def part(graph: Graph, tensors: Tensors, node: Node, shown: Mapping[Edge, Edge]) -> Edge:
-    """The reduction of a part of the dim that is sliced: of `shown` in place of its leaves."""
-    made = dict(shown)
-    return tensors.apply(node.op, *(_part(graph, tensors, edge, made) for edge in node.operands), **node.attributes)
-
-
-def _part(graph: Graph, tensors: Tensors, edge: Edge, made: dict[Edge, Edge]) -> Edge:
-    if edge not in made:
-        inner = graph.nodes[edge.node]
-        operands = [
-            _part(graph, tensors, each, made) if _has_axis(graph, inner, each) else each for each in inner.operands
-        ]
-        made[edge] = tensors.apply(inner.op, *operands, **inner.attributes)
     return made[edge]
