@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tempo.analysis.dependence.acyclic import Need
-from tempo.analysis.dependence.levels import Direction, Level, LoopBody
+from tempo.analysis.dependence.levels import Direction, Level, LoopBody, least_delays
 from tempo.errors import UnsupportedError
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
@@ -21,12 +21,17 @@ Body = LoopBody[int, Need]
 
 @dataclass(frozen=True)
 class Loops:
-    """`directions` of the loops in order; `of`: the number of that of each node; `carried`: the nodes on cycles."""
+    """`directions` of the loops in order; `of`: the number of that of each node; `carried`: the nodes on cycles.
+
+    `ahead`: how many points further on in its direction each loop must be for some of its nodes, since others read
+    these against the direction. `around`: the dims of loops around all of them.
+    """
 
     dim: Symbol
     directions: tuple[Direction, ...]
     of: Mapping[int, int]
     carried: frozenset[int]
+    ahead: tuple[int, ...]
     around: tuple[Symbol, ...]
 
 
@@ -56,7 +61,21 @@ class _Assignment:
         directions = tuple(direction or "forward" for direction in self.directions)
         open_dims = {symbol for id in self.of for symbol in self.body.dims[id]}
         around = {symbol for id in self.of for symbol in self.graph.nodes[id].domain} - open_dims
-        return Loops(self.dim, directions, self.of, frozenset(self.carried), self.graph.canonical(around))
+        ahead = tuple(self.ahead(number, direction) for number, direction in enumerate(directions))
+        return Loops(self.dim, directions, self.of, frozenset(self.carried), ahead, self.graph.canonical(around))
+
+    def ahead(self, number: int, direction: Direction) -> int:
+        members = [id for id, of in self.of.items() if of == number]
+        edges = []
+        for link in (link for id in members for link in self.into.get(id, ()) if self.of.get(link.source) == number):
+            distance = link.distance(self.dim)
+            assert distance is not None, "both are over the dim"
+            step = distance.along(direction).lo
+            assert step is not None, "it is near"
+            edges.append((link.source, link.target, step))
+        delays = least_delays(members, edges)
+        assert delays is not None, "there is a loop in this direction"
+        return max(delays.values())
 
     def place(self, unit: Level[int]) -> None:
         members = [id for id in unit.names if self.is_over(id)]
@@ -65,7 +84,7 @@ class _Assignment:
         first = max((self.earliest(link) for link in links if link.source not in unit.names), default=0)
         is_loop = unit.loop is not None and unit.loop.dim == self.dim
         if is_loop:
-            self.check(unit, within)
+            self.check(within)
         elif not all(self.is_near(link) for link in within):
             members = []  # the points along the dim are not apart: they stay as they are
         if members:
@@ -102,13 +121,11 @@ class _Assignment:
                 return first
             first += 1
 
-    def check(self, unit: Level[int], within: list[Need]) -> None:
-        loop = unit.loop
-        assert loop is not None
+    def check(self, within: list[Need]) -> None:
         far = next((link for link in within if not self.is_near(link)), None)
-        if far is None and not any(loop.delays.values()):
+        if far is None:
             return
-        node = self.graph.nodes[unit.names[0] if far is None else far.target]
+        node = self.graph.nodes[far.target]
         raise UnsupportedError(
             f"recompute= names {self.dim.name!r}, along which {node.name or node.op} reads more than a few points away",
             location=node.location,

@@ -44,13 +44,17 @@ class Strips:
         self.outer = fresh_dim(f"{self.symbol.name}_strip", names)
         self.inner = fresh_dim(f"{self.symbol.name}_in", names | {self.outer.name})
         self.sizes = Context.of((), facts)
-        self.whole = whole
         self.length = self.sizes.simplify(minimum(size, whole))
         self.count = self.sizes.simplify((whole + size - 1) // size)
-        fresh = (Dim(self.outer, self.count), Dim(self.inner, self.length))
+        pairs = list(zip(loops.directions, loops.ahead))
+        self.behind_it = max((ahead for direction, ahead in pairs if direction == "backward"), default=0)
+        more = max((ahead for direction, ahead in pairs if direction == "forward"), default=0)
+        self.total = self.length + self.behind_it + more
+        fresh = (Dim(self.outer, self.count), Dim(self.inner, self.total))
         place = [dim.symbol for dim in graph.dims].index(self.symbol) + 1
         self.dims = (*graph.dims[:place], *fresh, *graph.dims[place:])
-        self.point = Context.of(fresh, facts).simplify(minimum(size * var(self.outer) + var(self.inner), whole - 1))
+        point = size * var(self.outer) + var(self.inner) - self.behind_it
+        self.point = Context.of(fresh, facts).simplify(maximum(0, minimum(point, whole - 1)))
         self.new = Rewriter(replace(graph, dims=self.dims))
         self.versions: dict[Version, int] = {}
         self.tokens: dict[int, Edge] = {}
@@ -87,7 +91,7 @@ class Strips:
             self.add_up(node)
             return
         here = var(self.symbol)
-        map = self.placed(node, (Point(here // self.size), Point(here % self.size)))
+        map = self.placed(node, (Point(here // self.size), Point(here % self.size + self.behind_it)))
         shown = Edge(self.version(node.id, self.loops.of[node.id]), map)
         copy = Node(node.id, "copy", node.domain, node.results, (shown,), name=node.name, location=node.location)
         self.new.nodes[node.id] = copy
@@ -117,22 +121,23 @@ class Strips:
     def read_again(self, id: int, number: int) -> None:
         """Puts the reads of a version in place."""
         node, made = self.old.nodes[id], self.new.nodes[self.versions[id, number]]
-        again = number > self.loops.of[id]
+        own = self.loops.of[id]
         alone = not any(self.is_cut(edge) or self.symbol in edge.dims() for edge in node.operands)
-        operands = tuple(self.read(edge, number, again, alone) for edge in node.operands)
+        operands = tuple(self.read(edge, number, own, alone) for edge in node.operands)
         cases: list[Case] = []
         for case, moved in zip(node.cases, made.cases):
-            for condition, edge in self.ways(case.edge, number, again):
+            for condition, edge in self.ways(case.edge, number, own):
                 cases.append(replace(case, condition=moved.condition & condition, edge=edge))
         self.new.nodes[made.id] = replace(made, operands=operands, cases=tuple(cases))
 
-    def read(self, edge: Edge, number: int, again: bool, alone: bool) -> Edge:
+    def read(self, edge: Edge, number: int, own: int, alone: bool) -> Edge:
         """What an operator reads; `alone`: nothing that it reads waits for a loop, or varies along the dim."""
-        if not self.is_cut(edge) or not self.shift(edge):
-            return self.ways(edge, number, again, alone)[0][1]
+        found = self.ways(edge, number, own, alone)
+        if len(found) == 1:
+            return found[0][1]
         node = self.old.nodes[edge.node]
         shown = replace(edge, map=tuple(self.here(edge)))
-        seen = self.ways(shown, number, again)
+        seen = self.ways(shown, number, own)
         moved = self.shifted(node, tuple(seen))
         map = list(edge.substitute({self.symbol: self.point}).map)
         place = node.domain.index(self.symbol)
@@ -155,41 +160,64 @@ class Strips:
         by = index.index - var(self.symbol) if isinstance(index, Point) else None
         return by.as_int() if by is not None and by.is_const else None
 
-    def ways(
-        self, edge: Edge, number: int, again: bool = False, alone: bool = False
-    ) -> list[tuple[Condition, Edge]]:
-        """What a version in loop `number` reads instead, where: of its strip, or of what enters it."""
+    def ways(self, edge: Edge, number: int, own: int, alone: bool = False) -> list[tuple[Condition, Edge]]:
+        """What a version in loop `number` of a node of loop `own` reads instead, where: of its strip, or of what enters
+        it."""
         within = edge.substitute({self.symbol: self.point})
-        if edge.node not in self.loops.of:
+        again = number > own
+        if not self.is_cut(edge):
             ordered = again and (alone or self.symbol in edge.dims())
             return [(TRUE, self.behind(within, number) if ordered else within)]
         by = self.shift(edge)
         if by is None:
             return [(TRUE, within)]
-        if abs(by) > self.size:
-            raise self.too_short(edge, by)
         place = self.old.nodes[edge.node].domain.index(self.symbol)
         here, before, after = var(self.inner), within.map[:place], within.map[place + 1 :]
         at = (*before, Point(var(self.outer)), Point(here + by), *after)
         inside = Edge(self.version(edge.node, number), at, edge.result)
-        if by == 0:
+        low, high = self.edges(self.loops.of[edge.node] == number, number)
+        if by == 0 or (low is None and by < 0) or (high is None and by > 0):
             return [(TRUE, inside)]
-        found = [(here.ge(-by) if by < 0 else here.lt(self.length - by), inside)]
+        found = [(self.within(here + by, low if by < 0 else None, high if by > 0 else None), inside)]
         for step in range(abs(by)):
-            position, offset = (const(step), by + step) if by < 0 else (self.length - by + step, step)
+            position, offset = self.crossing(by, step, low, high)
+            self.check(edge, offset)
             map = (*before, Point(var(self.outer)), *after)
             entering = replace(self.enters(edge.node, edge.result, offset), map=map)
             found.append((here.eq(position), self.behind(entering, number) if again else entering))
         return found
 
-    def too_short(self, edge: Edge, by: int) -> UnsupportedError:
-        node = self.old.nodes[edge.node]
-        return UnsupportedError(
-            f"recompute= cuts {self.symbol.name} into strips of {self.size}, "
-            f"and {node.name or node.op} is read {abs(by)} points away",
-            location=node.location,
-            hint=f"write recompute={{{self.symbol.name!r}: {abs(by)}}}, or more",
-        )
+    def edges(self, same: bool, number: int) -> tuple[Expr | None, Expr | None]:
+        """Where what is read of a strip begins and ends; in the same loop no strip ends in the direction: what is read
+        against it is made once more."""
+        if not same:
+            return const(0), self.total
+        forward = self.loops.directions[number] == "forward"
+        return (const(self.behind_it), None) if forward else (None, self.behind_it + self.length)
+
+    @staticmethod
+    def within(place: Expr, low: Expr | None, high: Expr | None) -> Condition:
+        return (TRUE if low is None else place.ge(low)) & (TRUE if high is None else place.lt(high))
+
+    def crossing(self, by: int, step: int, low: Expr | None, high: Expr | None) -> tuple[Expr, int]:
+        """The place in a strip that reads over its edge, and how far from the core's start (below 0) or end."""
+        if by < 0:
+            assert low is not None
+            return low + step, low.as_int() - self.behind_it + by + step
+        assert high is not None
+        more = (high - self.behind_it - self.length).as_int()
+        return high - by + step, more + step
+
+    def check(self, edge: Edge, offset: int) -> None:
+        far = -offset if offset < 0 else offset + 1
+        if far > self.size:
+            node = self.old.nodes[edge.node]
+            raise UnsupportedError(
+                f"recompute= cuts {self.symbol.name} into strips of {self.size}, "
+                f"and what enters one reads {node.name or node.op} {far} points away",
+                location=node.location,
+                hint=f"write recompute={{{self.symbol.name!r}: {far}}}, or more",
+            )
 
     def enters(self, id: int, result: int, offset: int) -> Edge:
         """What a strip reads of the one before (`offset` points from its start, below 0), or of the one after it."""
@@ -202,7 +230,7 @@ class Strips:
                     location=node.location,
                 )
             there = (here - 1, const(self.size + offset)) if offset < 0 else (here + 1, const(offset))
-            map = self.placed(node, (Point(there[0]), Point(there[1])))
+            map = self.placed(node, (Point(there[0]), Point(there[1] + self.behind_it)))
             case = Case(here.ge(1) if offset < 0 else here.lt(self.count - 1), Edge(self.own(id), map, result))
             name = node.name or node.op
             self.entering[key] = self.new.cases((case,), node.results[result], name, locate=lambda: node.location)
@@ -301,7 +329,14 @@ class Strips:
         cut = [index for edge, index in fold.ranges.items() if self.is_cut(edge)]
         if not cut:
             return None
-        first = cut[0]
+        number = max(self.loops.of[edge.node] for edge in fold.ranges if self.is_cut(edge))
+        own = [index for edge, index in fold.ranges.items() if self.is_cut(edge) and self.loops.of[edge.node] == number]
+        first = own[0]
+        for index in own[1:]:
+            ahead = index.start - first.start
+            forward = self.loops.directions[number] == "forward"
+            if ahead.is_const and (ahead.as_int() > 0) == forward:
+                first = index
         fixed = not (first.start.dims() or first.length.dims()) and first.extent is None
         near = all((index.start - first.start).is_const for index in cut)
         same = all(index.length == first.length for index in fold.ranges.values())
@@ -314,9 +349,8 @@ class Strips:
         before, after = edge.map[:place], edge.map[place + 1 :]
         if not self.is_cut(edge):
             return replace(edge, map=(*before, Slice(self.size * var(self.outer) + low + by, length), *after))
-        at = (*before, Point(var(self.outer)), Slice(low, length), *after)
-        if by == const(0):
-            return Edge(self.version(node.id, number), at, edge.result)
         away = [Point(var(symbol) + (by if symbol == self.symbol else 0)) for symbol in node.domain]
-        ways = self.ways(Edge(node.id, tuple(away), edge.result), number)
-        return replace(self.shifted(node, tuple(ways)), map=at)
+        ways = self.ways(Edge(node.id, tuple(away), edge.result), number, number)
+        low = low + self.behind_it + (by if len(ways) == 1 else 0)
+        shown = ways[0][1] if len(ways) == 1 else self.shifted(node, tuple(ways))
+        return replace(shown, map=(*before, Point(var(self.outer)), Slice(low, length), *after))
