@@ -169,6 +169,8 @@ class Compiler:
             return made
 
         def as_written() -> Plan:
+            if options.recompute:
+                raise UnsupportedError("what is to be computed again needs its pass")
             bare = frozenset(each.name for each in self.passes if needed(each) is None)
             return attempt(None, replace(self.manager, disabled=self.manager.disabled | bare))
 

@@ -34,7 +34,8 @@ _TOLERANCE = {"float16": 3e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-
 class Mode:
     """A way to run a program, as arguments of `tp.compile`; `to_host` makes NumPy arrays of the backend's own.
 
-    `buckets`: every dim that may have one is in one.
+    `buckets`: every dim that may have one is in one. `strips`: one of the dims, and of how many points are its strips,
+    which later loops compute again.
     """
 
     backend: Any
@@ -42,11 +43,17 @@ class Mode:
     scheduler: Any = None
     to_host: Callable[[Any], Array] = np.asarray
     buckets: bool = False
+    strips: tuple[int, int] | None = None
 
     def options_for(self, program: Program) -> Options:
-        dims = program.graph().dims if self.buckets else ()
+        options, dims = self.options, program.graph().dims
         free = [dim.symbol for dim in dims if dim.size == var(dim.symbol.of_kind("size"))]
-        return replace(self.options, buckets={symbol.name: "pow2" for symbol in free}) if free else self.options
+        if self.buckets and free:
+            options = replace(options, buckets={symbol.name: "pow2" for symbol in free})
+        if self.strips is not None and dims:
+            which, points = self.strips
+            options = replace(options, recompute={dims[which % len(dims)].symbol.name: points})
+        return options
 
     @property
     def name(self) -> str:
@@ -54,7 +61,7 @@ class Mode:
         return self.backend if isinstance(self.backend, str) else str(self.backend.info.name)
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.options}{', in buckets' * self.buckets}"
+        return f"{self.name}, {self.options}{', in buckets' * self.buckets}{f', strips {self.strips}' * bool(self.strips)}"
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,8 @@ def _unsupported(error: UnsupportedError) -> str:
     """What a backend declares is not held against it."""
     if error.feature:
         return "declared as unsupported"
+    if "recompute=" in error.message:
+        return "not computed again"
     return "future refused" if "may end early" in error.message else "unsupported"
 
 

@@ -27,7 +27,7 @@ from tempo.passes.recurrence.prefix import accumulator
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.builder import fresh_dim
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice
-from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.sdg.rewriter import Rewriter, Tensors, without_idle_dims
 from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, const, maximum, minimum, var
 
 Version = tuple[int, int]
@@ -73,7 +73,7 @@ class Strips:
             pending += sorted(fresh)
         for number, token in self.tokens.items():
             self.define_order(number, token)
-        return without_dead_nodes(replace(self.old, dims=self.dims, nodes=self.new.nodes))
+        return without_idle_dims(without_dead_nodes(replace(self.old, dims=self.dims, nodes=self.new.nodes)))
 
     def make(self, id: int) -> None:
         """Puts in place what a number stands for."""
