@@ -36,7 +36,10 @@ class Loops:
 
 
 def loops_of(graph: Graph, body: Body, dim: Symbol) -> Loops:
-    """The loops over a dim in one body. Raises UnsupportedError where a cycle reads other than a few points away."""
+    """The loops over a dim in one body.
+
+    Raises UnsupportedError where there are several, and one calls, or a cycle reads other than a few points away.
+    """
     return _Assignment(graph, body, dim).loops()
 
 
@@ -49,6 +52,7 @@ class _Assignment:
     of: dict[int, int] = field(default_factory=dict)
     ready: dict[int, int] = field(default_factory=dict)
     carried: set[int] = field(default_factory=set)
+    refused: UnsupportedError | None = None
 
     def __post_init__(self) -> None:
         self.into: dict[int, list[Need]] = {}
@@ -58,10 +62,13 @@ class _Assignment:
     def loops(self) -> Loops:
         for unit in self.body.units:
             self.place(unit)
+        if len(self.directions) > 1 and self.refused is not None:
+            raise self.refused
         directions = tuple(direction or "forward" for direction in self.directions)
         open_dims = {symbol for id in self.of for symbol in self.body.dims[id]}
         around = {symbol for id in self.of for symbol in self.graph.nodes[id].domain} - open_dims
-        ahead = tuple(self.ahead(number, direction) for number, direction in enumerate(directions))
+        several = enumerate(directions if len(directions) > 1 else ())
+        ahead = tuple(self.ahead(number, direction) for number, direction in several)
         return Loops(self.dim, directions, self.of, frozenset(self.carried), ahead, self.graph.canonical(around))
 
     def ahead(self, number: int, direction: Direction) -> int:
@@ -84,9 +91,11 @@ class _Assignment:
         first = max((self.earliest(link) for link in links if link.source not in unit.names), default=0)
         is_loop = unit.loop is not None and unit.loop.dim == self.dim
         if is_loop:
-            self.check(within)
+            self.refused = self.refused or self.refusal(members, within)
         elif not all(self.is_near(link) for link in within):
             members = []  # the points along the dim are not apart: they stay as they are
+        else:
+            self.refused = self.refused or self.refusal(members, [])
         if members:
             number = self.number(first, unit.loop.direction if is_loop and unit.loop is not None else None)
             self.of.update(dict.fromkeys(members, number))
@@ -121,14 +130,22 @@ class _Assignment:
                 return first
             first += 1
 
-    def check(self, within: list[Need]) -> None:
-        far = next((link for link in within if not self.is_near(link)), None)
+    def refusal(self, members: list[int], within: list[Need]) -> UnsupportedError | None:
+        """Why a loop cannot be run again, if it cannot."""
+        call = next((self.graph.nodes[id] for id in members if self.graph.nodes[id].is_call), None)
+        if call is not None:
+            what = "a backend call" if call.is_backend_call else "a call of the host"
+            return UnsupportedError(
+                f"recompute= names {self.dim.name!r}, and {call.name or call.op} is {what} at each of its points",
+                location=call.location,
+                hint="what calls cannot be computed again",
+            )
+        far = next((self.graph.nodes[link.target] for link in within if not self.is_near(link)), None)
         if far is None:
-            return
-        node = self.graph.nodes[far.target]
-        raise UnsupportedError(
-            f"recompute= names {self.dim.name!r}, along which {node.name or node.op} reads more than a few points away",
-            location=node.location,
+            return None
+        return UnsupportedError(
+            f"recompute= names {self.dim.name!r}, along which {far.name or far.op} reads more than a few points away",
+            location=far.location,
             hint="what is computed again may read points that lie a known number of steps away",
         )
 

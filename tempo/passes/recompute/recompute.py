@@ -11,7 +11,6 @@ from tempo.errors import UnsupportedError
 from tempo.passes.manager import Decided, PassContext
 from tempo.passes.recompute.loops import Loops, bodies_with, loops_of
 from tempo.passes.recompute.strips import Strips
-from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
@@ -28,38 +27,43 @@ class Recompute:
     def apply(self, graph: Graph, context: PassContext) -> Decided[Graph]:
         decisions: list[str] = []
         for dim in graph.dims:
+            cut = [dim.symbol]
             for size in self.recompute.get(dim.symbol.name, ()):
-                graph, said = self.in_strips(graph, dim.symbol, size, context)
+                self.check(graph, dim.symbol)
+                graph, cut, said = in_strips(graph, cut, size, context)
                 decisions += said
         return Decided(graph, tuple(decisions))
 
-    def in_strips(self, graph: Graph, dim: Symbol, size: int, context: PassContext) -> tuple[Graph, list[str]]:
+    def check(self, graph: Graph, dim: Symbol) -> None:
         if dim in graph.stops or dim in self.exclude:
             why = "along which the run may end early" if dim in graph.stops else "whose points come one by one"
             raise UnsupportedError(f"recompute= names {dim.name!r}, {why}", hint="leave it out of recompute=")
-        said: list[str] = []
+
+
+def in_strips(
+    graph: Graph, dims: list[Symbol], size: int, context: PassContext
+) -> tuple[Graph, list[Symbol], list[str]]:
+    """The graph with strips of the dims, the dims of the points within them, and what was done."""
+    inner, said = list[Symbol](), list[str]()
+    for dim in dims:
+        before = len(said)
         while (loops := next_loops(graph, dim, context)) is not None:
-            graph = Strips(graph, loops, size, context.facts).graph()
+            strips = Strips(graph, loops, size, context.facts)
+            graph = strips.graph()
+            inner.append(strips.inner)
             ways = ", then ".join(loops.directions)
             said.append(f"{dim.name}: strips of {size}, computed again for later loops ({ways})")
-        return graph, said or [f"{dim.name}: no loop keeps anything for a later one, so nothing is computed again"]
+        if len(said) == before:
+            said.append(f"{dim.name}: no loop keeps anything for a later one, so nothing is computed again")
+    return graph, inner, said
 
 
 def next_loops(graph: Graph, dim: Symbol, context: PassContext) -> Loops | None:
     """Loops over the dim that stand behind one another, where there are several. None is left where they are cut."""
+    if not any(dim in node.domain for node in graph.nodes.values()):
+        return None
     for body in bodies_with(bodies(graph, context.demand(graph), context.facts), dim):
         loops = loops_of(graph, body, dim)
         if len(loops.directions) > 1:
-            check_calls(graph, loops)
             return loops
     return None
-
-
-def check_calls(graph: Graph, loops: Loops) -> None:
-    for node in (graph.nodes[id] for id in loops.of if graph.nodes[id].is_call):
-        what = "a backend call" if node.is_backend_call else "a call of the host"
-        raise UnsupportedError(
-            f"recompute= names {loops.dim.name!r}, and {node.name or node.op} is {what} at each of its points",
-            location=node.location,
-            hint="what calls cannot be computed again",
-        )

@@ -127,3 +127,117 @@ def test_strips_mean_the_same(name: str, size: int) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_strips_of_strips_mean_the_same(name: str) -> None:
     check(Recompute({"t": (6, 2)}), graph_of(PROGRAMS[name]), *LENGTHS)
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------------
+
+POINT = 4 * 64 * 64  # bytes of a state
+
+
+def wide(t: tp.Dim) -> None:
+    w = tp.input("w", (64, 64), ())
+    h = tp.recurrent("h", (64, 64), (t,))
+    h[0] = tp.ones((64, 64)) * 0.1
+    h[t + 1] = tp.tanh(h @ w)
+    tp.output("dw", tp.grad((h[t.size - 1] ** 2).sum(), {"w": w})["w"])
+
+
+def points_kept(steps: int, strip: int | tuple[int, ...] | None, **other: object) -> float:
+    """How many states' bytes a run holds at most, beside what it is given and returns."""
+    with tp.Program("wide") as program:
+        wide(tp.dim("t", steps))
+    options = tp.Options(recompute=None if strip is None else {"t": strip})
+    return tp.compile(program, "numpy", options=options, **other).memory.working_bytes / POINT
+
+
+@pytest.mark.parametrize("scheduler", ["greedy", "polyhedral"])
+def test_no_more_is_kept_than_what_enters_strips_and_one_strip(scheduler: str) -> None:
+    """Of a strip the states, what their step makes of them, and the gradients that are added up."""
+    assert points_kept(1024, None, scheduler=scheduler) > 2 * 1024
+    assert points_kept(1024, 32, scheduler=scheduler) < 4 * 32 + 32
+
+
+def test_twice_cut_it_is_the_third_root() -> None:
+    assert points_kept(4096, (256, 16)) < 120 < points_kept(4096, 64)
+
+
+def test_the_result_is_the_same_bit_for_bit_where_nothing_is_added_in_another_order() -> None:
+    with tp.Program("same") as program:
+        t = tp.dim("t")
+        x = tp.input("x", (3,), (t,))
+        h = tp.recurrent("h", (3,), (t,))
+        h[0] = x
+        h[t + 1] = tp.tanh(h * 1.1) + x
+        tp.output("dx", tp.grad((h[t.size - 1] ** 2).sum(), {"x": x})["x"])
+    data = np.random.default_rng(0).standard_normal((37, 3)).astype(np.float32)
+    kept, again = (
+        np.asarray(tp.compile(program, "numpy", options=tp.Options(recompute=strips))(x=data)["dx"])
+        for strips in (None, {"t": 5})
+    )
+    assert np.array_equal(kept, again)
+
+
+# -- wrong input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "strips", [3, {"t": 1}, {"t": 0}, {"t": "long"}, {"t": True}, {"t": ()}, {"t": (4, 8)}, {3: 4}, {"t": 2.5}]
+)
+def test_what_is_no_strip_is_refused(strips: object) -> None:
+    with pytest.raises(tp.InputError, match="recompute=|strips of t"):
+        tp.Options(recompute=strips)
+
+
+def test_a_name_that_no_dim_has_is_refused() -> None:
+    with tp.Program("wide") as program:
+        wide(tp.dim("t", 8))
+    with pytest.raises(tp.InputError, match="'time', which is no dim"):
+        tp.compile(program, "numpy", options=tp.Options(recompute={"time": 4}))
+
+
+def test_what_calls_the_host_is_not_computed_again() -> None:
+    with tp.Program("calls") as program:
+        t = tp.dim("t", 8)
+        h = tp.recurrent("h", (2,), (t,))
+        h[0] = tp.ones((2,))
+        noise = tp.host_call(lambda x: x, h, out=[((2,), tp.float32)], ordered_by=(t,))[0]
+        h[t + 1] = tp.tanh(noise)
+        centred = h - h[0 : t.size].sum(axis=0)
+        tp.output("y", (centred[0 : t.size] ** 2).sum())
+    with pytest.raises(tp.UnsupportedError, match="call of the host at each of its points") as caught:
+        tp.compile(program, "numpy", options=tp.Options(recompute={"t": 4}))
+    assert "test_recompute.py" in str(caught.value)
+
+
+def test_strips_are_no_shorter_than_what_enters_them() -> None:
+    with tp.Program("far") as program:
+        t = tp.dim("t", 12)
+        x = tp.input("x", (2,), (t,))
+        h = tp.recurrent("h", (2,), (t,))
+        h[t] = tp.cases((t < 5, x), tp.sin(h[t - 5]))
+        tp.output("dx", tp.grad((h[0 : t.size] ** 2).sum(), {"x": x})["x"])
+    with pytest.raises(tp.UnsupportedError, match="5 points away"):
+        tp.compile(program, "numpy", options=tp.Options(recompute={"t": 4}))
+    assert tp.compile(program, "numpy", options=tp.Options(recompute={"t": 5})) is not None
+
+
+def test_what_reads_all_that_was_is_not_cut() -> None:
+    with tp.Program("all") as program:
+        t = tp.dim("t", 12)
+        h = tp.recurrent("h", (2,), (t,))
+        h[0] = tp.ones((2,))
+        h[t + 1] = tp.tanh(h[0 : t + 1].sum(axis=0) * h[t // 2])
+        tp.output("y", (h - h[0 : t.size].sum(axis=0))[0 : t.size].sum())
+    with pytest.raises(tp.UnsupportedError, match="more than a few points away"):
+        tp.compile(program, "numpy", options=tp.Options(recompute={"t": 4}))
+
+
+def test_where_no_later_loop_reads_nothing_is_computed_again() -> None:
+    with tp.Program("forward") as program:
+        t = tp.dim("t", 12)
+        h = tp.recurrent("h", (2,), (t,))
+        h[0] = tp.ones((2,))
+        h[t + 1] = tp.tanh(h)
+        tp.output("y", h[t.size - 1])
+    run = tp.compile(program, "numpy", options=tp.Options(recompute={"t": 4}))
+    assert "nothing is computed again" in run.explain()
