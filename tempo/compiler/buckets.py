@@ -16,7 +16,7 @@ from typing import Literal
 from tempo.errors import SizeError
 from tempo.sdg.graph import Graph, Node, Output, TensorType
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import Dim, Symbol, var
+from tempo.symbolic import Symbol, var
 
 Bucket = Literal["pow2"] | tuple[int, ...]
 """The next power of two, or the least of some sizes, in order, that is no less."""
@@ -70,7 +70,7 @@ def _with_lengths(graph: Graph, sizes: frozenset[Symbol]) -> Graph:
 
     return replace(
         graph,
-        dims=tuple(Dim(dim.symbol, dim.size.substitute(within)) for dim in graph.dims),
+        dims=tuple(replace(dim, size=dim.size.substitute(within)) for dim in graph.dims),
         nodes={id: node_of(node) for id, node in graph.nodes.items()},
         outputs=tuple(map(output_of, graph.outputs)),
     )

@@ -159,7 +159,7 @@ class Compiler:
             composites=composites,
             costs=self.backend.costs,
             facts=facts,
-            recompute=self.options.recompute,
+            recompute=self.options.strips,
         )
 
         def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:
@@ -240,6 +240,13 @@ class Compiler:
     def stepped(self) -> tuple[Symbol, ...]:
         """The dims along which streamed inputs come: they stay loops."""
         return self.graph.canonical(node.domain[0] for node in self.graph.nodes.values() if node.is_stream)
+
+    @cached_property
+    def counted(self) -> tuple[Symbol, ...]:
+        """The sizes that plans are made for one by one."""
+        graph = self.buckets.graph(self.graph)
+        cut = (dim.size for dim in graph.dims if dim.symbol.name in self.options.strips)
+        return tuple(sorted({symbol for size in cut for symbol in size.sizes()}))
 
     @cached_property
     def speculates(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -48,8 +49,8 @@ class Options:
     buckets  by name of a dim, "pow2" or a list of sizes: what is compiled is for the next power of two, or the least of
              the list that is no less, and serves every size up to that. What means something is the size: inputs are
              padded, outputs cut, and nothing behind it counts. Only dims that have a size of their own have one
-    recompute  by name of a dim, how many points a strip of it has: where a loop over the dim keeps what a later one reads
-             (a recurrence and its gradient), only what enters each strip is kept, and the strip is computed again where
+    recompute  by name of a dim, how many points a strip of it has: where a loop over it keeps what a later one reads (a
+             recurrence and its gradient), only what enters each strip is kept, and the strip is computed again where
              the later loop comes to it. Near the root of the number of points memory is least. A tuple cuts the strips
              again. Sums over the dim are added up strip by strip. Calls are not repeated: such a dim is refused
     schedule_seconds  how long the scheduler may look for an order before it takes something simpler, for schedulers
@@ -91,7 +92,12 @@ class Options:
             raise _refused(f"extent={extent!r} names no way to run a read", f"ways: {EXTENTS}")
         _check_mapping(self.mapping)
         self._keep("buckets", _buckets(self.buckets))
-        self._keep("recompute", _strips(self.recompute))
+        _ = self.strips
+
+    @property
+    def strips(self) -> Mapping[str, tuple[int, ...]]:
+        """By name of a dim, the lengths of its strips, and of those of each strip before."""
+        return _strips(self.recompute)
 
     def _keep(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -154,7 +160,7 @@ def _strips(value: Any) -> Mapping[str, tuple[int, ...]]:
     for name, sizes in found.items():
         if not sizes or not all(_is_count(size) and 2 <= size <= LARGEST_SIZE for size in sizes):
             raise _refused(f"the strips of {name} are {value[name]!r}", "a strip has two points or more: write 32")
-        if any(later >= size for size, later in zip(sizes, sizes[1:])):
+        if any(later >= size for size, later in pairwise(sizes)):
             raise _refused(f"the strips of {name} are {value[name]!r}", "each must be shorter than the one before")
     return {name: tuple(map(int, sizes)) for name, sizes in found.items()}
 

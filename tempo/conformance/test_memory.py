@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.conformance.target import Target, numbers
+from tempo.conformance.target import Target, numbers, typical
 
 
 def window_program(width: int) -> tp.Program:
@@ -222,3 +222,42 @@ def test_the_plan_is_true(target: Target, case: Callable[[], Case]) -> None:
     assert 0.9 <= (memory.peak_bytes - memory.given_bytes) / measured <= 1.1, str(memory)
     assert memory.peak_bytes == memory.given_bytes + memory.returned_bytes + memory.working_bytes
     assert memory.peak_bytes == sum(piece.bytes for piece in memory.at_peak)
+
+
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("size", typical([1, 5, 13, 16], [13]))
+def test_what_a_later_loop_needs_is_computed_again(target: Target, size: int) -> None:
+    """A network with gates, its losses and the gradients, in strips of four points, and those in strips of two."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, w = tp.input("x", (2, 3), (t,)), tp.input("w", (3, 6), ())
+        h, c = tp.recurrent("h", (2, 3), (t,)), tp.recurrent("c", (2, 3), (t,))
+        h[0], c[0] = tp.zeros((2, 3)), x
+        gates = (h + x) @ w
+        c[t + 1] = tp.sigmoid(gates.spatial[:, :3]) * c + tp.tanh(gates.spatial[:, 3:])
+        h[t + 1] = tp.tanh(c[t + 1]) * x
+        losses = ((h - x) ** 2).sum()
+        tp.output("losses", losses)
+        found = tp.grad(losses[0 : t.size].sum(), {"w": w, "x": x})
+        tp.output("w", found["w"])
+        tp.output("x", found["x"])
+    x_data, w_data = numbers((size, 2, 3)), numbers((3, 6), seed=1)
+    for strips in (4, (4, 2)):
+        target.agrees(program, options={"recompute": {"t": strips}}, tolerance=50, x=x_data, w=w_data)
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+def test_a_network_and_its_gradient_keep_the_root_of_the_steps(target: Target) -> None:
+    """At most 1.2 times twice the root of what is kept otherwise, of 1,024 points."""
+    kept = []
+    for strips in (None, {"t": 32}):
+        with tp.Program() as program:
+            t = tp.dim("t", 1_024)
+            w = tp.input("w", (64, 64), ())
+            h = tp.recurrent("h", (64, 64), (t,))
+            h[0] = tp.ones((64, 64)) * 0.1
+            h[t + 1] = tp.tanh(h @ w)
+            tp.output("w", tp.grad((h[t.size - 1] ** 2).sum(), w))
+        kept.append(target.compile(program, recompute=strips).memory.working_bytes)
+    assert kept[1] <= kept[0] * 1.2 * 2 * 32 / 1_024

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from tempo.errors import TempoError
 from tempo.passes.composites import Compose, Decompose
 from tempo.passes.manager import Pass
-from tempo.passes.recompute.recompute import Recompute
 from tempo.passes.ragged.static_extents import StaticExtents
+from tempo.passes.recompute.recompute import Recompute
 from tempo.passes.recurrence.prefix import Accumulate, Recurrences
 from tempo.passes.rewrite.driver import DeadCodeElimination
 from tempo.passes.rewrite.patterns import Rule

@@ -99,7 +99,7 @@ def _check_names(graph: Graph, manager: PassManager, options: Options) -> None:
     for name in options.mapping if isinstance(options.mapping, Mapping) else ():
         if name not in dims:
             raise InputError(f"mapping= names {name!r}, which is no dim of the program", hint=nearest(name, dims))
-    for name in options.recompute or ():
+    for name in options.strips:
         if name not in dims:
             raise InputError(f"recompute= names {name!r}, which is no dim of the program", hint=nearest(name, dims))
     manager.check_names()

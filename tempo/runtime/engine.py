@@ -107,9 +107,12 @@ class CompiledEngine:
         return True
 
     def plan_for(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
-        """The plan; where none is for every size, one for these, at which a real cycle is the user's error."""
+        """The plan; where none is for every size, one for these, at which a real cycle is the user's error.
+
+        Strips are cut for the number of points that there are."""
+        counted = self.compiler.counted
         try:
-            return self.plan(outermost)
+            return self.plan(outermost, conjunction(var(symbol).eq(sizes[symbol]) for symbol in counted))
         except UnsupportedError as error:
             is_ordered = outermost is not None and self.finds_order()  # what can be ordered has no cycle
             cycle = None if is_ordered else find_cycle(self.graph, sizes)

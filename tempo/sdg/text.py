@@ -39,6 +39,7 @@ from tempo.sdg.grammar import (
     Syntax,
     choice,
     either,
+    flag,
     many,
     optional,
     plain,
@@ -182,7 +183,7 @@ OUTPUT = record(
     edge=_EDGE,
     layout=_VALUES,
 )
-DIM = record(Dim, "{symbol}: {size}", symbol=SYMBOL, size=EXPR)
+DIM = record(Dim, "{symbol}: {size}{sequential}", symbol=SYMBOL, size=EXPR, sequential=flag(" in order"))
 DIMS, SINKS = many(DIM), many(_EDGE)
 
 

@@ -15,10 +15,14 @@ LARGEST_SIZE = 2**30
 
 @dataclass(frozen=True)
 class Dim:
-    """A temporal dimension, `0 <= symbol < size`; `size` is a number, `symbol.size`, or an expression of sizes."""
+    """A temporal dimension, `0 <= symbol < size`; `size` is a number, `symbol.size`, or an expression of sizes.
+
+    `sequential`: its points are run one after another, so that what a few of them need is kept: it becomes no axis.
+    """
 
     symbol: Symbol
     size: Expr
+    sequential: bool = False
 
     def __str__(self) -> str:
         return f"{self.symbol} in 0..{self.size}"

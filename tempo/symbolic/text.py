@@ -59,7 +59,7 @@ def expr_text(expr: Expr, names: Names = str) -> str:
 def _term_text(atom: Atom | None, factor: int, names: Names) -> str:
     if atom is None:
         return str(factor)
-    text = atom_text(atom, names)
+    text = str(atom) if names is str else atom_text(atom, names)  # an atom remembers its own
     # "-t//2" is "(-t)//2" and "2*t//2" is "(2*t)//2" to Python
     if isinstance(atom, FloorDiv | Mod) and factor != 1:
         text = f"({text})"

@@ -61,7 +61,9 @@ class Mode:
         return self.backend if isinstance(self.backend, str) else str(self.backend.info.name)
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.options}{', in buckets' * self.buckets}{f', strips {self.strips}' * bool(self.strips)}"
+        return (
+            f"{self.name}, {self.options}{', in buckets' * self.buckets}{f', strips {self.strips}' * bool(self.strips)}"
+        )
 
 
 @dataclass(frozen=True)

@@ -153,5 +153,3 @@ class _Assignment:
 def bodies_with(found: list[Body], dim: Symbol) -> Iterator[Body]:
     """Those of the bodies of a program in which there is a loop over the dim."""
     return (body for body in found if any(unit.loop is not None and unit.loop.dim == dim for unit in body.units))
-
-

@@ -50,7 +50,7 @@ class Strips:
         self.behind_it = max((ahead for direction, ahead in pairs if direction == "backward"), default=0)
         more = max((ahead for direction, ahead in pairs if direction == "forward"), default=0)
         self.total = self.length + self.behind_it + more
-        fresh = (Dim(self.outer, self.count), Dim(self.inner, self.total))
+        fresh = (Dim(self.outer, self.count, sequential=True), Dim(self.inner, self.total))
         place = [dim.symbol for dim in graph.dims].index(self.symbol) + 1
         self.dims = (*graph.dims[:place], *fresh, *graph.dims[place:])
         point = size * var(self.outer) + var(self.inner) - self.behind_it
@@ -281,7 +281,9 @@ class Strips:
         for axis in range(tensors.rank(seen)):
             seen = tensors.cut(seen, axis, const(0), const(1))
         value = tensors.reshape(seen, ())
-        made = self.new.cases((Case(is_there, value), Case(TRUE, tensors.constant(0, node.dtype))), self.new.seen_type(value))
+        made = self.new.cases(
+            (Case(is_there, value), Case(TRUE, tensors.constant(0, node.dtype))), self.new.seen_type(value)
+        )
         return tensors.apply("after", order, made)
 
     def new_size(self, node: Node, symbol: object) -> Expr:
@@ -321,7 +323,8 @@ class Strips:
     def part(self, tensors: Tensors, fold: Fold, number: int, whole: Slice, points: tuple[Expr, Expr]) -> Edge:
         """The fold of those of its points that lie in one strip."""
         low, length = points[0], points[1] - points[0]
-        shown = {edge: self.in_strip(edge, number, index.start - whole.start, low, length) for edge, index in fold.ranges.items()}
+        away = {edge: index.start - whole.start for edge, index in fold.ranges.items()}
+        shown = {edge: self.in_strip(edge, number, by, low, length) for edge, by in away.items()}
         return fold.part(tensors, shown.__getitem__, self.size * var(self.outer) + low - whole.start, length)
 
     def range_of(self, fold: Fold) -> Slice | None:

@@ -144,6 +144,17 @@ def _source(edge: Edge, sweep: Sweep) -> Edge:
     return node.operands[0]
 
 
+def movement_after(node: Node, sweep: Sweep) -> Term | None:
+    """after(move(x), y) = move(after(x, y)): what waits is as little as can be, else what is moved is kept until then,
+    for others that move it alike."""
+    moved = sweep.view(node.operands[0]) if node.op == "after" else None
+    if moved is None or OPERATORS[moved.op].kind != "movement" or len(moved.operands) != 1:
+        return None
+    if sweep.seen_type(node.operands[1]).shape:
+        return None
+    return Term(moved.op, (Term("after", (moved.operands[0], node.operands[1])),), moved.attributes)
+
+
 def pad_of_edges(node: Node, sweep: Sweep) -> Term | None:
     """What is joined, but for one part, is constant and everywhere the same number, as many at every point."""
     if node.op != "concat":

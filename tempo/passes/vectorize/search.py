@@ -240,8 +240,8 @@ class MappingSearch:
 class Lift:
     """Lifts the dims of the nodes that the mapping says (`tempo.passes.vectorize.search`), but for those in `exclude`.
 
-    A dim along which the run may end early stays a loop. `mapping`: how the user has dims run. `composites`: what the
-    backend takes whole; `costs`: what things cost there.
+    A dim along which the run may end early stays a loop, and one that is `sequential`. `mapping`: how the user has dims
+    run. `composites`: what the backend takes whole; `costs`: what things cost there.
 
     The lifted dims lie in front of a value's axes, in canonical order.
     """
@@ -255,7 +255,7 @@ class Lift:
     def apply(self, graph: Graph, context: PassContext) -> Decided[Graph]:
         graph = without_dead_nodes(graph)
         search = MappingSearch(context, self.mapping, self.composites, self.costs)
-        kept = self.exclude | graph.stops.keys()
+        kept = self.exclude | graph.stops.keys() | {dim.symbol for dim in graph.dims if dim.sequential}
         for dim in reversed(graph.dims):
             if dim.symbol in kept:
                 continue

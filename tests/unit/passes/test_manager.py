@@ -164,7 +164,18 @@ def test_plugins_add_rules() -> None:
 
 def test_the_default_pipeline_is_one_list() -> None:
     names = [chosen.name for chosen in default_passes()]
-    first = ["decompose", "canonicalize", "decide", "simplify", "cse", "dce", "recurrences", "accumulate", "simplify"]
+    first = [
+        "decompose",
+        "canonicalize",
+        "decide",
+        "simplify",
+        "cse",
+        "dce",
+        "recurrences",
+        "accumulate",
+        "recompute",
+        "simplify",
+    ]
     assert names == [
         *first,
         "split",
