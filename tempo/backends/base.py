@@ -87,8 +87,9 @@ class InChunks:
 class CompiledSegment:
     """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order.
 
-    `trial` is for `run.memory`; None: as generated source would. `by_point` says of an input that the segment reads at
-    points, by its buffer, along how many of its first axes it may be given by point; None: along all of them.
+    `trial` is for `run.memory`; None: as generated source would. `compiles`: the trial compiles what it tells of.
+    `by_point` says of an input that the segment reads at points, by its buffer, along how many of its first axes it may
+    be given by point; None: along all of them.
     """
 
     function: SegmentFunction
@@ -96,6 +97,7 @@ class CompiledSegment:
     in_chunks: InChunks | None = None
     by_point: Callable[[int], int] | None = None
     trial: Trial | None = None
+    compiles: bool = False
 
 
 class Backend(Protocol):

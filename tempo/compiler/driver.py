@@ -129,7 +129,8 @@ class Compiler:
 
     `likely`: sizes that the program will be run with, as far as known. `may_speculate`: indices may be looked up before
     it is known whether anybody asks for them, which makes a prompt one pass; a run that meets one out of range is done
-    again in order, by which it is then known.
+    again in order, by which it is then known. `memory_limit`: bytes that a run may hold.
+    `rivals`: schedulers by name whose plans are looked at beside that of `scheduler`.
     """
 
     graph: Graph
@@ -140,6 +141,8 @@ class Compiler:
     likely: Mapping[Symbol, int] = field(default_factory=dict)
     may_speculate: bool = True
     buckets: Buckets = field(default_factory=Buckets)
+    memory_limit: int | None = None
+    rivals: Mapping[str, Scheduler] = field(default_factory=dict)
 
     # -- for all sizes ---------------------------------------------------------------------------------------------
 

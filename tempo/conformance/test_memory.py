@@ -261,3 +261,26 @@ def test_a_network_and_its_gradient_keep_the_root_of_the_steps(target: Target) -
             tp.output("w", tp.grad((h[t.size - 1] ** 2).sum(), w))
         kept.append(target.compile(program, recompute=strips).memory.working_bytes)
     assert kept[1] <= kept[0] * 1.2 * 2 * 32 / 1_024
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+def test_a_limit_is_kept_and_the_results_are_the_same(target: Target) -> None:
+    """A fifth of what is held otherwise; in an eighth of a megabyte nothing fits, and nothing runs."""
+    with tp.Program() as program:
+        t = tp.dim("t", 256)
+        w = tp.input("w", (48, 48), ())
+        h = tp.recurrent("h", (48, 48), (t,))
+        h[0] = tp.ones((48, 48)) * 0.1
+        h[t + 1] = tp.tanh(h @ w)
+        tp.output("w", tp.grad((h[t.size - 1] ** 2).sum(), w))
+    w_data = numbers((48, 48)) / 16
+    plain = target.compile(program)
+    limit = plain.memory.peak_bytes // 5
+    run = tp.compile(program, target.backend, target.scheduler, options=target.options(), memory_limit=limit)
+    assert run.memory.peak_bytes <= limit
+    assert run.memory.choices[-1].fits
+    found, wanted = (target.to_numpy(each(w=w_data)["w"]) for each in (run, plain))
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * float(np.abs(wanted).max()))
+    with pytest.raises(tp.MemoryLimitError, match="the least holds"):
+        tp.compile(program, target.backend, target.scheduler, options=target.options(), memory_limit="128KiB")

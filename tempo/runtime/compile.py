@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from tempo.compiler.buckets import Buckets
 from tempo.compiler.driver import Compiler, loop_passes_of, pass_manager, registered_passes
 from tempo.compiler.options import Options
+from tempo.compiler.plan import Scheduler
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
 from tempo.passes.instrument import watched
 from tempo.passes.manager import PassManager
 from tempo.passes.rows import rows_masked
-from tempo.plugins.manager import default_manager, get_backend, get_scheduler
+from tempo.plugins.manager import default_manager, get_backend, get_scheduler, list_schedulers
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
+from tempo.runtime.limit import limit_in_bytes
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol, var
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 BACKEND_VARIABLE = "TEMPO_BACKEND"
 SCHEDULER_VARIABLE = "TEMPO_SCHEDULER"
+AUTO = "auto"
+"""In place of a scheduler's name: that of all there are whose plan holds least."""
 
 
 def compile(
@@ -35,16 +39,23 @@ def compile(
     device: str | None = None,
     sizes: Mapping[str, int] | None = None,
     options: Options | None = None,
+    memory_limit: int | str | None = None,
 ) -> Executable:
     """Compile a program for a backend.
 
     `backend` and `scheduler` are names or instances; the defaults are the variables TEMPO_BACKEND and TEMPO_SCHEDULER,
-    else "numpy" and "greedy". `device` is one of the backend's ("cpu"). `sizes` gives sizes of dims by name; those that
-    are not given come from the program or with a call. What is wrong for every size is raised here, what is wrong for
-    some sizes as soon as all sizes are known.
+    else "numpy" and "greedy". The scheduler "auto" asks all that there are and takes the plan that holds least.
+    `device` is one of the backend's ("cpu"). `sizes` gives sizes of dims by name; those that are not given come from
+    the program or with a call. What is wrong for every size is raised here, what is wrong for some sizes as soon as all
+    sizes are known.
+
+    `memory_limit` is the most that a run may hold, with what it is given and returns: bytes, or a text ("2GiB",
+    "500MB"). Where the plan holds more, others are looked for that hold less and take longer; `run.memory.choices` and
+    `run.explain()` say which, and `MemoryLimitError` by how much none fits, before anything runs.
 
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
-    `DomainError`, `DefinitionError`, `CycleError`, and `InputError` for options that do not fit the program.
+    `DomainError`, `DefinitionError`, `CycleError`, `MemoryLimitError`, and `InputError` for options that do not fit the
+    program.
     """
     from tempo.language.program import Program  # the language builds on nothing of the runtime
 
@@ -56,12 +67,16 @@ def compile(
             )
         if not isinstance(options, Options | None):
             raise InputError(f"options= is a {type(options).__name__}", hint="write options=tp.Options(...)")
-        options = options or Options()
+        options, limit = options or Options(), limit_in_bytes(memory_limit)
         chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
         named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
         if device is not None:
             chosen = _on_device(chosen, device)
         name = named if isinstance(named, str) else type(named).__name__
+        rivals: dict[str, Scheduler] = {}
+        if named == AUTO:
+            name, *others = _schedulers()
+            named, rivals = name, {each: get_scheduler(each) for each in others}
         manager = default_manager()
         manager.call("tempo_compile_started", program=program, backend=chosen.info.name, scheduler=name)
         graph, check = program.graph(), None
@@ -82,15 +97,23 @@ def compile(
                     passes,
                     _likely(graph, sizes),
                     buckets=_buckets(graph, options),
+                    memory_limit=limit,
+                    rivals=rivals,
                 ),
                 name,
             )
         )
         given = chosen.info.name if backend is None else backend
-        recipe = partial(compile, program, given, named, device, sizes, options)
+        recipe = partial(compile, program, given, named, device, sizes, options, memory_limit)
         executable = Executable(program, sizes, engine, recipe, check)
         manager.call("tempo_compile_finished", program=program, executable=executable)
         return executable
+
+
+def _schedulers() -> list[str]:
+    """Those that can be used, the core's own first."""
+    usable = [listing.name for listing in list_schedulers() if listing.descriptor is not None]
+    return sorted(usable, key=lambda name: name != "greedy")
 
 
 def _check_names(graph: Graph, manager: PassManager, options: Options) -> None:

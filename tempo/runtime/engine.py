@@ -16,7 +16,7 @@ from tempo.backends.by_point import placed
 from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
-from tempo.compiler.plan import Plan, verifies
+from tempo.compiler.plan import Plan, Scheduler, verifies
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
 from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
@@ -25,6 +25,7 @@ from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
+from tempo.runtime.limit import Chosen, chosen
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph, Port
@@ -91,6 +92,7 @@ class CompiledEngine:
         self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
         self._others: Once[Symbol | None, CompiledEngine] = Once()
         self._narrowed: Once[tuple[Plan, Narrow], Plan] = Once()
+        self._chosen: Once[AtSizes, Chosen] = Once()
 
     def __repr__(self) -> str:
         return f'backend="{self.backend.info.name}", scheduler="{self.scheduler_name}"'
@@ -100,13 +102,31 @@ class CompiledEngine:
         return self._plans.get((outermost, facts), partial(self.compiler.plan, outermost, facts))
 
     def finds_order(self) -> bool:
+        if self.compiler.counted:
+            return self._like(options=replace(self.compiler.options, recompute=None)).finds_order()
         try:
             self.plan()
         except UnsupportedError:
-            return False
+            return any(self.varied(rival).finds_order() for rival in self.compiler.rivals.values())
         return True
 
     def plan_for(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
+        """The plan, within the limit of memory for runs as a whole."""
+        return self.chosen(sizes).plan if outermost is None else self.planned(sizes, outermost)
+
+    def chosen(self, sizes: Mapping[Symbol, int]) -> Chosen:
+        """The plan, and what was looked at beside it where memory is limited or several schedulers are asked."""
+        if self.compiler.memory_limit is None and not self.compiler.rivals:
+            return Chosen(self.planned(sizes))
+        found = partial(chosen, self, sizes, self.compiler.memory_limit)
+        return self._chosen.get(frozenset(sizes.items()), found)
+
+    def varied(self, scheduler: Scheduler | None = None, **changed: Any) -> CompiledEngine:
+        """The same with other options or another scheduler, without choices of its own."""
+        made = replace(self.compiler.options, **changed)
+        return self._like(options=made, scheduler=scheduler or self.compiler.scheduler, memory_limit=None, rivals={})
+
+    def planned(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
         """The plan; where none is for every size, one for these, at which a real cycle is the user's error.
 
         Strips are cut for the number of points that there are."""

@@ -260,7 +260,8 @@ class Executable:
         if sizes is None:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
-        return memory_of(engine.at(engine.plan_for(sizes), sizes))
+        found = engine.chosen(sizes)
+        return memory_of(engine.at(found.plan, sizes), found.choices)
 
     @property
     def executables(self) -> int:

@@ -14,7 +14,8 @@ from tempo.symbolic import Symbol
 
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
-    plan = engine.plan_for(sizes) if sizes is not None else engine.plan()
+    chosen = None if sizes is None else engine.chosen(sizes)
+    plan = engine.plan() if chosen is None else chosen.plan
     ready = engine.at(plan, sizes) if sizes is not None else None
     compiled = None if ready is None else ready.compiled
     stages = plan.stages if compiled is None else (*plan.stages, ("code", compiled.seconds))
@@ -39,6 +40,10 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         _section("schedule", "\n".join([*(f"# {line}" for line in plan.notes), render(plan.tree, note)])),
         _section("buffers", "\n".join(buffers)),
     ]
+    if chosen is not None and chosen.choices:
+        limit = engine.compiler.memory_limit
+        most = [] if limit is None else [f"a run may hold {limit} B"]
+        parts.append(_section("plans, the last of which is run", "\n".join([*most, *map(str, chosen.choices)])))
     if sizes is not None and ready is not None and compiled is not None:
         rows = "\n".join(str(each) for made in compiled.passes for each in made.decisions) or "no length varies"
         parts.append(_section(f"passes at {_sizes(sizes)}", "\n".join(map(str, compiled.passes))))

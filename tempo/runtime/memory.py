@@ -20,6 +20,7 @@ from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:
     from tempo.runtime.compiled import Ready
+    from tempo.runtime.limit import Choice
 
 _LARGEST = 3
 _SHOWN = 8
@@ -43,10 +44,13 @@ class Memory:
 
     `buffers` are inputs, constants, outputs and the rest, each whole. What lives at once is found by running the code
     on a heap without contents. What XLA needs for itself is what it says when it has compiled, and the first look waits
-    for that; of what other libraries need for themselves, within one operator, nothing is known.
+    for that; of what other libraries need for themselves, within one operator, nothing is known. `choices`: the plans
+    that were looked at where memory is limited (`tp.compile(..., memory_limit=...)`) or several schedulers were asked,
+    the last of which is run.
     """
 
     buffers: tuple[BufferMemory, ...]
+    choices: tuple[Choice, ...]
     _heap: Callable[[], Heap] = field(repr=False, compare=False)
 
     @cached_property
@@ -55,7 +59,7 @@ class Memory:
 
     def __getstate__(self) -> dict[str, Any]:
         """With what was found, without the executable that it was found with."""
-        return {"buffers": self.buffers, "_run": self._run}
+        return {"buffers": self.buffers, "choices": self.choices, "_run": self._run}
 
     @property
     def peak_bytes(self) -> int:
@@ -151,8 +155,8 @@ def told_what_is_large(planned: Callable[[], tuple[BufferMemory, ...]]) -> Itera
         raise MemoryLimitError(f"the run does not fit into memory: {error}", hint=hint) from error
 
 
-def memory_of(ready: Ready) -> Memory:
-    return Memory(buffers_of(ready.plan.loops, ready.sizes), lambda: ready.heap)
+def memory_of(ready: Ready, choices: tuple[Choice, ...] = ()) -> Memory:
+    return Memory(buffers_of(ready.plan.loops, ready.sizes), choices, lambda: ready.heap)
 
 
 def buffers_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:

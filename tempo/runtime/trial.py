@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from tempo.runtime.compiled import Ready
 
 
-def heap_of(ready: Ready) -> Heap:
-    """A run of a program, from what it is given to what it returns."""
+def heap_of(ready: Ready, estimate: bool = False) -> Heap:
+    """A run of a program, from what it is given to what it returns; an `estimate` compiles nothing for that."""
     heap = Heap()
     with Frame[int](heap) as caller, Frame[int](heap) as buffers:
-        _Run(ready, caller, buffers).all()
+        _Run(ready, caller, buffers, estimate).all()
     return heap
 
 
 class _Run:
     """The driver. `caller`: what whoever runs the program holds of it; `buffers`: what the run does."""
 
-    def __init__(self, ready: Ready, caller: Frame[int], buffers: Frame[int]) -> None:
+    def __init__(self, ready: Ready, caller: Frame[int], buffers: Frame[int], estimate: bool) -> None:
+        self._estimate = estimate
         self._ready, self._compiled, self._sizes = ready, ready.compiled, ready.sizes
         self._program, self._backend = ready.compiled.program, ready.compiled.backend
         self._heap, self._caller, self._buffers = buffers.heap, caller, buffers
@@ -80,7 +81,8 @@ class _Run:
 
     def _call(self, segment: Segment, code: CompiledSegment) -> None:
         given = {id: None if id in segment.unread else self._buffers.get(id) for id in segment.buffers}
-        trial = code.trial or self._as_generated(segment)
+        told = None if self._estimate and code.compiles else code.trial
+        trial = told or self._as_generated(segment)
         with trial(self._heap, given, self._sizes, partial(self._tables, segment)) as made:
             for id, piece in made.items():
                 self._buffers[id] = piece

@@ -81,7 +81,7 @@ class JaxBackend:
         made = JittedSegment(request, self.operator, self.costs, calls)
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
         source = f"# {request.segment.name}: one jax.jit function of the statements above"
-        return CompiledSegment(made, source, in_chunks, made.by_point, made.trial)
+        return CompiledSegment(made, source, in_chunks, made.by_point, made.trial, compiles=True)
 
     def _may_not_fit(self, request: SegmentRequest) -> bool:
         """Whether the segment's values may be more than there is memory for: XLA fuses most of them, if not all."""

@@ -1,0 +1,247 @@
+"""A plan that holds no more than a limit: which were looked at, what each holds and what it takes, and which it is.
+
+The plan as it is comes first; where it fits, nothing changes. Else what keeps less is planned, what costs less time
+first: strips of a dim along which one loop keeps what a later one reads; then a loop over every dim, sums added up step
+by step; then both; then strips of strips. The first that fits is taken. What a plan holds is told as `run.memory` tells
+it, for a backend that must compile for that by what the core's code would hold; what is taken is then looked at itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tempo.compiler.plan import Plan
+from tempo.costs import Cost, Costs
+from tempo.errors import InputError, MemoryLimitError, UnsupportedError, user_location
+from tempo.loop_ir.analysis.heap import Heap
+from tempo.runtime.memory import buffers_of
+from tempo.runtime.trial import heap_of
+from tempo.schedule.tree import For, If, ScheduleTree, Sequence
+from tempo.symbolic import Symbol
+
+if TYPE_CHECKING:
+    from tempo.runtime.compiled import Ready
+    from tempo.runtime.engine import CompiledEngine
+
+Sizes = Mapping[Symbol, int]
+
+_UNITS = {"": 1, "b": 1, **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}}
+_UNITS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)}
+_LESS = 0.98
+"""A plan that holds more than this part of another is no better."""
+_MOST_COMPILED = 2
+"""Of plans that a backend must compile to say what they hold."""
+
+
+def limit_in_bytes(limit: Any) -> int | None:
+    """`2_000_000`, `"2GiB"` or `"1.5 GB"` as bytes. Raises InputError for what is no size."""
+    if limit is None:
+        return None
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+        return limit
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", limit) if isinstance(limit, str) else None
+    bytes = 0 if found is None else int(float(found[1]) * _UNITS.get(found[2].lower(), 0))
+    if bytes > 0:
+        return bytes
+    raise InputError(
+        f"memory_limit={limit!r} is no size",
+        location=user_location(),
+        hint='write bytes, or a text: memory_limit="2GiB", "500MB"',
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan that was looked at: `how` it is made, the most bytes that live at once, the seconds of a run by the model
+    of costs (they compare plans, and say little of a clock), and whether it fits."""
+
+    how: str
+    peak_bytes: int
+    seconds: float
+    fits: bool
+
+    def __str__(self) -> str:
+        time = f"{self.seconds * 1e3:.3g} ms by the model"
+        return f"{self.how:<52} {self.peak_bytes:>14} B  {time}{', fits' * self.fits}"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The plan that is run, and all that were looked at, in order."""
+
+    plan: Plan
+    choices: tuple[Choice, ...] = ()
+
+
+def chosen(engine: CompiledEngine, sizes: Sizes, limit: int | None) -> Chosen:
+    """The plan of the scheduler whose plan holds least, or the first within the limit. Raises MemoryLimitError where
+    none is found."""
+    search = _Search(engine, sizes, limit)
+    return search.of_schedulers() if limit is None else search.found()
+
+
+class _Search:
+    def __init__(self, engine: CompiledEngine, sizes: Sizes, limit: int | None) -> None:
+        self.engine, self.sizes, self.limit = engine, sizes, math.inf if limit is None else limit
+        self.choices: list[Choice] = []
+        self.compiled = 0
+        self.least: Heap | None = None
+
+    def of_schedulers(self) -> Chosen:
+        """Where several schedulers find plans that hold as much, that of the first is taken."""
+        found: list[tuple[Plan, Choice]] = []
+        refused: UnsupportedError | None = None
+        for name, engine in self.schedulers():
+            try:
+                plan = engine.planned(self.sizes)
+            except UnsupportedError as error:
+                refused = refused or error
+                continue
+            found.append((plan, self.estimate(f"scheduler={name!r}", plan)))
+        if not found:
+            assert refused is not None, "there is a scheduler"
+            raise refused
+        best = min(found, key=lambda each: each[1].peak_bytes)
+        first = found[0]
+        best = best if best[1].peak_bytes < _LESS * first[1].peak_bytes else first
+        others = tuple(choice for _, choice in found if choice is not best[1])
+        return Chosen(best[0], (*others, best[1]))
+
+    def schedulers(self) -> Iterator[tuple[str, CompiledEngine]]:
+        yield self.engine.scheduler_name, self.engine
+        for name, rival in self.engine.compiler.rivals.items():
+            yield name, self.engine.varied(rival)
+
+    def estimate(self, how: str, plan: Plan) -> Choice:
+        heap = heap_of(self.engine.at(plan, self.sizes), estimate=True)
+        return Choice(how, heap.peak, self.seconds(plan), True)
+
+    def seconds(self, plan: Plan) -> float:
+        return cost_of(plan, self.sizes, self.engine.backend.costs).seconds
+
+    def found(self) -> Chosen:
+        engine = self.engine
+        if engine.compiler.rivals:
+            start = self.of_schedulers()
+            self.choices += start.choices[:-1]
+            plan, how = start.plan, start.choices[-1].how
+            engine = dict(self.schedulers())[how.removeprefix("scheduler=").strip("'")]
+        else:
+            plan, how = engine.planned(self.sizes), "as it is"
+        self.check(plan)
+        if self.fits(how, plan):
+            return Chosen(plan, tuple(self.choices))
+        for way in self.others(plan):
+            how = ", ".join(f"{name}={value!r}" for name, value in way.items())
+            try:
+                other = engine.varied(**way).planned(self.sizes)
+            except UnsupportedError:
+                continue  # it cannot be run so
+            if self.fits(how, other):
+                return Chosen(other, tuple(self.choices))
+        raise self.too_much()
+
+    def check(self, plan: Plan) -> None:
+        """Raises MemoryLimitError where what is given and returned is more than the limit."""
+        buffers = buffers_of(plan.loops, self.sizes)
+        given = sum(each.bytes for each in buffers if each.role in ("input", "constant"))
+        returned = sum(each.bytes for each in buffers if each.role == "output")
+        if given + returned > self.limit:
+            raise MemoryLimitError(
+                f"a run is given {given} B and returns {returned} B, and may hold at most {self.limit} B",
+                location=user_location(),
+                hint="use smaller sizes, or a larger memory_limit",
+            )
+
+    # -- what a plan holds -------------------------------------------------------------------------------------------
+
+    def fits(self, how: str, plan: Plan) -> bool:
+        """Looks at a plan."""
+        ready = self.engine.at(plan, self.sizes)
+        heap = heap_of(ready, estimate=True)
+        if heap.peak <= self.limit and any(segment.compiles for segment in ready.compiled.segments):
+            heap = self.told(ready)
+        fits = heap.peak <= self.limit
+        self.choices.append(Choice(how, heap.peak, self.seconds(plan), fits))
+        if self.least is None or heap.peak < self.least.peak:
+            self.least = heap
+        return fits
+
+    def told(self, ready: Ready) -> Heap:
+        """What the backend says when it has compiled."""
+        if self.compiled == _MOST_COMPILED:
+            raise self.too_much(f"; {_MOST_COMPILED} plans that were compiled hold more than was estimated")
+        self.compiled += 1
+        return ready.heap
+
+    # -- what else there is ------------------------------------------------------------------------------------------
+
+    def others(self, plan: Plan) -> Iterator[Mapping[str, Any]]:
+        """Options that keep less, one after the other; those that the user has chosen stay."""
+        options = self.engine.compiler.options
+        strips = [] if options.recompute else [{"recompute": each} for each in self.strips(plan)]
+        sequential = {"mapping": "sequential"} if options.mapping is None else {}
+        yield from strips[:1]
+        if sequential:
+            yield sequential
+            yield from ({**way, **sequential} for way in strips[:1])
+        yield from ({**way, **sequential} for way in strips[1:])
+
+    def strips(self, plan: Plan) -> list[Mapping[str, tuple[int, ...]]]:
+        """Of the dims over which loops stand one behind another that with the most points, in strips, and in strips of
+        strips."""
+        dims = {dim.symbol: int(dim.size.evaluate(self.sizes)) for dim in self.engine.graph.dims}
+        found = {symbol: dims[symbol] for symbol in _looped_again(plan.tree) if symbol in dims}
+        symbol = max(sorted(found), key=found.__getitem__, default=None)
+        if symbol is None or found[symbol] < 4:
+            return []
+        points = found[symbol]
+        once, larger, smaller = (_near(points, round(points**power)) for power in (1 / 2, 2 / 3, 1 / 3))
+        twice = [{symbol.name: (larger, smaller)}] if 2 <= smaller < larger < points else []
+        return [{symbol.name: (once,)}, *twice]
+
+    def too_much(self, more: str = "") -> MemoryLimitError:
+        heap = self.least
+        assert heap is not None, "one was looked at"
+        parts = {role: sum(each.bytes for each in heap.at_peak if each.role == role) for role in ("given", "returned")}
+        largest = sorted(heap.at_peak, key=lambda piece: -piece.bytes)[:3]
+        how = next(choice.how for choice in self.choices if choice.peak_bytes == heap.peak)
+        named = "".join(f"\n    {piece}" for piece in largest)
+        return MemoryLimitError(
+            f"no plan was found that holds at most {self.limit} B: the least holds {heap.peak} B ({how}), of which "
+            f"{parts['given']} B are given and {parts['returned']} B returned{more}",
+            location=user_location(),
+            hint=f"use smaller sizes, or a larger memory_limit; the largest there are{named}",
+        )
+
+
+def _near(points: int, wanted: int) -> int:
+    """A length of strips that divides the points, if one is near, so that no strip is shorter."""
+    divisors = [size for size in range(2, points) if points % size == 0 and wanted <= 2 * size <= 4 * wanted]
+    return min(divisors, key=lambda size: abs(math.log(size / wanted)), default=max(2, wanted))
+
+
+def _looped_again(tree: ScheduleTree) -> set[Symbol]:
+    """The dims over which several loops stand side by side."""
+    if isinstance(tree, For | If):
+        return _looped_again(tree.body)
+    if not isinstance(tree, Sequence):
+        return set()
+    here = [item.var for item in tree.items if isinstance(item, For)]
+    return {var for var in here if here.count(var) > 1}.union(*map(_looped_again, tree.items))
+
+
+def cost_of(plan: Plan, sizes: Sizes, rates: Costs) -> Cost:
+    """What a run does, by the model: every statement at all of its points."""
+    operations = bytes = launches = 0.0
+    nodes = {cluster.name: len(cluster.nodes) for cluster in plan.program.clusters}
+    for statement in plan.problem.statements:
+        points = math.prod(max(0, int((hi - lo).evaluate(sizes))) for _, lo, hi in statement.box.bounds)
+        operations += statement.cost * points
+        bytes += statement.bytes * points
+        launches += nodes[statement.name] * points
+    return Cost(rates, operations, bytes, launches)
