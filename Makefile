@@ -45,7 +45,7 @@ demo: $(READY)
 demo-long: $(READY)
 	$(BIN)/python examples/demo.py --long
 
-# Compiling by XLA takes a third less; `make test-all` has its whole effort, and the JAX backend's own tests.
+# Compiling by XLA takes a third less; `make test-all` has its whole effort with all passes, and the JAX backend's own tests.
 OWN = $(filter-out backends/tempo_jax,$(LOCAL))
 test: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
 test: $(READY)
@@ -55,7 +55,11 @@ test: $(READY)
 test-all: test
 	$(PYTEST) -m "(slow or hypothesis) and not sweep" tests tempo $(OWN)
 	$(PYTEST) -m "not sweep" backends/tempo_jax
-	for backend in $(BACKENDS); do $(SUITE) --tempo-backend=$$backend --tempo-passes=few || exit 1; done
+	for backend in numpy torch; do \
+	$(SUITE) --tempo-backend=$$backend --tempo-passes=all -m "slow or one_configuration" || exit 1; \
+	$(SUITE) --tempo-backend=$$backend --tempo-passes=none || exit 1; done
+	$(SUITE) --tempo-backend=jax --tempo-passes=all
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=none
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(QUICK)

@@ -64,15 +64,19 @@ class Chosen:
 
     def configurations(self, marks: Set[str]) -> tuple[Configuration, ...]:
         """Those of a test with these marks: at most the ones asked for, and one where nothing is compiled."""
-        if self.target.interprets or self.passes == "all" or "one_configuration" in marks:
+        if self.target.interprets or self.passes == "all":
             return (Configuration("all"),)
+        if "one_configuration" in marks:
+            return () if self.passes == "none" else (Configuration("all"),)
+        if self.passes == "none":
+            return Configuration.few()[1:]
         few = self.passes == "few" or "few_configurations" in marks
         return Configuration.few() if few else Configuration.every()
 
 
 CHOSEN = pytest.StashKey[Chosen]()
-PASSES = ("each", "few", "all")
-"""All passes, none, and each alone; all and none; all. Passes are the core's, so its own backend has each alone."""
+PASSES = ("each", "few", "all", "none")
+"""All passes, none, and each alone; all and none; all; none. Passes are the core's: its own backend has each alone."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -88,7 +92,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the device need not be there: what it would refuse, and what would wait for it, fails",
     )
     group.addoption(
-        "--tempo-passes", choices=PASSES, help="each: all, none, each alone (the core's backends); few: all, none; all"
+        "--tempo-passes",
+        choices=PASSES,
+        help="each: all, none, each alone (the core's backends); few: all, none; all; none",
     )
     group.addoption("--tempo-random-programs", metavar="N", type=int, default=100, help="how many (100)")
     group.addoption(

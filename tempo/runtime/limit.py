@@ -1,9 +1,10 @@
 """A plan that holds no more than a limit: which were looked at, what each holds and what it takes, and which it is.
 
 The plan as it is comes first; where it fits, nothing changes. Else what keeps less is planned, what costs less time
-first: strips of a dim along which one loop keeps what a later one reads; then a loop over every dim, sums added up step
-by step; then both; then strips of strips. The first that fits is taken. What a plan holds is told as `run.memory` tells
-it, for a backend that must compile for that by what the core's code would hold; what is taken is then looked at itself.
+first: strips of a dim along which one loop keeps what a later one reads, and shorter ones; then a loop over every dim,
+sums added up step by step; then both; then strips of strips. The first that fits is taken. What a plan holds is told as
+`run.memory` tells it, for a backend that must compile for that by what the core's code would hold; what is taken is
+then looked at itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _UNITS = {"": 1, "b": 1, **{f"{letter}b": 1000**power for power, letter in enume
 _UNITS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)}
 _LESS = 0.98
 """A plan that holds more than this part of another is no better."""
-_MOST_COMPILED = 2
+_MOST_COMPILED = 4
 """Of plans that a backend must compile to say what they hold."""
 
 
@@ -185,15 +186,17 @@ class _Search:
         options = self.engine.compiler.options
         strips = [] if options.recompute else [{"recompute": each} for each in self.strips(plan)]
         sequential = {"mapping": "sequential"} if options.mapping is None else {}
-        yield from strips[:1]
+        twice = [each for each in strips if len(*each["recompute"].values()) > 1]
+        once = [each for each in strips if each not in twice]
+        yield from once
         if sequential:
             yield sequential
-            yield from ({**way, **sequential} for way in strips[:1])
-        yield from ({**way, **sequential} for way in strips[1:])
+            yield from ({**way, **sequential} for way in once[-1:])
+        yield from ({**way, **sequential} for way in twice)
 
     def strips(self, plan: Plan) -> list[Mapping[str, tuple[int, ...]]]:
-        """Of the dims over which loops stand one behind another that with the most points, in strips, and in strips of
-        strips."""
+        """Of the dims over which loops stand one behind another that with the most points: in strips, in shorter ones
+        (what enters each is often less than what a point within takes), and in strips of strips."""
         dims = {dim.symbol: int(dim.size.evaluate(self.sizes)) for dim in self.engine.graph.dims}
         found = {symbol: dims[symbol] for symbol in _looped_again(plan.tree) if symbol in dims}
         symbol = max(sorted(found), key=found.__getitem__, default=None)
@@ -201,8 +204,9 @@ class _Search:
             return []
         points = found[symbol]
         once, larger, smaller = (_near(points, round(points**power)) for power in (1 / 2, 2 / 3, 1 / 3))
-        twice = [{symbol.name: (larger, smaller)}] if 2 <= smaller < larger < points else []
-        return [{symbol.name: (once,)}, *twice]
+        if not 2 <= smaller < once < larger < points:
+            return [{symbol.name: (once,)}]
+        return [{symbol.name: lengths} for lengths in ((once,), (smaller,), (larger, smaller))]
 
     def too_much(self, more: str = "") -> MemoryLimitError:
         heap = self.least
