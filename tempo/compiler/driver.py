@@ -163,6 +163,7 @@ class Compiler:
             costs=self.backend.costs,
             facts=facts,
             recompute=self.options.strips,
+            fold_blocks=self.options.fold_blocks,
         )
 
         def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:
@@ -172,7 +173,7 @@ class Compiler:
             return made
 
         def as_written() -> Plan:
-            if options.recompute:
+            if options.recompute or options.fold_blocks:
                 raise UnsupportedError("what is to be computed again needs its pass")
             bare = frozenset(each.name for each in self.passes if needed(each) is None)
             return attempt(None, replace(self.manager, disabled=self.manager.disabled | bare))

@@ -53,6 +53,9 @@ class Options:
              recurrence and its gradient), only what enters each strip is kept, and the strip is computed again where
              the later loop comes to it. Near the root of the number of points memory is least. A tuple cuts the strips
              again. Sums over the dim are added up strip by strip. Calls are not repeated: such a dim is refused
+    fold_blocks  into how many blocks to cut the axis between whose folds the most bytes lie, of those that only folds
+             remove (the examples of a batch): a block at a time is made of what is read, and losses and gradients are
+             added up. None: as a whole
     schedule_seconds  how long the scheduler may look for an order before it takes something simpler, for schedulers
              that have limits (polyhedral). None: the variable TEMPO_SCHEDULE_SECONDS, else what the scheduler sees fit
     """
@@ -69,6 +72,7 @@ class Options:
     schedule_seconds: float | None = None
     buckets: Mapping[str, Bucket | Sequence[int]] | None = None
     recompute: Mapping[str, int | tuple[int, ...]] | None = None
+    fold_blocks: int | None = None
 
     def __new__(cls, *values: Any, **given: Any) -> Self:
         """Raises `InputError` for a name that is no option's; the values are looked at when all are there."""
@@ -93,6 +97,8 @@ class Options:
         _check_mapping(self.mapping)
         self._keep("buckets", _buckets(self.buckets))
         _ = self.strips
+        if self.fold_blocks is not None and not (_is_count(self.fold_blocks) and self.fold_blocks >= 1):
+            raise _refused(f"fold_blocks={self.fold_blocks!r} is no number of blocks")
 
     @property
     def strips(self) -> Mapping[str, tuple[int, ...]]:

@@ -78,8 +78,8 @@ class PlanOptions:
 
     `schedule_seconds`: how long the scheduler may look for an order.
     `composites`: what the backend takes whole, `costs`: what things cost there. `facts`: what is known of the sizes.
-    `mapping` forces what `tempo.passes.vectorize.search` decides otherwise, `recompute` is told to
-    `tempo.passes.recompute`.
+    `mapping` forces what `tempo.passes.vectorize.search` decides otherwise, `recompute` and
+    `fold_blocks` are told to `tempo.passes.recompute`.
     """
 
     checks: bool = True
@@ -93,6 +93,7 @@ class PlanOptions:
     costs: Costs = EAGER
     facts: Condition = TRUE
     recompute: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    fold_blocks: int | None = None
 
 
 def plan(
@@ -101,6 +102,7 @@ def plan(
     """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
     given = {"mapping": options.mapping, "exclude": options.stepped, "recompute": options.recompute}
+    given["fold_blocks"] = options.fold_blocks
     passes = configured(passes, **given, composites=options.composites, costs=options.costs)
     context = PassContext(options.likely, options.facts)
     optimized, records = manager.run(_with_checks(graph, options), context, passes)

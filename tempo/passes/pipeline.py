@@ -8,6 +8,7 @@ from tempo.errors import TempoError
 from tempo.passes.composites import Compose, Decompose
 from tempo.passes.manager import Pass
 from tempo.passes.ragged.static_extents import StaticExtents
+from tempo.passes.recompute.axes import FoldBlocks
 from tempo.passes.recompute.recompute import Recompute
 from tempo.passes.recurrence.prefix import Accumulate, Recurrences
 from tempo.passes.rewrite.driver import DeadCodeElimination
@@ -31,6 +32,7 @@ def default_passes() -> tuple[Pass, ...]:
         Recurrences(),
         Accumulate(),
         Recompute(),
+        FoldBlocks(),
         Simplify(),  # what single steps are made of
         Split(),
         Lift(),

@@ -1,10 +1,10 @@
 """A plan that holds no more than a limit: which were looked at, what each holds and what it takes, and which it is.
 
 The plan as it is comes first; where it fits, nothing changes. Else what keeps less is planned, what costs less time
-first: strips of a dim along which one loop keeps what a later one reads, and shorter ones; then a loop over every dim,
-sums added up step by step; then both; then strips of strips. The first that fits is taken. What a plan holds is told as
-`run.memory` tells it, for a backend that must compile for that by what the core's code would hold; what is taken is
-then looked at itself.
+first: strips of a dim along which one loop keeps what a later one reads, and shorter ones; blocks of an axis that only
+folds remove; then a loop over every dim, sums added up step by step; then that and strips; then strips of strips. The
+first that fits is taken. What a plan holds is told as `run.memory` tells it, for a backend that must compile for that
+by what the core's code would hold; what is taken is then looked at itself.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tempo.compiler.plan import Plan
-from tempo.costs import Cost, Costs
+from tempo.costs import Cost, Costs, LikelySizes
 from tempo.errors import InputError, MemoryLimitError, UnsupportedError, user_location
 from tempo.loop_ir.analysis.heap import Heap
+from tempo.passes.recompute.axes import regions
+from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.runtime.memory import buffers_of
 from tempo.runtime.trial import heap_of
 from tempo.schedule.tree import For, If, ScheduleTree, Sequence
@@ -189,6 +191,7 @@ class _Search:
         twice = [each for each in strips if len(*each["recompute"].values()) > 1]
         once = [each for each in strips if each not in twice]
         yield from once
+        yield from self.blocks()
         if sequential:
             yield sequential
             yield from ({**way, **sequential} for way in once[-1:])
@@ -207,6 +210,14 @@ class _Search:
         if not 2 <= smaller < once < larger < points:
             return [{symbol.name: (once,)}]
         return [{symbol.name: lengths} for lengths in ((once,), (smaller,), (larger, smaller))]
+
+    def blocks(self) -> Iterator[Mapping[str, Any]]:
+        """Blocks of the axis between whose folds the most bytes lie, where these are a good part of the peak."""
+        assert self.least is not None, "the plan as it is was looked at"
+        if self.engine.compiler.options.fold_blocks is None:
+            sizes = LikelySizes(self.sizes)
+            held = max((region.bytes(sizes) for region in regions(without_dead_nodes(self.engine.graph))), default=0)
+            yield from ({"fold_blocks": count} for count in (8, 64) if held * 4 > self.least.peak)
 
     def too_much(self, more: str = "") -> MemoryLimitError:
         heap = self.least

@@ -174,6 +174,7 @@ def test_the_default_pipeline_is_one_list() -> None:
         "recurrences",
         "accumulate",
         "recompute",
+        "fold_blocks",
         "simplify",
     ]
     assert names == [

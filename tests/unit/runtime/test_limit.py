@@ -115,6 +115,18 @@ def test_what_the_user_has_chosen_stays() -> None:
         tp.compile(network(400), "numpy", options=options, memory_limit="100KB")
 
 
+def test_the_examples_of_a_batch_are_cut_where_they_are_what_is_held() -> None:
+    with tp.Program("batch") as program:
+        x, w = tp.input("x", (4096, 8), ()), tp.input("w", (8, 64), ())
+        tp.output("dw", tp.grad((tp.tanh(x @ w) ** 2).sum(), {"w": w})["w"])
+    plain = tp.compile(program, "numpy")
+    run = tp.compile(program, "numpy", memory_limit=plain.memory.peak_bytes // 5)
+    assert run.memory.choices[-1].how == "fold_blocks=8"
+    random = np.random.default_rng(0)
+    given = {"x": random.normal(size=(4096, 8)).astype("f"), "w": random.normal(size=(8, 64)).astype("f")}
+    np.testing.assert_allclose(run(**given)["dw"], plain(**given)["dw"], rtol=1e-3, atol=1e-3)
+
+
 # -- several schedulers -----------------------------------------------------------------------------------------------
 
 
