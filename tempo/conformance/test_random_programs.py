@@ -62,7 +62,8 @@ def agreement(
         passes = data.draw(st.sampled_from(Configuration.every() if target.thorough else Configuration.few()))
         checks = can_check and data.draw(st.integers(0, 4)) < 4
         way = data.draw(st.sampled_from(WAYS))
-        options = target.options(checks=checks, disable=passes.disable, **way)
+        blocks = data.draw(st.sampled_from((None, None, 2)))
+        options = target.options(checks=checks, disable=passes.disable, fold_blocks=blocks, **way)
         tally["programs"] += 1
         in_buckets = data.draw(st.integers(0, 3)) == 0
         strips = data.draw(st.one_of(st.none(), st.none(), st.none(), st.tuples(st.integers(0, 2), st.integers(2, 3))))
