@@ -278,6 +278,10 @@ class Strips:
             for symbol, index in zip(node.domain, edge.map)
         )
         seen = replace(edge, map=map)
+        empty = [axis for axis, size in enumerate(tensors.shape(seen)) if not self.sizes.implies(size.ge(1))]
+        if empty:  # an axis without positions has no first one
+            fold = "reduce_any" if node.dtype == "bool" else "reduce_sum"
+            seen = tensors.apply(fold, seen, axes=tuple(empty))
         for axis in range(tensors.rank(seen)):
             seen = tensors.cut(seen, axis, const(0), const(1))
         value = tensors.reshape(seen, ())

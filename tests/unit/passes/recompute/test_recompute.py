@@ -89,6 +89,15 @@ def the_point_itself(t: tp.Dim) -> None:
     tp.output("dw", tp.grad((h[0 : t.size] * h[0 : t.size]).sum(), {"w": w})["w"])
 
 
+def empty(t: tp.Dim) -> None:
+    """States without elements."""
+    x = tp.input("x", (0, 2), (t,))
+    h = tp.recurrent("h", (0, 2), (t,))
+    h[0] = x
+    h[t + 1] = tp.sin(h) + x
+    tp.output("dx", tp.grad((h[0 : t.size] ** 2).sum(), {"x": x})["x"])
+
+
 PROGRAMS: dict[str, Callable[[tp.Dim], None]] = {
     each.__name__: each
     for each in (
@@ -99,6 +108,7 @@ PROGRAMS: dict[str, Callable[[tp.Dim], None]] = {
         a_statistic_first,
         noisy,
         the_point_itself,
+        empty,
     )
 }
 
