@@ -11,6 +11,8 @@ from tempo.errors import UnsupportedError
 from tempo.passes.manager import Decided, PassContext
 from tempo.passes.recompute.loops import Loops, bodies_with, loops_of
 from tempo.passes.recompute.strips import Strips
+from tempo.passes.rewrite.driver import rewrite_graph
+from tempo.passes.simplify.simplify import canonical_merge
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
@@ -48,8 +50,8 @@ def in_strips(
     for dim in dims:
         before = len(said)
         while (loops := next_loops(graph, dim, context)) is not None:
-            strips = Strips(graph, loops, size, context.facts)
-            graph = strips.graph()
+            strips = Strips(graph, loops, size, context)
+            graph = rewrite_graph(strips.graph(), context, merges=canonical_merge)
             inner.append(strips.inner)
             ways = ", then ".join(loops.directions)
             said.append(f"{dim.name}: strips of {size}, computed again for later loops ({ways})")

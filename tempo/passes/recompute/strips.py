@@ -18,9 +18,12 @@ value, which nobody reads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from tempo.analysis.demand.demand import Demand
 from tempo.errors import UnsupportedError
+from tempo.passes.manager import PassContext
 from tempo.passes.recompute.folds import Fold, fold_of
 from tempo.passes.recompute.loops import Loops
 from tempo.passes.recurrence.prefix import accumulator
@@ -28,7 +31,7 @@ from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.builder import fresh_dim
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice
 from tempo.sdg.rewriter import Rewriter, Tensors, without_idle_dims
-from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, const, maximum, minimum, var
+from tempo.symbolic import TRUE, Box, Condition, Context, Dim, Expr, const, maximum, minimum, var
 
 Version = tuple[int, int]
 """A node, and the number of the loop that it is computed in: its own, or a later one that needs it again."""
@@ -37,7 +40,8 @@ Version = tuple[int, int]
 class Strips:
     """Makes the graph with strips of `size` points of the dim that `loops` are over."""
 
-    def __init__(self, graph: Graph, loops: Loops, size: int, facts: Condition) -> None:
+    def __init__(self, graph: Graph, loops: Loops, size: int, context: PassContext) -> None:
+        facts, self.context = context.facts, context
         self.old, self.loops, self.size, self.symbol = graph, loops, size, loops.dim
         whole = graph.dim(self.symbol).size
         names = {dim.symbol.name for dim in graph.dims}
@@ -59,7 +63,7 @@ class Strips:
         self.versions: dict[Version, int] = {}
         self.tokens: dict[int, Edge] = {}
         self.entering: dict[tuple[int, int], Edge] = {}
-        self.sums: dict[int, list[tuple[Edge, Expr]]] = {}
+        self.sums: dict[int, list[Edge]] = {}
         self.version_of: dict[int, Version] = {}
 
     def graph(self) -> Graph:
@@ -71,9 +75,15 @@ class Strips:
             fresh = {edge.node for _, edge in self.new.nodes[id].reads()} - seen
             seen |= fresh
             pending += sorted(fresh)
+        for token in self.tokens.values():
+            self.new.define(token, (Case(TRUE, self.new.identity(self.zero().id)),))
+        demands = self.context.demand(self.made())  # which the order is not to change
         for number, token in self.tokens.items():
-            self.define_order(number, token)
-        return without_idle_dims(without_dead_nodes(replace(self.old, dims=self.dims, nodes=self.new.nodes)))
+            self.define_order(number, token, demands)
+        return self.made()
+
+    def made(self) -> Graph:
+        return without_idle_dims(without_dead_nodes(replace(self.old, dims=self.dims, nodes=dict(self.new.nodes))))
 
     def make(self, id: int) -> None:
         """Puts in place what a number stands for."""
@@ -254,30 +264,39 @@ class Strips:
     def zero(self) -> Node:
         return self.new.nodes[Tensors(self.new, None).constant(0, "bool").node]
 
-    def define_order(self, number: int, token: Edge) -> None:
-        """It is there once the loop has made what it hands on from strip to strip."""
+    def define_order(self, number: int, token: Edge, demands: Mapping[int, Demand]) -> None:
+        """It is there once the loop has made what it hands on from strip to strip, as far as somebody asks for it."""
         forward = self.loops.directions[number] == "forward"
-        before = var(self.outer) + (-1 if forward else 1)
         tensors = Tensors(self.new, None)
         order = self.new.identity(self.zero().id)
-        for (id, offset), edge in list(self.entering.items()):
-            if self.loops.of[id] == number and id in self.loops.carried and (offset < 0) == forward:
-                is_there = var(self.outer).ge(1) if forward else var(self.outer).lt(self.count - 1)
-                order = self.waits(tensors, order, edge, is_there)
-        for edge, first in self.sums.get(number, ()):
-            there = edge.substitute({self.outer: before})
-            order = self.waits(tensors, order, there, before.ge(first) if forward else before.le(first))
+        handed = [
+            edge
+            for (id, offset), edge in self.entering.items()
+            if self.loops.of[id] == number and id in self.loops.carried and (offset < 0) == forward
+        ]
+        before = {self.outer: var(self.outer) + (-1 if forward else 1)}
+        handed += [edge.substitute(before) for edge in self.sums.get(number, ())]
+        for edge in handed:
+            if edge.node in demands and demands[edge.node].exact:
+                order = self.waits(tensors, order, edge, demands[edge.node].box)
         self.new.define(token, (Case(TRUE, order),))
 
-    def waits(self, tensors: Tensors, order: Edge, edge: Edge, is_there: Condition) -> Edge:
-        """`order` once the edge is there, where it ever is."""
+    def waits(self, tensors: Tensors, order: Edge, edge: Edge, box: Box) -> Edge:
+        """`order` once the edge is there, where it is within what is asked for of it."""
         node = self.new.nodes[edge.node]
         inside = {*self.loops.around, self.outer}
-        map = tuple(
-            index if symbol in inside else Slice(const(0), self.new_size(node, symbol))
-            for symbol, index in zip(node.domain, edge.map)
-        )
-        seen = replace(edge, map=map)
+        is_there: Condition = TRUE
+        map: list[Point | Slice] = []
+        for symbol, index in zip(node.domain, edge.map):
+            low, high = box.interval(symbol)
+            if symbol in inside and isinstance(index, Point):
+                is_there = is_there & index.index.ge(low) & index.index.lt(high)
+                map.append(index)
+            elif self.sizes.implies(high.gt(low)):
+                map.append(Slice(low, high - low))
+            else:
+                return order
+        seen = replace(edge, map=tuple(map))
         empty = [axis for axis, size in enumerate(tensors.shape(seen)) if not self.sizes.implies(size.ge(1))]
         if empty:  # an axis without positions has no first one
             fold = "reduce_any" if node.dtype == "bool" else "reduce_sum"
@@ -289,9 +308,6 @@ class Strips:
             (Case(is_there, value), Case(TRUE, tensors.constant(0, node.dtype))), self.new.seen_type(value)
         )
         return tensors.apply("after", order, made)
-
-    def new_size(self, node: Node, symbol: object) -> Expr:
-        return next(dim.size for dim in self.dims if dim.symbol == symbol)
 
     # -- sums over the dim -------------------------------------------------------------------------------------------
 
@@ -312,7 +328,7 @@ class Strips:
         is_whole = self.sizes.implies(start.le(self.size * end) & (self.size * (end + 1)).le(stop))
         other = None if is_whole else (end, last)
         total = accumulator(tensors, node, self.outer, forward, begin, first, added, other)
-        self.sums.setdefault(number, []).append((total, begin))
+        self.sums.setdefault(number, []).append(total)
         map = tuple(Point(end) if index == Point(var(self.outer)) else index for index in total.map)
         self.new.put(node, tensors.cast(replace(total, map=map), node.dtype))
 
