@@ -179,7 +179,17 @@ class Compiler:
             return attempt(None, replace(self.manager, disabled=self.manager.disabled | bare))
 
         dims = [dim.symbol.name for dim in self.graph.dims] if Lift.name not in self.manager.disabled else []
-        make = collector_paused()(lambda: with_fewer_axes(attempt, self.options.mapping, dims, as_written))
+
+        def made() -> Plan:
+            try:
+                return with_fewer_axes(attempt, self.options.mapping, dims, as_written)
+            except UnsupportedError as error:
+                if options.recompute and "recompute=" not in error.message:
+                    more = "leave out recompute=, or give other strips: without them there may be one"
+                    error.hint = f"{error.hint}; {more}" if error.hint else more
+                raise
+
+        make = collector_paused()(made)
         return recalled(self._key(graph, options), graph, facts, make)
 
     def _key(self, graph: Graph, options: PlanOptions) -> str | None:

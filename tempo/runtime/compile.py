@@ -51,7 +51,8 @@ def compile(
 
     `memory_limit` is the most that a run may hold, with what it is given and returns: bytes, or a text ("2GiB",
     "500MB"). Where the plan holds more, others are looked for that hold less and take longer; `run.memory.choices` and
-    `run.explain()` say which, and `MemoryLimitError` by how much none fits, before anything runs.
+    `run.explain()` say which, and `MemoryLimitError` by how much none fits, before anything runs. It is for runs as a
+    whole: what a stream holds depends on what is kept of it.
 
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
     `DomainError`, `DefinitionError`, `CycleError`, `MemoryLimitError`, and `InputError` for options that do not fit the
@@ -70,6 +71,8 @@ def compile(
         options, limit = options or Options(), limit_in_bytes(memory_limit)
         chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
         named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
+        if limit is not None and getattr(chosen, "interprets", False):
+            raise UnsupportedError("the reference backend plans nothing, so it keeps no memory_limit")
         if device is not None:
             chosen = _on_device(chosen, device)
         name = named if isinstance(named, str) else type(named).__name__

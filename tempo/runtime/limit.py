@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tempo.compiler.plan import Plan
 from tempo.costs import Cost, Costs, LikelySizes
 from tempo.errors import InputError, MemoryLimitError, UnsupportedError, user_location
@@ -44,9 +46,9 @@ def limit_in_bytes(limit: Any) -> int | None:
     """`2_000_000`, `"2GiB"` or `"1.5 GB"` as bytes. Raises InputError for what is no size."""
     if limit is None:
         return None
-    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
-        return limit
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", limit) if isinstance(limit, str) else None
+    if isinstance(limit, int | np.integer) and not isinstance(limit, bool) and limit > 0:
+        return int(limit)
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", limit) if isinstance(limit, str) else None
     bytes = 0 if found is None else int(float(found[1]) * _UNITS.get(found[2].lower(), 0))
     if bytes > 0:
         return bytes
@@ -93,6 +95,7 @@ class _Search:
         self.choices: list[Choice] = []
         self.compiled = 0
         self.least: Heap | None = None
+        self.is_estimate = False  # what is said of the least
 
     def of_schedulers(self) -> Chosen:
         """Where several schedulers find plans that hold as much, that of the first is taken."""
@@ -166,12 +169,13 @@ class _Search:
         """Looks at a plan."""
         ready = self.engine.at(plan, self.sizes)
         heap = heap_of(ready, estimate=True)
-        if heap.peak <= self.limit and any(segment.compiles for segment in ready.compiled.segments):
-            heap = self.told(ready)
+        is_estimate = any(segment.compiles for segment in ready.compiled.segments)
+        if heap.peak <= self.limit and is_estimate:
+            heap, is_estimate = self.told(ready), False
         fits = heap.peak <= self.limit
         self.choices.append(Choice(how, heap.peak, self.seconds(plan), fits))
         if self.least is None or heap.peak < self.least.peak:
-            self.least = heap
+            self.least, self.is_estimate = heap, is_estimate
         return fits
 
     def told(self, ready: Ready) -> Heap:
@@ -226,9 +230,10 @@ class _Search:
         largest = sorted(heap.at_peak, key=lambda piece: -piece.bytes)[:3]
         how = next(choice.how for choice in self.choices if choice.peak_bytes == heap.peak)
         named = "".join(f"\n    {piece}" for piece in largest)
+        about = "by an estimate, without compiling it, " if self.is_estimate else ""
         return MemoryLimitError(
-            f"no plan was found that holds at most {self.limit} B: the least holds {heap.peak} B ({how}), of which "
-            f"{parts['given']} B are given and {parts['returned']} B returned{more}",
+            f"no plan was found that holds at most {self.limit} B: the least holds {about}{heap.peak} B ({how}), "
+            f"of which {parts['given']} B are given and {parts['returned']} B returned{more}",
             location=user_location(),
             hint=f"use smaller sizes, or a larger memory_limit; the largest there are{named}",
         )

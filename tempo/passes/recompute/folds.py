@@ -7,13 +7,14 @@ keeps its positions apart, to the operator that folds it; all that lies between 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tempo.sdg.graph import Edge, Graph, Node, Slice
+from tempo.passes.rewrite.driver import without_dead_nodes
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
 from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.operators.axes import Factor
-from tempo.sdg.rewriter import Tensors
-from tempo.symbolic import Expr, Symbol
+from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.symbolic import Expr, Symbol, const
 
 _DEPTH = 100  # of nodes between a slice and the fold
 
@@ -131,3 +132,46 @@ class _Part:
         shape = (*node.shape[:axis], self.length, *node.shape[axis + 1 :])
         attrs = OPERATORS[node.op].resized(node.attributes, shape)
         return self.tensors.apply(node.op, *self.operands(node), **attrs)
+
+
+def pointwise(graph: Graph, symbol: Symbol) -> Graph:
+    """What reads one position of a range of the dim, after it was made of the whole range, made of that point alone.
+
+        f(x[0:T]) at t    =    f(x[t])
+
+    So is the gradient of a loss that is made of all points at once: else it would wait for all of them.
+    """
+    rewriter = Rewriter(graph)
+    for node in graph.operands_first():
+        found = _at_a_point(graph, rewriter, node, symbol)
+        if found is not None:
+            rewriter.put(node, found)
+    return without_dead_nodes(replace(graph, nodes=rewriter.nodes))
+
+
+def _at_a_point(graph: Graph, rewriter: Rewriter, node: Node, symbol: Symbol) -> Edge | None:
+    if node.op != "slice" or symbol not in node.domain:
+        return None
+    fold, (operand,) = Fold(graph, node, symbol), node.operands
+    try:
+        axis = fold.axis(operand)
+    except _Apart:
+        return None
+    if axis is None or not _is_one(node, axis, symbol) or any(index.start.dims() for index in fold.ranges.values()):
+        return None
+    tensors, start = Tensors(rewriter, node.location), node.attr("starts")[axis]
+
+    def shown(edge: Edge) -> Edge:
+        domain, index = graph.nodes[edge.node].domain, fold.ranges[edge]
+        map = (Point(index.start + start) if at == symbol else each for at, each in zip(domain, edge.map))
+        return tensors.with_ones(replace(edge, map=tuple(map)), fold.axes[edge] or 0, 1)
+
+    point = _Part(fold, tensors, shown, start, const(1)).operand(operand, axis)
+    starts = tuple(const(0) if at == axis else each for at, each in enumerate(node.attr("starts")))
+    return tensors.apply("slice", point, **{**node.attributes, "starts": starts})
+
+
+def _is_one(node: Node, axis: int, symbol: Symbol) -> bool:
+    """Whether a slice takes one position of an axis, which moves with the dim."""
+    moves = symbol in node.attr("starts")[axis].symbols()
+    return moves and node.attr("lengths")[axis] == const(1)

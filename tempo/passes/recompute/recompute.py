@@ -9,6 +9,7 @@ from typing import ClassVar
 from tempo.analysis.dependence.acyclic import bodies
 from tempo.errors import UnsupportedError
 from tempo.passes.manager import Decided, PassContext
+from tempo.passes.recompute.folds import pointwise
 from tempo.passes.recompute.loops import Loops, bodies_with, loops_of
 from tempo.passes.recompute.strips import Strips
 from tempo.passes.rewrite.driver import rewrite_graph
@@ -49,8 +50,8 @@ def in_strips(
     inner, said = list[Symbol](), list[str]()
     for dim in dims:
         before = len(said)
-        while (loops := next_loops(graph, dim, context)) is not None:
-            strips = Strips(graph, loops, size, context)
+        while (loops := next_loops(points := pointwise(graph, dim), dim, context)) is not None:
+            strips = Strips(points, loops, size, context)
             graph = rewrite_graph(strips.graph(), context, merges=canonical_merge)
             inner.append(strips.inner)
             ways = ", then ".join(loops.directions)

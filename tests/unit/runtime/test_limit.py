@@ -37,7 +37,7 @@ def test_sizes_as_people_write_them(text: int | str, bytes: int) -> None:
     assert limit_in_bytes(text) == bytes
 
 
-@pytest.mark.parametrize("text", ["", "much", "2 GiX", "-1GB", 0, -5, 1.5, True, "0MB", ["2GiB"]])
+@pytest.mark.parametrize("text", ["", "much", "2 GiX", "-1GB", 0, -5, 1.5, True, "0MB", ["2GiB"], "٣MB"])
 def test_what_is_no_size_is_refused(text: object) -> None:
     with pytest.raises(tp.InputError, match="is no size") as caught:
         tp.compile(network(8), "numpy", memory_limit=text)  # type: ignore[arg-type]
@@ -125,6 +125,11 @@ def test_the_examples_of_a_batch_are_cut_where_they_are_what_is_held() -> None:
     random = np.random.default_rng(0)
     given = {"x": random.normal(size=(4096, 8)).astype("f"), "w": random.normal(size=(8, 64)).astype("f")}
     np.testing.assert_allclose(run(**given)["dw"], plain(**given)["dw"], rtol=1e-3, atol=1e-3)
+
+
+def test_the_reference_plans_nothing() -> None:
+    with pytest.raises(tp.UnsupportedError, match="keeps no memory_limit"):
+        tp.compile(network(8), "reference", memory_limit="1GB")
 
 
 # -- several schedulers -----------------------------------------------------------------------------------------------
