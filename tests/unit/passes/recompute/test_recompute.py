@@ -158,7 +158,7 @@ def test_strips_mean_the_same(name: str, size: int) -> None:
     assert len(after.dims) == len(graph.dims) + 2
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", typical(PROGRAMS, ["recurrence", "ahead"]))
 def test_strips_of_strips_mean_the_same(name: str) -> None:
     check(Recompute({"t": (6, 2)}), graph_of(PROGRAMS[name]), *LENGTHS)
 

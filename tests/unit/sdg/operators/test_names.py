@@ -20,6 +20,7 @@ REASONS = {
     "tempo/passes/attention/": "the form of attention, as it is spelled out",
     "tempo/passes/composites.py": "the form of a softmax, as it is spelled out",
     "tempo/passes/ragged/": "what moves positions steps over padding in its own way",
+    "tempo/passes/recompute/": "the element that is read of a row",
     "tempo/passes/recurrence/": "the recurrences that are known",
     "tempo/passes/rewrite/": "nodes that no rule sees, and constants",
     "tempo/passes/simplify/": "the equations that hold",
