@@ -246,6 +246,7 @@ def test_what_a_later_loop_needs_is_computed_again(target: Target, size: int) ->
         target.agrees(program, options={"recompute": {"t": strips}}, tolerance=50, x=x_data, w=w_data)
 
 
+@pytest.mark.slow
 @pytest.mark.planned
 @pytest.mark.one_configuration
 def test_a_network_and_its_gradient_keep_the_root_of_the_steps(target: Target) -> None:
