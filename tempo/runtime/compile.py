@@ -76,10 +76,10 @@ def compile(
         if device is not None:
             chosen = _on_device(chosen, device)
         name = named if isinstance(named, str) else type(named).__name__
-        rivals: dict[str, Scheduler] = {}
+        asked, rivals = named, dict[str, Scheduler]()
         if named == AUTO:
             name, *others = _schedulers()
-            named, rivals = name, {each: get_scheduler(each) for each in others}
+            asked, rivals = name, {each: get_scheduler(each) for each in others}
         manager = default_manager()
         manager.call("tempo_compile_started", program=program, backend=chosen.info.name, scheduler=name)
         graph, check = program.graph(), None
@@ -95,7 +95,7 @@ def compile(
                 Compiler(
                     rows_masked(graph),
                     chosen,
-                    get_scheduler(named),
+                    get_scheduler(asked),
                     options,
                     passes,
                     _likely(graph, sizes),

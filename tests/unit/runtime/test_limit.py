@@ -1,5 +1,8 @@
 """A limit of memory: plans that keep it, what they cost, and what is said where none does."""
 
+import pickle
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -38,9 +41,9 @@ def test_sizes_as_people_write_them(text: int | str, bytes: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "much", "2 GiX", "-1GB", 0, -5, 1.5, True, "0MB", ["2GiB"], "٣MB"])
-def test_what_is_no_size_is_refused(text: object) -> None:
+def test_what_is_no_size_is_refused(text: Any) -> None:
     with pytest.raises(tp.InputError, match="is no size") as caught:
-        tp.compile(network(8), "numpy", memory_limit=text)  # type: ignore[arg-type]
+        tp.compile(network(8), "numpy", memory_limit=text)
     assert "test_limit.py" in str(caught.value)
 
 
@@ -168,3 +171,8 @@ def test_a_limit_is_looked_for_with_the_scheduler_that_holds_least() -> None:
     run = tp.compile(network(400), "numpy", "auto", memory_limit=limit)
     assert run.memory.peak_bytes <= limit and run.memory.choices[-1].fits
     assert run.memory.choices[0].how.startswith("scheduler=")
+
+
+def test_a_copy_asks_all_schedulers_too() -> None:
+    run = pickle.loads(pickle.dumps(tp.compile(network(60), "numpy", "auto", memory_limit="1GB")))
+    assert [choice.how for choice in run.memory.choices] == ["scheduler='polyhedral'", "scheduler='greedy'"]
