@@ -85,95 +85,96 @@ class Chosen:
 def chosen(engine: CompiledEngine, sizes: Sizes, limit: int | None) -> Chosen:
     """The plan of the scheduler whose plan holds least, or the first within the limit. Raises MemoryLimitError where
     none is found."""
-    search = _Search(engine, sizes, limit)
-    return search.of_schedulers() if limit is None else search.found()
+    return _Search(engine, sizes, limit).found()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A plan of an engine, and what it holds, by an estimate where the backend must compile to say it."""
+
+    how: str
+    engine: CompiledEngine
+    plan: Plan
+    heap: Heap
 
 
 class _Search:
     def __init__(self, engine: CompiledEngine, sizes: Sizes, limit: int | None) -> None:
-        self.engine, self.sizes, self.limit = engine, sizes, math.inf if limit is None else limit
+        self.engine, self.sizes, self.limit = engine, sizes, limit
         self.choices: list[Choice] = []
         self.compiled = 0
         self.least: Heap | None = None
         self.is_estimate = False  # what is said of the least
 
-    def of_schedulers(self) -> Chosen:
-        """Where several schedulers find plans that hold as much, that of the first is taken."""
-        found: list[tuple[Plan, Choice]] = []
-        refused: UnsupportedError | None = None
-        for name, engine in self.schedulers():
-            try:
-                plan = engine.planned(self.sizes)
-            except UnsupportedError as error:
-                refused = refused or error
-                continue
-            found.append((plan, self.estimate(f"scheduler={name!r}", plan)))
-        if not found:
-            assert refused is not None, "there is a scheduler"
-            raise refused
-        best = min(found, key=lambda each: each[1].peak_bytes)
-        first = found[0]
-        best = best if best[1].peak_bytes < _LESS * first[1].peak_bytes else first
-        others = tuple(choice for _, choice in found if choice is not best[1])
-        return Chosen(best[0], (*others, best[1]))
-
-    def schedulers(self) -> Iterator[tuple[str, CompiledEngine]]:
-        yield self.engine.scheduler_name, self.engine
-        for name, rival in self.engine.compiler.rivals.items():
-            yield name, self.engine.varied(rival)
-
-    def estimate(self, how: str, plan: Plan) -> Choice:
-        heap = heap_of(self.engine.at(plan, self.sizes), estimate=True)
-        return Choice(how, heap.peak, self.seconds(plan), True)
-
-    def seconds(self, plan: Plan) -> float:
-        return cost_of(plan, self.sizes, self.engine.backend.costs).seconds
-
     def found(self) -> Chosen:
-        engine = self.engine
-        if engine.compiler.rivals:
-            start = self.of_schedulers()
-            self.choices += start.choices[:-1]
-            plan, how = start.plan, start.choices[-1].how
-            engine = dict(self.schedulers())[how.removeprefix("scheduler=").strip("'")]
-        else:
-            plan, how = engine.planned(self.sizes), "as it is"
-        self.check(plan)
-        if self.fits(how, plan):
-            return Chosen(plan, tuple(self.choices))
-        for way in self.others(plan):
+        *others, start = self.of_schedulers()
+        self.choices += [self.choice(each, each.heap, True) for each in others]
+        if self.limit is None:
+            return Chosen(start.plan, (*self.choices, self.choice(start, start.heap, True)))
+        self.check(start.plan, self.limit)
+        if self.fits(start, self.limit):
+            return Chosen(start.plan, tuple(self.choices))
+        for way in self.others(start.plan):
             how = ", ".join(f"{name}={value!r}" for name, value in way.items())
             try:
-                other = engine.varied(**way).planned(self.sizes)
+                other = self.candidate(how, start.engine.varied(**way))
             except UnsupportedError:
                 continue  # it cannot be run so
-            if self.fits(how, other):
-                return Chosen(other, tuple(self.choices))
+            if self.fits(other, self.limit):
+                return Chosen(other.plan, tuple(self.choices))
         raise self.too_much()
 
-    def check(self, plan: Plan) -> None:
+    def of_schedulers(self) -> list[_Candidate]:
+        """A plan of each that finds one. The last is the one that holds least; that of the first, where it holds about
+        as much."""
+        rivals = self.engine.compiler.rivals
+        if not rivals:
+            return [self.candidate("as it is", self.engine)]
+        engines = {self.engine.scheduler_name: self.engine}
+        engines |= {name: self.engine.varied(rival) for name, rival in rivals.items()}
+        found, refused = list[_Candidate](), list[UnsupportedError]()
+        for name, engine in engines.items():
+            try:
+                found.append(self.candidate(f"scheduler={name!r}", engine))
+            except UnsupportedError as error:
+                refused.append(error)
+        if not found:
+            raise refused[0]
+        best = min(found, key=lambda each: each.heap.peak)
+        best = best if best.heap.peak < _LESS * found[0].heap.peak else found[0]
+        return [*(each for each in found if each is not best), best]
+
+    def candidate(self, how: str, engine: CompiledEngine) -> _Candidate:
+        plan = engine.planned(self.sizes)
+        ready = self.engine.at(plan, self.sizes)
+        return _Candidate(how, engine, plan, heap_of(ready, estimate=True) if _compiles(ready) else ready.heap)
+
+    def choice(self, candidate: _Candidate, heap: Heap, fits: bool) -> Choice:
+        cost = cost_of(candidate.plan, self.sizes, self.engine.backend.costs)
+        return Choice(candidate.how, heap.peak, cost.seconds, fits)
+
+    def check(self, plan: Plan, limit: int) -> None:
         """Raises MemoryLimitError where what is given and returned is more than the limit."""
         buffers = buffers_of(plan.loops, self.sizes)
         given = sum(each.bytes for each in buffers if each.role in ("input", "constant"))
         returned = sum(each.bytes for each in buffers if each.role == "output")
-        if given + returned > self.limit:
+        if given + returned > limit:
             raise MemoryLimitError(
-                f"a run is given {given} B and returns {returned} B, and may hold at most {self.limit} B",
+                f"a run is given {given} B and returns {returned} B, and may hold at most {limit} B",
                 location=user_location(),
                 hint="use smaller sizes, or a larger memory_limit",
             )
 
     # -- what a plan holds -------------------------------------------------------------------------------------------
 
-    def fits(self, how: str, plan: Plan) -> bool:
+    def fits(self, candidate: _Candidate, limit: int) -> bool:
         """Looks at a plan."""
-        ready = self.engine.at(plan, self.sizes)
-        heap = heap_of(ready, estimate=True)
-        is_estimate = any(segment.compiles for segment in ready.compiled.segments)
-        if heap.peak <= self.limit and is_estimate:
+        ready, heap = self.engine.at(candidate.plan, self.sizes), candidate.heap
+        is_estimate = _compiles(ready)
+        if heap.peak <= limit and is_estimate:
             heap, is_estimate = self.told(ready), False
-        fits = heap.peak <= self.limit
-        self.choices.append(Choice(how, heap.peak, self.seconds(plan), fits))
+        fits = heap.peak <= limit
+        self.choices.append(self.choice(candidate, heap, fits))
         if self.least is None or heap.peak < self.least.peak:
             self.least, self.is_estimate = heap, is_estimate
         return fits
@@ -237,6 +238,11 @@ class _Search:
             location=user_location(),
             hint=f"use smaller sizes, or a larger memory_limit; the largest there are{named}",
         )
+
+
+def _compiles(ready: Ready) -> bool:
+    """Whether the backend must compile to say what a run holds."""
+    return any(segment.compiles for segment in ready.compiled.segments)
 
 
 def _near(points: int, wanted: int) -> int:
