@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tempo.analysis.reports import tensor_name
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, substitute_index
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators import OPERATORS, factors_of
 from tempo.sdg.operators.axes import Factor, Role
 from tempo.symbolic import Symbol, const, var
 
@@ -128,8 +128,7 @@ class _Walk:
 
     def _through(self, node: Node, number: int, rows: Rows) -> Iterator[Rows]:
         edge, operator = node.operands[number], OPERATORS[node.op]
-        shapes = [self.graph.seen_type(each).shape for each in node.operands]
-        factors = () if node.is_nominal else operator.axes(node.attributes, shapes, node.shape)
+        factors = () if node.is_nominal else factors_of(node, self.graph.seen_type)
         places = {each.operands[number]: each for each in factors}
         sliced = [symbol for symbol, index in zip(self.stop.domain, rows.map) if isinstance(index, Slice)]
         if not places.keys() >= set(rows.axes):

@@ -96,7 +96,7 @@ class Options:
             raise _refused(f"extent={extent!r} names no way to run a read", f"ways: {EXTENTS}")
         _check_mapping(self.mapping)
         self._keep("buckets", _buckets(self.buckets))
-        _ = self.strips
+        _strips(self.recompute)
         if self.fold_blocks is not None and not (_is_count(self.fold_blocks) and self.fold_blocks >= 1):
             raise _refused(f"fold_blocks={self.fold_blocks!r} is no number of blocks")
 

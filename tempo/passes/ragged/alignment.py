@@ -23,7 +23,7 @@ from tempo.passes.ragged.values import Frame, Hulls
 from tempo.sdg.builder import expressions
 from tempo.sdg.components import connected, greatest_fixed_point
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_exprs
-from tempo.sdg.operators import OPERATORS, Operator, Role
+from tempo.sdg.operators import OPERATORS, Operator, Role, factors_of
 from tempo.sdg.operators.axes import Factor
 from tempo.symbolic import Context, Dim, Expr, Symbol, const, maximum, var
 
@@ -220,8 +220,7 @@ class Frames:
         operator = OPERATORS[node.op]
         if node.attr("checked") or self._is_told(node, operator):
             raise Refused
-        shapes = [self.graph.seen_type(edge).shape for edge in node.operands]
-        factors = operator.axes(node.attributes, shapes, node.shape)
+        factors = factors_of(node, self.graph.seen_type)
         moving = {(n, at) for n, view in enumerate(views) for at, axis in enumerate(view) if axis is not None}
         if not moving <= {place for factor in factors for place in factor.places}:
             raise Refused  # one that repeats

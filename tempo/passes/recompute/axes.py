@@ -9,19 +9,20 @@ made of one block, and what the folds give is added up across blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tempo.costs import LikelySizes
 from tempo.passes.manager import Decided, PassContext
-from tempo.passes.recurrence.prefix import accumulator
+from tempo.passes.recompute.folds import Part
+from tempo.passes.recurrence.prefix import accumulator, put_last
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.builder import fresh_dim
-from tempo.sdg.components import connected
-from tempo.sdg.graph import Edge, Graph, Node, Point
-from tempo.sdg.operators import OPERATORS, Role
-from tempo.sdg.operators.axes import Factor
+from tempo.sdg.components import connected, greatest_fixed_point
+from tempo.sdg.graph import Edge, Graph, Node
+from tempo.sdg.operators import OPERATORS, factors_of
+from tempo.sdg.operators.axes import Factor, Factors
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import Dim, Expr, Symbol, const, var
 
@@ -68,57 +69,55 @@ class Region:
         return sum(sizes.bytes(self.graph.nodes[id]) for id, _ in self.places)
 
 
-def factors_of(graph: Graph, node: Node) -> Sequence[Factor]:
-    shapes = [graph.seen_type(edge).shape for edge in node.operands]
-    return OPERATORS[node.op].axes(node.attributes, shapes, node.shape)
-
-
 def regions(graph: Graph) -> Iterator[Region]:
     """By axis, where there is something in between."""
     search = _Search(graph)
-    places = sorted(search.held())
-    folds = [(id, factor) for id, factor in search.folds if any(search.reads(id, factor, place) for place in places)]
+    held = search.held()
+    places = sorted(held)
     names = {place: number for number, place in enumerate(places)}
-    ends = {fold: len(places) + number for number, fold in enumerate(folds)}
-    pairs = [(names[place], names[below]) for place in places for below in search.below[place] if below in names]
-    pairs += [(ends[fold], names[place]) for fold in folds for place in places if search.reads(*fold, place)]
+    folds = [(id, factor) for id, of in search.folds.items() for factor in of]
+    pairs = [(names[place], names[below]) for place in places for below in search.below[place] if below in held]
+    for number, (id, factor) in enumerate(folds, start=len(places)):
+        pairs += [(number, names[place]) for place in search.operands(graph.nodes[id], factor) if place in held]
     for group in connected(range(len(places) + len(folds)), pairs):
         inside = frozenset(places[number] for number in group if number < len(places))
         ending = tuple(folds[number - len(places)] for number in group if number >= len(places))
-        if inside and ending and all(len([0 for id, _ in inside if id == each]) == 1 for each, _ in inside):
+        if inside and ending and len(dict(inside)) == len(inside):
             yield Region(graph, inside, ending)
 
 
 @dataclass
 class _Search:
+    """`folds`: the factors that each node folds; `below`: the places that others are made of, position by position."""
+
     graph: Graph
-    folds: list[tuple[int, Factor]] = field(default_factory=list)
+    folds: dict[int, list[Factor]] = field(default_factory=dict)
     below: dict[Place, tuple[Place, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        pending: list[Place] = []
         for node in self.graph.nodes.values():
             if node.is_nominal or OPERATORS[node.op].combine is None:
                 continue
-            for factor in factors_of(self.graph, node):
-                if factor.role is Role.REDUCING and factor.result is None and not factor.ordered:
-                    self.folds.append((node.id, factor))
-        pending = [place for id, factor in self.folds for place in self.operands(self.graph.nodes[id], factor)]
+            self.folds[node.id] = [factor for factor in self.factors(node) if factor.folds]
+            pending += (place for factor in self.folds[node.id] for place in self.operands(node, factor))
         while pending:
             place = pending.pop()
-            if place in self.below:
-                continue
-            kept = self.kept(place)
+            kept = None if place in self.below else self.kept(place)
             if kept is not None:
                 self.below[place] = tuple(self.operands(self.graph.nodes[place[0]], kept))
                 pending += self.below[place]
+
+    def factors(self, node: Node) -> Factors:
+        return factors_of(node, self.graph.seen_type)
 
     def kept(self, place: Place) -> Factor | None:
         """The factor of a node that makes each position of the axis by itself."""
         node = self.graph.nodes[place[0]]
         if node.is_nominal or node.is_given or not node.operands or len(node.results) > 1:
             return None
-        found = next((factor for factor in factors_of(self.graph, node) if factor.result == place[1]), None)
-        return found if found is not None and found.role is Role.PARALLEL and not found.ordered else None
+        found = next((factor for factor in self.factors(node) if factor.result == place[1]), None)
+        return found if found is not None and found.keeps else None
 
     def operands(self, node: Node, factor: Factor) -> Iterator[Place]:
         """What is read along a factor, of operands that are read as they are."""
@@ -126,33 +125,21 @@ class _Search:
             if self.graph.view(node.operands[number]) is not None:
                 yield node.operands[number].node, axis
 
-    def reads(self, id: int, factor: Factor, place: Place) -> bool:
-        return place in self.operands(self.graph.nodes[id], factor)
-
     def held(self) -> set[Place]:
         """The places that nobody reads but such places and folds."""
-        found, folds = set(self.below), dict[int, list[Factor]]()
-        for id, factor in self.folds:
-            folds.setdefault(id, []).append(factor)
-        while True:
-            lost = {place for place in found if not self.stays(place, found, folds)}
-            if not lost:
-                return found
-            found -= lost
+        return greatest_fixed_point(self.below, self.stays, self.below.__getitem__)
 
-    def stays(self, place: Place, found: set[Place], folds: dict[int, list[Factor]]) -> bool:
+    def stays(self, place: Place, found: set[Place]) -> bool:
         if place[0] in self.graph.shown or place[0] in self.graph.sinks:
             return False
         readers = {id for id, _ in self.graph.consumers[place[0]]}
-        return all(self.takes(self.graph.nodes[id], place, found, folds) for id in readers)
+        return all(self.takes(self.graph.nodes[id], place, found) for id in readers)
 
-    def takes(self, reader: Node, place: Place, found: set[Place], folds: dict[int, list[Factor]]) -> bool:
+    def takes(self, reader: Node, place: Place, found: set[Place]) -> bool:
         """Whether all that a node reads of a place goes into a fold of it, or into its own place."""
         if reader.is_nominal:
             return False
-        axes = [axis for id, axis in found if id == reader.id]
-        ways = [factor for factor in factors_of(self.graph, reader) if factor.result in axes]
-        ways += folds.get(reader.id, [])
+        ways = [factor for factor in self.factors(reader) if factor.folds or (reader.id, factor.result) in found]
         for number, edge in enumerate(reader.operands):
             if edge.node != place[0]:
                 continue
@@ -167,9 +154,7 @@ class _Blocks:
         self.count = -(-positions // size)
         self.symbol: Symbol = fresh_dim("block", (dim.symbol.name for dim in self.old.dims))
         self.dims = (*self.old.dims, Dim(self.symbol, const(self.count), sequential=True))
-        self.axis_of = dict(region.places)
         self.new = Rewriter(Graph(self.dims, self.old.nodes, self.old.outputs, self.old.sinks))
-        self.made: dict[tuple[Edge, int, int], Edge] = {}
 
     def graph(self) -> Graph:
         for id, factor in self.region.folds:
@@ -179,38 +164,19 @@ class _Blocks:
     def add_up(self, node: Node, factor: Factor) -> None:
         tensors, last = Tensors(self.new, node.location), self.count - 1
         rest = self.positions - last * self.size
-        whole = self.folded(tensors, node, factor, self.size)
-        end = None if rest == self.size or not last else (const(last), self.folded(tensors, node, factor, rest))
-        first = whole if last else self.folded(tensors, node, factor, rest)
+        whole = self.part(tensors, self.size).folded(node, factor)
+        end = None if rest == self.size or not last else (const(last), self.part(tensors, rest).folded(node, factor))
+        first = whole if last else self.part(tensors, rest).folded(node, factor)
         total = accumulator(tensors, node, self.symbol, True, const(0), first, whole, end)
-        map = tuple(Point(const(last)) if index == Point(var(self.symbol)) else index for index in total.map)
-        self.new.put(node, tensors.cast(Edge(total.node, map), node.dtype))
+        put_last(self.new, tensors, node, total, self.symbol, const(last))
 
-    def folded(self, tensors: Tensors, node: Node, factor: Factor, length: int) -> Edge:
-        operands = self.operands(tensors, node, factor, length)
-        return tensors.apply(node.op, *operands, **node.attributes)
+    def part(self, tensors: Tensors, length: int) -> Part:
+        """The positions of a block, `length` of them."""
 
-    def operands(self, tensors: Tensors, node: Node, factor: Factor, length: int) -> list[Edge]:
-        return [
-            edge if axis is None else self.block(tensors, edge, axis, length)
-            for edge, axis in zip(node.operands, factor.operands, strict=True)
-        ]
+        def cut(edge: Edge, axis: int) -> Edge:
+            return tensors.cut(edge, axis, self.size * var(self.symbol), const(length))
 
-    def block(self, tensors: Tensors, edge: Edge, axis: int, length: int) -> Edge:
-        """Of what an edge shows, the positions of a block, `length` of them."""
-        key = edge, axis, length
-        if key not in self.made:
-            inside = self.axis_of.get(edge.node) == axis and self.old.view(edge) is not None
-            make = self.again if inside else self.cut
-            self.made[key] = make(tensors, edge, axis, length)
-        return self.made[key]
+        return Part(self.old, tensors, const(length), self.is_inside, cut)
 
-    def cut(self, tensors: Tensors, edge: Edge, axis: int, length: int) -> Edge:
-        return tensors.cut(edge, axis, self.size * var(self.symbol), const(length))
-
-    def again(self, tensors: Tensors, edge: Edge, axis: int, length: int) -> Edge:
-        node = self.old.nodes[edge.node]
-        factor = next(each for each in factors_of(self.old, node) if each.result == axis)
-        shape = (*node.shape[:axis], const(length), *node.shape[axis + 1 :])
-        attrs = OPERATORS[node.op].resized(node.attributes, shape)
-        return tensors.apply(node.op, *self.operands(tensors, node, factor, length), **attrs)
+    def is_inside(self, edge: Edge, axis: int) -> bool:
+        return (edge.node, axis) in self.region.places and self.old.view(edge) is not None

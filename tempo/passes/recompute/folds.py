@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
-from tempo.sdg.operators import OPERATORS, Role
+from tempo.sdg.operators import OPERATORS, factors_of
 from tempo.sdg.operators.axes import Factor
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import Expr, Symbol, const
 
 _DEPTH = 100  # of nodes between a slice and the fold
+
+Shown = Callable[[Edge], Edge]
 
 
 class _Apart(Exception):
@@ -33,17 +35,27 @@ class Fold:
     ranges: dict[Edge, Slice] = field(default_factory=dict)
     axes: dict[Edge, int | None] = field(default_factory=dict)
 
-    def part(self, tensors: Tensors, shown: Callable[[Edge], Edge], start: Expr, length: Expr) -> Edge:
+    def part(self, tensors: Tensors, shown: Shown, start: Expr, length: Expr) -> Edge:
         """The fold of `length` positions of the range from `start` on; `shown` gives those of what shows the range."""
-        return _Part(self, tensors, shown, start, length).folded()
+        factor = self.factor(self.node)
+        assert factor is not None, "it folds the range"
+        return self.parts(tensors, shown, start, length).folded(self.node, factor)
+
+    def parts(self, tensors: Tensors, shown: Shown, start: Expr, length: Expr) -> Part:
+        def part_of(edge: Edge, axis: int) -> Edge:
+            return shown(edge) if edge in self.ranges else tensors.cut(edge, axis, start, length)
+
+        def is_inside(edge: Edge, axis: int) -> bool:
+            return edge not in self.ranges and self.axis(edge) == axis
+
+        return Part(self.graph, tensors, length, is_inside, part_of)
 
     def factor(self, node: Node) -> Factor | None:
         """The index along which a node ranges over the range; None where it does not see it."""
         found = [self.axis(edge) for edge in node.operands]
         if all(axis is None for axis in found):
             return None
-        shapes = [self.graph.seen_type(edge).shape for edge in node.operands]
-        factors = OPERATORS[node.op].axes(node.attributes, shapes, node.shape)
+        factors = factors_of(node, self.graph.seen_type)
         seen = {
             factor
             for number, axis in enumerate(found)
@@ -79,7 +91,7 @@ class Fold:
         factor = self.factor(producer)
         if factor is None:
             return None
-        if factor.role is not Role.PARALLEL or factor.ordered or factor.result is None:
+        if not factor.keeps:
             raise _Apart
         return factor.result
 
@@ -93,45 +105,44 @@ def fold_of(graph: Graph, node: Node, symbol: Symbol) -> Fold | None:
         factor = fold.factor(node)
     except _Apart:
         return None
-    is_folded = factor is not None and factor.role is Role.REDUCING and factor.result is None and not factor.ordered
-    return fold if is_folded else None
+    return fold if factor is not None and factor.folds else None
 
 
 @dataclass
-class _Part:
-    fold: Fold
+class Part:
+    """What lies between reads of an axis and a fold of it, made again of `length` positions.
+
+    `is_inside`: whether what an edge shows, with its axis, is made again; of all else `part_of` gives the positions.
+    """
+
+    graph: Graph
     tensors: Tensors
-    shown: Callable[[Edge], Edge]
-    start: Expr
     length: Expr
-    made: dict[Edge, Edge] = field(default_factory=dict)
+    is_inside: Callable[[Edge, int], bool]
+    part_of: Callable[[Edge, int], Edge]
+    made: dict[tuple[Edge, int], Edge] = field(default_factory=dict)
 
-    def folded(self) -> Edge:
-        node = self.fold.node
-        return self.tensors.apply(node.op, *self.operands(node), **node.attributes)
+    def folded(self, node: Node, factor: Factor) -> Edge:
+        """The node, of the positions alone."""
+        return self.tensors.apply(node.op, *self.operands(node, factor), **node.attributes)
 
-    def operands(self, node: Node) -> list[Edge]:
-        factor = self.fold.factor(node)
-        assert factor is not None
-        return [self.operand(edge, axis) for edge, axis in zip(node.operands, factor.operands)]
+    def operands(self, node: Node, factor: Factor) -> list[Edge]:
+        pairs = zip(node.operands, factor.operands, strict=True)
+        return [edge if axis is None else self.operand(edge, axis) for edge, axis in pairs]
 
-    def operand(self, edge: Edge, axis: int | None) -> Edge:
-        """An operand with the part alone at its axis."""
-        if axis is None:
-            return edge
-        if edge not in self.made:
-            self.made[edge] = self._operand(edge, axis)
-        return self.made[edge]
+    def operand(self, edge: Edge, axis: int) -> Edge:
+        """An operand with the positions alone at its axis."""
+        key = edge, axis
+        if key not in self.made:
+            self.made[key] = self.again(edge, axis) if self.is_inside(edge, axis) else self.part_of(edge, axis)
+        return self.made[key]
 
-    def _operand(self, edge: Edge, axis: int) -> Edge:
-        if edge in self.fold.ranges:
-            return self.shown(edge)
-        if self.fold.axis(edge) is None:
-            return self.tensors.cut(edge, axis, self.start, self.length)
-        node = self.fold.graph.nodes[edge.node]
+    def again(self, edge: Edge, axis: int) -> Edge:
+        node = self.graph.nodes[edge.node]
+        factor = next(each for each in factors_of(node, self.graph.seen_type) if each.result == axis)
         shape = (*node.shape[:axis], self.length, *node.shape[axis + 1 :])
         attrs = OPERATORS[node.op].resized(node.attributes, shape)
-        return self.tensors.apply(node.op, *self.operands(node), **attrs)
+        return self.tensors.apply(node.op, *self.operands(node, factor), **attrs)
 
 
 def pointwise(graph: Graph, symbol: Symbol) -> Graph:
@@ -142,11 +153,11 @@ def pointwise(graph: Graph, symbol: Symbol) -> Graph:
     So is the gradient of a loss that is made of all points at once: else it would wait for all of them.
     """
     rewriter = Rewriter(graph)
-    for node in graph.operands_first():
-        found = _at_a_point(graph, rewriter, node, symbol)
-        if found is not None:
-            rewriter.put(node, found)
-    return without_dead_nodes(replace(graph, nodes=rewriter.nodes))
+    nodes = graph.operands_first()
+    points = [(node, found) for node in nodes if (found := _at_a_point(graph, rewriter, node, symbol)) is not None]
+    for node, found in points:
+        rewriter.put(node, found)
+    return without_dead_nodes(replace(graph, nodes=rewriter.nodes)) if points else graph
 
 
 def _at_a_point(graph: Graph, rewriter: Rewriter, node: Node, symbol: Symbol) -> Edge | None:
@@ -166,7 +177,7 @@ def _at_a_point(graph: Graph, rewriter: Rewriter, node: Node, symbol: Symbol) ->
         map = (Point(index.start + start) if at == symbol else each for at, each in zip(domain, edge.map))
         return tensors.with_ones(replace(edge, map=tuple(map)), fold.axes[edge] or 0, 1)
 
-    point = _Part(fold, tensors, shown, start, const(1)).operand(operand, axis)
+    point = fold.parts(tensors, shown, start, const(1)).operand(operand, axis)
     starts = tuple(const(0) if at == axis else each for at, each in enumerate(node.attr("starts")))
     return tensors.apply("slice", point, **{**node.attributes, "starts": starts})
 

@@ -90,12 +90,10 @@ class _Assignment:
         within = [link for link in links if link.source in unit.names]
         first = max((self.earliest(link) for link in links if link.source not in unit.names), default=0)
         is_loop = unit.loop is not None and unit.loop.dim == self.dim
-        if is_loop:
+        if is_loop or all(self.is_near(link) for link in within):
             self.refused = self.refused or self.refusal(members, within)
-        elif not all(self.is_near(link) for link in within):
-            members = []  # the points along the dim are not apart: they stay as they are
         else:
-            self.refused = self.refused or self.refusal(members, [])
+            members = []  # the points along the dim are not apart: they stay as they are
         if members:
             number = self.number(first, unit.loop.direction if is_loop and unit.loop is not None else None)
             self.of.update(dict.fromkeys(members, number))

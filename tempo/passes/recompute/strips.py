@@ -26,7 +26,7 @@ from tempo.errors import UnsupportedError
 from tempo.passes.manager import PassContext
 from tempo.passes.recompute.folds import Fold, fold_of
 from tempo.passes.recompute.loops import Loops
-from tempo.passes.recurrence.prefix import accumulator
+from tempo.passes.recurrence.prefix import accumulator, put_last
 from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.builder import fresh_dim
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice
@@ -329,8 +329,7 @@ class Strips:
         other = None if is_whole else (end, last)
         total = accumulator(tensors, node, self.outer, forward, begin, first, added, other)
         self.sums.setdefault(number, []).append(total)
-        map = tuple(Point(end) if index == Point(var(self.outer)) else index for index in total.map)
-        self.new.put(node, tensors.cast(replace(total, map=map), node.dtype))
+        put_last(self.new, tensors, node, total, self.outer, end)
 
     def is_cut(self, edge: Edge) -> bool:
         return edge.node in self.loops.of

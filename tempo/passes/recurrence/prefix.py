@@ -206,7 +206,12 @@ def _put(graph: Graph, new: Rewriter, node: Node, symbol: Symbol, index: Slice, 
     first, last = ends if way == "forward" else reversed(ends)
     added = element(graph, tensors, node, here)
     total = accumulator(tensors, node, symbol, way == "forward", first, added, added)
-    map = tuple(Point(last) if part == Point(here) else part for part in total.map)
+    put_last(new, tensors, node, total, symbol, last)
+
+
+def put_last(new: Rewriter, tensors: Tensors, node: Node, total: Edge, symbol: Symbol, last: Expr) -> None:
+    """What an accumulator over the dim has at its last step in place of the node."""
+    map = tuple(Point(last) if part == Point(var(symbol)) else part for part in total.map)
     new.put(node, tensors.cast(replace(total, map=map), node.dtype))
 
 

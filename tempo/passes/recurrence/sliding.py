@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
-from tempo.sdg.operators import OPERATORS, Role
+from tempo.sdg.operators import OPERATORS, Role, factors_of
 from tempo.sdg.rewriter import Tensors
 from tempo.symbolic import Expr, Symbol, const, var
 
@@ -60,11 +60,9 @@ def _slides(index: Slice, symbol: Symbol) -> Sliding | None:
 
 def leaves(graph: Graph, node: Node, symbol: Symbol) -> list[Edge] | None:
     """The reads of a slice whose axis the node reduces; None where something else varies along `symbol` in it."""
-    operator = OPERATORS[node.op]
-    if operator.combine is None:
+    if OPERATORS[node.op].combine is None:
         return None
-    shapes = [graph.seen_type(edge).shape for edge in node.operands]
-    factors = operator.axes(node.attributes, shapes, node.shape)
+    factors = factors_of(node, graph.seen_type)
     if not any(factor.role is Role.REDUCING and set(factor.operands) == {0} for factor in factors):
         return None
     if len(node.operands) > 1:

@@ -64,6 +64,16 @@ class Factor:
         """The numbers of the operands that have it, each with its axis."""
         return tuple((number, axis) for number, axis in enumerate(self.operands) if axis is not None)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether each position of the result is made of that position of the operands alone, whichever it is."""
+        return self.role is Role.PARALLEL and self.result is not None and not self.ordered
+
+    @property
+    def folds(self) -> bool:
+        """Whether all positions come together, whichever they are."""
+        return self.role is Role.REDUCING and self.result is None and not self.ordered
+
 
 Factors = tuple[Factor, ...]
 AxisRule = Callable[[Attrs, Sequence[Shape], Shape], Factors]

@@ -9,6 +9,8 @@ from typing import Any
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.composites.attention import ATTENTION, BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
+from tempo.sdg.graph import Edge, Node, TensorType
+from tempo.sdg.operators.axes import Factors
 from tempo.sdg.operators.convolution import CONV
 from tempo.sdg.operators.creation import CREATION, NOMINAL, PLACEHOLDERS
 from tempo.sdg.operators.elementwise import ELEMENTWISE
@@ -40,6 +42,11 @@ _ALL = (
 )
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType({operator.name: operator for operator in _ALL})
+
+
+def factors_of(node: Node, seen: Callable[[Edge], TensorType]) -> Factors:
+    """The indices that a node ranges over, by its operator's axis rule; `seen` is the type of what an edge shows."""
+    return OPERATORS[node.op].axes(node.attributes, [seen(edge).shape for edge in node.operands], node.shape)
 
 
 def call_for(
