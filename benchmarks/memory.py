@@ -110,12 +110,17 @@ def measure(session: Session) -> None:
         gc.collect()
 
 
-def planned_and_measured(backend: Any, case: Case, resident: Callable[[np.ndarray], Any]) -> tuple[int, int]:
-    """The bytes of a run beside what it is given. `resident` puts an array where the backend computes."""
-    run = tp.compile(case.program, backend, options=case.options)
+def call_of(case: Case, resident: Callable[[np.ndarray], Any]) -> dict[str, Any]:
+    """The arguments of a run. `resident` puts an array where the backend computes."""
     given = {name: resident(array) for name, array in case.inputs.items()}
     state = {name: resident(array) for name, array in case.state.items()}
-    call: dict[str, Any] = {"sizes": case.sizes, **({"state": state} if state else {}), **given}
+    return {"sizes": case.sizes, **({"state": state} if state else {}), **given}
+
+
+def planned_and_measured(backend: Any, case: Case, resident: Callable[[np.ndarray], Any]) -> tuple[int, int]:
+    """The bytes of a run beside what it is given."""
+    run = tp.compile(case.program, backend, options=case.options)
+    call = call_of(case, resident)
     if trained := dict(run(**call).state):
         call["state"] = trained  # the evaluator makes initial values, beside the executable
     gc.collect()

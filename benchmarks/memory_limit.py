@@ -15,7 +15,7 @@ import numpy as np
 import tempo as tp
 from benchmarks.harness import Benchmark, Session, close
 from benchmarks.measure import ratios, timed
-from benchmarks.memory import Case, decoding, lstm_bptt, of_ppo, recurrence
+from benchmarks.memory import Case, call_of, decoding, lstm_bptt, of_ppo, recurrence
 
 GOALS = {2: 1.3, 4: 1.5, 5: 2.0}
 Arrays = Mapping[str, np.ndarray]
@@ -39,9 +39,7 @@ def measure(session: Session) -> None:
 
 def measure_one(session: Session, name: str, case: Case) -> None:
     backend = session.backend_class()().with_device(session.device)
-    given = {key: session.resident(array) for key, array in case.inputs.items()}
-    state = {key: session.resident(array) for key, array in case.state.items()}
-    call: dict[str, Any] = {"sizes": case.sizes, **({"state": state} if state else {}), **given}
+    call = call_of(case, session.resident)
     plain = tp.compile(case.program, backend, options=case.options)
     session.add(name, "compiling and the first call, as it is", "s", timed(lambda: arrays(plain, call)))
     peak = plain.memory.peak_bytes

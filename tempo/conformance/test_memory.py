@@ -246,21 +246,25 @@ def test_what_a_later_loop_needs_is_computed_again(target: Target, size: int) ->
         target.agrees(program, options={"recompute": {"t": strips}}, tolerance=50, x=x_data, w=w_data)
 
 
+def network(steps: int, width: int) -> tp.Program:
+    """A recurrence and its gradient: all states are kept, and all terms of derivatives."""
+    with tp.Program() as program:
+        t = tp.dim("t", steps)
+        w = tp.input("w", (width, width), ())
+        h = tp.recurrent("h", (width, width), (t,))
+        h[0] = tp.ones((width, width)) * 0.1
+        h[t + 1] = tp.tanh(h @ w)
+        tp.output("w", tp.grad((h[t.size - 1] ** 2).sum(), w))
+    return program
+
+
 @pytest.mark.slow
 @pytest.mark.planned
 @pytest.mark.one_configuration
 def test_a_network_and_its_gradient_keep_the_root_of_the_steps(target: Target) -> None:
     """At most 1.2 times twice the root of what is kept otherwise, of 1,024 points."""
-    kept = []
-    for strips in (None, {"t": 32}):
-        with tp.Program() as program:
-            t = tp.dim("t", 1_024)
-            w = tp.input("w", (64, 64), ())
-            h = tp.recurrent("h", (64, 64), (t,))
-            h[0] = tp.ones((64, 64)) * 0.1
-            h[t + 1] = tp.tanh(h @ w)
-            tp.output("w", tp.grad((h[t.size - 1] ** 2).sum(), w))
-        kept.append(target.compile(program, recompute=strips).memory.working_bytes)
+    runs = [target.compile(network(1_024, 64), recompute=strips) for strips in (None, {"t": 32})]
+    kept = [run.memory.working_bytes for run in runs]
     assert kept[1] <= kept[0] * 1.2 * 2 * 32 / 1_024
 
 
@@ -268,14 +272,7 @@ def test_a_network_and_its_gradient_keep_the_root_of_the_steps(target: Target) -
 @pytest.mark.one_configuration
 def test_a_limit_is_kept_and_the_results_are_the_same(target: Target) -> None:
     """A fifth of what is held otherwise; in an eighth of a megabyte nothing fits, and nothing runs."""
-    with tp.Program() as program:
-        t = tp.dim("t", 256)
-        w = tp.input("w", (48, 48), ())
-        h = tp.recurrent("h", (48, 48), (t,))
-        h[0] = tp.ones((48, 48)) * 0.1
-        h[t + 1] = tp.tanh(h @ w)
-        tp.output("w", tp.grad((h[t.size - 1] ** 2).sum(), w))
-    w_data = numbers((48, 48)) / 16
+    program, w_data = network(256, 48), numbers((48, 48)) / 16
     plain = target.compile(program)
     limit = plain.memory.peak_bytes // 5
     run = tp.compile(program, target.backend, target.scheduler, options=target.options(), memory_limit=limit)
