@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tempo.plugins.manager import default_manager
 from tests.system.saboteur import declarations, faults
 
-for descriptor in (*faults.descriptors(), *declarations.descriptors()):
-    default_manager().register(descriptor)
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Not on import: doctests import every module, in the process of all other tests."""
+    for descriptor in (*faults.descriptors(), *declarations.descriptors()):
+        default_manager().register(descriptor)
