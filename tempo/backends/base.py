@@ -176,6 +176,12 @@ class Backend(Protocol):
     def owned(self, array: Array) -> Array:
         """`array`, copied where it may share memory with an array that the caller can write to."""
 
+    def stored(self, array: Array, axis: int, at: int, part: Array) -> Array:
+        """The array with `part` from position `at` of an axis on; the array given is not looked at again."""
+        held = self.to_host(array)
+        held[(slice(None),) * axis + (slice(at, at + part.shape[axis]),)] = self.to_host(part)
+        return self.from_host(held)
+
     def up_to(self, array: Array, axis: int, count: int) -> Array:
         """The first `count` positions of an axis, a number that each run may have another one of."""
         return array[(slice(None),) * axis + (slice(count),)]

@@ -29,6 +29,7 @@ from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
 from tempo.passes.manager import Forced, Pass, PassManager, PassRecord, forced, needed
 from tempo.passes.pipeline import PassRegistry
+from tempo.passes.recompute.recompute import Recompute
 from tempo.passes.vectorize.search import Lift
 from tempo.plugins.descriptors import BackendPlugin, Exclusion
 from tempo.plugins.manager import default_manager, list_backends
@@ -129,8 +130,8 @@ class Compiler:
 
     `likely`: sizes that the program will be run with, as far as known. `may_speculate`: indices may be looked up before
     it is known whether anybody asks for them, which makes a prompt one pass; a run that meets one out of range is done
-    again in order, by which it is then known. `memory_limit`: bytes that a run may hold.
-    `rivals`: schedulers by name whose plans are looked at beside that of `scheduler`.
+    again in order, by which it is then known. `memory_limit`: bytes that a run may hold. `offload`: there is a host
+    pool. `rivals`: schedulers by name whose plans are looked at beside that of `scheduler`.
     """
 
     graph: Graph
@@ -142,6 +143,7 @@ class Compiler:
     may_speculate: bool = True
     buckets: Buckets = field(default_factory=Buckets)
     memory_limit: int | None = None
+    offload: bool = False
     rivals: Mapping[str, Scheduler] = field(default_factory=dict)
 
     # -- for all sizes ---------------------------------------------------------------------------------------------
@@ -164,6 +166,7 @@ class Compiler:
             facts=facts,
             recompute=self.options.strips,
             fold_blocks=self.options.fold_blocks,
+            offload=self.offload and outermost is None,  # what a stream gives is whole
         )
 
         def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:
@@ -172,25 +175,32 @@ class Compiler:
             check_supported(made.graph, self.backend.info)
             return made
 
+        def cut() -> Plan:
+            raise UnsupportedError("what is to be computed again, or cut for a pool, needs its pass")
+
         def as_written() -> Plan:
             if options.recompute or options.fold_blocks:
-                raise UnsupportedError("what is to be computed again needs its pass")
+                return cut()
             bare = frozenset(each.name for each in self.passes if needed(each) is None)
             return attempt(None, replace(self.manager, disabled=self.manager.disabled | bare))
 
         dims = [dim.symbol.name for dim in self.graph.dims] if Lift.name not in self.manager.disabled else []
 
         def made() -> Plan:
+            may_be_cut = options.offload and not options.recompute
             try:
-                return with_fewer_axes(attempt, self.options.mapping, dims, as_written)
+                return with_fewer_axes(attempt, self.options.mapping, dims, cut if may_be_cut else as_written)
             except UnsupportedError as error:
+                if may_be_cut:  # there may be an order without
+                    uncut = replace(self.manager, disabled=self.manager.disabled | {Recompute.name})
+                    return with_fewer_axes(lambda each: attempt(each, uncut), self.options.mapping, dims, as_written)
                 if options.recompute and "recompute=" not in error.message:
                     more = "leave out recompute=, or give other strips: without them there may be one"
                     error.hint = f"{error.hint}; {more}" if error.hint else more
                 raise
 
         make = collector_paused()(made)
-        return recalled(self._key(graph, options), graph, facts, make)
+        return recalled(self._key(graph, options), graph, {"facts": facts, "offload": options.offload}, make)
 
     def _key(self, graph: Graph, options: PlanOptions) -> str | None:
         """What tells its plan from others; None where planning is looked at, or cannot be told from another."""
@@ -216,7 +226,7 @@ class Compiler:
 
     def static(self, plan: Plan, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
         """The values of the sizes that an executable is made for."""
-        symbols = plan.buffer_sizes if self.backend.static_buffers else plan.shape_sizes
+        symbols = plan.buffer_sizes if self.backend.static_buffers or plan.offload else plan.shape_sizes
         return {symbol: sizes[symbol] for symbol in symbols}
 
     @collector_paused()
@@ -233,8 +243,9 @@ class Compiler:
             self.backend.fuses_segments,
             self.backend.allocates_inside,
             self.backend.info.why_not,
-            whole,
+            whole and not plan.offload,
             ahead,
+            offload=plan.offload,
         )
         loops, records = self.manager.run(plan.loops, context, self.loop_passes)
         return Specialised(loops, sizes, records)
@@ -259,7 +270,7 @@ class Compiler:
     def counted(self) -> tuple[Symbol, ...]:
         """The sizes that plans are made for one by one."""
         graph = self.buckets.graph(self.graph)
-        cut = (dim.size for dim in graph.dims if dim.symbol.name in self.options.strips)
+        cut = (dim.size for dim in graph.dims if self.offload or dim.symbol.name in self.options.strips)
         return tuple(sorted({symbol for size in cut for symbol in size.sizes()}))
 
     @cached_property

@@ -21,6 +21,7 @@ from tempo.lowering.scheduling.clusters import Clustered, build_problem, cluster
 from tempo.lowering.scheduling.places import Place, places, scoped
 from tempo.lowering.scheduling.sinking import sunk
 from tempo.lowering.storage.assignment import decide_storage
+from tempo.lowering.storage.kept_between import kept_between
 from tempo.passes.instrument import unchecked_past_stops
 from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
 from tempo.schedule.problem import SchedulingProblem
@@ -40,7 +41,8 @@ class Scheduler(Protocol):
 class Plan:
     """All that was decided for one program, for every size of which `facts` are true.
 
-    `stages` are seconds by stage, `notes` what the scheduler says of its tree, for `explain()`.
+    `stages` are seconds by stage, `notes` what the scheduler says of its tree, for `explain()`. `offload`: what loops
+    keep for others beside them goes to the host pool.
     """
 
     graph: Graph
@@ -54,6 +56,7 @@ class Plan:
     stages: tuple[tuple[str, float], ...]
     notes: tuple[str, ...]
     facts: Condition
+    offload: bool
 
     def with_loops(self, loops: LoopProgram) -> Plan:
         return replace(self, loops=loops)
@@ -79,7 +82,7 @@ class PlanOptions:
     `schedule_seconds`: how long the scheduler may look for an order.
     `composites`: what the backend takes whole, `costs`: what things cost there. `facts`: what is known of the sizes.
     `mapping` forces what `tempo.passes.vectorize.search` decides otherwise, `recompute` and
-    `fold_blocks` are told to `tempo.passes.recompute`.
+    `fold_blocks` are told to `tempo.passes.recompute`. `offload`: there is a host pool.
     """
 
     checks: bool = True
@@ -94,6 +97,7 @@ class PlanOptions:
     facts: Condition = TRUE
     recompute: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     fold_blocks: int | None = None
+    offload: bool = False
 
 
 def plan(
@@ -102,7 +106,7 @@ def plan(
     """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
     given = {"mapping": options.mapping, "exclude": options.stepped, "recompute": options.recompute}
-    given["fold_blocks"] = options.fold_blocks
+    given |= {"fold_blocks": options.fold_blocks, "offload": options.offload}
     passes = configured(passes, **given, composites=options.composites, costs=options.costs)
     context = PassContext(options.likely, options.facts)
     optimized, records = manager.run(_with_checks(graph, options), context, passes)
@@ -117,8 +121,12 @@ def plan(
     tree = sunk(scheduled.tree, problem, program.stops(), hosts)
     order = scoped(tree)
     found = places(order, hosts)
-    tables = clusters_with_tables(program, options.checks)
-    built = build(program, order, found, decide_storage(program, found, tables), tables, options.checks)
+    tables, apart = clusters_with_tables(program, options.checks), frozenset[int]()
+    storage = decide_storage(program, found, tables)
+    if options.offload and (apart := kept_between(program, found, storage)):
+        found = places(order, hosts, apart)
+        storage = decide_storage(program, found, tables)
+    built = build(program, order, found, storage, tables, options.checks, apart)
     loops, more = manager.run(built, LoopContext(), for_all_sizes())
     clock.stage("lowering")
     return Plan(
@@ -133,6 +141,7 @@ def plan(
         tuple(clock.stages),
         scheduled.notes,
         options.facts,
+        options.offload,
     )
 
 

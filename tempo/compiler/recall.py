@@ -30,7 +30,6 @@ from tempo.loop_ir.verify import verify
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Graph
 from tempo.sdg.text import placeholders as placeholders_of_graph
-from tempo.symbolic import Condition
 
 _FORMAT = "plans 1"
 _MADE_OF = ("tempo-sdg", "numpy")
@@ -42,8 +41,9 @@ _PLACEHOLDER = re.compile(r"!(\w+)")
 class RecalledPlan(Plan):
     """A plan of which the loops were found: all else is planned when it is asked for (`explain()`, streams)."""
 
-    def __init__(self, loops: LoopProgram, facts: Condition, whole: Callable[[], Plan]) -> None:
-        self.__dict__.update(loops=loops, facts=facts, _whole=whole)
+    def __init__(self, loops: LoopProgram, known: Mapping[str, Any], whole: Callable[[], Plan]) -> None:
+        """`known`: fields that were asked for."""
+        self.__dict__.update(known, loops=loops, _known=known, _whole=whole)
 
     def __getattr__(self, name: str) -> Any:
         if name not in Plan.__dataclass_fields__:
@@ -51,11 +51,12 @@ class RecalledPlan(Plan):
         return getattr(self.__dict__["_whole"](), name)
 
     def with_loops(self, loops: LoopProgram) -> Plan:
-        return RecalledPlan(loops, self.facts, self.__dict__["_whole"])
+        return RecalledPlan(loops, self.__dict__["_known"], self.__dict__["_whole"])
 
 
-def recalled(key: str | None, graph: Graph, facts: Condition, make: Callable[[], Plan]) -> Plan:
-    """The plan of this graph, by its key; what `make` makes where there is none, which is then kept."""
+def recalled(key: str | None, graph: Graph, known: Mapping[str, Any], make: Callable[[], Plan]) -> Plan:
+    """The plan of this graph, by its key; what `make` makes where there is none, which is then kept. `known`: fields of
+    the plan that are what was asked for."""
     folder = None if key is None else _folder()
     if key is None or folder is None:
         return make()
@@ -63,7 +64,7 @@ def recalled(key: str | None, graph: Graph, facts: Condition, make: Callable[[],
     loops = _read(path, key, graph)
     if loops is not None:
         once: Once[None, Plan] = Once()
-        return RecalledPlan(loops, facts, lambda: once.get(None, make))
+        return RecalledPlan(loops, known, lambda: once.get(None, make))
     made = make()
     text = _text(made.loops, key, graph)
     if text is not None:

@@ -39,6 +39,7 @@ class Buffer:
     The logical shape is the extents of the axes, then `shape`. `layout` says what the axes of the user's array are
     (inputs and outputs): a Symbol is an axis, an int a position in `shape`. `local`: the variables of loops that
     have all reads in them, each of what its own iteration wrote. `zeroed`: what was not written yet is read as zeros.
+    `pooled`: all points along this axis, of which there are so many, are in the host pool, and some of them here.
     """
 
     id: int
@@ -50,6 +51,7 @@ class Buffer:
     layout: tuple[Symbol | int, ...] = ()
     local: frozenset[Symbol] = frozenset()
     zeroed: bool = False
+    pooled: tuple[int, int] | None = None
     location: Location | None = field(default=None, compare=False)  # of the tensor
 
     @property
@@ -265,7 +267,34 @@ class CallSegment:
     segment: int
 
 
-Statement = Read | Write | Compute | Assign | Branch | Guard | Loop | Stop | CallHost | CallSegment
+@dataclass(frozen=True)
+class Fetch:
+    """The points from `start` to `stop` along the pooled axis of a buffer come from the host pool; `base` is the point
+    that lies at position 0. What was never evicted is not there, and nobody looks at it.
+
+    `ahead`: the points that are fetched next, which nothing changes until then.
+    """
+
+    buffer: int
+    start: Expr
+    stop: Expr
+    base: Expr
+    ahead: tuple[Expr, Expr] | None = None
+
+
+@dataclass(frozen=True)
+class Evict:
+    """These points go to the host pool; the buffer is for others then."""
+
+    buffer: int
+    start: Expr
+    stop: Expr
+    base: Expr
+
+
+Transfer = Fetch | Evict
+
+Statement = Read | Write | Compute | Assign | Branch | Guard | Loop | Stop | CallHost | CallSegment | Transfer
 
 Block = tuple[Statement, ...]
 
@@ -410,6 +439,10 @@ def expressions(statement: Statement) -> Iterator[Expr | Condition]:
             yield from point
         case Loop(lo=lo, hi=hi):
             yield from (lo, hi)
+        case Fetch(ahead=ahead):
+            yield from (statement.start, statement.stop, statement.base, *(ahead or ()))
+        case Evict():
+            yield from (statement.start, statement.stop, statement.base)
         case CallHost(point=point, trims=trims):
             yield from point
             yield from (length for operand in trims for length in operand if length is not None)

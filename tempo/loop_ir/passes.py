@@ -42,7 +42,7 @@ class LoopContext:
 
     The rest is what there is to know of the backend (`tempo.backends.base.Backend`), with what it excludes and why, and
     of the run: `whole`: nobody runs its loops in chunks; `ahead`: so many arrays of a streamed input may be taken at
-    once; `narrow`: outputs that are taken as they come.
+    once; `narrow`: outputs that are taken as they come; `offload`: there is a host pool.
     """
 
     sizes: Mapping[Symbol, int] = field(default_factory=dict)
@@ -53,6 +53,7 @@ class LoopContext:
     whole: bool = True
     ahead: int = MOST_POINTS
     narrow: Narrow | None = None
+    offload: bool = False
 
     @property
     def ir(self) -> IR[LoopProgram]:

@@ -10,6 +10,7 @@ from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
+from tempo.loop_ir.transforms.offload import Offload
 from tempo.loop_ir.transforms.read_ahead import TakeAhead
 
 
@@ -28,6 +29,7 @@ def at_sizes(extent: Way | None = None, tile: int | None = None) -> tuple[LoopPa
         CircularReads(),
         DynamicExtents(extent, tile),
         MaskElimination(),  # of what is still read at its greatest length
+        Offload(),
         TakeAhead(),
         PassThrough(),
     )

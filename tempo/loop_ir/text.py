@@ -34,6 +34,8 @@ from tempo.loop_ir.ir import (
     CallHost,
     CallSegment,
     Compute,
+    Evict,
+    Fetch,
     Guard,
     LastValue,
     Loop,
@@ -132,6 +134,18 @@ STATEMENT = either(
     {
         Stop: record(Stop, "stop if {buffer} != 0", buffer=_LABEL),
         CallSegment: record(CallSegment, "run segment_{segment}", segment=NUMBER),
+        Fetch: record(
+            Fetch,
+            "fetch {buffer} {start}..{stop} from {base}{ahead}",
+            buffer=_LABEL,
+            start=EXPR,
+            stop=EXPR,
+            base=EXPR,
+            ahead=optional(" ahead {}", row("{}..{}", EXPR, EXPR)),
+        ),
+        Evict: record(
+            Evict, "evict {buffer} {start}..{stop} from {base}", buffer=_LABEL, start=EXPR, stop=EXPR, base=EXPR
+        ),
         Write: record(
             _write,
             "write {buffer}[{places}] = {value}",
@@ -221,7 +235,7 @@ def _buffers(head: str) -> Syntax:
     axis = record(Axis, "{dim}@{position}: {kind} {extent}", dim=SYMBOL, position=NUMBER, kind=WORD, extent=EXPR)
     return record(
         _buffer,
-        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}",
+        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}{pooled}",
         _parts_of_buffer,
         id=_LABEL,
         name=STRING,
@@ -231,6 +245,7 @@ def _buffers(head: str) -> Syntax:
         layout=optional(" as {}", VALUE, ()),
         local=optional(" local ({})", many(SYMBOL), []),
         zeroed=flag(" zeroed"),
+        pooled=optional(" pooled {}", row("{} of {}", NUMBER, NUMBER)),
     )
 
 

@@ -27,6 +27,8 @@ from tempo.loop_ir.ir import (
     CallHost,
     CallSegment,
     Compute,
+    Evict,
+    Fetch,
     Guard,
     Loop,
     LoopProgram,
@@ -35,6 +37,7 @@ from tempo.loop_ir.ir import (
     Segment,
     Statement,
     Stop,
+    Transfer,
     WindowIndex,
     Write,
     expressions,
@@ -137,7 +140,8 @@ class _Verifier:
             _require(id in self.program.buffers, f"there is no buffer b{id}")
 
     def _given_is_kept(self) -> None:
-        self._buffers_exist(each.buffer for each in self.program.statements() if isinstance(each, Read | Write | Stop))
+        touching = (each for each in self.program.statements() if isinstance(each, Read | Write | Stop | Transfer))
+        self._buffers_exist(each.buffer for each in touching)
         for buffer in map(self.program.buffers.__getitem__, self.written):
             _require(not buffer.is_given, f"{buffer.label}, which is written, is an {buffer.role}")
 
@@ -181,7 +185,7 @@ class _Verifier:
         self._symbols_are_seen(statement, around)
         if isinstance(statement, Branch | Guard | Loop):
             return self._compound(statement, names, around)
-        in_driver = isinstance(statement, CallHost | CallSegment)
+        in_driver = isinstance(statement, CallHost | CallSegment | Transfer)
         _require(isinstance(statement, Stop) or in_driver == (around.segment is None), "it cannot run here")
         made: Names = {}
         match statement:
@@ -195,6 +199,8 @@ class _Verifier:
                 self._written(statement, self._named(statement.value, names), around)
             case Stop(buffer):
                 _require(self.program.buffers[buffer].is_slot, f"b{buffer} is no slot")
+            case Fetch(buffer) | Evict(buffer):
+                _require(self.program.buffers[buffer].pooled is not None, f"b{buffer} is in no pool")
             case CallHost():
                 self._called(statement, around)
             case CallSegment(segment):

@@ -18,6 +18,7 @@ from tempo.passes.rows import rows_masked
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler, list_schedulers
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
+from tempo.runtime.host_pool import folder_of
 from tempo.runtime.limit import limit_in_bytes
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.sdg.graph import Graph
@@ -40,6 +41,7 @@ def compile(
     sizes: Mapping[str, int] | None = None,
     options: Options | None = None,
     memory_limit: int | str | None = None,
+    offload: str | os.PathLike[str] | None = None,
 ) -> Executable:
     """Compile a program for a backend.
 
@@ -53,6 +55,11 @@ def compile(
     "500MB"). Where the plan holds more, others are looked for that hold less and take longer; `run.memory.choices` and
     `run.explain()` say which, and `MemoryLimitError` by how much none fits, before anything runs. It is for runs as a
     whole: what a stream holds depends on what is kept of it.
+
+    `offload` allows a pool on the host: "host" is its memory, else a folder, in which files are mapped. What one loop
+    keeps for a later one goes there point by point, and comes back a chunk ahead of where it is read: the backend's
+    arrays have places for a few chunks. Without a limit all goes there that may, with one what has to;
+    `run.memory.pool_bytes` and `run.memory.traffic` say how much. Inputs, outputs, and what is read whole stay.
 
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
     `DomainError`, `DefinitionError`, `CycleError`, `MemoryLimitError`, and `InputError` for options that do not fit the
@@ -68,11 +75,13 @@ def compile(
             )
         if not isinstance(options, Options | None):
             raise InputError(f"options= is a {type(options).__name__}", hint="write options=tp.Options(...)")
-        options, limit = options or Options(), limit_in_bytes(memory_limit)
+        options, limit, folder = options or Options(), limit_in_bytes(memory_limit), folder_of(offload)
         chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
         named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
         if limit is not None and getattr(chosen, "interprets", False):
             raise UnsupportedError("the reference backend plans nothing, so it keeps no memory_limit")
+        if offload is not None and getattr(chosen, "interprets", False):
+            raise UnsupportedError("the reference backend plans nothing, so it has no pool to offload to")
         if device is not None:
             chosen = _on_device(chosen, device)
         name = named if isinstance(named, str) else type(named).__name__
@@ -101,13 +110,15 @@ def compile(
                     _likely(graph, sizes),
                     buckets=_buckets(graph, options),
                     memory_limit=limit,
+                    offload=offload is not None,
                     rivals=rivals,
                 ),
                 name,
+                folder,
             )
         )
         given = chosen.info.name if backend is None else backend
-        recipe = partial(compile, program, given, named, device, sizes, options, memory_limit)
+        recipe = partial(compile, program, given, named, device, sizes, options, memory_limit, offload)
         executable = Executable(program, sizes, engine, recipe, check)
         manager.call("tempo_compile_finished", program=program, executable=executable)
         return executable

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.passes.manager import PassRecord
 from tempo.reference.calls import call_host
 from tempo.reference.evaluator import Evaluated
+from tempo.runtime.host_pool import HostPool
 from tempo.runtime.memory import check_room, too_large
 from tempo.runtime.strips import in_strips
 from tempo.runtime.trial import heap_of
@@ -181,6 +183,8 @@ class Ready:
     """The size of every dim of the program, by its name."""
     held: Mapping[int, tuple[int, ...]] | None = None
     """By buffer, how much of it an output is, with the user's axes; None where shapes are made for no buckets."""
+    folder: Path | None = None
+    """Of the host pool; None: it is memory."""
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -192,6 +196,11 @@ class Ready:
     def heap(self) -> Heap:
         """What a run holds, told beforehand."""
         return heap_of(self)
+
+    @cached_property
+    def pooled(self) -> list[Buffer]:
+        """The buffers of which the points are in the host pool."""
+        return [buffer for buffer in self.compiled.program.buffers.values() if buffer.pooled is not None]
 
     @cached_property
     def tables(self) -> list[Any]:
@@ -237,6 +246,7 @@ class ProgramRun:
     def __init__(self, ready: Ready, given: Mapping[Port, Any], poison: bool):
         self.ready, self.compiled, self.sizes, self.poison = ready, ready.compiled, ready.sizes, poison
         self.marks: deque[tuple[Any, ...]] = deque(maxlen=self.compiled.depth)
+        self.pool = HostPool(ready.compiled.backend, ready.pooled, ready.sizes, ready.folder) if ready.pooled else None
         self.item = -1  # of the driver, that runs
         self.arguments = [self.sizes[symbol] for symbol in self.compiled.parameters]
         inputs = {id: given[port] for port, id in self.compiled.program.inputs.items()}
@@ -316,7 +326,7 @@ class ProgramRun:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
         try:
             with np.errstate(all="ignore"):
-                function(start, stop, *self.arguments, self.buffers, self.ready.tables, self.marks)
+                function(start, stop, *self.arguments, self.buffers, self.ready.tables, self.marks, self.pool)
         except Exception as error:
             if isinstance(error, TempoError) or not self.compiled.backend.is_out_of_memory(error):
                 raise

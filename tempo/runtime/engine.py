@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,9 @@ _MOST_WALKED = 256
 class CompiledEngine:
     """Plans per streamed dim (None: no streaming), executables per value of the static sizes."""
 
-    def __init__(self, compiler: Compiler, scheduler_name: str) -> None:
+    def __init__(self, compiler: Compiler, scheduler_name: str, folder: Path | None = None) -> None:
+        """`folder`: that of the host pool, where it is no memory."""
+        self.folder = folder
         check_supported(compiler.graph, compiler.backend.info)  # what the user wrote, whatever passes may make of it
         self.compiler, self.graph, self.backend = compiler, compiler.graph, compiler.backend
         self.scheduler_name, self.native = scheduler_name, compiler.backend.native
@@ -103,7 +106,8 @@ class CompiledEngine:
 
     def finds_order(self) -> bool:
         if self.compiler.counted:
-            return self._like(options=replace(self.compiler.options, recompute=None)).finds_order()
+            options = replace(self.compiler.options, recompute=None)
+            return self._like(options=options, offload=False).finds_order()
         try:
             self.plan()
         except UnsupportedError:
@@ -121,10 +125,10 @@ class CompiledEngine:
         found = partial(chosen, self, sizes, self.compiler.memory_limit)
         return self._chosen.get(frozenset(sizes.items()), found)
 
-    def varied(self, scheduler: Scheduler | None = None, **changed: Any) -> CompiledEngine:
-        """The same with other options or another scheduler, without choices of its own."""
-        made = replace(self.compiler.options, **changed)
-        return self._like(options=made, scheduler=scheduler or self.compiler.scheduler, memory_limit=None, rivals={})
+    def varied(self, scheduler: Scheduler | None = None, offload: bool = False, **changed: Any) -> CompiledEngine:
+        """The same with other options, another scheduler or a host pool, without choices of its own."""
+        made, chosen = replace(self.compiler.options, **changed), scheduler or self.compiler.scheduler
+        return self._like(options=made, scheduler=chosen, offload=offload, memory_limit=None, rivals={})
 
     def planned(self, sizes: Mapping[Symbol, int], outermost: Symbol | None = None) -> Plan:
         """The plan; where none is for every size, one for these, at which a real cycle is the user's error.
@@ -170,7 +174,7 @@ class CompiledEngine:
             key = id(plan.graph), frozenset(sizes.items())  # narrowed and in parts it demands the same
             return self._demanded.get(key, lambda: demanded(plan.graph, sizes))
 
-        return Ready(plan, code, sizes, masks, self.graph.named_sizes(sizes), self._held(code, sizes))
+        return Ready(plan, code, sizes, masks, self.graph.named_sizes(sizes), self._held(code, sizes), self.folder)
 
     def _held(self, code: Compiled, sizes: Mapping[Symbol, int]) -> Mapping[int, tuple[int, ...]] | None:
         """By buffer, how much of it an output is, where shapes are made for buckets of sizes."""
@@ -237,7 +241,7 @@ class CompiledEngine:
         return self._others.get(None, lambda: self._like(may_speculate=False))
 
     def _like(self, **changed: Any) -> CompiledEngine:
-        return CompiledEngine(replace(self.compiler, **changed), self.scheduler_name)
+        return CompiledEngine(replace(self.compiler, **changed), self.scheduler_name, self.folder)
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
         """Run the program once, or twice where an index was out of range that may have been looked up for nothing."""

@@ -1,10 +1,11 @@
 """A plan that holds no more than a limit: which were looked at, what each holds and what it takes, and which it is.
 
 The plan as it is comes first; where it fits, nothing changes. Else what keeps less is planned, what costs less time
-first: strips of a dim along which one loop keeps what a later one reads, and shorter ones; blocks of an axis that only
-folds remove; then a loop over every dim, sums added up step by step; then that and strips; then strips of strips. The
-first that fits is taken. What a plan holds is told as `run.memory` tells it, for a backend that must compile for that
-by what the core's code would hold; what is taken is then looked at itself.
+first: what loops keep in the host pool, if there may be one; strips of a dim along which one loop keeps what a later
+one reads, and shorter ones; blocks of an axis that only folds remove; then a loop over every dim, sums added up step by
+step; then that and strips; then strips of strips. The first that fits is taken. What a plan holds is told as
+`run.memory` tells it, for a backend that must compile for that by what the core's code would hold; what is taken is
+then looked at itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from tempo.errors import InputError, MemoryLimitError, UnsupportedError, user_lo
 from tempo.loop_ir.analysis.heap import Heap
 from tempo.passes.recompute.axes import regions
 from tempo.passes.rewrite.driver import without_dead_nodes
+from tempo.runtime.host_pool import planned_traffic
 from tempo.runtime.memory import buffers_of
 from tempo.runtime.trial import heap_of
 from tempo.schedule.tree import For, If, ScheduleTree, Sequence
@@ -101,6 +103,7 @@ class _Candidate:
 class _Search:
     def __init__(self, engine: CompiledEngine, sizes: Sizes, limit: int | None) -> None:
         self.engine, self.sizes, self.limit = engine, sizes, limit
+        self.offloads = engine.compiler.offload
         self.choices: list[Choice] = []
         self.compiled = 0
         self.least: Heap | None = None
@@ -127,11 +130,12 @@ class _Search:
     def of_schedulers(self) -> list[_Candidate]:
         """A plan of each that finds one. The last is the one that holds least; that of the first, where it holds about
         as much."""
-        rivals = self.engine.compiler.rivals
+        rivals, offload = self.engine.compiler.rivals, self.offloads and self.limit is None
+        first = self.engine.varied() if self.offloads and not offload else self.engine
         if not rivals:
-            return [self.candidate("as it is", self.engine)]
-        engines = {self.engine.scheduler_name: self.engine}
-        engines |= {name: self.engine.varied(rival) for name, rival in rivals.items()}
+            return [self.candidate("as it is", first)]
+        engines = {self.engine.scheduler_name: first}
+        engines |= {name: self.engine.varied(rival, offload) for name, rival in rivals.items()}
         found, refused = list[_Candidate](), list[UnsupportedError]()
         for name, engine in engines.items():
             try:
@@ -151,6 +155,8 @@ class _Search:
 
     def choice(self, candidate: _Candidate, heap: Heap, fits: bool) -> Choice:
         cost = cost_of(candidate.plan, self.sizes, self.engine.backend.costs)
+        moved = planned_traffic(self.engine.at(candidate.plan, self.sizes).compiled.program, self.sizes)
+        cost = replace(cost, bytes=cost.bytes + moved.evicted + moved.fetched)
         return Choice(candidate.how, heap.peak, cost.seconds, fits)
 
     def check(self, plan: Plan, limit: int) -> None:
@@ -189,7 +195,14 @@ class _Search:
     # -- what else there is ------------------------------------------------------------------------------------------
 
     def others(self, plan: Plan) -> Iterator[Mapping[str, Any]]:
-        """Options that keep less, one after the other; those that the user has chosen stay."""
+        """Options that keep less, one after the other; those that the user has chosen stay. A pool is used first, if
+        there may be one, and then with all others."""
+        pool = {"offload": True} if self.offloads else {}
+        if pool:
+            yield pool
+        yield from ({**way, **pool} for way in self.without_pool(plan))
+
+    def without_pool(self, plan: Plan) -> Iterator[Mapping[str, Any]]:
         options = self.engine.compiler.options
         strips = [] if options.recompute else [{"recompute": each} for each in self.strips(plan)]
         sequential = {"mapping": "sequential"} if options.mapping is None else {}

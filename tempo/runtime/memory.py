@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from tempo.errors import InputError, MemoryLimitError
 from tempo.loop_ir.analysis.heap import Heap, Piece
 from tempo.loop_ir.analysis.liveness import buffer_bytes
 from tempo.loop_ir.ir import Buffer, LoopProgram
+from tempo.runtime.host_pool import Traffic, planned_traffic
 from tempo.runtime.memory_plot import plot_memory
 from tempo.symbolic import Symbol
 
@@ -46,12 +47,15 @@ class Memory:
     on a heap without contents. What XLA needs for itself is what it says when it has compiled, and the first look waits
     for that; of what other libraries need for themselves, within one operator, nothing is known. `choices`: the plans
     that were looked at where memory is limited (`tp.compile(..., memory_limit=...)`) or several schedulers were asked,
-    the last of which is run.
+    the last of which is run. `pool`: the arrays in the host pool (`tp.compile(..., offload=...)`), whole; `buffers` has
+    what the backend has of them.
     """
 
     buffers: tuple[BufferMemory, ...]
     choices: tuple[Choice, ...]
     _heap: Callable[[], Heap] = field(repr=False, compare=False)
+    _traffic: Callable[[], Traffic] = field(repr=False, compare=False)
+    pool: tuple[BufferMemory, ...] = ()
 
     @cached_property
     def _run(self) -> Heap:
@@ -59,7 +63,18 @@ class Memory:
 
     def __getstate__(self) -> dict[str, Any]:
         """With what was found, without the executable that it was found with."""
-        return {"buffers": self.buffers, "choices": self.choices, "_run": self._run}
+        kept = {"buffers": self.buffers, "choices": self.choices, "pool": self.pool}
+        return {**kept, "_run": self._run, "traffic": self.traffic}
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """The bytes that a run sends to the host pool (`evicted`), and those that it takes from there (`fetched`)."""
+        return self._traffic()
+
+    @property
+    def pool_bytes(self) -> int:
+        """What lies in the host pool, beside the peak."""
+        return sum(each.bytes for each in self.pool)
 
     @property
     def peak_bytes(self) -> int:
@@ -109,6 +124,10 @@ class Memory:
         rows = [f"{b.name:<24} {b.role:<9} {b.storage:<20} {b.dtype}{list(b.shape)}  {b.bytes} B" for b in self.buffers]
         parts = f"{self.given_bytes} B given, {self.returned_bytes} B returned, {self.working_bytes} B between"
         largest = (f"  {piece}" for piece in self.at_peak[:_SHOWN] if piece.bytes)
+        if self.pool:
+            away = ", ".join(each.name for each in self.pool)
+            moved = f"{self.traffic.evicted} B go there and {self.traffic.fetched} B come back"
+            rows.append(f"in the host pool {self.pool_bytes} B ({away}): {moved}")
         return "\n".join([*rows, f"peak {self.peak_bytes} B: {parts}; then there are", *largest])
 
 
@@ -156,7 +175,11 @@ def told_what_is_large(planned: Callable[[], tuple[BufferMemory, ...]]) -> Itera
 
 
 def memory_of(ready: Ready, choices: tuple[Choice, ...] = ()) -> Memory:
-    return Memory(buffers_of(ready.plan.loops, ready.sizes), choices, lambda: ready.heap)
+    loops, code = ready.plan.loops, ready.compiled.program
+    windows = {buffer.id: buffer for buffer in ready.pooled}
+    here = buffers_of(replace(loops, buffers={**loops.buffers, **windows}), ready.sizes)
+    pool = tuple(_entry(loops.buffers[id], ready.sizes, loops.buffers[id].storage) for id in windows)
+    return Memory(here, choices, lambda: ready.heap, lambda: planned_traffic(code, ready.sizes), pool)
 
 
 def buffers_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:

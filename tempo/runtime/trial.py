@@ -9,7 +9,7 @@ from tempo.backends.base import CompiledSegment, Trial
 from tempo.loop_ir.analysis.heap import Frame, Heap, Piece
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.codegen.trial import array_of, piece_of, repeat, tried
-from tempo.loop_ir.ir import Block, Branch, Buffer, CallHost, CallSegment, Guard, Loop, Segment, Statement
+from tempo.loop_ir.ir import Block, Branch, Buffer, CallHost, CallSegment, Fetch, Guard, Loop, Segment, Statement
 
 if TYPE_CHECKING:
     from tempo.runtime.compiled import Ready
@@ -31,6 +31,7 @@ class _Run:
         self._ready, self._compiled, self._sizes = ready, ready.compiled, ready.sizes
         self._program, self._backend = ready.compiled.program, ready.compiled.backend
         self._heap, self._caller, self._buffers = buffers.heap, caller, buffers
+        self._ahead = Frame[int](buffers.heap)
 
     def all(self) -> None:
         program = self._program
@@ -44,7 +45,7 @@ class _Run:
             self._make(item.makes)
             self._block((statement,))
             for id in item.drops:
-                self._buffers[id] = None
+                self._buffers[id] = self._ahead[id] = None
         with self._heap.within("returned"):
             for id in program.outputs.values():
                 self._caller[id] = self._returned(program.buffers[id])
@@ -78,6 +79,8 @@ class _Run:
                 self._block(otherwise)
             case CallHost():
                 self._call_host(statement)
+            case Fetch():
+                self._fetch(statement)
 
     def _call(self, segment: Segment, code: CompiledSegment) -> None:
         given = {id: None if id in segment.unread else self._buffers.get(id) for id in segment.buffers}
@@ -95,6 +98,13 @@ class _Run:
         emitter = Emitter(self._program, self._sizes, self._backend.operator)
         emitter.segment(segment)
         return partial(tried, emitter, segment)
+
+    def _fetch(self, fetch: Fetch) -> None:
+        """What is fetched lies beside the buffer before it is stored there, what is next while a chunk runs."""
+        part = partial(array_of, self._program.buffers[fetch.buffer], self._sizes)
+        if fetch.ahead is None:
+            self._ahead[fetch.buffer] = part()
+        self._ahead[fetch.buffer] = None if fetch.ahead is None else part()
 
     def _call_host(self, call: CallHost) -> None:
         """Its results are there before they are written."""

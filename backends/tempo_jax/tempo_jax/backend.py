@@ -142,6 +142,10 @@ class JaxBackend:
         with x64_for(_name(array.dtype)):
             return jnp.array(array, copy=True)
 
+    def stored(self, array: Array, axis: int, at: int, part: Array) -> Array:
+        with x64_for(_name(array.dtype)):
+            return _store(array, part, at, axis)
+
     def array_functions(self) -> Mapping[str, Callable[..., Any]]:
         """What the driver calls around host functions; loops are traced, not generated."""
         return {
@@ -204,6 +208,11 @@ def _name(dtype: np.dtype[Any]) -> str:
 @partial(jax.jit, donate_argnums=0)
 def _update(array: Array, index: tuple[Any, ...], value: Array) -> Array:
     return access.write(array, access.SliceAddress.point(index), value)
+
+
+@partial(jax.jit, donate_argnums=0, static_argnums=3)
+def _store(array: Array, part: Array, at: int, axis: int) -> Array:
+    return jax.lax.dynamic_update_slice_in_dim(array, part, at, axis)
 
 
 @partial(jax.jit, static_argnums=2)

@@ -35,7 +35,7 @@ class Mode:
     """A way to run a program, as arguments of `tp.compile`; `to_host` makes NumPy arrays of the backend's own.
 
     `buckets`: every dim that may have one is in one. `strips`: one of the dims, and of how many points are its strips,
-    which later loops compute again.
+    which later loops compute again. `offload`: what loops keep goes to a pool on the host.
     """
 
     backend: Any
@@ -44,6 +44,13 @@ class Mode:
     to_host: Callable[[Any], Array] = np.asarray
     buckets: bool = False
     strips: tuple[int, int] | None = None
+    offload: bool = False
+
+    def compiled(self, program: Program, **changed: Any) -> Any:
+        """The executable; some options may be others, or sizes given."""
+        sizes = changed.pop("sizes", None)
+        options, pool = replace(self.options_for(program), **changed), "host" if self.offload else None
+        return compile(program, self.backend, self.scheduler, sizes=sizes, options=options, offload=pool)
 
     def options_for(self, program: Program) -> Options:
         options, dims = self.options, program.graph().dims
@@ -61,9 +68,8 @@ class Mode:
         return self.backend if isinstance(self.backend, str) else str(self.backend.info.name)
 
     def __str__(self) -> str:
-        return (
-            f"{self.name}, {self.options}{', in buckets' * self.buckets}{f', strips {self.strips}' * bool(self.strips)}"
-        )
+        told = [", in buckets" * self.buckets, f", strips {self.strips}" * bool(self.strips), ", a pool" * self.offload]
+        return f"{self.name}, {self.options}{''.join(told)}"
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ def _check_mode(
     built = program.build(mode.name)
     sizes = pairs[0][0].sizes if len(pairs) == 1 else None
     try:
-        run = compile(built.program, mode.backend, mode.scheduler, sizes=sizes, options=mode.options_for(built.program))
+        run = mode.compiled(built.program, sizes=sizes)
     except UnsupportedError as error:
         counts[_unsupported(error)] += len(pairs)
         _check_no_loop_runs(program, mode, pairs, error)
@@ -172,8 +178,7 @@ def _check_no_loop_runs(
         return
     built = program.build(mode.name)
     try:
-        sequential = replace(mode.options_for(built.program), mapping="sequential")
-        run = compile(built.program, mode.backend, mode.scheduler, options=sequential)
+        run = mode.compiled(built.program, mapping="sequential")
         for situation, _ in pairs:
             if _run(built, run, situation, mode.to_host).error is None:
                 _fail(program, mode, situation, f"it runs with mapping='sequential', and was refused: {refused}")

@@ -25,6 +25,7 @@ from tempo.loop_ir.ir import (
     Read,
     Segment,
     Statement,
+    Transfer,
     WindowIndex,
     Write,
     nested,
@@ -155,7 +156,7 @@ class Lifetimes:
 
 def touched(program: LoopProgram, item: Statement) -> set[int]:
     """The buffers that one item of the driver reads or writes."""
-    own = {each.buffer for each in walk((item,)) if isinstance(each, Read | Write)}
+    own = {each.buffer for each in walk((item,)) if isinstance(each, Read | Write | Transfer)}
     return own.union(*(segment.buffers for segment in program.called((item,))))
 
 

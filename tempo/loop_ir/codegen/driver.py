@@ -16,12 +16,14 @@ from tempo.loop_ir.ir import (
     Buffer,
     CallHost,
     CallSegment,
+    Fetch,
     LastValue,
     Loop,
     LoopProgram,
     Read,
     Segment,
     Statement,
+    Transfer,
     Write,
     stop_in,
     walk,
@@ -50,12 +52,20 @@ class DriverEmitter(Emitter):
         return host_arrays(self.program)
 
     def item(self, number: int, item: Statement) -> str:
-        """The source of `item_N(start, stop, sizes..., buffers, tables)`: one item of the program, over host lists."""
+        """The source of `item_N(start, stop, sizes..., buffers, tables, marks, pool)`: one item of the program."""
         body = self._marked(number, item) if isinstance(item, Loop) else self._statement(item)
         return syntax.source(syntax.function(f"item_{number}", self.item_parameters(), body or [ast.Pass()]))
 
     def item_parameters(self) -> list[str]:
-        return ["start", "stop", *(self.names(symbol) for symbol in self.item_sizes()), "buffers", "tables", "marks"]
+        return [
+            "start",
+            "stop",
+            *(self.names(symbol) for symbol in self.item_sizes()),
+            "buffers",
+            "tables",
+            "marks",
+            "pool",
+        ]
 
     def _marked(self, number: int, item: Loop) -> list[ast.stmt]:
         """The loop; before it and at the end of each iteration it is noted that it has come so far."""
@@ -109,10 +119,21 @@ class DriverEmitter(Emitter):
     def _table(self, number: int) -> ast.expr:
         return syntax.listed("tables", number)
 
-    def _calls(self, call: CallHost | CallSegment) -> list[ast.stmt]:
+    def _calls(self, call: CallHost | CallSegment | Transfer) -> list[ast.stmt]:
         if isinstance(call, CallHost):
             return self._call_host(call)
+        if isinstance(call, Transfer):
+            return [self._transfer(call)]
         return [self._call_segment(self.program.segments[call.segment])]
+
+    def _transfer(self, each: Transfer) -> ast.stmt:
+        moves = ast.Attribute(syntax.name("pool"), "fetch" if isinstance(each, Fetch) else "evict", ast.Load())
+        given = [ast.Constant(each.buffer), syntax.listed("buffers", each.buffer)]
+        given += self._exprs((each.start, each.stop, each.base))
+        if not isinstance(each, Fetch):
+            return ast.Expr(ast.Call(moves, given, []))
+        fetched = ast.Call(moves, [*given, *self._exprs(each.ahead or ())], [])
+        return syntax.assign(syntax.listed("buffers", each.buffer, ast.Store()), fetched)
 
     def _call_segment(self, segment: Segment) -> ast.stmt:
         arguments: list[ast.expr] = [syntax.name("start"), syntax.name("stop")]

@@ -15,7 +15,7 @@ from tempo.symbolic import Symbol
 
 ARRAY_FUNCTIONS = ("fresh", "clamped", "wrapped", "to_host", "host_write")
 """Functions that the source calls beside operators: a backend gives their meaning."""
-_DRIVER = ("buffers", "tables", "marks", "in_strips", "renew", "take", "run")
+_DRIVER = ("buffers", "tables", "marks", "pool", "in_strips", "renew", "take", "run")
 _FIXED = ("start", "stop", *_DRIVER, *ARRAY_FUNCTIONS, *keyword.kwlist, *dir(builtins))
 
 

@@ -28,6 +28,8 @@ from tempo.loop_ir.ir import (
     CallHost,
     CallSegment,
     Compute,
+    Evict,
+    Fetch,
     Guard,
     Loop,
     LoopProgram,
@@ -36,6 +38,7 @@ from tempo.loop_ir.ir import (
     Segment,
     Statement,
     Stop,
+    Transfer,
     WindowIndex,
     Write,
     expressions,
@@ -181,7 +184,7 @@ class Emitter:
                 return self._loops(statement)
             case Stop(buffer):
                 return [ast.If(self._held_by(self._buffer(buffer)), [ast.Break()], [])]
-            case CallHost() | CallSegment():
+            case CallHost() | CallSegment() | Fetch() | Evict():
                 return self._calls(statement)
 
     def _read(self, read: Read) -> ast.expr:
@@ -198,7 +201,7 @@ class Emitter:
     def _held_by(self, slot: Buffer) -> ast.expr:
         return syntax.name(slot.label)
 
-    def _calls(self, call: CallHost | CallSegment) -> list[ast.stmt]:
+    def _calls(self, call: CallHost | CallSegment | Transfer) -> list[ast.stmt]:
         raise InternalError(f"a segment holds {type(call).__name__}, which needs the host")
 
     def _table(self, number: int) -> ast.expr:

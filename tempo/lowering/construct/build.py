@@ -26,7 +26,7 @@ from tempo.loop_ir.ir import (
 from tempo.lowering.construct.statements import RunLowering
 from tempo.lowering.construct.stopping import Stops
 from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value, intervals
-from tempo.lowering.scheduling.places import Fragment, Place, has_host, parts, top_items
+from tempo.lowering.scheduling.places import Apart, Fragment, Place, is_outside, parts, top_items
 from tempo.lowering.storage.assignment import Storage
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
 from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
@@ -58,11 +58,12 @@ def build(
     storage: Mapping[Value, Storage],
     tables: Mapping[str, int],
     checks: bool,
+    apart: Apart = (),
 ) -> LoopProgram:
     """`places`: of the tree. `tables`: by the name of a cluster, the node whose demanded points guard it. `checks`:
-    gathers are checked.
+    gathers are checked. `apart`: loops of the tree that are segments of their own.
     """
-    return _Builder(program, places, storage, tables, checks).build(tree)
+    return _Builder(program, places, storage, tables, checks, apart).build(tree)
 
 
 def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
@@ -155,7 +156,9 @@ class _Builder:
         storage: Mapping[Value, Storage],
         tables: Mapping[str, int],
         checks: bool,
+        apart: Apart,
     ) -> None:
+        self.apart = apart
         self.places = tuple(chain.from_iterable(places.values()))
         self.program, self.buffers = program, _make_buffers(program, storage)
         self.clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in program.clusters}
@@ -192,7 +195,7 @@ class _Builder:
     def top(self, items: tuple[ScheduleTree, ...]) -> list[tuple[Statement, int | None]]:
         """The items of the driver, each with the buffer of the stop after which it is left out."""
         found: list[tuple[Statement, int | None]] = []
-        for number, part in enumerate(parts(items, self.hosts, loops_apart=True)):
+        for number, part in enumerate(parts(items, self.hosts, True, self.apart)):
             stop = self.stops.ends(number, self.places)
             made = self.lower(part.items[0], self.host_block) if part.host else (self.segment(part, top=True),)
             if isinstance(part.items[0], For) and len(part.items) == 1:
@@ -205,7 +208,7 @@ class _Builder:
 
     def host_block(self, items: tuple[ScheduleTree, ...]) -> Block:
         found: list[Statement] = []
-        for part in parts(items, self.hosts, loops_apart=False):
+        for part in parts(items, self.hosts, False, self.apart):
             made = self.lower(part.items[0], self.host_block) if part.host else (self.segment(part, top=False),)
             found.extend(made)
         return tuple(found)
@@ -332,7 +335,7 @@ class _Builder:
         items, stop = top_items(loop.body), self.stops.leaves(loop)
         if stop is None:
             return block(items)
-        at = len(items) if has_host(loop, self.hosts) else self.stops.known(loop)
+        at = len(items) if is_outside(loop, self.hosts, self.apart) else self.stops.known(loop)
         return (*block(items[:at]), Stop(self.stop_buffer(stop)), *block(items[at:]))
 
 

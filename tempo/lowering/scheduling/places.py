@@ -73,6 +73,24 @@ def has_host(tree: ScheduleTree, hosts: frozenset[str]) -> bool:
     return any(run.statement in hosts for run in runs(tree))
 
 
+Apart = Collection[int]
+"""Loops that are segments of their own, by identity; those around them are loops of the driver."""
+
+
+def is_outside(tree: ScheduleTree, hosts: frozenset[str], apart: Apart) -> bool:
+    """Whether the driver has a part in it."""
+    return has_host(tree, hosts) or any(id(each) in apart for each in inner_loops(tree))
+
+
+def inner_loops(tree: ScheduleTree) -> Iterator[For]:
+    """The loops inside of a tree, outer before inner."""
+    body = (tree.body,) if isinstance(tree, For | If) else tree.items if isinstance(tree, Sequence) else ()
+    for item in body:
+        if isinstance(item, For):
+            yield item
+        yield from inner_loops(item)
+
+
 @dataclass(frozen=True)
 class Fragment:
     """A piece of a block: either pure (one segment) or a single item with host work."""
@@ -81,15 +99,17 @@ class Fragment:
     host: bool
 
 
-def parts(items: tuple[ScheduleTree, ...], hosts: frozenset[str], loops_apart: bool) -> Iterator[Fragment]:
+def parts(
+    items: tuple[ScheduleTree, ...], hosts: frozenset[str], loops_apart: bool, apart: Apart = ()
+) -> Iterator[Fragment]:
     """Cut a block into segments and items with host work.
 
-    `loops_apart`: every loop is a part of its own (at the top, so that it can be run in chunks).
+    `loops_apart`: every loop is a part of its own (at the top, so that it can be run in chunks), else those of `apart`.
     """
     pure: list[ScheduleTree] = []
     for item in items:
-        host = has_host(item, hosts)
-        if not host and not (loops_apart and isinstance(item, For)):
+        host = is_outside(item, hosts, apart)
+        if not host and not (isinstance(item, For) and (loops_apart or id(item) in apart)):
             pure.append(item)
             continue
         if pure:
@@ -100,9 +120,9 @@ def parts(items: tuple[ScheduleTree, ...], hosts: frozenset[str], loops_apart: b
         yield Fragment(tuple(pure), host=False)
 
 
-def places(tree: ScheduleTree, hosts: frozenset[str]) -> Mapping[str, tuple[Place, ...]]:
+def places(tree: ScheduleTree, hosts: frozenset[str], apart: Apart = ()) -> Mapping[str, tuple[Place, ...]]:
     """The places of every statement, by name."""
-    walker = _Walker(hosts)
+    walker = _Walker(hosts, apart)
     walker.host_block(top_items(tree), Scope(), top=True)
     found: dict[str, list[Place]] = {}
     for place in walker.found:
@@ -111,15 +131,15 @@ def places(tree: ScheduleTree, hosts: frozenset[str]) -> Mapping[str, tuple[Plac
 
 
 class _Walker:
-    def __init__(self, hosts: frozenset[str]) -> None:
-        self.hosts = hosts
+    def __init__(self, hosts: frozenset[str], apart: Apart) -> None:
+        self.hosts, self.apart = hosts, apart
         self.found: list[Place] = []
         self.segments = 0
         self.numbers = 0
         self.item = -1
 
     def host_block(self, items: tuple[ScheduleTree, ...], scope: Scope, top: bool = False) -> None:
-        for part in parts(items, self.hosts, loops_apart=top):
+        for part in parts(items, self.hosts, top, self.apart):
             self.segments += 1
             self.item += top
             if part.host:

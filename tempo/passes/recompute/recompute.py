@@ -1,4 +1,8 @@
-"""The pass: strips of the dims that the user names, where one loop keeps what a later one reads."""
+"""The pass: strips of the dims that the user names, where one loop keeps what a later one reads.
+
+Where there is a host pool, dims that are not named are cut, too: what is kept of a strip goes there as a whole, and
+sums over the dim are added up strip by strip, so nobody needs all of it at once. Nothing is computed again then.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,19 @@ from tempo.passes.recompute.strips import Strips
 from tempo.passes.rewrite.driver import rewrite_graph
 from tempo.passes.simplify.simplify import canonical_merge
 from tempo.sdg.graph import Graph
-from tempo.symbolic import Symbol
+from tempo.symbolic import Dim, Symbol
+
+STRIPS = 32
+"""Into how many a dim is cut of which a host pool keeps points."""
 
 
 @dataclass(frozen=True)
 class Recompute:
     """`recompute`: by name of a dim, how many points a strip has; of several numbers each cuts the strips of the one
-    before. `exclude`: dims that are stepped through."""
+    before. `exclude`: dims that are stepped through. `offload`: there is a host pool."""
 
     recompute: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    offload: bool = False
     exclude: frozenset[Symbol] = frozenset()
     name: ClassVar[str] = "recompute"
 
@@ -35,7 +43,22 @@ class Recompute:
                 self.check(graph, dim.symbol)
                 graph, cut, said = in_strips(graph, cut, size, context)
                 decisions += said
+        for dim in graph.dims if self.offload else ():
+            graph, said = self.kept(graph, dim, context)
+            decisions += said
         return Decided(graph, tuple(decisions))
+
+    def kept(self, graph: Graph, dim: Dim, context: PassContext) -> tuple[Graph, list[str]]:
+        """The graph with strips of a dim of which a pool may keep points, if it can be cut."""
+        least, most = context.over(graph, ()).constant_bounds(dim.size)
+        if dim.sequential or dim.symbol in graph.stops or dim.symbol in self.exclude or least is None or least != most:
+            return graph, []
+        size = -(-least // STRIPS)
+        try:
+            found, _, said = in_strips(graph, [dim.symbol], size, context, again=False)
+        except UnsupportedError:
+            return graph, []
+        return found, said if found is not graph else []
 
     def check(self, graph: Graph, dim: Symbol) -> None:
         if dim in graph.stops or dim in self.exclude:
@@ -44,18 +67,19 @@ class Recompute:
 
 
 def in_strips(
-    graph: Graph, dims: list[Symbol], size: int, context: PassContext
+    graph: Graph, dims: list[Symbol], size: int, context: PassContext, again: bool = True
 ) -> tuple[Graph, list[Symbol], list[str]]:
     """The graph with strips of the dims, the dims of the points within them, and what was done."""
     inner, said = list[Symbol](), list[str]()
     for dim in dims:
         before = len(said)
         while (loops := next_loops(points := pointwise(graph, dim), dim, context)) is not None:
-            strips = Strips(points, loops, size, context)
+            strips = Strips(points, loops, size, context, again)
             graph = rewrite_graph(strips.graph(), context, merges=canonical_merge)
             inner.append(strips.inner)
             ways = ", then ".join(loops.directions)
-            said.append(f"{dim.name}: strips of {size}, computed again for later loops ({ways})")
+            how = "computed again" if again else "kept in the pool"
+            said.append(f"{dim.name}: strips of {size}, {how} for later loops ({ways})")
         if len(said) == before:
             said.append(f"{dim.name}: no loop keeps anything for a later one, so nothing is computed again")
     return graph, inner, said

@@ -40,8 +40,9 @@ Version = tuple[int, int]
 class Strips:
     """Makes the graph with strips of `size` points of the dim that `loops` are over."""
 
-    def __init__(self, graph: Graph, loops: Loops, size: int, context: PassContext) -> None:
-        facts, self.context = context.facts, context
+    def __init__(self, graph: Graph, loops: Loops, size: int, context: PassContext, again: bool = True) -> None:
+        """`again`: a later loop computes what it needs of an earlier one; else it reads what was kept."""
+        facts, self.context, self.is_again = context.facts, context, again
         self.old, self.loops, self.size, self.symbol = graph, loops, size, loops.dim
         whole = graph.dim(self.symbol).size
         names = {dim.symbol.name for dim in graph.dims}
@@ -116,7 +117,7 @@ class Strips:
     # -- versions of the nodes in strips -----------------------------------------------------------------------------
 
     def version(self, id: int, number: int) -> int:
-        key = id, number
+        key = id, number if self.is_again else self.loops.of[id]
         if key not in self.versions:
             self.versions[key] = self.new.new_number()
             node = self.old.nodes[id]

@@ -14,6 +14,7 @@ from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
 from tempo.loop_ir.transforms.loop_unswitching import LoopUnswitching
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
+from tempo.loop_ir.transforms.offload import Offload
 from tempo.loop_ir.transforms.read_ahead import TakeAhead
 from tempo.plugins.manager import get_backend
 from tempo.symbolic import Symbol
@@ -182,6 +183,80 @@ def test_an_output_that_is_read_stays_whole() -> None:
     text = copies("read b1[max(t - 1, 0)]")
     assert_stays(ChunkedOutputs(), text, narrow=NARROW)
     assert_stays(ChunkedOutputs(), copies("v1"))  # nobody takes it so
+
+
+# -- the host pool --------------------------------------------------------------------------------------------------
+
+KEPT = """
+buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "g": float32[3] output
+buffer b2 "h": float32[3] internal over (t@0: full t.size)
+input "x" = b0
+output "g" = b1
+offsets 0 (b2 0..0)
+segment segment_0(t.size; b0, b2) -> (b2) loop:
+  for t in 0..t.size:
+    v1 = read b0[t]
+    write b2[t] = v1
+segment segment_1(t.size; b1, b2) -> (b1) loop:
+  for t in t.size..0 backwards:
+    v2 = read b2[t]
+    v3: float32[3] = neg(v2: float32[3])
+    write b1[] = v3
+driver:
+  run segment_0
+  run segment_1
+"""
+AWAY = """
+buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "g": float32[3] output
+buffer b2 "h": float32[3] internal over (t@0: full 2) pooled 0 of 64
+input "x" = b0
+output "g" = b1
+segment segment_0(t_chunk, t.size; b0, b2) -> (b2):
+  for t in 2*t_chunk..min(2*t_chunk + 2, t.size):
+    v1 = read b0[t]
+    write b2[t - 2*t_chunk] = v1
+segment segment_1(t_chunk_, t.size; b1, b2) -> (b1):
+  for t in min(2*t_chunk_ + 2, t.size)..2*t_chunk_ backwards:
+    v2 = read b2[t - 2*t_chunk_]
+    v3: float32[3] = neg(v2: float32[3])
+    write b1[] = v3
+driver:
+  for t_chunk in 0..(t.size + 1)//2:
+    run segment_0
+    evict b2 max(2*t_chunk, 0)..min(2*t_chunk + 2, 64) from 2*t_chunk
+  for t_chunk_ in (t.size + 1)//2..0 backwards:
+    fetch b2 2*t_chunk_..2*t_chunk_ + 2 from 2*t_chunk_ ahead 2*t_chunk_ - 2..2*t_chunk_
+    run segment_1
+"""
+
+
+def test_what_one_loop_keeps_for_another_goes_to_the_pool() -> None:
+    assert_becomes(Offload(), KEPT, AWAY, size=64, offload=True)
+    assert_stays(Offload(), KEPT, size=64)  # there is none
+
+
+def test_what_no_loop_moves_over_is_a_chunk_by_itself() -> None:
+    made = after(Offload(), KEPT.replace("read b2[t]", "read b2[5]"), 64, offload=True)
+    assert "fetch b2 5..6 from 5\n" in str(made)
+    assert "read b2[0]\n" in str(made)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        KEPT.replace('output "g" = b1', 'output "g" = b1\noutput "h" = b2').replace(
+            "internal over (t@0: full t.size)", "output over (t@0: full t.size) as ($t, 0)"
+        ),
+        KEPT.replace("internal over (t@0: full t.size)", "internal over (t@0: full t.size) zeroed"),
+        KEPT.replace("t in 0..t.size:", "t in 0..t.size:\n    v9 = read b2[0 +: t.size]"),
+    ],
+    ids=["an output", "zeros are read", "read whole"],
+)
+def test_what_must_be_here_stays(text: str) -> None:
+    assert text != KEPT
+    assert_stays(Offload(), text, 64, offload=True)
 
 
 # -- one segment ----------------------------------------------------------------------------------------------------
