@@ -176,10 +176,11 @@ class Backend(Protocol):
     def owned(self, array: Array) -> Array:
         """`array`, copied where it may share memory with an array that the caller can write to."""
 
-    def stored(self, array: Array, axis: int, at: int, part: Array) -> Array:
-        """The array with `part` from position `at` of an axis on; the array given is not looked at again."""
+    def stored(self, array: Array, axis: int, at: int, part: np.ndarray[Any, Any]) -> Array:
+        """The array with `part` from position `at` of an axis on. It may be the one given, which is not used again; the
+        backend may look at `part` after it has returned."""
         held = self.to_host(array)
-        held[(slice(None),) * axis + (slice(at, at + part.shape[axis]),)] = self.to_host(part)
+        held[(slice(None),) * axis + (slice(at, at + part.shape[axis]),)] = part
         return self.from_host(held)
 
     def up_to(self, array: Array, axis: int, count: int) -> Array:

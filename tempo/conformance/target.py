@@ -86,9 +86,11 @@ class Target:
         disable = self.configuration.disable
         return tp.Options(**{"disable": disable, "debug": True, "poison": True, **given})
 
-    def compile(self, program: tp.Program, sizes: Mapping[str, int] | None = None, **options: Any) -> Executable:
-        chosen = self.options(**options)
-        run: Executable = tp.compile(program, self.backend, self.scheduler, sizes=sizes, options=chosen)
+    def compile(
+        self, program: tp.Program, sizes: Mapping[str, int] | None = None, offload: Any = None, **options: Any
+    ) -> Executable:
+        given = {"sizes": sizes, "options": self.options(**options), "offload": offload}
+        run: Executable = tp.compile(program, self.backend, self.scheduler, **given)
         return run
 
     def to_numpy(self, array: Any) -> Array:
@@ -109,6 +111,7 @@ class Target:
         seed: int = 0,
         tolerance: float = 1.0,
         options: Mapping[str, Any] | None = None,
+        offload: Any = None,
         **inputs: Any,
     ) -> Outputs:
         """Runs the program and compares outputs and state with the reference evaluator's, and with `expected`.
@@ -117,7 +120,7 @@ class Target:
         """
         meaning = tp.compile(program, "reference", options=tp.Options(**dict(options or {})))
         wanted = meaning(sizes=sizes, seed=seed, **inputs)
-        found = self.compile(program, **dict(options or {}))(sizes=sizes, seed=seed, **inputs)
+        found = self.compile(program, offload=offload, **dict(options or {}))(sizes=sizes, seed=seed, **inputs)
         assert_same(self.arrays(found), dict(wanted), tolerance)
         assert_same(self.arrays(found.state), dict(wanted.state), tolerance)
         assert found.sizes == wanted.sizes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -227,7 +228,14 @@ def test_the_plan_is_true(target: Target, case: Callable[[], Case]) -> None:
 @pytest.mark.one_configuration
 @pytest.mark.parametrize("size", typical([1, 5, 13, 16], [13]))
 def test_what_a_later_loop_needs_is_computed_again(target: Target, size: int) -> None:
-    """A network with gates, its losses and the gradients, in strips of four points, and those in strips of two."""
+    """In strips of four points, and those in strips of two."""
+    x_data, w_data = numbers((size, 2, 3)), numbers((3, 6), seed=1)
+    for strips in (4, (4, 2)):
+        target.agrees(gated(), options={"recompute": {"t": strips}}, tolerance=50, x=x_data, w=w_data)
+
+
+def gated() -> tp.Program:
+    """A network with gates, its losses and the gradients."""
     with tp.Program() as program:
         t = tp.dim("t")
         x, w = tp.input("x", (2, 3), (t,)), tp.input("w", (3, 6), ())
@@ -241,9 +249,32 @@ def test_what_a_later_loop_needs_is_computed_again(target: Target, size: int) ->
         found = tp.grad(losses[0 : t.size].sum(), {"w": w, "x": x})
         tp.output("w", found["w"])
         tp.output("x", found["x"])
-    x_data, w_data = numbers((size, 2, 3)), numbers((3, 6), seed=1)
-    for strips in (4, (4, 2)):
-        target.agrees(program, options={"recompute": {"t": strips}}, tolerance=50, x=x_data, w=w_data)
+    return program
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("size", typical([3, 40, 77], [40]))
+def test_what_loops_keep_goes_to_a_pool_and_comes_back(target: Target, tmp_path: Path, size: int) -> None:
+    """One in memory, and one in a folder, in which nothing is left."""
+    x_data, w_data = numbers((size, 2, 3)) / 4, numbers((3, 6), seed=1) / 4
+    for where in ("host", tmp_path) if size == 40 else ("host",):
+        target.agrees(gated(), offload=where, tolerance=50, x=x_data, w=w_data)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.planned
+@pytest.mark.one_configuration
+def test_with_a_pool_a_network_keeps_a_few_strips(target: Target) -> None:
+    """A fifth of what is held otherwise, beside what is given; all of the pool is sent there, and comes back."""
+    runs = [target.compile(network(256, 48), offload=where) for where in (None, "host")]
+    held = [run.memory.peak_bytes - run.memory.given_bytes for run in runs]
+    assert 5 * held[1] <= held[0]
+    moved, pool = runs[1].memory.traffic, runs[1].memory.pool_bytes
+    assert pool * 15 / 16 <= moved.evicted <= moved.fetched
+    w_data = numbers((48, 48)) / 16
+    found, wanted = (target.to_numpy(run(w=w_data)["w"]) for run in reversed(runs))
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * float(np.abs(wanted).max()))
 
 
 def network(steps: int, width: int) -> tp.Program:

@@ -127,7 +127,7 @@ class HostPool:
     ) -> None:
         self.backend, self.ledger = backend, Ledger(buffers, sizes)
         self.arrays = {id: self._claimed(id, folder) for id in self.ledger.shapes}
-        self._ahead: dict[int, tuple[tuple[int, int], Future[Array]]] = {}
+        self._ahead: dict[int, tuple[tuple[int, int], Future[np.ndarray[Any, Any]]]] = {}
         self._thread = ThreadPoolExecutor(1, "tempo-host-pool")
 
     def evict(self, buffer: int, array: Array, start: int, stop: int, base: int) -> None:
@@ -142,15 +142,17 @@ class HostPool:
         points, taken = self._ahead.pop(buffer, ((0, 0), None))
         if start < stop:
             part = self._taken(buffer, start, stop) if taken is None or points != (start, stop) else taken.result()
-            del taken
             array = self.backend.stored(array, self.ledger.axes[buffer], start - base, part)
-            del part
         if ahead and (later := self.ledger.held(buffer, *ahead))[0] < later[1]:
             self._ahead[buffer] = later, self._thread.submit(self._taken, buffer, *later)
         return array
 
-    def _taken(self, buffer: int, start: int, stop: int) -> Array:
-        return self.backend.from_host(np.array(self._points(buffer, start, stop)))
+    def _taken(self, buffer: int, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """A copy of points, in memory of its own: a backend may still read it when the next is taken."""
+        points = self._points(buffer, start, stop)
+        taken = np.ndarray(points.shape, points.dtype, mmap.mmap(-1, max(1, points.nbytes)))
+        taken[...] = points
+        return taken
 
     def _points(self, buffer: int, start: int, stop: int) -> np.ndarray[Any, Any]:
         points: np.ndarray[Any, Any] = self.arrays[buffer][self._along(buffer, start, stop)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,6 @@ class _Run:
         self._ready, self._compiled, self._sizes = ready, ready.compiled, ready.sizes
         self._program, self._backend = ready.compiled.program, ready.compiled.backend
         self._heap, self._caller, self._buffers = buffers.heap, caller, buffers
-        self._ahead = Frame[int](buffers.heap)
 
     def all(self) -> None:
         program = self._program
@@ -39,13 +39,16 @@ class _Run:
             for id, buffer in program.buffers.items():
                 if buffer.is_given:
                     self._caller[id] = self._buffers[id] = array_of(buffer, self._sizes)
+        for id in program.inputs.values():
+            if not (program.buffers[id].is_as_given or self._backend.shares_memory):  # another order is a copy
+                self._buffers[id] = replace(array_of(program.buffers[id], self._sizes), role="between")
         with self._heap.within("returned"):
             self._make(tuple(id for id, buffer in program.buffers.items() if buffer.role == "output"))
         for item, statement in zip(self._compiled.items, program.items, strict=True):
             self._make(item.makes)
             self._block((statement,))
             for id in item.drops:
-                self._buffers[id] = self._ahead[id] = None
+                self._buffers[id] = None
         with self._heap.within("returned"):
             for id in program.outputs.values():
                 self._caller[id] = self._returned(program.buffers[id])
@@ -100,11 +103,9 @@ class _Run:
         return partial(tried, emitter, segment)
 
     def _fetch(self, fetch: Fetch) -> None:
-        """What is fetched lies beside the buffer before it is stored there, what is next while a chunk runs."""
-        part = partial(array_of, self._program.buffers[fetch.buffer], self._sizes)
-        if fetch.ahead is None:
-            self._ahead[fetch.buffer] = part()
-        self._ahead[fetch.buffer] = None if fetch.ahead is None else part()
+        """What is fetched lies beside the buffer before it is stored there, where it cannot be stored from the host."""
+        if not self._backend.shares_memory:
+            Frame[int](self._heap, {0: array_of(self._program.buffers[fetch.buffer], self._sizes)}).become({})
 
     def _call_host(self, call: CallHost) -> None:
         """Its results are there before they are written."""

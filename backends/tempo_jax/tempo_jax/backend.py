@@ -142,7 +142,7 @@ class JaxBackend:
         with x64_for(_name(array.dtype)):
             return jnp.array(array, copy=True)
 
-    def stored(self, array: Array, axis: int, at: int, part: Array) -> Array:
+    def stored(self, array: Array, axis: int, at: int, part: np.ndarray[Any, Any]) -> Array:
         with x64_for(_name(array.dtype)):
             return _store(array, part, at, axis)
 
