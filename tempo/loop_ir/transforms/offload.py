@@ -22,6 +22,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.loop_ir.ir import (
     Assign,
+    Axis,
     Block,
     Branch,
     Buffer,
@@ -285,9 +286,28 @@ class _Finder:
         return np.array(lows), np.array(highs)
 
     def is_sure(self, block: Block) -> bool:
-        """Whether whatever may be written of the buffer is, every time."""
-        everywhere = {each.index for each, _ in self.uses(block, ()) if isinstance(each, Write)}
-        return everywhere == self.certain(block)
+        """Whether whatever may be written of the buffer is, every time, and of a point all that there is of it."""
+        written = [(each, loops) for each, loops in self.uses(block, ()) if isinstance(each, Write)]
+        is_whole = all(self.is_whole(each, loops) for each, loops in written)
+        return is_whole and {each.index for each, _ in written} == self.certain(block)
+
+    def is_whole(self, write: Write, loops: tuple[Loop, ...]) -> bool:
+        """Whether all places along the other axes are written."""
+        axes = self.program.buffers[self.buffer].axes
+        others = list(zip(axes, write.index, write.extents, strict=True))
+        del others[self.axis]
+        return all(self.covers(axis, start, extent, loops) for axis, start, extent in others)
+
+    def covers(self, axis: Axis, start: Expr, extent: Expr | None, loops: tuple[Loop, ...]) -> bool:
+        over = next((loop for loop in loops if start == var(loop.var)), None)
+        if extent is not None:
+            first, last = start, start + extent
+        elif over is not None:
+            first, last = over.lo, over.hi
+        else:
+            first, last = start, start + 1
+        found = [first, last - axis.extent]
+        return all(each.symbols() <= self.known.keys() and bounds(each, self.known) == (0, 0) for each in found)
 
     def certain(self, block: Block) -> set[tuple[Expr, ...]]:
         found: set[tuple[Expr, ...]] = set()
