@@ -25,7 +25,7 @@ from tempo.compiler.plan import plan as planned
 from tempo.compiler.recall import key_of, recalled
 from tempo.errors import UnsupportedError
 from tempo.loop_ir.ir import LoopProgram
-from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow
+from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow, Offload
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
 from tempo.passes.manager import Forced, Pass, PassManager, PassRecord, forced, needed
 from tempo.passes.pipeline import PassRegistry
@@ -130,8 +130,8 @@ class Compiler:
 
     `likely`: sizes that the program will be run with, as far as known. `may_speculate`: indices may be looked up before
     it is known whether anybody asks for them, which makes a prompt one pass; a run that meets one out of range is done
-    again in order, by which it is then known. `memory_limit`: bytes that a run may hold. `offload`: there is a host
-    pool. `rivals`: schedulers by name whose plans are looked at beside that of `scheduler`.
+    again in order, by which it is then known. `memory_limit`: bytes that a run may hold. `offload`: what goes to a
+    pool on the host. `rivals`: schedulers by name whose plans are looked at beside that of `scheduler`.
     """
 
     graph: Graph
@@ -143,7 +143,7 @@ class Compiler:
     may_speculate: bool = True
     buckets: Buckets = field(default_factory=Buckets)
     memory_limit: int | None = None
-    offload: bool = False
+    offload: Offload = None
     rivals: Mapping[str, Scheduler] = field(default_factory=dict)
 
     # -- for all sizes ---------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Compiler:
             facts=facts,
             recompute=self.options.strips,
             fold_blocks=self.options.fold_blocks,
-            offload=self.offload and outermost is None,  # what a stream gives is whole
+            offload=self.offload if outermost is None else None,  # what a stream gives is whole
         )
 
         def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:
@@ -187,7 +187,7 @@ class Compiler:
         dims = [dim.symbol.name for dim in self.graph.dims] if Lift.name not in self.manager.disabled else []
 
         def made() -> Plan:
-            may_be_cut = options.offload and not options.recompute
+            may_be_cut = options.offload is not None and not options.recompute
             try:
                 return with_fewer_axes(attempt, self.options.mapping, dims, cut if may_be_cut else as_written)
             except UnsupportedError as error:
@@ -226,7 +226,7 @@ class Compiler:
 
     def static(self, plan: Plan, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
         """The values of the sizes that an executable is made for."""
-        symbols = plan.buffer_sizes if self.backend.static_buffers or plan.offload else plan.shape_sizes
+        symbols = plan.buffer_sizes if self.backend.static_buffers or plan.offload is not None else plan.shape_sizes
         return {symbol: sizes[symbol] for symbol in symbols}
 
     @collector_paused()
@@ -243,7 +243,7 @@ class Compiler:
             self.backend.fuses_segments,
             self.backend.allocates_inside,
             self.backend.info.why_not,
-            whole and not plan.offload,
+            whole and plan.offload is None,
             ahead,
             offload=plan.offload,
         )
@@ -270,7 +270,7 @@ class Compiler:
     def counted(self) -> tuple[Symbol, ...]:
         """The sizes that plans are made for one by one."""
         graph = self.buckets.graph(self.graph)
-        cut = (dim.size for dim in graph.dims if self.offload or dim.symbol.name in self.options.strips)
+        cut = (dim.size for dim in graph.dims if self.offload is not None or dim.symbol.name in self.options.strips)
         return tuple(sorted({symbol for size in cut for symbol in size.sizes()}))
 
     @cached_property

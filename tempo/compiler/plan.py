@@ -13,7 +13,7 @@ from tempo.costs import EAGER, Costs
 from tempo.errors import InternalError, TempoError, UnsupportedError
 from tempo.loop_ir.codegen.python import static_sizes
 from tempo.loop_ir.ir import LoopProgram
-from tempo.loop_ir.passes import LoopContext
+from tempo.loop_ir.passes import LoopContext, Offload
 from tempo.loop_ir.pipeline import for_all_sizes
 from tempo.lowering.construct.build import build
 from tempo.lowering.construct.guard_tables import clusters_with_tables
@@ -41,8 +41,8 @@ class Scheduler(Protocol):
 class Plan:
     """All that was decided for one program, for every size of which `facts` are true.
 
-    `stages` are seconds by stage, `notes` what the scheduler says of its tree, for `explain()`. `offload`: what loops
-    keep for others beside them goes to the host pool.
+    `stages` are seconds by stage, `notes` what the scheduler says of its tree, for `explain()`. `offload`: what
+    goes to a pool on the host.
     """
 
     graph: Graph
@@ -56,7 +56,7 @@ class Plan:
     stages: tuple[tuple[str, float], ...]
     notes: tuple[str, ...]
     facts: Condition
-    offload: bool
+    offload: Offload
 
     def with_loops(self, loops: LoopProgram) -> Plan:
         return replace(self, loops=loops)
@@ -82,7 +82,7 @@ class PlanOptions:
     `schedule_seconds`: how long the scheduler may look for an order.
     `composites`: what the backend takes whole, `costs`: what things cost there. `facts`: what is known of the sizes.
     `mapping` forces what `tempo.passes.vectorize.search` decides otherwise, `recompute` and
-    `fold_blocks` are told to `tempo.passes.recompute`. `offload`: there is a host pool.
+    `fold_blocks` are told to `tempo.passes.recompute`. `offload`: what goes to a pool on the host.
     """
 
     checks: bool = True
@@ -97,7 +97,7 @@ class PlanOptions:
     facts: Condition = TRUE
     recompute: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     fold_blocks: int | None = None
-    offload: bool = False
+    offload: Offload = None
 
 
 def plan(
@@ -106,7 +106,7 @@ def plan(
     """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
     given = {"mapping": options.mapping, "exclude": options.stepped, "recompute": options.recompute}
-    given |= {"fold_blocks": options.fold_blocks, "offload": options.offload}
+    given |= {"fold_blocks": options.fold_blocks, "pooled": options.offload is not None}
     passes = configured(passes, **given, composites=options.composites, costs=options.costs)
     context = PassContext(options.likely, options.facts)
     optimized, records = manager.run(_with_checks(graph, options), context, passes)
@@ -123,7 +123,7 @@ def plan(
     found = places(order, hosts)
     tables, apart = clusters_with_tables(program, options.checks), frozenset[int]()
     storage = decide_storage(program, found, tables)
-    if options.offload and (apart := kept_between(program, found, storage)):
+    if options.offload and (apart := kept_between(program, found, storage, options.offload == "all")):
         found = places(order, hosts, apart)
         storage = decide_storage(program, found, tables)
     built = build(program, order, found, storage, tables, options.checks, apart)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tempo.costs import EAGER, Costs
 from tempo.loop_ir.ir import Compute, LoopProgram, walk
@@ -17,6 +17,11 @@ from tempo.symbolic import Symbol
 
 MOST_POINTS = 32
 """Of a streamed input that are taken at once."""
+
+
+Offload = Literal["kept", "all"] | None
+"""What goes to a pool on the host: what one loop keeps for a later one; or that, inputs, and what the iterations of a
+loop hand on to one another."""
 
 
 class Narrow(NamedTuple):
@@ -42,7 +47,7 @@ class LoopContext:
 
     The rest is what there is to know of the backend (`tempo.backends.base.Backend`), with what it excludes and why, and
     of the run: `whole`: nobody runs its loops in chunks; `ahead`: so many arrays of a streamed input may be taken at
-    once; `narrow`: outputs that are taken as they come; `offload`: there is a host pool.
+    once; `narrow`: outputs that are taken as they come; `offload`: what goes to a host pool.
     """
 
     sizes: Mapping[Symbol, int] = field(default_factory=dict)
@@ -53,7 +58,7 @@ class LoopContext:
     whole: bool = True
     ahead: int = MOST_POINTS
     narrow: Narrow | None = None
-    offload: bool = False
+    offload: Offload = None
 
     @property
     def ir(self) -> IR[LoopProgram]:

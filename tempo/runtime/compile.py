@@ -110,7 +110,7 @@ def compile(
                     _likely(graph, sizes),
                     buckets=_buckets(graph, options),
                     memory_limit=limit,
-                    offload=offload is not None,
+                    offload=None if offload is None else "kept",
                     rivals=rivals,
                 ),
                 name,

@@ -25,7 +25,7 @@ from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
 from tempo.loop_ir.analysis.liveness import Lifetimes
 from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays
-from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Write, walk
+from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Transfer, Write, walk
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.passes.manager import PassRecord
 from tempo.reference.calls import call_host
@@ -154,7 +154,7 @@ class Compiled:
         inside = list(walk(tuple(item for item in self.program.items if not isinstance(item, CallSegment))))
         called = [self.program.segments[each.segment] for each in inside if isinstance(each, CallSegment)]
         given = {id for segment in called for id in set(segment.buffers) - segment.unread}
-        return frozenset(given | {each.buffer for each in inside if isinstance(each, Write)})
+        return frozenset(given | {each.buffer for each in inside if isinstance(each, Write | Transfer)})
 
     def is_made_inside(self, id: int) -> bool:
         """Whether the first segment that touches a buffer makes it."""
@@ -246,7 +246,6 @@ class ProgramRun:
     def __init__(self, ready: Ready, given: Mapping[Port, Any], poison: bool):
         self.ready, self.compiled, self.sizes, self.poison = ready, ready.compiled, ready.sizes, poison
         self.marks: deque[tuple[Any, ...]] = deque(maxlen=self.compiled.depth)
-        self.pool = HostPool(ready.compiled.backend, ready.pooled, ready.sizes, ready.folder) if ready.pooled else None
         self.item = -1  # of the driver, that runs
         self.arguments = [self.sizes[symbol] for symbol in self.compiled.parameters]
         inputs = {id: given[port] for port, id in self.compiled.program.inputs.items()}
@@ -254,6 +253,7 @@ class ProgramRun:
             self._given(id, inputs[id]) if id in inputs else self._made(buffer) if buffer.role != "internal" else None
             for id, buffer in sorted(self.compiled.program.buffers.items())
         ]
+        self.pool = self._pool() if ready.pooled else None
 
     def _given(self, id: int, value: Any) -> Array:
         backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
@@ -262,10 +262,21 @@ class ProgramRun:
             value = padded(backend, value, wanted, fill)
         elif backend.takes_host_arrays and isinstance(value, np.ndarray):
             value = value.copy()  # the caller may go on writing into it, while segments still run
-        if isinstance(value, np.ndarray) and id in self.compiled.handed_over:
+        if isinstance(value, np.ndarray) and id in self.compiled.handed_over and buffer.pooled is None:
             return value
+        if buffer.pooled is not None and isinstance(value, np.ndarray):
+            return value.transpose(buffer.from_user)
         array = self.compiled.from_given(id, value)
         return array if buffer.is_as_given else backend.transpose(array, buffer.from_user)
+
+    def _pool(self) -> HostPool:
+        """With the inputs in it that were given to it, of which some points at a time are here."""
+        ready, given = self.ready, dict[int, Array]()
+        for buffer in (each for each in ready.pooled if each.is_given):
+            array = self.buffers[buffer.id]
+            given[buffer.id] = array if isinstance(array, np.ndarray) else self.compiled.backend.to_host(array)
+            self.buffers[buffer.id] = self._made(buffer)
+        return HostPool(self.compiled.backend, ready.pooled, ready.sizes, ready.folder, given)
 
     def _extents(self, buffer: Buffer) -> tuple[int, ...]:
         """The shape that the user's array has in it."""

@@ -21,7 +21,7 @@ from tempo.compiler.plan import Plan, Scheduler, verifies
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
 from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
-from tempo.loop_ir.passes import MOST_POINTS, Narrow
+from tempo.loop_ir.passes import MOST_POINTS, Narrow, Offload
 from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
@@ -107,7 +107,7 @@ class CompiledEngine:
     def finds_order(self) -> bool:
         if self.compiler.counted:
             options = replace(self.compiler.options, recompute=None)
-            return self._like(options=options, offload=False).finds_order()
+            return self._like(options=options, offload=None).finds_order()
         try:
             self.plan()
         except UnsupportedError:
@@ -125,7 +125,7 @@ class CompiledEngine:
         found = partial(chosen, self, sizes, self.compiler.memory_limit)
         return self._chosen.get(frozenset(sizes.items()), found)
 
-    def varied(self, scheduler: Scheduler | None = None, offload: bool = False, **changed: Any) -> CompiledEngine:
+    def varied(self, scheduler: Scheduler | None = None, offload: Offload = None, **changed: Any) -> CompiledEngine:
         """The same with other options, another scheduler or a host pool, without choices of its own."""
         made, chosen = replace(self.compiler.options, **changed), scheduler or self.compiler.scheduler
         return self._like(options=made, scheduler=chosen, offload=offload, memory_limit=None, rivals={})

@@ -77,14 +77,22 @@ class Ledger:
 
     def __init__(self, buffers: Iterable[Buffer], sizes: Mapping[Symbol, int]) -> None:
         buffers = tuple(buffers)
+        self.given = {buffer.id for buffer in buffers if buffer.is_given}
         self.traffic = Traffic()
         self.there: dict[int, tuple[int, int]] = {}
         self.shapes = {buffer.id: _whole(buffer, sizes) for buffer in buffers}
         self.axes = {buffer.id: buffer.pooled[0] for buffer in buffers if buffer.pooled is not None}
+        whole = [*self.given, *(buffer.id for buffer in buffers if buffer.zeroed)]  # a pool begins with zeros
+        self.there.update((id, (0, self.shapes[id][self.axes[id]])) for id in whole)
         self.dtypes = {buffer.id: buffer.dtype for buffer in buffers}
 
     def bytes(self, buffer: int) -> int:
         return math.prod(self.shapes[buffer]) * dtypes.itemsize(self.dtypes[buffer])
+
+    @property
+    def claimed(self) -> int:
+        """The bytes that the pool needs: inputs lie where they were given."""
+        return sum(self.bytes(id) for id in self.shapes if id not in self.given)
 
     def moved(self, buffer: int, start: int, stop: int) -> int:
         """The bytes of these points."""
@@ -123,10 +131,17 @@ class HostPool:
     """What the source of the driver calls as `pool`."""
 
     def __init__(
-        self, backend: Backend, buffers: Iterable[Buffer], sizes: Mapping[Symbol, int], folder: Path | None
+        self,
+        backend: Backend,
+        buffers: Iterable[Buffer],
+        sizes: Mapping[Symbol, int],
+        folder: Path | None,
+        given: Mapping[int, np.ndarray[Any, Any]],
     ) -> None:
+        """`given`: inputs, which lie where they are."""
         self.backend, self.ledger = backend, Ledger(buffers, sizes)
-        self.arrays = {id: self._claimed(id, folder) for id in self.ledger.shapes}
+        made = (id for id in self.ledger.shapes if id not in given)
+        self.arrays = {**given, **{id: self._claimed(id, folder) for id in made}}
         self._ahead: dict[int, tuple[tuple[int, int], Future[np.ndarray[Any, Any]]]] = {}
         self._thread = ThreadPoolExecutor(1, "tempo-host-pool")
 
@@ -169,7 +184,7 @@ class HostPool:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG):
                 raise InputError(f"the folder of the host pool {folder} cannot be written to: {error}") from error
-            needed = sum(map(self.ledger.bytes, self.ledger.shapes))
+            needed = self.ledger.claimed
             where = "memory of the host" if folder is None else f"the folder {folder}"
             hint = "use smaller sizes, or a pool with more room: offload= takes a folder"
             raise MemoryLimitError(f"{where} has no room for the host pool, {needed} B", hint=hint) from error

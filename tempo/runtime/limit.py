@@ -103,7 +103,7 @@ class _Candidate:
 class _Search:
     def __init__(self, engine: CompiledEngine, sizes: Sizes, limit: int | None) -> None:
         self.engine, self.sizes, self.limit = engine, sizes, limit
-        self.offloads = engine.compiler.offload
+        self.may_offload = engine.compiler.offload is not None
         self.choices: list[Choice] = []
         self.compiled = 0
         self.least: Heap | None = None
@@ -130,8 +130,9 @@ class _Search:
     def of_schedulers(self) -> list[_Candidate]:
         """A plan of each that finds one. The last is the one that holds least; that of the first, where it holds about
         as much."""
-        rivals, offload = self.engine.compiler.rivals, self.offloads and self.limit is None
-        first = self.engine.varied() if self.offloads and not offload else self.engine
+        rivals = self.engine.compiler.rivals
+        offload = self.engine.compiler.offload if self.limit is None else None
+        first = self.engine.varied() if self.may_offload and offload is None else self.engine
         if not rivals:
             return [self.candidate("as it is", first)]
         engines = {self.engine.scheduler_name: first}
@@ -162,7 +163,8 @@ class _Search:
     def check(self, plan: Plan, limit: int) -> None:
         """Raises MemoryLimitError where what is given and returned is more than the limit."""
         buffers = buffers_of(plan.loops, self.sizes)
-        given = sum(each.bytes for each in buffers if each.role in ("input", "constant"))
+        held = ("constant",) if self.may_offload else ("constant", "input")  # else inputs may stay where they are
+        given = sum(each.bytes for each in buffers if each.role in held)
         returned = sum(each.bytes for each in buffers if each.role == "output")
         if given + returned > limit:
             raise MemoryLimitError(
@@ -197,10 +199,9 @@ class _Search:
     def others(self, plan: Plan) -> Iterator[Mapping[str, Any]]:
         """Options that keep less, one after the other; those that the user has chosen stay. A pool is used first, if
         there may be one, and then with all others."""
-        pool = {"offload": True} if self.offloads else {}
-        if pool:
-            yield pool
-        yield from ({**way, **pool} for way in self.without_pool(plan))
+        pools: list[Mapping[str, Any]] = [{"offload": each} for each in ("kept", "all")] if self.may_offload else []
+        yield from pools
+        yield from ({**way, **pool} for pool in pools[:1] or [{}] for way in self.without_pool(plan))
 
     def without_pool(self, plan: Plan) -> Iterator[Mapping[str, Any]]:
         options = self.engine.compiler.options

@@ -73,8 +73,8 @@ class Memory:
 
     @property
     def pool_bytes(self) -> int:
-        """What lies in the host pool, beside the peak."""
-        return sum(each.bytes for each in self.pool)
+        """What the host pool holds, beside the peak; inputs that stay on the host lie where they were given."""
+        return sum(each.bytes for each in self.pool if each.role != "input")
 
     @property
     def peak_bytes(self) -> int:

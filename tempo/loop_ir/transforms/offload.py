@@ -68,7 +68,7 @@ class Offload:
     name: ClassVar[str] = "offload"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
-        pooled = dict(_pooled(program, context.sizes)) if context.offload else {}
+        pooled = dict(_pooled(program, context.sizes, context.offload == "all")) if context.offload else {}
         return _Rewriting(program, pooled).done() if pooled else program
 
 
@@ -138,23 +138,22 @@ class _Pooled:
         return max(unit.width for unit in self.units)
 
 
-def _pooled(program: LoopProgram, sizes: Mapping[Symbol, int]) -> Iterator[tuple[int, _Pooled]]:
-    """The buffers that go to the pool."""
+def _pooled(program: LoopProgram, sizes: Mapping[Symbol, int], everything: bool) -> Iterator[tuple[int, _Pooled]]:
+    """The buffers that go to the pool. `everything`: inputs as well, and what one unit keeps for itself."""
+    roles = ("internal", "input") if everything else ("internal",)
     calls = [each.segment for each in walk(program.items) if isinstance(each, CallSegment)]
     kept = set(program.outputs.values()) | {state.read.buffer for state in program.states.values()}
     kept |= {id for each in calls if calls.count(each) > 1 for id in program.segments[each].buffers}
     known = {symbol: exactly(size) for symbol, size in sizes.items()}
     found: dict[int, _Pooled] = {}
     for id, buffer in program.buffers.items():
-        if buffer.role != "internal" or buffer.zeroed or id in kept:
+        if buffer.role not in roles or id in kept:
             continue
         if any(expr.symbols() - sizes.keys() for expr in buffer.logical_shape):
             continue
         for axis, points in enumerate(buffer.extents(sizes)[: len(buffer.axes)]):
-            if buffer.axes[axis].kind != "full":
-                continue
             units = _Finder(program, id, axis, points, known).block(program.items, known)
-            if units is not None and len(units) > 1:
+            if units is not None and len(units) > (0 if everything else 1):
                 found[id] = _Pooled(axis, points, tuple(units))
                 break
     bytes = {id: _bytes(program.buffers[id], sizes) for id in found}
@@ -269,6 +268,8 @@ class _Finder:
             start, extent = each.index[self.axis], each.extents[self.axis] or const(1)
         else:
             entry = each.index[self.axis]
+            if isinstance(entry, WindowIndex) and self.program.buffers[self.buffer].axes[self.axis].kind == "window":
+                return None  # it may wrap
             start, extent = (entry.start, entry.extent) if isinstance(entry, WindowIndex) else (entry.index, const(1))
         lows, highs = [], []
         for value in values:
@@ -434,7 +435,7 @@ class _Rewriting:
 
     def buffer(self, buffer: Buffer, pooled: _Pooled) -> Buffer:
         axes = list(buffer.axes)
-        axes[pooled.axis] = replace(axes[pooled.axis], extent=const(pooled.width))
+        axes[pooled.axis] = replace(axes[pooled.axis], kind="full", extent=const(pooled.width))
         return replace(buffer, axes=tuple(axes), pooled=(pooled.axis, pooled.points))
 
     def block(self, block: Block, here: Shifts) -> Block:

@@ -28,10 +28,10 @@ STRIPS = 32
 @dataclass(frozen=True)
 class Recompute:
     """`recompute`: by name of a dim, how many points a strip has; of several numbers each cuts the strips of the one
-    before. `exclude`: dims that are stepped through. `offload`: there is a host pool."""
+    before. `exclude`: dims that are stepped through. `pooled`: there is a pool on the host."""
 
     recompute: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    offload: bool = False
+    pooled: bool = False
     exclude: frozenset[Symbol] = frozenset()
     name: ClassVar[str] = "recompute"
 
@@ -43,7 +43,7 @@ class Recompute:
                 self.check(graph, dim.symbol)
                 graph, cut, said = in_strips(graph, cut, size, context)
                 decisions += said
-        for dim in graph.dims if self.offload else ():
+        for dim in graph.dims if self.pooled else ():
             graph, said = self.kept(graph, dim, context)
             decisions += said
         return Decided(graph, tuple(decisions))
