@@ -120,21 +120,25 @@ def call_of(case: Case, resident: Callable[[np.ndarray], Any]) -> dict[str, Any]
 def planned_and_measured(backend: Any, case: Case, resident: Callable[[np.ndarray], Any]) -> tuple[int, int]:
     """The bytes of a run beside what it is given."""
     run = tp.compile(case.program, backend, options=case.options)
-    call = call_of(case, resident)
-    if trained := dict(run(**call).state):
-        call["state"] = trained  # the evaluator makes initial values, beside the executable
-    gc.collect()
-    measured = backend.measured_peak(lambda: np.asarray(next(iter(run(**call).values()))))
     memory = run.memory
-    return memory.peak_bytes - memory.given_bytes, measured
+    return memory.peak_bytes - memory.given_bytes, measured(backend, run, call_of(case, resident))
+
+
+def measured(backend: Any, run: tp.Executable, call: dict[str, Any]) -> int:
+    """The bytes of a run beside what it is given, from the state that a run before it has ended with."""
+    if trained := dict(run(**call).state):
+        call = {**call, "state": trained}  # the evaluator makes initial values, beside the executable
+    gc.collect()
+    found: int = backend.measured_peak(lambda: np.asarray(next(iter(run(**call).values()))))
+    return found
 
 
 def measure_one(session: Session, name: str, case: Case) -> None:
     backend = session.backend_class()().with_device(session.device)
-    planned, measured = planned_and_measured(backend, case, session.resident)
+    planned, found = planned_and_measured(backend, case, session.resident)
     session.add(name, "planned", "MiB", planned / 2**20)
-    session.add(name, "measured", "MiB", measured / 2**20)
-    session.add(name, "planned / measured", "x", planned / measured)
+    session.add(name, "measured", "MiB", found / 2**20)
+    session.add(name, "planned / measured", "x", planned / found)
 
 
 def options(parser: argparse.ArgumentParser) -> None:

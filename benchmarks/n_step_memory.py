@@ -85,7 +85,8 @@ def measure_one(session: Session, case: str, program: tp.Program, steps: int, ma
         runs[name]()  # what is made once is not of a run
         session.add(case, f"measured peak, {name}", "MiB", backend.measured_peak(runs[name]) / 2**20)
     close(1e-3, 1e-4)(*(run() for run in runs.values()))
-    session.time(case, runs)
+    for name, timing in session.time(case, runs).items():
+        session.add(case, f"{name}, an iteration", "ms", *(1e3 * seconds / ITERATIONS for seconds in timing.seconds))
 
 
 def options(parser: argparse.ArgumentParser) -> None:

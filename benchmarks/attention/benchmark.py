@@ -58,11 +58,11 @@ def measure(session: Session) -> None:
             _measure_prompt(session, config, length)
 
 
-def _kind(config: Config) -> str:
+def kind_of(config: Config) -> str:
     return "causal" if config.window is None else f"window {config.window}"
 
 
-def _peers(session: Session, *arguments: Any) -> dict[str, Callable[[], np.ndarray]]:
+def peers_of(session: Session, *arguments: Any) -> dict[str, Callable[[], np.ndarray]]:
     if session.backend not in ("jax", "torch") or session.options.no_peers:
         return {}
     found: dict[str, Callable[[], np.ndarray]] = import_module(f"benchmarks.attention.{session.backend}_peer").peers(
@@ -72,7 +72,7 @@ def _peers(session: Session, *arguments: Any) -> dict[str, Callable[[], np.ndarr
 
 
 def _measure_prompt(session: Session, config: Config, length: int) -> None:
-    case = f"{_kind(config)}, a prompt of {length}"
+    case = f"{kind_of(config)}, a prompt of {length}"
     weights = {name: session.resident(array) for name, array in config.weights().items()}
     prompt = config.prompt(length)
     run = session.compile(decoder(config, prompted=True), {**sizes(config, length + AFTER), "p": length})
@@ -80,7 +80,7 @@ def _measure_prompt(session: Session, config: Config, length: int) -> None:
     def tempo() -> np.ndarray:
         return np.asarray(session.ready(run(prompt=prompt, **weights)["token"]))
 
-    peers = _peers(session, config, weights, length + AFTER, prompt)
+    peers = peers_of(session, config, weights, length + AFTER, prompt)
     timings = session.compare(case, tempo, peers, np.testing.assert_array_equal)
     for name, timing in timings.items():
         session.add(case, name, "ms", *(seconds * 1e3 for seconds in timing.seconds))
@@ -89,7 +89,7 @@ def _measure_prompt(session: Session, config: Config, length: int) -> None:
 
 def _measure(session: Session, config: Config, length: int, rate: float) -> None:
     """`rate`: bytes per second of memory."""
-    case = f"{_kind(config)}, {length} tokens"
+    case = f"{kind_of(config)}, {length} tokens"
     weights = {name: session.resident(array) for name, array in config.weights().items()}
     start = time.perf_counter()
     run = session.compile(decoder(config), sizes(config, length))
@@ -98,7 +98,7 @@ def _measure(session: Session, config: Config, length: int, rate: float) -> None
     def tempo() -> np.ndarray:
         return np.asarray(session.ready(run(start=config.start(), **weights)["token"]))
 
-    timings = session.compare(case, tempo, _peers(session, config, weights, length), np.testing.assert_array_equal)
+    timings = session.compare(case, tempo, peers_of(session, config, weights, length), np.testing.assert_array_equal)
     for name, timing in timings.items():
         session.add(case, name, "ms/token", *(seconds / length * 1e3 for seconds in timing.seconds))
     floor = config.bytes_read(length) / rate

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from tempo_jax.jitted import needs
 
 from benchmarks.attention.program import Config
 
@@ -37,12 +38,24 @@ def peers(
 
 
 def padded(config: Config, weights: Mapping[str, Any], length: int) -> Decode:
+    loop = _padded_loop(config, length)
+    return lambda: np.asarray(loop(config.start(), dict(weights)))
+
+
+def peak_bytes(config: Config, weights: Mapping[str, Any], length: int) -> dict[str, int]:
+    """What XLA needs beyond the arguments, padded. It tells it of a call; bucketed there are several."""
+    return {"padded": sum(needs(_padded_loop(config, length), (config.start(), dict(weights))))}
+
+
+def _padded_loop(config: Config, length: int) -> Any:
+    """`(first tokens, weights) -> tokens`, jitted."""
+
     @jax.jit
     def loop(start: Any, weights: Mapping[str, Any]) -> Any:
         carried = _tokens(config, start, length), _caches(config, length), _caches(config, length)
         return _steps(config, weights, carried, 0, length - 1)[0]
 
-    return lambda: np.asarray(loop(config.start(), dict(weights)))
+    return loop
 
 
 def prompted(config: Config, weights: Mapping[str, Any], length: int, prompt: np.ndarray) -> Decode:

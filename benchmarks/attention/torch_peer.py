@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tempo_torch.memory import measured_peak
 from torch.nn import functional
 
 from benchmarks.attention.program import Config
@@ -16,6 +17,11 @@ def peers(
     config: Config, weights: Mapping[str, Any], length: int, prompt: np.ndarray | None = None
 ) -> dict[str, Callable[[], np.ndarray]]:
     return {"by hand": by_hand(config, weights, length, prompt)}
+
+
+def peak_bytes(config: Config, weights: Mapping[str, Any], length: int) -> dict[str, int]:
+    """What a run holds beside the weights."""
+    return {"by hand": measured_peak(by_hand(config, weights, length), weights["wq"].device)}
 
 
 def by_hand(

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from tempo_jax.jitted import needs
 
 from benchmarks.harness import Session
 from benchmarks.ppo.settings import Settings, noise, weights
@@ -31,8 +32,7 @@ class Peer:
 
     def peak_bytes(self) -> int:
         """What XLA needs beyond the arguments."""
-        needs = self.jitted.lower(*self.given).compile().memory_analysis()
-        return int(needs.temp_size_in_bytes + needs.output_size_in_bytes - needs.alias_size_in_bytes)
+        return sum(needs(self.jitted, self.given))
 
 
 def jitted(settings: Settings) -> Any:

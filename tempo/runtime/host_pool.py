@@ -1,7 +1,7 @@
 """The host pool of a run: arrays of the host, of which a backend's arrays have some points at a time.
 
 It is memory of the host, or files in a folder that are mapped and gone when the run has ended; all of it is claimed
-before the run begins. What is fetched next is taken out while a chunk runs, by a thread.
+before the run begins. Of files, what is fetched next is taken out while a chunk runs, by a thread.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class HostPool:
         made = (id for id in self.ledger.shapes if id not in given)
         self.arrays = {**given, **{id: self._claimed(id, folder) for id in made}}
         self._ahead: dict[int, tuple[tuple[int, int], Future[np.ndarray[Any, Any]]]] = {}
-        self._thread = ThreadPoolExecutor(1, "tempo-host-pool")
+        self._thread = None if folder is None else ThreadPoolExecutor(1, "tempo-host-pool")
 
     def evict(self, buffer: int, array: Array, start: int, stop: int, base: int) -> None:
         start, stop = self.ledger.evicting(buffer, start, stop)
@@ -156,14 +156,15 @@ class HostPool:
         start, stop = self.ledger.fetching(buffer, start, stop)
         points, taken = self._ahead.pop(buffer, ((0, 0), None))
         if start < stop:
-            part = self._taken(buffer, start, stop) if taken is None or points != (start, stop) else taken.result()
+            is_there = taken is not None and points == (start, stop)
+            part = taken.result() if taken and is_there else self._points(buffer, start, stop)
             array = self.backend.stored(array, self.ledger.axes[buffer], start - base, part)
-        if ahead and (later := self.ledger.held(buffer, *ahead))[0] < later[1]:
+        if ahead and self._thread is not None and (later := self.ledger.held(buffer, *ahead))[0] < later[1]:
             self._ahead[buffer] = later, self._thread.submit(self._taken, buffer, *later)
         return array
 
     def _taken(self, buffer: int, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """A copy of points, in memory of its own: a backend may still read it when the next is taken."""
+        """A copy of points, which is how they are read from a file; a backend may still look at it when the next is."""
         points = self._points(buffer, start, stop)
         taken = np.ndarray(points.shape, points.dtype, mmap.mmap(-1, max(1, points.nbytes)))
         taken[...] = points

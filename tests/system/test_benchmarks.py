@@ -53,6 +53,7 @@ def slow(arguments: list[str], measured: str) -> Any:
         ),
         slow(on_numpy("compile_scaling", "--quick", "--counts", "10", "20"), "20, doubled"),
         slow(on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
+        slow(on_numpy("paper", "--quick"), "blocks, measured, inputs apart"),
         slow(
             ["ppo", "--quick", "--backend", "torch", "--sweep", "layers", "--threads", "1"], "tempo / by hand, memory"
         ),

@@ -87,6 +87,10 @@ class TorchBackend(GenericBackend):
     def to_host(self, array: torch.Tensor) -> np.ndarray[Any, Any]:
         return to_host(array)
 
+    def stored(self, array: torch.Tensor, axis: int, at: int, part: np.ndarray[Any, Any]) -> torch.Tensor:
+        array.narrow(axis, at, part.shape[axis]).copy_(from_host(part, torch.device("cpu")))
+        return array
+
     def transpose(self, array: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
         return array.permute(axes)
 
