@@ -14,7 +14,8 @@ BENCHMARKS = import_time numpy_loop scalar_loops front_end scheduling operators 
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0
 SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
 # Of the suite, what `make test` runs: all passes, few random programs.
-QUICK = -m "not slow" --tempo-passes=all --tempo-random-programs=15 --tempo-edges=0:3
+FEW = -m "not slow" --tempo-random-programs=15 --tempo-edges=0:3
+QUICK = $(FEW) --tempo-passes=all
 
 # Tests and examples start many processes; none is to compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,7 +60,7 @@ test-all: test
 	$(SUITE) --tempo-backend=$$backend --tempo-passes=all -m "slow or one_configuration" || exit 1; \
 	$(SUITE) --tempo-backend=$$backend --tempo-passes=none || exit 1; done
 	$(SUITE) --tempo-backend=jax --tempo-passes=all
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=none
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=none $(FEW)
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(QUICK)
