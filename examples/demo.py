@@ -62,6 +62,7 @@ MODELS = {
     "linear_recurrence": "a state space model",
     "rnn": "a recurrent network, trained",
     "lstm": "an LSTM, trained",
+    "online_regression": "weights that follow a stream",
 }
 IN_TURN = ("torch", "numpy", "jax")
 
