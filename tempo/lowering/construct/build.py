@@ -26,7 +26,7 @@ from tempo.loop_ir.ir import (
 from tempo.lowering.construct.statements import RunLowering
 from tempo.lowering.construct.stopping import Stops
 from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value, intervals
-from tempo.lowering.scheduling.places import Apart, Fragment, Place, is_outside, parts, top_items
+from tempo.lowering.scheduling.places import Apart, Fragment, Place, has_host, is_outside, parts, top_items
 from tempo.lowering.storage.assignment import Storage
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, runs
 from tempo.sdg.graph import Edge, IndexMap, Node, Output, Point, Port, Slice
@@ -198,8 +198,10 @@ class _Builder:
         for number, part in enumerate(parts(items, self.hosts, True, self.apart)):
             stop = self.stops.ends(number, self.places)
             made = self.lower(part.items[0], self.host_block) if part.host else (self.segment(part, top=True),)
-            if isinstance(part.items[0], For) and len(part.items) == 1:
-                self.offsets[len(found)] = self.offsets_in(part.items[0])
+            loop = part.items[0] if len(part.items) == 1 else None
+            calls = loop is not None and has_host(loop, self.hosts)
+            if isinstance(loop, For) and (calls or not part.host):  # what calls nobody leaves nothing to be salvaged
+                self.offsets[len(found)] = self.offsets_in(loop)
             found.extend((item, None if stop is None else self.stop_buffer(stop)) for item in made)
         return found
 
