@@ -10,7 +10,7 @@ LOCAL = schedulers/tempo_greedy schedulers/tempo_polyhedral backends/tempo_jax b
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt $(LOCAL:%=--editable %) --editable .
 BACKENDS = numpy jax torch
 BENCHMARKS = import_time numpy_loop scalar_loops front_end scheduling operators device_loop host_step decode attention compile_time compile_scaling models \
-	ppo ppo_gymnasium n_step_memory memory memory_limit
+	ppo ppo_gymnasium n_step_memory memory memory_limit paper
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0
 SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
 # Of the suite, what `make test` runs: all passes, few random programs.
