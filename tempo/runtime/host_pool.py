@@ -147,6 +147,7 @@ class HostPool:
 
     def evict(self, buffer: int, array: Array, start: int, stop: int, base: int) -> None:
         start, stop = self.ledger.evicting(buffer, start, stop)
+        self._ahead.pop(buffer, None)  # taken out for a loop that has ended
         if start < stop:
             held = self.backend.to_host(array)
             self._points(buffer, start, stop)[...] = held[self._along(buffer, start - base, stop - base)]

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.backends.numpy.backend import NumpyBackend
+from tempo.loop_ir.ir import Axis, Buffer
 from tempo.runtime import host_pool
 from tempo.runtime.host_pool import HostPool
+from tempo.symbolic import Symbol, const
 from tests.unit.runtime.test_limit import W, network
 
 STEPS = 96
@@ -97,6 +100,19 @@ def test_a_folder_is_as_good_and_left_empty(tmp_path: Path) -> None:
     found = tp.compile(network(STEPS), "numpy", offload=tmp_path)(w=W)["dw"]
     np.testing.assert_array_equal(found, tp.compile(network(STEPS), "numpy", offload="host")(w=W)["dw"])
     assert not list(tmp_path.iterdir())
+
+
+def test_what_was_taken_out_ahead_is_not_what_was_there_before(tmp_path: Path) -> None:
+    """A loop may end where another one goes on, which reads what was written in between."""
+    symbol = Symbol("t", "dim")
+    kept = Buffer(0, "h", "float32", (Axis(symbol, 0, "full", const(2)),), (), pooled=(0, 4))
+    pool = HostPool(NumpyBackend(), [kept], {}, tmp_path, {})
+    place = np.zeros(2, np.float32)
+    pool.evict(0, np.float32([1, 2]), 0, 2, 0)
+    pool.evict(0, np.float32([3, 4]), 2, 4, 2)
+    np.testing.assert_array_equal(pool.fetch(0, place, 0, 2, 0, 2, 4), [1, 2])
+    pool.evict(0, np.float32([5, 6]), 2, 4, 2)
+    np.testing.assert_array_equal(pool.fetch(0, place, 2, 4, 2), [5, 6])
 
 
 def test_with_a_limit_the_pool_is_used_where_it_has_to_be() -> None:
