@@ -10,7 +10,7 @@ from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
-from tempo.loop_ir.transforms.offload import Offload
+from tempo.loop_ir.transforms.offload.rewriting import Offload
 from tempo.loop_ir.transforms.read_ahead import TakeAhead
 
 

@@ -14,7 +14,7 @@ from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
 from tempo.loop_ir.transforms.loop_unswitching import LoopUnswitching
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
-from tempo.loop_ir.transforms.offload import Offload
+from tempo.loop_ir.transforms.offload.rewriting import Offload
 from tempo.loop_ir.transforms.read_ahead import TakeAhead
 from tempo.plugins.manager import get_backend
 from tempo.symbolic import Symbol

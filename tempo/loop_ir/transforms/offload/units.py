@@ -1,42 +1,26 @@
-"""What a loop keeps for another one goes to a pool of the host in between, and comes back where it is wanted.
-
-A buffer that is kept in full along an axis, of which every loop of the driver touches a few points at a time, one
-behind another, has places for as many points as a chunk of iterations touches. A segment that is a loop is strip-mined:
-the driver calls it for a chunk of its iterations, after what they read was fetched, and evicts what they wrote. In a
-loop of the driver the first iteration of every chunk fetches and the last evicts. What no loop moves over is a chunk by
-itself. Positions are counted from the first point of the chunk, so all is in order in memory, as it was.
-
-What a loop itself writes before it reads it is not fetched, but for what the chunk before has written. Where a loop
-writes nothing of a buffer, the next chunk is fetched while one runs.
-"""
+"""Which buffers may have points in the host pool, and who needs which: interval arithmetic at every iteration."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tempo import dtypes
+from tempo.loop_ir.analysis.liveness import buffer_bytes, touched
 from tempo.loop_ir.ir import (
-    Assign,
     Axis,
     Block,
     Branch,
-    Buffer,
     CallHost,
     CallSegment,
-    Compute,
     Evict,
     Fetch,
     Guard,
     Loop,
     LoopProgram,
-    PointIndex,
     Read,
-    Segment,
     Statement,
     Stop,
     WindowIndex,
@@ -44,10 +28,7 @@ from tempo.loop_ir.ir import (
     nested,
     walk,
 )
-from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import BlockScope, rewritten
-from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import TRUE, Condition, Expr, Symbol, const, maximum, minimum, var
+from tempo.symbolic import Expr, Symbol, const, maximum, minimum, var
 from tempo.symbolic.widths import IntegerRange, Ranges, bounds, exactly
 
 CHUNKS = 32
@@ -59,20 +40,6 @@ _MOST = 1 / 3
 Points = np.ndarray[Any, Any]
 Span = tuple[int, int]
 """From where up to where."""
-
-
-@dataclass(frozen=True)
-class Offload:
-    """The program with buffers in the host pool; itself where there is no pool, or nothing for it."""
-
-    name: ClassVar[str] = "offload"
-
-    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
-        pooled = dict(_pooled(program, context.sizes, context.offload == "all")) if context.offload else {}
-        return _Rewriting(program, pooled).done() if pooled else program
-
-
-# -- who touches which points ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -126,7 +93,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class _Pooled:
+class Pooled:
     """The axis along which points of a buffer are in the pool, how many there are, and who needs them."""
 
     axis: int
@@ -138,14 +105,14 @@ class _Pooled:
         return max(unit.width for unit in self.units)
 
 
-def _pooled(program: LoopProgram, sizes: Mapping[Symbol, int], everything: bool) -> Iterator[tuple[int, _Pooled]]:
+def pooled(program: LoopProgram, sizes: Mapping[Symbol, int], everything: bool) -> Iterator[tuple[int, Pooled]]:
     """The buffers that go to the pool. `everything`: inputs as well, and what one unit keeps for itself."""
     roles = ("internal", "input") if everything else ("internal",)
     calls = [each.segment for each in walk(program.items) if isinstance(each, CallSegment)]
     kept = set(program.outputs.values()) | {state.read.buffer for state in program.states.values()}
     kept |= {id for each in calls if calls.count(each) > 1 for id in program.segments[each].buffers}
     known = {symbol: exactly(size) for symbol, size in sizes.items()}
-    found: dict[int, _Pooled] = {}
+    found: dict[int, Pooled] = {}
     for id, buffer in program.buffers.items():
         if buffer.role not in roles or id in kept:
             continue
@@ -154,14 +121,10 @@ def _pooled(program: LoopProgram, sizes: Mapping[Symbol, int], everything: bool)
         for axis, points in enumerate(buffer.extents(sizes)[: len(buffer.axes)]):
             units = _Finder(program, id, axis, points, known).block(program.items, known)
             if units is not None and len(units) > (0 if everything else 1):
-                found[id] = _Pooled(axis, points, tuple(units))
+                found[id] = Pooled(axis, points, tuple(units))
                 break
-    bytes = {id: _bytes(program.buffers[id], sizes) for id in found}
+    bytes = {id: buffer_bytes(program, id, sizes) for id in found}
     yield from ((id, each) for id, each in found.items() if bytes[id] >= _LEAST * sum(bytes.values()))
-
-
-def _bytes(buffer: Buffer, sizes: Mapping[Symbol, int]) -> int:
-    return math.prod(buffer.extents(sizes)) * dtypes.itemsize(buffer.dtype)
 
 
 @dataclass(frozen=True)
@@ -177,18 +140,11 @@ class _Finder:
     def block(self, block: Block, ranges: Ranges) -> list[Unit] | None:
         found: list[Unit] = []
         for statement in block:
-            units = self.statement(statement, ranges) if self.touches(statement) else []
+            units = self.statement(statement, ranges) if self.buffer in touched(self.program, statement) else []
             if units is None:
                 return None
             found += units
         return found
-
-    def touches(self, statement: Statement) -> bool:
-        inside = list(walk((statement,)))
-        called = (id for each in self.program.called((statement,)) for id in each.buffers)
-        return self.buffer in called or any(
-            isinstance(each, Read | Write) and each.buffer == self.buffer for each in inside
-        )
 
     def statement(self, statement: Statement, ranges: Ranges) -> list[Unit] | None:
         match statement:
@@ -232,13 +188,12 @@ class _Finder:
         if loop is not None and span is None:
             return None
         values = [0] if span is None else list(range(span.lo, span.hi + 1))
-        accesses = [
-            _Access(*found, isinstance(each, Write))
-            for each, loops in self.uses(body, ())
-            if (found := self.positions(each, loops, None if loop is None else loop.var, values, ranges)) is not None
-        ]
-        if len(accesses) < sum(1 for _ in self.uses(body, ())):
-            return None
+        accesses: list[_Access] = []
+        for each, loops in self.uses(body, ()):
+            found = self.positions(each, loops, None if loop is None else loop.var, values, ranges)
+            if found is None:
+                return None
+            accesses.append(_Access(*found, isinstance(each, Write)))
         chunk = max(1, -(-len(values) // CHUNKS))
         return self.moving(at, loop, chunk, values[0], accesses, self.is_sure(body))
 
@@ -397,166 +352,3 @@ def _writes_first(accesses: list[_Access], loop: Loop | None) -> bool:
             if not bool((behind | same).all()):
                 return False
     return True
-
-
-# -- rewriting ---------------------------------------------------------------------------------------------------------
-
-Shifts = Mapping[int, tuple[int, Expr]]
-"""By buffer, the axis and the point that lies at position 0."""
-
-
-Access = TypeVar("Access", Read, Write)
-
-
-class _Rewriting:
-    def __init__(self, program: LoopProgram, pooled: Mapping[int, _Pooled]) -> None:
-        self.program, self.pooled = program, pooled
-        self.segments: dict[int, Segment] = {}
-        self.units: dict[int, dict[int, Unit]] = {}  # by the identity of a statement, then by buffer
-        for buffer, each in pooled.items():
-            for unit in each.units:
-                self.units.setdefault(id(unit.at), {})[buffer] = unit
-        self.taken = {each.var for each in program.statements() if isinstance(each, Loop)}
-
-    def done(self) -> LoopProgram:
-        program, items, stopped, offsets = self.program, list[Statement](), list[int | None](), {}
-        for number, (item, stop) in enumerate(zip(program.items, program.stopped, strict=True)):
-            made = self.statement(item, {})
-            if number in program.offsets and len(made) == 1 and isinstance(made[0], Loop) == isinstance(item, Loop):
-                offsets[len(items)] = program.offsets[number]
-            items += made
-            stopped += [stop] * len(made)
-        windows = {buffer: self.buffer(program.buffers[buffer], each) for buffer, each in self.pooled.items()}
-        segments = tuple(self.segments.get(each.id, each) for each in program.segments)
-        buffers = {**program.buffers, **windows}
-        return replace(
-            program, items=tuple(items), stopped=tuple(stopped), offsets=offsets, buffers=buffers, segments=segments
-        )
-
-    def buffer(self, buffer: Buffer, pooled: _Pooled) -> Buffer:
-        axes = list(buffer.axes)
-        axes[pooled.axis] = replace(axes[pooled.axis], kind="full", extent=const(pooled.width))
-        return replace(buffer, axes=tuple(axes), pooled=(pooled.axis, pooled.points))
-
-    def block(self, block: Block, here: Shifts) -> Block:
-        return tuple(made for each in block for made in self.statement(each, here))
-
-    def statement(self, statement: Statement, here: Shifts) -> Block:
-        units = self.units.get(id(statement), {})
-        chunked = {buffer: unit for buffer, unit in units.items() if unit.loop is not None}
-        alone = {buffer: unit for buffer, unit in units.items() if unit.loop is None}
-        inside = {**here, **self.shifts(alone, const(0))}
-        match statement:
-            case Loop():
-                made: Block = (self.loop(statement, chunked, inside),)
-            case CallSegment(segment):
-                made = (self.call(self.program.segments[segment], chunked, inside),)
-            case Branch(then=then, otherwise=otherwise):
-                made = (replace(statement, then=self.block(then, here), otherwise=self.block(otherwise, here)),)
-            case Guard(body=body):
-                made = (replace(statement, body=self.block(body, here)),)
-            case _:
-                made = _shifted((statement,), inside)
-        fetched, evicted = self.transfers(alone, const(0))
-        return (*fetched, *made, *evicted)
-
-    def shifts(self, units: Mapping[int, Unit], chunk: Expr) -> Shifts:
-        return {buffer: (self.pooled[buffer].axis, unit.start(chunk)) for buffer, unit in units.items()}
-
-    def loop(self, loop: Loop, units: Mapping[int, Unit], here: Shifts) -> Loop:
-        """A loop of the driver: iterations fetch and evict that begin and end a chunk."""
-        if not units:
-            return replace(loop, body=self.block(loop.body, here))
-        unit = next(iter(units.values()))
-        number = var(loop.var) - unit.first
-        chunk, place = number // unit.chunk, number % unit.chunk
-        body = self.block(loop.body, {**here, **self.shifts(units, chunk)})
-        low = place.eq(const(0))
-        high = place.eq(const(unit.chunk - 1)) | var(loop.var).eq(loop.hi - 1)
-        begins, ends = (high, low) if unit.is_backward else (low, high)
-        fetched, evicted = self.transfers(units, chunk)
-        return replace(loop, body=(*_where(begins, fetched), *body, *_where(ends, evicted)))
-
-    def transfers(self, units: Mapping[int, Unit], chunk: Expr) -> tuple[Block, Block]:
-        fetched = (each for buffer, unit in units.items() for each in unit.fetch(buffer, chunk))
-        return tuple(fetched), tuple(each for buffer, unit in units.items() for each in unit.evict(buffer, chunk))
-
-    def call(self, segment: Segment, units: Mapping[int, Unit], here: Shifts) -> Statement:
-        """A call of a segment, or a loop of the driver that calls it for one chunk after the other."""
-        if not units:
-            self.segments[segment.id] = replace(segment, body=_shifted(segment.body, here))
-            return CallSegment(segment.id)
-        unit, (loop,) = next(iter(units.values())), segment.body
-        assert isinstance(loop, Loop), "chunks are of its iterations"
-        symbol = self.fresh(loop.var)
-        start = var(symbol) * unit.chunk + loop.lo
-        body = _shifted(loop.body, {**here, **self.shifts(units, var(symbol))})
-        part = replace(loop, lo=start, hi=minimum(start + unit.chunk, loop.hi), body=body)
-        self.segments[segment.id] = replace(segment, body=(part,), is_loop=False)
-        fetched, evicted = self.transfers(units, var(symbol))
-        count = (loop.hi - loop.lo + (unit.chunk - 1)) // unit.chunk
-        return Loop(symbol, const(0), count, loop.direction, (*fetched, CallSegment(segment.id), *evicted))
-
-    def fresh(self, symbol: Symbol) -> Symbol:
-        name = f"{symbol.name}_chunk"
-        while Symbol(name, symbol.kind) in self.taken:
-            name += "_"
-        self.taken.add(Symbol(name, symbol.kind))
-        return Symbol(name, symbol.kind)
-
-
-def _where(condition: Condition, block: Block) -> Block:
-    return block if condition == TRUE or not block else (Branch(condition, block),)
-
-
-def _shifted(block: Block, shifts: Shifts) -> Block:
-    """The block with places in pooled buffers counted from the first point that is there."""
-
-    def moved(each: Access) -> Access:
-        if each.buffer not in shifts:
-            return each
-        axis, base = shifts[each.buffer]
-        index: list[Any] = [*each.index]
-        index[axis] = _from(index[axis], base)
-        return replace(each, index=tuple(index))
-
-    held = _held_by_slots(block)
-
-    def change(statement: Statement, scope: BlockScope) -> Iterable[Statement] | None:
-        match statement:
-            case Read():
-                fresh = statement.buffer in shifts and statement.result in held
-                return (replace(moved(statement), fresh=statement.fresh or fresh),)
-            case Write():
-                return (moved(statement),)
-            case CallHost(reads=reads, writes=writes):
-                return (replace(statement, reads=tuple(map(moved, reads)), writes=tuple(map(moved, writes))),)
-        return None
-
-    return rewritten(block, change) if shifts else block
-
-
-def _held_by_slots(block: Block) -> set[str]:
-    """What is read that a slot may be a view of: it is another chunk's place before the slot is done with."""
-    sources: dict[str, set[str]] = {}
-    held: set[str] = set()
-    for statement in walk(block):
-        match statement:
-            case Read(result):
-                sources[result] = {result}
-            case Assign(result, value):
-                sources[result] = sources.get(result, set()) | sources.get(value, set())
-            case Compute(result, op, operands=operands) if op in OPERATORS and OPERATORS[op].views:
-                sources[result] = set().union(*(sources.get(each, set()) for each in operands))
-            case Write(_, (), value):
-                held |= sources.get(value, set())
-    return held
-
-
-def _from(entry: Any, base: Expr) -> Any:
-    match entry:
-        case PointIndex(index):
-            return PointIndex(index - base)
-        case WindowIndex(start):
-            return replace(entry, start=start - base)
-    return entry - base
