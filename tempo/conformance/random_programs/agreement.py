@@ -35,7 +35,8 @@ class Mode:
     """A way to run a program, as arguments of `tp.compile`; `to_host` makes NumPy arrays of the backend's own.
 
     `buckets`: every dim that may have one is in one. `strips`: one of the dims, and of how many points are its strips,
-    which later loops compute again. `offload`: what loops keep goes to a pool on the host.
+    which later loops compute again. A third of the programs have a pool on the host, by how many nodes they have: one
+    draw more would make others of all.
     """
 
     backend: Any
@@ -44,12 +45,11 @@ class Mode:
     to_host: Callable[[Any], Array] = np.asarray
     buckets: bool = False
     strips: tuple[int, int] | None = None
-    offload: bool = False
 
-    def compiled(self, program: Program, **changed: Any) -> Any:
-        """The executable; some options may be others, or sizes given."""
-        sizes = changed.pop("sizes", None)
-        options, pool = replace(self.options_for(program), **changed), "host" if self.offload else None
+    def compiled(self, program: Program, sizes: Mapping[str, int] | None = None, **changed: Any) -> Any:
+        """The executable; some options may be others."""
+        options = replace(self.options_for(program), **changed)
+        pool = "host" if len(program.graph().nodes) % 3 == 0 else None
         return compile(program, self.backend, self.scheduler, sizes=sizes, options=options, offload=pool)
 
     def options_for(self, program: Program) -> Options:
@@ -68,8 +68,9 @@ class Mode:
         return self.backend if isinstance(self.backend, str) else str(self.backend.info.name)
 
     def __str__(self) -> str:
-        told = [", in buckets" * self.buckets, f", strips {self.strips}" * bool(self.strips), ", a pool" * self.offload]
-        return f"{self.name}, {self.options}{''.join(told)}"
+        return (
+            f"{self.name}, {self.options}{', in buckets' * self.buckets}{f', strips {self.strips}' * bool(self.strips)}"
+        )
 
 
 @dataclass(frozen=True)
