@@ -88,26 +88,23 @@ class _Hulling:
         view = self.frames.reads[node.id, edge]
         if edge.node in self.chosen and any(self.frames.axes[edge.node]) and not self.frames.in_frames(edge, view):
             return self.as_before(tensors, edge)
-        shown = tensors.read(edge, self.old.nodes[edge.node].domain)
-        slices = [place for place, index in enumerate(shown.map) if isinstance(index, Slice)]
-        if len(slices) != sum(isinstance(index, Slice) for index in edge.map):
-            raise InternalError(f"%{edge.node} is sliced along a dim that it does not vary along")
-        map, moved = list(shown.map), []
+        domain, varying = self.old.nodes[edge.node].domain, self.new.nodes[edge.node].domain
+        slices = [place for place, index in enumerate(edge.map) if isinstance(index, Slice)]
+        map, moved = list(edge.map), []
         for axis, place in enumerate(slices):
             seen = view[axis]
             if seen is None:
                 continue
-            index, frame = map[place], _frame(seen)
+            index, frame, dim = map[place], _frame(seen), domain[place]
             assert isinstance(index, Slice)
-            dim = self.new.nodes[edge.node].domain[place]
             lo, hi = self.frames.interval(edge.node, dim)
             first = index.start - frame.shift
-            if self.is_inside(first, first + frame.extent, lo, hi):
+            if dim not in varying or self.is_inside(first, first + frame.extent, lo, hi):
                 map[place] = Slice(first, frame.extent)
             else:
                 map[place] = Slice(lo, hi - lo)
                 moved.append((axis, first - lo, frame.extent))
-        shown = replace(shown, map=tuple(map))
+        shown = tensors.read(replace(edge, map=tuple(map)), domain)
         for axis, first, extent in moved:
             shown = window(tensors, shown, axis, first, extent, self.sizes)
         return shown

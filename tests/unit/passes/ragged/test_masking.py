@@ -11,7 +11,7 @@ from tempo.passes.vectorize.search import Lift
 from tempo.reference.evaluator import Evaluator
 from tempo.sdg.parse import parse
 from tempo.sdg.validate import validate
-from tempo.symbolic import Symbol
+from tempo.symbolic import TRUE, Symbol, var
 
 K = '%0: float32[3] over (t) = input {layout: ($t, 0), name: "k", role: "input"} @0'
 Q = '%1: float32[3] over (t) = input {layout: ($t, 0), name: "q", role: "input"} @1'
@@ -134,10 +134,10 @@ PROGRAMS = {
 }
 
 
-def lifted(text):
+def lifted(text, facts=TRUE):
     graph = parse(f"dims t: t.size\n{text}")
     validate(graph)
-    context = PassContext()
+    context = PassContext(facts=facts)
     after = Simplify().apply(Lift(mapping="full").apply(graph, context).program, context)
     validate(after)
     return graph, after
@@ -204,3 +204,15 @@ def test_scores_of_all_pairs_are_one_contraction_under_a_predicate():
     ]
     assert [str(size) for size in scores.shape] == ["t.size", "t.size"]
     assert {edge.node for edge in scores.operands} == {0, 1}
+
+
+def test_a_sum_that_is_the_same_at_every_point_is_read_in_windows_of_any_length():
+    both = f"""
+{R}
+%10: float32[] over (t) = reduce_sum(%3[t +: max(t.size - 2*t, 0)]) {{axes: (0,)}}
+%11: float32[] over (t) = reduce_sum(%10[t +: max(t.size - 2*t, 0)]) {{axes: (0,)}}
+output "y": float32[] over (t) = %11[t] as ($t)
+"""
+    size = Symbol("t", "size")
+    before, after = lifted(both, facts=var(size).eq(1))
+    np.testing.assert_array_equal(outputs(after, 1, inputs(before, 1)), outputs(before, 1, inputs(before, 1)))
