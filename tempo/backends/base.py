@@ -30,6 +30,7 @@ from tempo.loop_ir.codegen.trial import tried
 from tempo.loop_ir.ir import LoopProgram, Segment
 from tempo.loop_ir.passes import LoopPass
 from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
+from tempo.loop_ir.transforms.dead_stores import DeadStores
 from tempo.loop_ir.transforms.loop_unswitching import LoopUnswitching
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
@@ -85,7 +86,8 @@ class InChunks:
 
 @dataclass(frozen=True)
 class CompiledSegment:
-    """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order.
+    """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order. For a
+    slot that it writes before it reads it it may be given None.
 
     `trial` is for `run.memory`; None: as generated source would. `compiles`: the trial compiles what it tells of.
     `by_point` says of an input that the segment reads at points, by its buffer, along how many of its first axes it may
@@ -221,7 +223,7 @@ class GenericBackend(Backend):
     emitter: type[Emitter] = Emitter
 
     def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
-        return (*passes, ConcatInPlace(), LoopUnswitching())
+        return (*passes, ConcatInPlace(), LoopUnswitching(), DeadStores())
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         emitter = self.emitter(request.program, request.sizes, self.operator)

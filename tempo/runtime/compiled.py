@@ -23,6 +23,7 @@ from tempo.loop_ir.analysis.heap import Heap
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
 from tempo.loop_ir.analysis.liveness import Lifetimes
+from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays
 from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Transfer, Write, walk
@@ -69,6 +70,8 @@ class Compiled:
     items: tuple[Item, ...]
     parameters: tuple[Symbol, ...]
     segments: tuple[CompiledSegment, ...]
+    made_anew: frozenset[int]
+    """Large slots that the first item to touch them writes before it reads them."""
     driver_source: str
     passes: tuple[PassRecord, ...]
     """Those at the sizes that shapes are made of."""
@@ -158,7 +161,7 @@ class Compiled:
 
     def is_made_inside(self, id: int) -> bool:
         """Whether the first segment that touches a buffer makes it."""
-        return self.backend.allocates_inside and id not in self.touched_in_host_loops
+        return id in self.made_anew or (self.backend.allocates_inside and id not in self.touched_in_host_loops)
 
 
 def _cut(lo: int, hi: int, length: int, forward: bool, until: int) -> Iterator[tuple[int, int]]:
@@ -231,8 +234,18 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
         lives = lifetimes.makes[number], lifetimes.drops[number]
         items.append(Item(function, loop, part, called, *lives, program.stopped[number]))
     parameters, source = emitter.item_sizes(), "\n\n".join(sources)
+    anew = frozenset[int]() if backend.allocates_inside else _made_anew(program, lifetimes, static)
     seconds = time.perf_counter() - start
-    return Compiled(program, backend, tuple(items), parameters, segments, source, made.passes, seconds)
+    return Compiled(program, backend, tuple(items), parameters, segments, anew, source, made.passes, seconds)
+
+
+def _made_anew(program: LoopProgram, lifetimes: Lifetimes, sizes: Sizes) -> frozenset[int]:
+    found = set[int]()
+    for number, item in enumerate(program.items):
+        if isinstance(item, CallSegment) and program.stopped[number] is None:
+            needed = NeededSlots.of(program, program.segments[item.segment], bytes_at(sizes))
+            found |= needed.slots & lifetimes.first[number] - needed.at_start.keys()
+    return frozenset(found)
 
 
 def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tempo.backends.base import CompiledSegment, Trial
 from tempo.loop_ir.analysis.heap import Frame, Heap, Piece
 from tempo.loop_ir.codegen.python import Emitter
-from tempo.loop_ir.codegen.trial import array_of, piece_of, repeat, tried
+from tempo.loop_ir.codegen.trial import Walk, array_of, piece_of, tried
 from tempo.loop_ir.ir import Block, Branch, Buffer, CallHost, CallSegment, Fetch, Guard, Loop, Segment, Statement
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class _Run:
         self._ready, self._compiled, self._sizes = ready, ready.compiled, ready.sizes
         self._program, self._backend = ready.compiled.program, ready.compiled.backend
         self._heap, self._caller, self._buffers = buffers.heap, caller, buffers
+        self._walk = Walk(ready.sizes, buffers.heap)
 
     def all(self) -> None:
         program = self._program
@@ -74,12 +75,12 @@ class _Run:
             case CallSegment(segment):
                 self._call(self._program.segments[segment], self._compiled.segments[segment])
             case Loop(body=body):
-                repeat(statement, self._sizes, self._heap, partial(self._block, body))
+                self._walk.loop(statement, partial(self._block, body))
             case Guard(body=body):
                 self._block(body)
-            case Branch(then=then, otherwise=otherwise):
-                self._block(then)
-                self._block(otherwise)
+            case Branch(condition, then, otherwise):
+                for side in self._walk.sides(condition):
+                    self._block(then if side else otherwise)
             case CallHost():
                 self._call_host(statement)
             case Fetch():

@@ -177,7 +177,7 @@ class NumpyEmitter(ScalarEmitter):
         gone: list[list[str]] = []
         for entry in reversed(entries):
             parts = entry.members if isinstance(entry, _ElementwiseRun) else walk((entry,))
-            here = {name for part in parts for name in operands(part)} & left
+            here = {name for part in parts for name in self.lookups(part)} & left
             left -= here
             internal = (
                 entry.made - {each.result for each in self._kept(entry)}
@@ -218,7 +218,8 @@ class NumpyEmitter(ScalarEmitter):
         members = [each for each in step.statements if isinstance(each, Compute)]
         chain, kept = _ElementwiseRun(self._shape(members[0].type), members), step.kept or ()
         operands = {name: self._shape(type) for name, type in chain.operands().items()}
-        trees = [_assign(name, self.value(name)) for name in operands if name in self._held]
+        held = [name for name in operands if name in self._held]
+        trees = [_assign(name, self.value(name)) for name in held]
         like = [name for name, shape in operands.items() if shape == chain.shape][:1]
         trees += [
             _assign(self._whole(each), call(self._maker(chain.shape, each.type.dtype), [*map(_name, like)]))
@@ -226,7 +227,7 @@ class NumpyEmitter(ScalarEmitter):
         ]
         trees.append(self._over_blocks(chain, kept, operands))
         trees += [_assign(each.result, _name(self._whole(each))) for each in kept]
-        return [*trees, *deleted(self._whole(each) for each in kept)]
+        return [*trees, *deleted((*map(self._whole, kept), *held))]
 
     def _whole(self, member: Compute) -> str:
         return self._named(f"{member.result}_0")

@@ -48,7 +48,7 @@ class Liveness:
         self._effects: dict[int, tuple[set[int], set[int]]] = {}
         self._outlive: dict[int, Slots] = {}
         reads, writes = self._of_block(self._body)
-        self.at_end: Slots = _needed_elsewhere(program, segment) | reads
+        self.at_end: Slots = needed_elsewhere(program, segment) | reads
         """The slots of which something may read, after the segment, what they hold at its end."""
         self.at_start: Slots = (self.at_end - writes) | reads
         """Those of which something may read what they hold before it."""
@@ -113,7 +113,7 @@ def _written(loop: Loop) -> set[int]:
     return {each.buffer for each in walk(loop.body) if isinstance(each, Write)}
 
 
-def _needed_elsewhere(program: LoopProgram, segment: Segment) -> Slots:
+def needed_elsewhere(program: LoopProgram, segment: Segment) -> Slots:
     """What outputs, other segments and host calls may read after the segment, or whoever asks what a call of the host
     that failed has left of parameters (`tempo.loop_ir.analysis.whole_points`)."""
     found = {id for id, buffer in program.buffers.items() if buffer.role != "internal"} | set(program.outputs.values())
@@ -133,11 +133,13 @@ Sizes = Mapping[Symbol, int]
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """By item of the driver: the internal buffers that are made just before it, and those that are not needed after it.
+    """By item of the driver: the buffers that nothing touches before it; the internal ones of these, which are made
+    just before it; and those that are not needed after it.
 
     Inputs are there from the start and go with their last use as well. Outputs and constants are there all the time.
     """
 
+    first: tuple[frozenset[int], ...]
     makes: tuple[tuple[int, ...], ...]
     drops: tuple[tuple[int, ...], ...]
 
@@ -151,7 +153,9 @@ class Lifetimes:
             return tuple(sorted(id for id in uses[number][1] if of[id] == number and program.buffers[id].role in roles))
 
         makes = tuple(at(number, first, "internal") for number, _ in uses)
-        return Lifetimes(makes, tuple(at(number, last, "internal", "input") for number, _ in uses))
+        drops = tuple(at(number, last, "internal", "input") for number, _ in uses)
+        anew = tuple(frozenset(id for id in ids if first[id] == number) for number, ids in uses)
+        return Lifetimes(anew, makes, drops)
 
 
 def touched(program: LoopProgram, item: Statement) -> set[int]:

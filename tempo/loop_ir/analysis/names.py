@@ -7,7 +7,8 @@ body makes at once is large, and the most that lives at once is then all that th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import product
 
 from tempo.loop_ir.ir import Assign, Block, Branch, Compute, Read, Segment, Statement, Write, nested, walk
 from tempo.sdg.graph import TensorType
@@ -48,27 +49,48 @@ LEAST = 1 << 16
 """Bytes: below it a name is not worth a statement."""
 
 
-def releases(segment: Segment, size: Size) -> Mapping[int, tuple[str, ...]]:
-    """By the identity of a statement, the names that nothing after it needs."""
+def releases(segment: Segment, size: Size, reads: Collection[str] = ()) -> Mapping[int, tuple[str, ...]]:
+    """By the identity of a statement, the names that nothing after it needs: after a choice, and inside, after the last
+    statement of a side that looks at them. `reads`: names of reads that are large.
+    """
     every = tuple(walk(segment.body))
-    made = Counter(each.result for each in every if isinstance(each, Compute | Assign))
-    large = {name for name in _large(every, size) if made[name] == 1}
+    makes = Counter(each.result for each in every if isinstance(each, Compute | Assign))
+    large = _large(every, size, reads)
     found: dict[int, tuple[str, ...]] = {}
-    for block in blocks(segment.body):
-        left = large.intersection(each.result for each in block if isinstance(each, Compute | Assign))
+
+    def look(block: Block, leaving: frozenset[str]) -> None:
+        left = set[str]()
+        for statement in block:
+            made = Counter(each.result for each in walk((statement,)) if isinstance(each, Compute | Assign))
+            own = (name for name in results(statement) & large if made[name] == makes[name])
+            left.update(name for name in own if name not in leaving)
+            for inner in nested(statement):
+                look(inner, leaving | results(statement))
         for statement in reversed(block):
             found[id(statement)] = tuple(name for name in used((statement,)) if name in left)
             left.difference_update(found[id(statement)])
+        for branch in (each for each in block if isinstance(each, Branch)):
+            inside(branch, found[id(branch)])
+
+    def inside(branch: Branch, names: tuple[str, ...]) -> None:
+        for side, name in product(nested(branch), names):
+            last = next((each for each in reversed(side) if name in used((each,))), None)
+            if last is not None:
+                found[id(last)] = (*found.get(id(last), ()), name)
+            if isinstance(last, Branch):
+                inside(last, (name,))
+
+    look(segment.body, frozenset())
     return {statement: names for statement, names in found.items() if names}
 
 
-def _large(every: Block, size: Size) -> set[str]:
+def _large(every: Block, size: Size, reads: Collection[str]) -> set[str]:
     """Names of tensors of `LEAST` bytes or more, and other names of the same."""
-    found: set[str] = set()
+    found, named = set[str](), set(reads)
     for statement in every:
         if isinstance(statement, Compute) and size(statement.type) >= LEAST:
             found.add(statement.result)
-        if isinstance(statement, Assign) and statement.value in found:
+        if isinstance(statement, Assign) and statement.value in found | named:
             found.add(statement.result)
     return found
 

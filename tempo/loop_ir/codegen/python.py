@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import ast
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tempo import dtypes
 from tempo.errors import InternalError
 from tempo.loop_ir.analysis.carried_values import Place, Recent, circles, earlier, read_place
-from tempo.loop_ir.analysis.names import LEAST, releases
+from tempo.loop_ir.analysis.names import LEAST, operands, releases
+from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.codegen import syntax
 from tempo.loop_ir.codegen.names import Names
 from tempo.loop_ir.ir import (
@@ -43,6 +46,7 @@ from tempo.loop_ir.ir import (
     Write,
     expressions,
     stop_in,
+    walk,
 )
 from tempo.sdg.call import Call, static_type
 from tempo.sdg.graph import TensorType
@@ -79,8 +83,8 @@ def _static_extents(statement: Statement) -> Iterable[Expr]:
 
 @dataclass(frozen=True)
 class Step:
-    """Statements whose source is one piece, and the names that nothing needs after them. `kept`: where it is not all of
-    the results, those that there are afterwards.
+    """Statements whose source is one piece, and the names, of slots too, that nothing needs after them. `kept`: where
+    it is not all of the results, those that there are afterwards.
     """
 
     statements: Block
@@ -109,16 +113,41 @@ class Emitter:
         self._made_now: dict[int, str] = {}  # by such a buffer, the name of what this iteration writes
         self._once: tuple[Loop, ...] = ()  # the loops of a segment that are in no other
         self._releases: Mapping[int, tuple[str, ...]] = {}
+        self._read_of: Mapping[str, str] = {}  # by the name of what is read of them, the labels of large slots
+        self._stays: set[str] = set()  # names that may be looked at, or let go of, after they were let go of
 
     # -- segments --------------------------------------------------------------------------------------------------
 
     def segment(self, segment: Segment) -> str:
         """The source of `segment_N`."""
-        self._releases = releases(segment, self._bytes)
+        self._releases = self._released(segment)
         self._once = tuple(each for each in (segment.loop, *segment.body) if isinstance(each, Loop))
         body = self._loops(segment.loop, outermost=True) if segment.loop else self._block(segment.body)
         body.append(ast.Return(ast.Tuple([self.result(id) for id in segment.results], ast.Load())))
         return syntax.source(syntax.function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
+
+    def _released(self, segment: Segment) -> Mapping[int, tuple[str, ...]]:
+        """By the identity of a statement, what nothing needs after it: names of values, labels of slots."""
+        needed = NeededSlots.of(self.program, segment, bytes_at(self.sizes))
+        self._read_of = {name: self._buffer(id).label for name, id in needed.reads.items()}
+        names = releases(segment, self._bytes, needed.reads)
+        slots = {id(each): [self._buffer(slot).label for slot in needed.released(each)] for each in walk(segment.body)}
+        found = {key: (*names.get(key, ()), *slots.get(key, ())) for key in names.keys() | slots.keys()}
+        often = Counter(chain.from_iterable(names.values()))
+        self._stays = {*self._read_of.values(), *(name for name, count in often.items() if count > 1)}
+        return found
+
+    def let_go(self, names: Iterable[str]) -> list[ast.stmt]:
+        """Statements after which the names hold nothing. What may be looked at once more, as a slot is to be returned,
+        and a value that the side of a choice has let go of, is there."""
+        stay = [syntax.name(each, ast.Store()) for each in names if each in self._stays]
+        gone = syntax.deleted(each for each in names if each not in self._stays)
+        return [*gone, ast.Assign([*stay], ast.Constant(None), lineno=0)] if stay else gone
+
+    def lookups(self, statement: Statement) -> frozenset[str]:
+        """The names that one statement looks at itself, of values and of large slots."""
+        names = frozenset(operands(statement))
+        return names | {self._read_of[name] for name in names & self._read_of.keys()}
 
     def prologue(self) -> list[ast.stmt]:
         """Block before the body of a segment, asked for when the body is made: a hook for what can be hoisted."""
@@ -142,7 +171,7 @@ class Emitter:
 
     def block(self, statements: Block) -> list[ast.stmt]:
         """The source of statements that run one after the other, and lets go of large values after their last use."""
-        return [tree for step in self.steps(statements) for tree in (*self.step(step), *syntax.deleted(step.gone))]
+        return [tree for step in self.steps(statements) for tree in (*self.step(step), *self.let_go(step.gone))]
 
     def steps(self, statements: Block) -> list[Step]:
         """The statements, and what is let go of after each: a hook for what runs several of them together."""

@@ -10,7 +10,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tempo import dtypes
 from tempo.errors import Location
@@ -29,11 +32,12 @@ from tempo.loop_ir.ir import (
     Statement,
     WindowIndex,
     Write,
+    walk,
 )
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import no_cost
-from tempo.symbolic import Symbol
+from tempo.symbolic import Condition, Symbol
 
 if TYPE_CHECKING:
     from tempo.loop_ir.codegen.python import Emitter
@@ -58,19 +62,71 @@ def piece_of(
 
 
 _MOST = 8
-"""Iterations of a loop that are looked at."""
+"""Iterations of a loop that are looked at in a row: names hold what iterations before have made."""
+_MOST_FOLLOWED = 1 << 20
+"""Iterations of a loop over which it is found out where choices go."""
 
 
-def repeat(loop: Loop, sizes: Sizes, heap: Heap, body: Callable[[], None]) -> None:
-    """Run iterations of a loop until another one would not hold more: names hold what iterations before have made."""
-    known = (loop.lo.symbols() | loop.hi.symbols()) <= sizes.keys()
-    often = int(loop.hi.evaluate(sizes)) - int(loop.lo.evaluate(sizes)) if known else _MOST
-    with heap.within(f"for {loop.var.name}"):
-        for _ in range(min(often, _MOST)):
-            before = heap.peak, heap.held
+class Walk:
+    """Which iterations of loops are looked at, and which sides of choices.
+
+    A choice is followed where it changes sides at most twice over one loop, and the others' variables have no say. Of a
+    loop those iterations are looked at from which on one goes another way, as many after each as hold more than those
+    before, and the last.
+    """
+
+    def __init__(self, sizes: Sizes, heap: Heap) -> None:
+        self._values, self._heap = dict(sizes), heap
+        self._vague = set[Condition]()
+
+    def sides(self, condition: Condition) -> tuple[bool, ...]:
+        """What the condition may be."""
+        if condition in self._vague or not condition.symbols() <= self._values.keys():
+            return True, False
+        return (bool(condition.evaluate(self._values)),)
+
+    def loop(self, loop: Loop, body: Callable[[], None]) -> None:
+        with self._heap.within(f"for {loop.var.name}"):
+            if not (loop.lo.symbols() | loop.hi.symbols()) <= self._values.keys():
+                self._settled(range(_MOST), body)
+                return
+            lo, hi = (int(end.evaluate(self._values)) for end in (loop.lo, loop.hi))
+            every = range(lo, hi) if loop.direction == "forward" else range(hi - 1, lo - 1, -1)
+            last = None
+            for start, stop in pairwise((*self._turns(loop, every), len(every))):
+                last = self._settled(every[start:stop], body, loop.var)
+            if last is not None and last != every[-1]:
+                self._settled(every[-1:], body, loop.var)
+            self._values.pop(loop.var, None)
+
+    def _settled(self, iterations: Sequence[int], body: Callable[[], None], variable: Symbol | None = None) -> int:
+        """Run iterations until another one would hold no more; the last that was run."""
+        for each in iterations[:_MOST]:
+            if variable is not None:
+                self._values[variable] = each
+            before = self._heap.peak, self._heap.held
             body()
-            if (heap.peak, heap.held) == before:
+            if (self._heap.peak, self._heap.held) == before:
                 break
+        return each
+
+    def _turns(self, loop: Loop, every: range) -> list[int]:
+        """The places in `every` at which a choice goes another way than before, and the first of all."""
+        found = {0} if every else set[int]()
+        choices = {each.condition for each in walk(loop.body) if isinstance(each, Branch)}
+        for condition in (each for each in choices if loop.var in each.symbols()):
+            known = condition.symbols() <= self._values.keys() | {loop.var} and len(every) <= _MOST_FOLLOWED
+            turns = self._changes(condition, loop.var, every) if known else ()
+            if known and len(turns) <= 2:
+                found.update(turns)
+            else:
+                self._vague.add(condition)
+        return sorted(found)
+
+    def _changes(self, condition: Condition, variable: Symbol, every: range) -> Sequence[int]:
+        values: dict[Symbol, Any] = {**self._values, variable: np.asarray(every)}
+        truth = np.broadcast_to(condition.evaluate(values), len(every))
+        return [int(place) + 1 for place in np.flatnonzero(truth[1:] != truth[:-1])]
 
 
 @contextmanager
@@ -93,6 +149,7 @@ class _Call:
 
     def __init__(self, emitter: Emitter, names: Frame[str], sizes: Sizes) -> None:
         self._emitter, self._heap, self._names, self._sizes = emitter, names.heap, names, sizes
+        self._walk = Walk(sizes, names.heap)
         self._reads: dict[str, Read] = {}
 
     def label(self, id: int) -> str:
@@ -123,12 +180,13 @@ class _Call:
                 with self._values((value,)) as (held,):
                     if not index:
                         self._names[self.label(buffer)] = held
-            case Branch(_, then, otherwise):
-                self._either(then, otherwise)
+            case Branch(condition, then, otherwise):
+                sides = [then if side else otherwise for side in self._walk.sides(condition)]
+                self.block(*sides) if len(sides) == 1 else self._either(*sides)
             case Guard(body=body):
                 self.block(body)
             case Loop(body=body):
-                repeat(statement, self._sizes, self._heap, partial(self.block, body))
+                self._walk.loop(statement, partial(self.block, body))
 
     def _either(self, then: Block, otherwise: Block) -> None:
         """Both sides, each from what there was before it; what holds more is what goes on."""

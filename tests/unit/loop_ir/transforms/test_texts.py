@@ -9,6 +9,7 @@ from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
 from tempo.loop_ir.transforms.circular_reads import ChunkedOutputs, CircularReads
 from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
 from tempo.loop_ir.transforms.copy_propagation import CopyPropagation
+from tempo.loop_ir.transforms.dead_stores import DeadStores
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
 from tempo.loop_ir.transforms.forwarding import Forwarding
 from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
@@ -564,3 +565,57 @@ def test_a_loop_is_entered_only_where_something_in_it_runs() -> None:
 )
 def test_a_loop_of_which_every_iteration_may_do_something_is_always_entered(body: tuple[str, ...]) -> None:
     assert_stays(LoopUnswitching(), layers(*body))
+
+
+# -- what nothing reads is not written -------------------------------------------------------------------------------
+
+STATES = """
+buffer b0 "x": float32[300, 300] input
+buffer b1 "h": float32[300, 300] output
+buffer b2 "s": float32[300, 300] internal
+buffer b3 "k": float32[300, 300] internal
+input "x" = b0
+output "h" = b1
+segment segment_0(t.size; b0, b1, b2, b3) -> (b1, b2, b3):
+  for t in 0..t.size:
+BODY
+LAST
+driver:
+  run segment_0
+"""
+
+
+def states(*body: str, last: tuple[str, ...] = ("v9 = read b2", "write b1[] = v9")) -> str:
+    text = STATES.replace("BODY\n", "".join(f"    {line}\n" for line in body))
+    return text.replace("LAST\n", "".join(f"  {line}\n" for line in last))
+
+
+STEP = (
+    "if t - 1 >= 0:",
+    "  v1 = read b3",
+    "  v2 = v1",
+    "else:",
+    "  v3 = read b0",
+    "  v2 = v3",
+)
+
+
+def test_what_is_read_after_a_loop_is_written_in_its_last_iteration() -> None:
+    new = ("v4: float32[300, 300] = neg(v2: float32[300, 300])", "write b3[] = v4")
+    written = ("if t == t.size - 1:", "  write b2[] = v2")
+    found = ("if t < t.size - 1:", f"  {new[1]}")
+    assert_becomes(DeadStores(), states(*STEP, "write b2[] = v2", *new), states(*STEP, *written, new[0], *found))
+
+
+@pytest.mark.parametrize("line", ["write b2[] = v4", "if t - 3 >= 0:\n      write b2[] = v4"])
+def test_what_the_next_iteration_may_read_is_written(line: str) -> None:
+    body = ("v1 = read b2", "v4: float32[300, 300] = neg(v1: float32[300, 300])", line)
+    assert_stays(DeadStores(), states(*body).replace(" -> (b1, b2, b3)", " -> (b1, b2)").replace("b2, b3)", "b2)"))
+
+
+def test_what_is_written_again_is_not_written_twice() -> None:
+    first, second = ("v1 = read b0", "write b2[] = v1"), ("v4: float32[300, 300] = neg(v1: float32[300, 300])",)
+    text = states(*first, *second, "write b2[] = v4").replace(" -> (b1, b2, b3)", " -> (b1, b2)")
+    made = str(after(DeadStores(), text.replace("b2, b3)", "b2)")))
+    assert "write b2[] = v1" not in made
+    assert "write b2[] = v4" in made
