@@ -6,5 +6,5 @@ Those that nothing takes yet are kept free from the start: an input of that name
 
 from __future__ import annotations
 
-NOT_YET = ("donate", "checkpoint", "resume")
-RESERVED = ("seed", "sizes", "state", "strict", "progress", "chunk", "keep", "from_point", *NOT_YET)
+NOT_YET = ("checkpoint", "resume")
+RESERVED = ("seed", "sizes", "state", "strict", "donate", "progress", "chunk", "keep", "from_point", *NOT_YET)

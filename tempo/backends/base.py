@@ -134,6 +134,9 @@ class Backend(Protocol):
     costs: Costs = EAGER
     """By which ways to run a program are compared: dims as axes or loops, and extents that vary."""
 
+    donates: bool = False
+    """Whether the memory of its arrays can be taken from whoever gave them (`taken`, `delete`)."""
+
     shares_memory: bool = True
     """Whether an array may be a view of another one. Where it may, what a run returns is copied if need be."""
 
@@ -177,6 +180,13 @@ class Backend(Protocol):
     @abstractmethod
     def owned(self, array: Array) -> Array:
         """`array`, copied where it may share memory with an array that the caller can write to."""
+
+    def taken(self, array: Array) -> Array:
+        """A donated array as the run's own, which alone holds the memory where that can be."""
+        return array
+
+    def delete(self, array: Array) -> None:
+        """Let go of the memory of a donated array, whoever still refers to it: that has nothing afterwards."""
 
     def stored(self, array: Array, axis: int, at: int, part: np.ndarray[Any, Any]) -> Array:
         """The array with `part` from position `at` of an axis on. It may be the one given, which is not used again; the

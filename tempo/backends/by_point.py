@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +52,19 @@ class ByPoint(tuple[Any, ...]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return self.joined().astype(dtype, copy=False) if dtype is not None else self.joined()
+
+
+def each_part(value: Any, change: Callable[[Any], Any]) -> Any:
+    """An array, or each that it is given as, changed."""
+    return ByPoint(each_part(part, change) for part in value) if isinstance(value, ByPoint) else change(value)
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """An array, or each that it is given as."""
+    for part in value if isinstance(value, ByPoint) else ():
+        yield from parts_of(part)
+    if not isinstance(value, ByPoint):
+        yield value
 
 
 def placed(backend: Backend, value: Any, axes: int) -> Any:

@@ -2,7 +2,7 @@
 
 from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, reaches, read_place, recent
 from tempo.loop_ir.analysis.layouts import layouts_in_segments, read_by_iteration
-from tempo.loop_ir.analysis.liveness import Liveness, bytes_at_most
+from tempo.loop_ir.analysis.liveness import Liveness, bytes_at_most, given_up, made_first
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.transforms.loop_splitting import LoopStretch, is_empty, iterations, split
@@ -14,9 +14,11 @@ __all__ = [
     "Reaches",
     "bytes_at_most",
     "earlier",
+    "given_up",
     "is_empty",
     "iterations",
     "layouts_in_segments",
+    "made_first",
     "read_place",
     "reaches",
     "read_by_iteration",

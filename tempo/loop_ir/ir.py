@@ -40,6 +40,7 @@ class Buffer:
     (inputs and outputs): a Symbol is an axis, an int a position in `shape`. `local`: the variables of loops that
     have all reads in them, each of what its own iteration wrote. `zeroed`: what was not written yet is read as zeros.
     `pooled`: all points along this axis, of which there are so many, are in the host pool, and some of them here.
+    `donated`: what it is given is the program's own.
     """
 
     id: int
@@ -52,6 +53,7 @@ class Buffer:
     local: frozenset[Symbol] = frozenset()
     zeroed: bool = False
     pooled: tuple[int, int] | None = None
+    donated: bool = False
     location: Location | None = field(default=None, compare=False)  # of the tensor
 
     @property

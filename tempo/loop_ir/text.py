@@ -235,7 +235,7 @@ def _buffers(head: str) -> Syntax:
     axis = record(Axis, "{dim}@{position}: {kind} {extent}", dim=SYMBOL, position=NUMBER, kind=WORD, extent=EXPR)
     return record(
         _buffer,
-        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}{pooled}",
+        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}{pooled}{donated}",
         _parts_of_buffer,
         id=_LABEL,
         name=STRING,
@@ -246,6 +246,7 @@ def _buffers(head: str) -> Syntax:
         local=optional(" local ({})", many(SYMBOL), []),
         zeroed=flag(" zeroed"),
         pooled=optional(" pooled {}", row("{} of {}", NUMBER, NUMBER)),
+        donated=flag(" donated"),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
-from tempo.backends.by_point import ByPoint, padded, placed
+from tempo.backends.by_point import ByPoint, each_part, padded, placed
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
 from tempo.errors import TempoError
@@ -25,7 +25,7 @@ from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
 from tempo.loop_ir.analysis.liveness import Lifetimes
 from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.analysis.whole_points import marks
-from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays
+from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays, taken
 from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Transfer, Write, walk
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.passes.manager import PassRecord
@@ -133,6 +133,11 @@ class Compiled:
         return frozenset(id for port, id in self.program.outputs.items() if port.role in read)
 
     @cached_property
+    def is_donated(self) -> bool:
+        """Whether what it is given is its own."""
+        return any(buffer.donated for buffer in self.program.buffers.values())
+
+    @cached_property
     def constants(self) -> Mapping[int, Array]:
         """The program's constants as the backend's arrays. Nothing writes to them, so all runs share them."""
         found = ((self.program.buffers[id], each.array) for id, each in self.program.constants.items())
@@ -219,7 +224,7 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
     requests = (SegmentRequest(program, segment, static, index_bits) for segment in program.segments)
     segments = tuple(map(backend.compile_segment, requests))
     emitter = DriverEmitter(program, static, backend.operator)
-    namespace: dict[str, Any] = {**backend.array_functions(), "in_strips": in_strips}
+    namespace: dict[str, Any] = {**backend.array_functions(), "in_strips": in_strips, "taken": taken}
     namespace.update((f"host_{at}", _host_function(node, sizes)) for at, node in enumerate(program.hosts))
     namespace.update((each.name, code.function) for each, code in zip(program.segments, segments, strict=True))
     sources = [emitter.item(number, item) for number, item in enumerate(program.items)]
@@ -257,16 +262,22 @@ class ProgramRun:
     """One run: its buffers, and the items in order. Nothing of it outlives the call."""
 
     def __init__(self, ready: Ready, given: Mapping[Port, Any], poison: bool):
+        """What is given to buffers that are donated is the run's own from here on."""
         self.ready, self.compiled, self.sizes, self.poison = ready, ready.compiled, ready.sizes, poison
         self.marks: deque[tuple[Any, ...]] = deque(maxlen=self.compiled.depth)
         self.item = -1  # of the driver, that runs
         self.arguments = [self.sizes[symbol] for symbol in self.compiled.parameters]
-        inputs = {id: given[port] for port, id in self.compiled.program.inputs.items()}
+        inputs = {id: self._own(id, given[port]) for port, id in self.compiled.program.inputs.items()}
         self.buffers: list[Array] = [
             self._given(id, inputs[id]) if id in inputs else self._made(buffer) if buffer.role != "internal" else None
             for id, buffer in sorted(self.compiled.program.buffers.items())
         ]
         self.pool = self._pool() if ready.pooled else None
+
+    def _own(self, id: int, value: Any) -> Any:
+        if not self.compiled.program.buffers[id].donated:
+            return value
+        return each_part(value, self.compiled.backend.taken)
 
     def _given(self, id: int, value: Any) -> Array:
         backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
@@ -301,7 +312,8 @@ class ProgramRun:
         if buffer.id in self.compiled.program.constants:
             return self.compiled.constants[buffer.id]
         starts_at_zero = buffer.zeroed or buffer.id in self.compiled.read_early
-        fill = 0 if starts_at_zero else _poison(buffer.dtype) if self.poison else None
+        poisons = self.poison and not self.compiled.is_donated  # results may lie in the memory of what is given
+        fill = 0 if starts_at_zero else _poison(buffer.dtype) if poisons else None
         if self.compiled.is_made_inside(buffer.id) and (fill is None or starts_at_zero):
             return None
         order = buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)

@@ -90,9 +90,9 @@ class CompiledEngine:
         self._missed = False  # an index was out of range that nobody asks for, and may be the next time
         self._plans: Once[tuple[Symbol | None, Condition], Plan] = Once()
         self._specialised: Once[LoopsKey, Specialised] = Once()
-        self._ready: Once[tuple[Plan, AtSizes, bool, int], Ready] = Once()
+        self._ready: Once[tuple[Plan, AtSizes, bool, int, bool], Ready] = Once()
         self._demanded: Once[tuple[int, AtSizes], Mapping[int, Any]] = Once()
-        self._compiled: Once[tuple[LoopsKey, int], Compiled] = Once()
+        self._compiled: Once[tuple[LoopsKey, int, bool], Compiled] = Once()
         self._others: Once[Symbol | None, CompiledEngine] = Once()
         self._narrowed: Once[tuple[Plan, Narrow], Plan] = Once()
         self._chosen: Once[AtSizes, Chosen] = Once()
@@ -161,13 +161,22 @@ class CompiledEngine:
         except ScheduleError as error:
             raise InternalError(f"the scheduler {self.scheduler_name!r} made a wrong schedule: {error}") from error
 
-    def at(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool = False, ahead: int = MOST_POINTS) -> Ready:
+    def at(
+        self,
+        plan: Plan,
+        sizes: Mapping[Symbol, int],
+        in_parts: bool = False,
+        ahead: int = MOST_POINTS,
+        donated: bool = False,
+    ) -> Ready:
         """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it.
-        `ahead`: how many arrays of a streamed input may be taken at once."""
+        `ahead`: how many arrays of a streamed input may be taken at once. `donated`: what it is given is its own."""
         if not self._takes_streams:
             ahead = MOST_POINTS  # chunks of any length are parts of the same loops
-        key = plan, frozenset(sizes.items()), in_parts, ahead
-        return self._ready.get(key, lambda: self._made_ready(plan, self._code(plan, sizes, in_parts, ahead), sizes))
+        key = plan, frozenset(sizes.items()), in_parts, ahead, donated
+        return self._ready.get(
+            key, lambda: self._made_ready(plan, self._code(plan, sizes, in_parts, ahead, donated), sizes)
+        )
 
     def _made_ready(self, plan: Plan, code: Compiled, sizes: Mapping[Symbol, int]) -> Ready:
         def masks() -> Mapping[int, Any]:
@@ -187,7 +196,7 @@ class CompiledEngine:
         """All that code is made for and told, given the sizes of a call."""
         return self.compiler.buckets.sizes(sizes)
 
-    def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int) -> Compiled:
+    def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int, donated: bool) -> Compiled:
         self.verify(plan, sizes)
         static = self.compiler.static(plan, sizes)
         key = plan, in_parts, ahead, tuple(static.values())
@@ -199,9 +208,10 @@ class CompiledEngine:
         def compiled() -> Compiled:
             at = ", ".join(f"{symbol.name}={size}" for symbol, size in sorted(static.items()))
             with waiting(f"making code for {name}" + (f" at {at}" if at else "")):
-                return compile_program(made, self.backend, sizes, bits)
+                own = replace(made, loops=_with_donated(made.loops)) if donated else made
+                return compile_program(own, self.backend, sizes, bits)
 
-        return self._compiled.get((key, bits), compiled)
+        return self._compiled.get((key, bits, donated), compiled)
 
     def narrowed(self, plan: Plan, narrow: Narrow | None) -> Plan:
         """The plan with outputs kept as `narrow` says."""
@@ -216,12 +226,24 @@ class CompiledEngine:
     @property
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
-        return len({(id(plan.tree), sizes, bits) for (plan, _, _, sizes), bits in self._compiled})
+        return len({(id(plan.tree), sizes, bits) for (plan, _, _, sizes), bits, _ in self._compiled})
 
-    def start(self, plan: Plan, arguments: Arguments, in_parts: bool = False, ahead: int = MOST_POINTS) -> ProgramRun:
-        return ProgramRun(
-            self.at(plan, arguments.sizes, in_parts, ahead), arguments.arrays, self.compiler.options.poison
-        )
+    def start(
+        self,
+        plan: Plan,
+        arguments: Arguments,
+        in_parts: bool = False,
+        ahead: int = MOST_POINTS,
+        donated: bool = False,
+    ) -> ProgramRun:
+        ready = self.at(plan, arguments.sizes, in_parts, ahead, donated)
+        return ProgramRun(ready, arguments.arrays, self.compiler.options.poison)
+
+    def takes(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether a run may have for its own what it is given: it surely looks at it once, and what has been made when
+        a call of the host fails does not need it."""
+        once = self.backend.donates and not self.plan_for(sizes).loops.hosts
+        return once and not self._missed and not self._looks_ahead(sizes)
 
     def device_put(self, given: Mapping[Port, Any], sizes: Mapping[Symbol, int] | None) -> dict[str, Any]:
         """Inputs as executables for these sizes take them; None: as any may."""
@@ -262,13 +284,24 @@ class CompiledEngine:
         return len({_work(plan.loops) for plan in plans}) > 1
 
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Evaluated:
-        run = self.start(self.plan_for(arguments.sizes), arguments, in_parts=progress is not None)
+        in_parts, plan = progress is not None, self.plan_for(arguments.sizes)
+        donated = bool(arguments.donated) and not in_parts and self.takes(arguments.sizes)
+        run = self.start(plan, arguments, in_parts, donated=donated)
         with guarded(partial(salvaged, run, arguments.arrays, self.graph), run.watched, look):
             _run_items(run, progress)
-        return run.results()
+        results = run.results()
+        for array in arguments.donated:
+            self.backend.delete(array)
+        return results
 
 
 Engine = ReferenceEngine | CompiledEngine
+
+
+def _with_donated(loops: LoopProgram) -> LoopProgram:
+    """With all that a caller gives as the program's own."""
+    given = {id for port, id in loops.inputs.items() if port.role in ("input", "state")}
+    return replace(loops, buffers={id: replace(each, donated=id in given) for id, each in loops.buffers.items()})
 
 
 def _work(loops: LoopProgram) -> tuple[Block, ...]:

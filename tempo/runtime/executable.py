@@ -66,6 +66,7 @@ class Executable:
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
         self._checked: Once[frozenset[tuple[Symbol, int]], None] = Once()
+        self._donated = False  # by the call before
         self._sizes = self._calls.known_sizes()
         if self._sizes is not None:
             self._check_sizes(self._sizes)
@@ -80,6 +81,7 @@ class Executable:
         sizes: Mapping[str, int] | None = None,
         state: Mapping[str, Any] | None = None,
         strict: bool | None = None,
+        donate: bool = False,
         progress: bool | Callable[[int, int], None] = False,
         **inputs: Any,
     ) -> Outputs:
@@ -90,11 +92,15 @@ class Executable:
         parameters to start from: the `.state` of a run, what `tp.load` gives, or arrays by name. A name that is no
         parameter is an error; with `strict=False` it is left out, as it is from the state of a run without `strict`.
 
+        `donate`: the run may have the memory of arrays of JAX's or PyTorch's that it is given, as `jax.jit` may with
+        `donate_argnums`: what it reads no more makes room, and results may lie where it was. They must not be used
+        afterwards, after a run that fails, too: JAX's are deleted, PyTorch's are empty. NumPy's stay as they are.
+
         Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
         `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`, and `NotFiniteError` where
         `tp.Options(check_finite=True)` was given.
         """
-        arguments = self._arguments(inputs, sizes, state, seed, strict)
+        arguments = self._arguments(inputs, sizes, state, seed, strict, donate)
         planned = partial(self._planned, arguments.sizes)
         with AtUserLine():
             reporting = _reporter(progress)
@@ -255,13 +261,14 @@ class Executable:
 
     @property
     def memory(self) -> Memory:
-        """What a run holds, for the sizes last compiled or run."""
+        """What a run holds, for the sizes last compiled or run, and as that run was donated its inputs or not."""
         engine, sizes = self._planning("plans nothing, so it has no run.memory"), self._sizes
         if sizes is None:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
         found = engine.chosen(sizes)
-        return memory_of(engine.at(found.plan, sizes), found.choices)
+        donated = self._donated and engine.takes(sizes)
+        return memory_of(engine.at(found.plan, sizes, donated=donated), found.choices)
 
     @property
     def executables(self) -> int:
@@ -289,12 +296,16 @@ class Executable:
         state: Mapping[str, Any] | None,
         seed: int,
         strict: bool | None,
+        donate: bool = False,
     ) -> Arguments:
         with AtUserLine():
-            arguments = self._calls.check(inputs, sizes, state, seed, strict)
+            if not isinstance(donate, bool):
+                raise InputError(f"donate={donate!r} is a {type(donate).__name__}", hint="write True or False")
+            arguments = self._calls.check(inputs, sizes, state, seed, strict, donate=donate and self._finite is None)
             self._check_sizes(arguments.sizes)
             arguments = replace(arguments, sizes=self._engine.sizes(arguments.sizes))
         self._sizes = arguments.sizes  # another thread's call may put its own here
+        self._donated = bool(arguments.donated)
         return arguments
 
     def _check_sizes(self, sizes: Mapping[Symbol, int]) -> None:

@@ -32,14 +32,15 @@ class _Run:
         self._ready, self._compiled, self._sizes = ready, ready.compiled, ready.sizes
         self._program, self._backend = ready.compiled.program, ready.compiled.backend
         self._heap, self._caller, self._buffers = buffers.heap, caller, buffers
-        self._walk = Walk(ready.sizes, buffers.heap)
+        self._walk, self._taken = Walk(ready.sizes, buffers.heap), list[int]()
 
     def all(self) -> None:
         program = self._program
         with self._heap.within("given"):
             for id, buffer in program.buffers.items():
                 if buffer.is_given:
-                    self._caller[id] = self._buffers[id] = array_of(buffer, self._sizes)
+                    self._buffers[id] = array_of(buffer, self._sizes)
+                    self._caller[id] = None if buffer.donated else self._buffers.get(id)
         for id in program.inputs.values():
             if not (program.buffers[id].is_as_given or self._backend.shares_memory):  # another order is a copy
                 self._buffers[id] = replace(array_of(program.buffers[id], self._sizes), role="between")
@@ -47,6 +48,7 @@ class _Run:
             self._make(tuple(id for id, buffer in program.buffers.items() if buffer.role == "output"))
         for item, statement in zip(self._compiled.items, program.items, strict=True):
             self._make(item.makes)
+            self._taken = [id for id in item.drops if program.buffers[id].donated]
             self._block((statement,))
             for id in item.drops:
                 self._buffers[id] = None
@@ -90,6 +92,8 @@ class _Run:
         given = {id: None if id in segment.unread else self._buffers.get(id) for id in segment.buffers}
         told = None if self._estimate and code.compiles else code.trial
         trial = told or self._as_generated(segment)
+        for id in self._taken:
+            self._buffers[id] = None
         with trial(self._heap, given, self._sizes, partial(self._tables, segment)) as made:
             for id, piece in made.items():
                 self._buffers[id] = piece

@@ -40,6 +40,7 @@ class JaxBackend:
     fuses_segments = True
     fixed_integers = True
     shares_memory = False
+    donates = True
     takes_points = True
 
     def __init__(self, device: Any = None, made_for: str | None = None) -> None:
@@ -188,6 +189,14 @@ class JaxBackend:
     def is_out_of_memory(self, error: Exception) -> bool:
         told = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
         return told or isinstance(error, MemoryError)
+
+    def taken(self, array: Array) -> Array:
+        """It is deleted by the call that it is donated to, or when the run has ended."""
+        return array
+
+    def delete(self, array: Array) -> None:
+        if isinstance(array, jax.Array) and not array.is_deleted():
+            array.delete()
 
     def is_deleted(self, array: Array) -> bool:
         return isinstance(array, jax.Array) and array.is_deleted()

@@ -15,7 +15,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends import ByPoint, Costs, SegmentRequest
 from tempo.backends.heap import Frame, Heap, Piece, array_of
-from tempo.backends.loops import layouts_in_segments, replaced
+from tempo.backends.loops import given_up, layouts_in_segments, made_first, replaced
 from tempo.symbolic import Symbol
 from tempo.waiting import waiting
 from tempo_jax import cache
@@ -144,17 +144,21 @@ class JittedSegment:
         first = 2 + len(segment.arguments)
         kept = replaced(request.program)  # what is in them is remembered, should a call of the host fail
         self._request, self._donated = request, frozenset(segment.results) - kept
-        donated = [first + at for at, id in enumerate(segment.buffers) if id in self._donated]
+        places = {id: first + at for at, id in enumerate(segment.buffers)}
         self._bounds, self._calls = known_bounds(request), calls
         self._orders = layouts_in_segments(request.program)
-        self._jit = partial(jax.jit, donate_argnums=tuple(donated))
+        self._given_up = given_up(request.program, segment)
+        self._replaced = self._results_in_inputs()
+        self._jit = partial(jax.jit, donate_argnums=tuple(places[id] for id in sorted(self._donated)))
         self._tracer = partial(SegmentTracer, request, operator, costs, self._bounds)
         self._made: Parts | None = None
         self._turn = threading.Lock()
         self._whole: JittedFunction | None = None
         if segment.loop is None or self._bounds is not None:
             self._all = self._tracer()
-            self._whole = JittedFunction(self._jit(self._all), self._all.__name__, self._all.word, self._calls)
+            donated = tuple(places[id] for id in sorted({*self._donated, *self._replaced.values()}))
+            whole = jax.jit(self._all, donate_argnums=donated)
+            self._whole = JittedFunction(whole, self._all.__name__, self._all.word, self._calls)
 
     def by_point(self, buffer: int) -> int:
         """Along its first axis, where each point has an array of its own anyway or is that of the loop of chunks."""
@@ -167,7 +171,7 @@ class JittedSegment:
         if self._made is None:
             with self._turn:
                 if self._made is None:
-                    self._made = Parts(self._tracer(in_parts=True), self._jit, self._calls)
+                    self._made = Parts(self._tracer(in_parts=True), self._jit, self._calls, self._given_up)
         return self._made
 
     def executable(self, start: int, stop: int) -> JittedFunction | None:
@@ -195,13 +199,14 @@ class JittedSegment:
         arrays = {id: self._described(id, sizes) for id, piece in given.items() if piece is not None}
         with Frame[int](heap) as made:
             for id in segment.results:
-                old = given[id] if id in self._donated else None
+                lies = self._replaced.get(id, id) if self._runs_whole else id
+                old = given[lies] if id in self._donated else None
                 made[id] = old or array_of(program.buffers[id], sizes)
             planned = sum(piece.bytes for id, piece in made.held.items() if piece is not given[id])
             symbols = tuple(sizes.get(symbol, 0) for symbol in segment.arguments)
             own, new = self._needs((*symbols, *map(arrays.get, segment.buffers), *tables()))
-            with heap.within(segment.name), Frame[str](heap, {"own": Piece(own + max(0, new - planned), _OWN)}):
-                pass
+            with heap.within(segment.name), Frame[int](heap, given):  # arguments live as long as the call
+                Frame[str](heap, {"own": Piece(own + max(0, new - planned), _OWN)}).become({})
             yield made.held
 
     def _described(self, id: int, sizes: Mapping[Symbol, int]) -> jax.ShapeDtypeStruct:
@@ -213,9 +218,26 @@ class JittedSegment:
     def _needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
         """Of what was called, or of a call with arrays of whole buffers."""
         with self._calls.entered():
-            if self._whole is not None and (self._whole.was_called or self._made is None):
+            if self._whole is not None and self._runs_whole:
                 return self._whole.needs((None, None, *arguments))
             return self._parts.needs(arguments)
+
+    @property
+    def _runs_whole(self) -> bool:
+        """Whether calls are of the executable of all of the segment, as far as is known."""
+        return self._whole is not None and (self._whole.was_called or self._made is None)
+
+    def _results_in_inputs(self) -> dict[int, int]:
+        """By result that the segment makes, an input of its shape and dtype in whose memory it may lie."""
+        request, found = self._request, dict[int, int]()
+        left = sorted(self._given_up)
+        for id in made_first(request.program, request.segment):
+            shape = self._described(id, request.sizes)
+            donor = next((each for each in left if self._described(each, request.sizes) == shape), None)
+            if donor is not None and id in self._donated:
+                found[id] = donor
+                left.remove(donor)
+        return found
 
     # -- in chunks, with arrays as the storage has them ------------------------------------------------------------
 
@@ -234,8 +256,11 @@ class Parts:
     than was needed so far; they are made so before the first call, and longer where a stretch begins that needs it.
     """
 
-    def __init__(self, tracer: SegmentTracer, jit: Callable[..., Any], calls: Calls) -> None:
-        self.tracer, self._calls, self._segment = tracer, calls, tracer.segment
+    def __init__(
+        self, tracer: SegmentTracer, jit: Callable[..., Any], calls: Calls, given_up: frozenset[int] = frozenset()
+    ) -> None:
+        """`given_up`: inputs that nothing needs once they lie as the storage says."""
+        self.tracer, self._calls, self._segment, self._given_up = tracer, calls, tracer.segment, given_up
         storage = tracer.storage
         self._lying = frozenset((*storage.pieces, *(id for id, _ in storage.growing)))
         names = [f"{tracer.__name__}_{number}" for number in range(len(tracer.stretches))]
@@ -278,7 +303,11 @@ class Parts:
     def whole(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         """The same with arrays of whole buffers."""
         sizes, arrays, tables = self._apart(arguments)
-        results = self(start, stop, *sizes, *self.opened(arrays).values(), *tables)
+        opened = self.opened(arrays)
+        for array in (arrays[id] for id in self._given_up if opened[id] is not arrays[id]):
+            if isinstance(array, jax.Array):
+                array.delete()
+        results = self(start, stop, *sizes, *opened.values(), *tables)
         return tuple(self.closed(dict(zip(self._segment.results, results, strict=True))).values())
 
     def _apart(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, Array], tuple[Any, ...]]:

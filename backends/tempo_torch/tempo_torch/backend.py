@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.backends import EAGER, EAGER_CUDA, CompiledSegment, GenericBackend, SegmentRequest
-from tempo.backends.loop_ir import Loop, walk
+from tempo.backends import EAGER, EAGER_CUDA, GenericBackend
 from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
@@ -27,6 +24,7 @@ class TorchBackend(GenericBackend):
     """Runs on one device. Segments run in inference mode; what `run` returns are ordinary tensors."""
 
     info: BackendPlugin = INFO
+    donates = True
     emitter = TorchEmitter
 
     def __init__(self, device: str = "cpu") -> None:
@@ -64,13 +62,6 @@ class TorchBackend(GenericBackend):
             )
         return TABLE[call.op](call, self.device)
 
-    def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
-        """Entering inference mode costs as much as an operator or two, so only segments with loops do."""
-        compiled = super().compile_segment(request)
-        if request.segment.loop is None and not any(isinstance(each, Loop) for each in walk(request.segment.body)):
-            return compiled
-        return replace(compiled, function=_inferring(compiled.function))
-
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> torch.Tensor:
         if fill is None:
             return torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=self.device)
@@ -86,6 +77,16 @@ class TorchBackend(GenericBackend):
 
     def to_host(self, array: torch.Tensor) -> np.ndarray[Any, Any]:
         return to_host(array)
+
+    def taken(self, array: torch.Tensor | np.ndarray[Any, Any]) -> Any:
+        """The tensor that was given is empty from here on; its storage stays as long as anything else holds it."""
+        held = array.detach() if isinstance(array, torch.Tensor) else array
+        self.delete(array)
+        return held
+
+    def delete(self, array: torch.Tensor | np.ndarray[Any, Any]) -> None:
+        if isinstance(array, torch.Tensor):
+            array.data = array.detach().new_empty(0)
 
     def stored(self, array: torch.Tensor, axis: int, at: int, part: np.ndarray[Any, Any]) -> torch.Tensor:
         array.narrow(axis, at, part.shape[axis]).copy_(from_host(part, torch.device("cpu")))
@@ -128,14 +129,3 @@ class TorchBackend(GenericBackend):
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-
-def _inferring(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function without autograd's records: gradients are Tempo's own."""
-
-    @functools.wraps(function)
-    def inferring(*arguments: Any) -> Any:
-        with torch.inference_mode():
-            return function(*arguments)
-
-    return inferring

@@ -17,7 +17,7 @@ import torch
 from tempo.backends import ByPoint
 from tempo.backends.emission import Pick, ScalarEmitter, along, assign, call, has_scalars, picks, subscript
 from tempo.backends.emission import name as _name
-from tempo.backends.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, WindowIndex, Write
+from tempo.backends.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, WindowIndex, Write, walk
 from tempo.backends.operators import OPERATORS
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
@@ -69,6 +69,13 @@ class TorchEmitter(ScalarEmitter):
         self._cells: dict[str, tuple[str, ast.stmt]] = {}
         self._depth = 0
         return super().segment(segment)
+
+    def surrounded(self, segment: Segment, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Without autograd's records: gradients are Tempo's own. Entering inference mode costs as much as an operator
+        or two, so only segments with loops do."""
+        if not any(isinstance(each, Loop) for each in walk(segment.body)):
+            return body
+        return [ast.With([ast.withitem(self._as(torch.inference_mode))], body)]
 
     # -- scalars ---------------------------------------------------------------------------------------------------
 
@@ -135,8 +142,8 @@ class TorchEmitter(ScalarEmitter):
         self._depth -= 1
         return tree
 
-    def _as(self, function: Callable[..., Any], tree: ast.expr) -> ast.Call:
-        return call(self.named(function, function.__name__), [tree])
+    def _as(self, function: Callable[..., Any], *operands: ast.expr) -> ast.Call:
+        return call(self.named(function, function.__name__), [*operands])
 
     def _open(self, slot: int) -> None:
         """What a slot holds before the loops as a scalar."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -27,33 +26,30 @@ def measured_peak(work: Callable[[], Any], device: torch.device) -> int:
 
 
 class _Counting(TorchDispatchMode):
-    """Counts the memory of the tensors that operators make: a piece of memory lives as long as one of its tensors."""
+    """Counts the storages of the tensors that operators make, each from there on until nothing holds it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.live = self.peak = 0
-        self._tensors: Counter[int] = Counter()  # by address
+        self._counted = set[int]()  # by address
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = {each.untyped_storage().data_ptr() for each in tree_iter(args) if isinstance(each, torch.Tensor)}
         made = function(*args, **(kwargs or {}))
         for tensor in tree_iter(made):
             if isinstance(tensor, torch.Tensor):
-                self._count(tensor, given)
+                self._count(tensor.untyped_storage(), given)
         return made
 
-    def _count(self, tensor: torch.Tensor, given: set[int]) -> None:
-        storage = tensor.untyped_storage()
+    def _count(self, storage: torch.UntypedStorage, given: set[int]) -> None:
         address, size = storage.data_ptr(), storage.nbytes()
-        if address in given and not self._tensors[address]:
-            return  # a view of what was there before
-        self._tensors[address] += 1
-        if self._tensors[address] == 1:
-            self.live += size
-            self.peak = max(self.peak, self.live)
-        weakref.finalize(tensor, self._gone, address, size)
+        if address in self._counted or address in given:
+            return  # of what was there before
+        self._counted.add(address)
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._gone, address, size)
 
     def _gone(self, address: int, size: int) -> None:
-        self._tensors[address] -= 1
-        if not self._tensors[address]:
-            self.live -= size
+        self._counted.discard(address)
+        self.live -= size

@@ -18,6 +18,7 @@ from tempo import dtypes
 from tempo.loop_ir.ir import (
     Block,
     Branch,
+    CallSegment,
     Compute,
     Guard,
     Loop,
@@ -116,7 +117,8 @@ def _written(loop: Loop) -> set[int]:
 def needed_elsewhere(program: LoopProgram, segment: Segment) -> Slots:
     """What outputs, other segments and host calls may read after the segment, or whoever asks what a call of the host
     that failed has left of parameters (`tempo.loop_ir.analysis.whole_points`)."""
-    found = {id for id, buffer in program.buffers.items() if buffer.role != "internal"} | set(program.outputs.values())
+    kept = (each for each in program.buffers.values() if each.role != "internal" and not each.donated)
+    found = {each.id for each in kept} | set(program.outputs.values())
     for other in program.segments:
         if other.id != segment.id:
             found.update(other.buffers)
@@ -156,6 +158,20 @@ class Lifetimes:
         drops = tuple(at(number, last, "internal", "input") for number, _ in uses)
         anew = tuple(frozenset(id for id in ids if first[id] == number) for number, ids in uses)
         return Lifetimes(anew, makes, drops)
+
+
+def given_up(program: LoopProgram, segment: Segment) -> frozenset[int]:
+    """The donated buffers that nothing touches after the call of a segment; none where a loop of the host calls it."""
+    lifetimes = zip(program.items, Lifetimes.of(program).drops, strict=True)
+    last = (id for item, drops in lifetimes if item == CallSegment(segment.id) for id in drops)
+    return frozenset(id for id in last if program.buffers[id].donated)
+
+
+def made_first(program: LoopProgram, segment: Segment) -> tuple[int, ...]:
+    """The results that nothing touches before the call of a segment; none where a loop of the host calls it."""
+    lifetimes = zip(program.items, Lifetimes.of(program).first, strict=True)
+    first = (id for item, ids in lifetimes if item == CallSegment(segment.id) for id in ids)
+    return tuple(sorted(set(first).intersection(segment.results)))
 
 
 def touched(program: LoopProgram, item: Statement) -> set[int]:

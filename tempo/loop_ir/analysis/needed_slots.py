@@ -75,7 +75,8 @@ class NeededSlots:
     def of(program: LoopProgram, segment: Segment, bytes: Bytes) -> NeededSlots:
         remembered = replaced(program)
         large = {id for id in segment.buffers if _is_large(program.buffers[id], bytes)}
-        slots = frozenset(id for id in large if not program.buffers[id].is_given and id not in remembered)
+        own = (program.buffers[id] for id in large - remembered)
+        slots = frozenset(each.id for each in own if each.donated or not each.is_given)
         reads = (each for each in walk(segment.body) if isinstance(each, Read))
         found = NeededSlots({each.result: each.buffer for each in reads if each.buffer in large}, slots)
         if slots:

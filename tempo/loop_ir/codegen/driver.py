@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from functools import cached_property
+from typing import Any
 
+from tempo.loop_ir.analysis.liveness import given_up
 from tempo.loop_ir.analysis.whole_points import Marks, marks, source_of
 from tempo.loop_ir.codegen import syntax
 from tempo.loop_ir.codegen.python import Emitter, symbols_of
@@ -42,6 +44,12 @@ def host_arrays(program: LoopProgram) -> frozenset[int]:
     buffers = (program.buffers[id] for id in written - elsewhere)
     outputs = (each.id for each in buffers if each.role == "output" and each.axes and not each.is_circular)
     return frozenset((*taken, *outputs))
+
+
+def taken(buffers: list[Any], id: int) -> Any:
+    """What is in a buffer, which holds it no longer."""
+    array, buffers[id] = buffers[id], None
+    return array
 
 
 class DriverEmitter(Emitter):
@@ -138,12 +146,19 @@ class DriverEmitter(Emitter):
     def _call_segment(self, segment: Segment) -> ast.stmt:
         arguments: list[ast.expr] = [syntax.name("start"), syntax.name("stop")]
         arguments += [syntax.name(self.names(symbol)) for symbol in segment.arguments]
-        given = (None if id in segment.unread else id for id in segment.buffers)
-        arguments += [ast.Constant(None) if id is None else syntax.listed("buffers", id) for id in given]
+        arguments += [self._handed_to(segment, id) for id in segment.buffers]
         arguments += [syntax.listed("tables", table) for table in segment.tables]
         call = syntax.call(segment.name, arguments)
         targets = [syntax.listed("buffers", id, ast.Store()) for id in segment.results]
         return syntax.assign(ast.Tuple(list(targets), ast.Store()), call) if targets else ast.Expr(call)
+
+    def _handed_to(self, segment: Segment, id: int) -> ast.expr:
+        """A buffer as a segment is given it; one that was donated, and that nothing looks at again, for good."""
+        if id in segment.unread:
+            return ast.Constant(None)
+        if id in given_up(self.program, segment):
+            return syntax.call("taken", [syntax.name("buffers"), ast.Constant(id)])
+        return syntax.listed("buffers", id)
 
     def _call_host(self, call: CallHost) -> list[ast.stmt]:
         operands: list[ast.expr] = [

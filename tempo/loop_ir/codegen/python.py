@@ -124,7 +124,8 @@ class Emitter:
         self._once = tuple(each for each in (segment.loop, *segment.body) if isinstance(each, Loop))
         body = self._loops(segment.loop, outermost=True) if segment.loop else self._block(segment.body)
         body.append(ast.Return(ast.Tuple([self.result(id) for id in segment.results], ast.Load())))
-        return syntax.source(syntax.function(segment.name, self.parameters(segment), [*self.prologue(), *body]))
+        body = self.surrounded(segment, [*self.prologue(), *body])
+        return syntax.source(syntax.function(segment.name, self.parameters(segment), body))
 
     def _released(self, segment: Segment) -> Mapping[int, tuple[str, ...]]:
         """By the identity of a statement, what nothing needs after it: names of values, labels of slots."""
@@ -148,6 +149,10 @@ class Emitter:
         """The names that one statement looks at itself, of values and of large slots."""
         names = frozenset(operands(statement))
         return names | {self._read_of[name] for name in names & self._read_of.keys()}
+
+    def surrounded(self, segment: Segment, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The body of a segment in what it runs within: a hook."""
+        return body
 
     def prologue(self) -> list[ast.stmt]:
         """Block before the body of a segment, asked for when the body is made: a hook for what can be hoisted."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tempo.backends.by_point import ByPoint
+from tempo.backends.by_point import ByPoint, parts_of
 from tempo.errors import InputError, SizeError, UnsupportedError, nearest
 from tempo.keywords import NOT_YET
 from tempo.reference.calls import Feed
@@ -38,6 +38,8 @@ class Arguments:
     seed: int
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     """What streamed inputs are read from, by name."""
+    donated: tuple[Any, ...] = ()
+    """The backend's arrays that the caller gives up."""
 
 
 class CallChecker:
@@ -74,6 +76,7 @@ class CallChecker:
         seed: Any,
         strict: Any = None,
         endless: tuple[Symbol, int] | None = None,
+        donate: bool = False,
     ) -> Arguments:
         """`endless`: a dim without an end, and the most points that it can have; a streamed input along it says nothing
         of its size."""
@@ -94,7 +97,20 @@ class CallChecker:
         begun = [node for name, node in self.states.items() if name not in stated]
         initial = {node.port: self._initial.value(node, known, arrays, int(seed)) for node in begun}
         feeds = {name: binding.feed(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
-        return Arguments(known, {**arrays, **initial, Port("seed", "seed"): seeded}, int(seed), feeds)
+        donated = self._donated(arrays) if donate else ()
+        return Arguments(known, {**arrays, **initial, Port("seed", "seed"): seeded}, int(seed), feeds, donated)
+
+    def _donated(self, arrays: Mapping[Port, Array | ByPoint]) -> tuple[Any, ...]:
+        """Those of the backend's own; others stay the caller's."""
+        owners: dict[int, tuple[Port, Any]] = {}
+        for port, array in ((port, part) for port, given in arrays.items() for part in parts_of(given)):
+            if self.native(array) is None:
+                continue
+            if id(array) in owners:
+                names = " and ".join(dict.fromkeys((repr(owners[id(array)][0].name), repr(port.name))))
+                raise InputError(f"donate=True is given one array twice, for {names}", hint="give a copy of it")
+            owners[id(array)] = port, array
+        return tuple(array for _, array in owners.values())
 
     def inputs_of(self, given: Mapping[str, Any]) -> dict[Port, Array | ByPoint]:
         """Some of the inputs, as a call takes them; their shapes are held to sizes in a call."""
