@@ -87,7 +87,7 @@ class Compiled:
         calls = [item for item in self.program.items if isinstance(item, CallSegment)]
         taken = Counter(id for each in calls for id in self.program.segments[each.segment].buffers)
         given = map(self.program.buffers.__getitem__, set(self.program.inputs.values()) - self.touched_in_host_loops)
-        return frozenset(each.id for each in given if taken[each.id] == 1 and each.is_as_given)
+        return frozenset(each.id for each in given if taken[each.id] == 1 and self.lies_as_given(each))
 
     @cached_property
     def read_at_points(self) -> Mapping[int, int]:
@@ -116,10 +116,15 @@ class Compiled:
 
     @cached_property
     def layouts(self) -> Mapping[int, tuple[int, ...]]:
-        """The internal buffers whose axes lie in another order than the logical one, with that order."""
+        """The buffers whose axes lie in another order than the logical one, with that order: internal ones, and inputs
+        that are read as they were given."""
         if self.backend.shares_memory:
             return layouts(self.program)
         return layouts_in_segments(self.program) if self.backend.allocates_inside else {}
+
+    def lies_as_given(self, buffer: Buffer) -> bool:
+        """Whether the array of an input lies in its buffer as it is."""
+        return buffer.is_as_given or buffer.id in self.layouts
 
     @cached_property
     def stops(self) -> Mapping[str, int]:
@@ -291,7 +296,7 @@ class ProgramRun:
         if buffer.pooled is not None and isinstance(value, np.ndarray):
             return value.transpose(buffer.from_user)
         array = self.compiled.from_given(id, value)
-        return array if buffer.is_as_given else backend.transpose(array, buffer.from_user)
+        return array if self.compiled.lies_as_given(buffer) else backend.transpose(array, buffer.from_user)
 
     def _pool(self) -> HostPool:
         """With the inputs in it that were given to it, of which some points at a time are here."""

@@ -42,7 +42,7 @@ class _Run:
                     self._buffers[id] = array_of(buffer, self._sizes)
                     self._caller[id] = None if buffer.donated else self._buffers.get(id)
         for id in program.inputs.values():
-            if not (program.buffers[id].is_as_given or self._backend.shares_memory):  # another order is a copy
+            if not (self._compiled.lies_as_given(program.buffers[id]) or self._backend.shares_memory):  # it is copied
                 self._buffers[id] = replace(array_of(program.buffers[id], self._sizes), role="between")
         with self._heap.within("returned"):
             self._make(tuple(id for id, buffer in program.buffers.items() if buffer.role == "output"))

@@ -1,4 +1,4 @@
-"""In which order of axes an internal buffer lies in memory, and which inputs may lie in pieces.
+"""In which order of axes a buffer lies in memory, and which inputs may lie in pieces.
 
 What is kept is read as slices; a contraction with batch axes (heads) reads one batch element after the other, and each
 is in one piece where the batch axes come first: `(heads, points, width)`, not `(points, heads, width)`.
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from tempo.loop_ir.analysis.names import operands
 from tempo.loop_ir.ir import (
     Assign,
+    Block,
     Buffer,
     CallSegment,
     Compute,
@@ -19,10 +20,13 @@ from tempo.loop_ir.ir import (
     PointIndex,
     Read,
     Segment,
+    Transfer,
     WindowIndex,
+    Write,
+    nested,
     walk,
 )
-from tempo.symbolic import var
+from tempo.symbolic import Symbol, var
 
 Order = tuple[int, ...]
 
@@ -39,8 +43,39 @@ def layouts(program: LoopProgram) -> Mapping[int, Order]:
 
 
 def layouts_in_segments(program: LoopProgram) -> Mapping[int, Order]:
-    """The same for backends without views, whose segments index what lies in another order: nobody else may."""
-    return layouts(program) if all(isinstance(item, CallSegment) for item in program.items) else {}
+    """The same for backends without views, whose segments index what lies in another order: nobody else may. Inputs
+    that are read part by part lie as the user gave them."""
+    given = {id: program.buffers[id].to_user for id in read_in_parts(program)}
+    return {**layouts(program), **given} if all(isinstance(item, CallSegment) for item in program.items) else given
+
+
+def read_in_parts(program: LoopProgram) -> frozenset[int]:
+    """The inputs whose axes lie in another order than those of their buffers, of which nobody but segments reads, in
+    loops a point or a window that moves with the iteration: what is read so is little more than what there is, so
+    nothing is won by a copy in the order of the buffer."""
+    turned = {id for id in program.inputs.values() if not program.buffers[id].is_as_given}
+    turned -= {each.buffer for each in walk(program.items) if isinstance(each, Read | Write | Transfer)}
+
+    def look(block: Block, around: frozenset[Symbol], again: bool) -> None:
+        for statement in block:
+            if isinstance(statement, Read) and again and not any(_is_part(each, around) for each in statement.index):
+                turned.discard(statement.buffer)
+            variable = {statement.var} if isinstance(statement, Loop) else frozenset[Symbol]()
+            for inner in nested(statement):
+                look(inner, around | variable, again or bool(variable))
+
+    for segment in program.segments if turned else ():
+        outer = frozenset(symbol for symbol in segment.arguments if symbol.kind == "dim")
+        look(segment.body, outer, CallSegment(segment.id) not in program.items)
+    return frozenset(turned)
+
+
+def _is_part(entry: PointIndex | WindowIndex, variables: frozenset[Symbol]) -> bool:
+    """Whether it is a point, or a window that moves by half of itself or more."""
+    if isinstance(entry, PointIndex):
+        return True
+    steps = (abs(entry.start.coefficient(each)) for each in variables)
+    return entry.extent.is_const and any(2 * step >= entry.extent.as_int() for step in steps)
 
 
 def read_by_iteration(program: LoopProgram, loop: Loop) -> frozenset[int]:

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import ClassVar
 
 from tempo import dtypes
-from tempo.loop_ir.analysis.layouts import read_by_iteration
+from tempo.loop_ir.analysis.layouts import read_by_iteration, read_in_parts
 from tempo.loop_ir.analysis.liveness import Liveness
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.ir import (
@@ -95,8 +95,10 @@ def _reads_large_parts(program: LoopProgram, segment: Segment, context: LoopCont
 
 
 def _outside(program: LoopProgram) -> dict[int, Buffer]:
-    """The user's arrays whose axes have another order than those of their buffers, by the number of the buffer."""
-    given = [program.buffers[id] for id in (*program.inputs.values(), *program.outputs.values())]
+    """The user's arrays whose axes have another order than those of their buffers, by the number of the buffer; but
+    for those that segments read as they lie."""
+    inputs = set(program.inputs.values()) - read_in_parts(program)
+    given = [program.buffers[id] for id in (*sorted(inputs), *program.outputs.values())]
     turned = (each for each in given if each.from_user != tuple(range(len(each.from_user))))
     return {
         each.id: Buffer(number, each.name, each.dtype, (), _permuted(each.logical_shape, each.to_user), each.role)

@@ -83,3 +83,42 @@ def test_what_is_read_by_heads_lies_by_heads_masked_or_not(extent: Way) -> None:
         "tanh": (1, 0, 2),
         "exp": (1, 0, 2),
     }
+
+
+def rows_first(whole: bool = False, host: bool = False) -> LoopProgram:
+    """Rows of steps, of which a loop over steps reads one step of all rows, or every iteration all there is."""
+    with tp.Program() as program:
+        b, t = tp.dim("b", 4), tp.dim("t", SIZE)
+        x, h = tp.input("x", (WIDTH,), (b, t)), tp.recurrent("h", (WIDTH,), (b, t))
+        h[b, 0] = x
+        h[b, t + 1] = tp.tanh(h + tp.sin(x[b, 0 : t.size] * h.sum()).sum(axis=0) if whole else h + x)
+        tp.output("h", h[b, t.size - 1])
+        if host:
+            tp.sink(lambda value: None, h[0, t], ordered_by=(t,))
+    loops: LoopProgram = tp.compile(program)._engine.plan().loops  # type: ignore[attr-defined]
+    return loops
+
+
+@pytest.mark.parametrize(("whole", "host", "stays"), [(False, False, True), (False, True, True), (True, False, False)])
+def test_an_input_that_is_read_step_by_step_lies_as_it_was_given(whole: bool, host: bool, stays: bool) -> None:
+    loops = rows_first(whole, host)
+    (given,) = (loops.buffers[id] for id in loops.inputs.values())
+    assert not given.is_as_given
+    assert layouts_in_segments(loops).get(given.id) == (given.to_user if stays else None)
+
+
+def test_no_copy_of_such_an_input_is_planned() -> None:
+    pytest.importorskip("tempo_jax")
+    rows, steps = 16, 4096
+    with tp.Program() as program:
+        b, t = tp.dim("b", rows), tp.dim("t", steps)
+        x, h = tp.input("x", (WIDTH,), (b, t)), tp.recurrent("h", (WIDTH,), (b, t))
+        h[b, 0] = x
+        h[b, t + 1] = tp.tanh(h + x)
+        tp.output("h", h[b, t.size - 1])
+    run = tp.compile(program, "jax", sizes={})
+    given = np.random.default_rng(0).normal(size=(rows, steps, WIDTH)).astype(np.float32)
+    assert run.memory.working_bytes < given.nbytes / 10
+    wanted = tp.compile(program, "numpy")(x=given)["h"]
+    for put in (given, run.device_put(x=given)["x"]):
+        np.testing.assert_allclose(np.asarray(run(x=put)["h"]), wanted, rtol=1e-5, atol=1e-6)
