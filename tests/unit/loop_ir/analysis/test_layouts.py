@@ -91,7 +91,7 @@ def rows_first(whole: bool = False, host: bool = False) -> LoopProgram:
         b, t = tp.dim("b", 4), tp.dim("t", SIZE)
         x, h = tp.input("x", (WIDTH,), (b, t)), tp.recurrent("h", (WIDTH,), (b, t))
         h[b, 0] = x
-        h[b, t + 1] = tp.tanh(h + tp.sin(x[b, 0 : t.size] * h.sum()).sum(axis=0) if whole else h + x)
+        h[b, t + 1] = tp.tanh(h + tp.sin(x[b, 0 : t + 1] * h.sum()).sum(axis=0) if whole else h + x)
         tp.output("h", h[b, t.size - 1])
         if host:
             tp.sink(lambda value: None, h[0, t], ordered_by=(t,))
