@@ -135,7 +135,7 @@ class Backend(Protocol):
     """By which ways to run a program are compared: dims as axes or loops, and extents that vary."""
 
     donates: bool = False
-    """Whether the memory of its arrays can be taken from whoever gave them (`taken`, `delete`)."""
+    """Whether the memory of its arrays can be taken from whoever gave them (`take`, `delete`)."""
 
     shares_memory: bool = True
     """Whether an array may be a view of another one. Where it may, what a run returns is copied if need be."""
@@ -181,9 +181,8 @@ class Backend(Protocol):
     def owned(self, array: Array) -> Array:
         """`array`, copied where it may share memory with an array that the caller can write to."""
 
-    def taken(self, array: Array) -> Array:
-        """A donated array as the run's own, which alone holds the memory where that can be."""
-        return array
+    def take(self, array: Array) -> None:
+        """Leave whoever gave a donated array without it, as far as what a run has of it (`from_host`) can stay."""
 
     def delete(self, array: Array) -> None:
         """Let go of the memory of a donated array, whoever still refers to it: that has nothing afterwards."""

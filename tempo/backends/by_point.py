@@ -54,11 +54,6 @@ class ByPoint(tuple[Any, ...]):
         return self.joined().astype(dtype, copy=False) if dtype is not None else self.joined()
 
 
-def each_part(value: Any, change: Callable[[Any], Any]) -> Any:
-    """An array, or each that it is given as, changed."""
-    return ByPoint(each_part(part, change) for part in value) if isinstance(value, ByPoint) else change(value)
-
-
 def parts_of(value: Any) -> Iterator[Any]:
     """An array, or each that it is given as."""
     for part in value if isinstance(value, ByPoint) else ():

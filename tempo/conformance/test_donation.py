@@ -158,3 +158,38 @@ def test_it_is_yes_or_no(target: Target) -> None:
     arrays, run = given(training), target.compile(training())
     with pytest.raises(tp.InputError, match="donate='w' is a str"):
         run(**arrays, donate="w")  # type: ignore[arg-type]
+
+
+def test_a_run_that_is_refused_before_it_begins_takes_nothing(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        v, h = tp.parameter("v", (WIDTH,), 0.0), tp.recurrent("h", (WIDTH,), (t,))
+        h[0] = v
+        h[t + 1] = h * 0.5
+        tp.output("h", h)
+    run = target.compile(program)
+    state = run(sizes={"t": 2}).state
+    with pytest.raises(tp.MemoryLimitError):
+        run(state=state, sizes={"t": 10**9}, donate=True)
+    assert not _is_gone(state["v"])
+
+
+def test_what_the_caller_keeps_counts(target: Target) -> None:
+    """Of two inputs one is NumPy's."""
+    if not getattr(target.backend, "donates", False):
+        pytest.skip("it takes no memory from whoever gave it")
+    with tp.Program() as program:
+        t = tp.dim("t", 3)
+        a, b = (tp.input(name, (WIDTH, WIDTH), ()) for name in "ab")
+        h = tp.recurrent("h", (WIDTH, WIDTH), (t,))
+        h[0] = a @ b
+        h[t + 1] = tp.tanh(h) @ h
+        tp.output("h", h[t.size - 1])
+    run, one = target.compile(program), numbers((WIDTH, WIDTH)) / WIDTH
+    peaks = []
+    for names in ("", "b", "ab"):
+        mine = run.device_put(**dict.fromkeys(names, one))
+        run(**{**dict.fromkeys("ab", one), **mine}, donate=True)
+        peaks.append(run.memory.peak_bytes)
+    assert peaks[0] >= peaks[1] >= peaks[2]
+    assert peaks[0] > peaks[2]

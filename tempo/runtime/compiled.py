@@ -15,7 +15,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
-from tempo.backends.by_point import ByPoint, each_part, padded, placed
+from tempo.backends.by_point import ByPoint, padded, parts_of, placed
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
 from tempo.errors import TempoError
@@ -267,22 +267,20 @@ class ProgramRun:
     """One run: its buffers, and the items in order. Nothing of it outlives the call."""
 
     def __init__(self, ready: Ready, given: Mapping[Port, Any], poison: bool):
-        """What is given to buffers that are donated is the run's own from here on."""
+        """Once all that it needs is there, what is given to buffers that are donated is the run's own."""
         self.ready, self.compiled, self.sizes, self.poison = ready, ready.compiled, ready.sizes, poison
         self.marks: deque[tuple[Any, ...]] = deque(maxlen=self.compiled.depth)
         self.item = -1  # of the driver, that runs
         self.arguments = [self.sizes[symbol] for symbol in self.compiled.parameters]
-        inputs = {id: self._own(id, given[port]) for port, id in self.compiled.program.inputs.items()}
+        inputs = {id: given[port] for port, id in self.compiled.program.inputs.items()}
         self.buffers: list[Array] = [
             self._given(id, inputs[id]) if id in inputs else self._made(buffer) if buffer.role != "internal" else None
             for id, buffer in sorted(self.compiled.program.buffers.items())
         ]
         self.pool = self._pool() if ready.pooled else None
-
-    def _own(self, id: int, value: Any) -> Any:
-        if not self.compiled.program.buffers[id].donated:
-            return value
-        return each_part(value, self.compiled.backend.taken)
+        for id, value in inputs.items() if self.compiled.is_donated else ():
+            for array in parts_of(value) if self.compiled.program.buffers[id].donated else ():
+                self.compiled.backend.take(array)
 
     def _given(self, id: int, value: Any) -> Array:
         backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]

@@ -37,6 +37,7 @@ Progress = Callable[[int, int], None]
 AtSizes = frozenset[tuple[Symbol, int]]
 LoopsKey = tuple[Plan, bool, int, tuple[int, ...]]
 """A plan, how it is run, and the values of the sizes that shapes are made of."""
+Donated = frozenset[Port]
 _CHUNKS = 100  # of the loops at the top, when progress is shown
 
 
@@ -90,9 +91,9 @@ class CompiledEngine:
         self._missed = False  # an index was out of range that nobody asks for, and may be the next time
         self._plans: Once[tuple[Symbol | None, Condition], Plan] = Once()
         self._specialised: Once[LoopsKey, Specialised] = Once()
-        self._ready: Once[tuple[Plan, AtSizes, bool, int, bool], Ready] = Once()
+        self._ready: Once[tuple[Plan, AtSizes, bool, int, Donated], Ready] = Once()
         self._demanded: Once[tuple[int, AtSizes], Mapping[int, Any]] = Once()
-        self._compiled: Once[tuple[LoopsKey, int, bool], Compiled] = Once()
+        self._compiled: Once[tuple[LoopsKey, int, Donated], Compiled] = Once()
         self._others: Once[Symbol | None, CompiledEngine] = Once()
         self._narrowed: Once[tuple[Plan, Narrow], Plan] = Once()
         self._chosen: Once[AtSizes, Chosen] = Once()
@@ -167,10 +168,10 @@ class CompiledEngine:
         sizes: Mapping[Symbol, int],
         in_parts: bool = False,
         ahead: int = MOST_POINTS,
-        donated: bool = False,
+        donated: Donated = frozenset(),
     ) -> Ready:
         """`in_parts`: so that loops can be run in chunks, also where the backend makes one executable of all of it.
-        `ahead`: how many arrays of a streamed input may be taken at once. `donated`: what it is given is its own."""
+        `ahead`: how many arrays of a streamed input may be taken at once. `donated`: what it is given for its own."""
         if not self._takes_streams:
             ahead = MOST_POINTS  # chunks of any length are parts of the same loops
         key = plan, frozenset(sizes.items()), in_parts, ahead, donated
@@ -196,7 +197,7 @@ class CompiledEngine:
         """All that code is made for and told, given the sizes of a call."""
         return self.compiler.buckets.sizes(sizes)
 
-    def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int, donated: bool) -> Compiled:
+    def _code(self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool, ahead: int, donated: Donated) -> Compiled:
         self.verify(plan, sizes)
         static = self.compiler.static(plan, sizes)
         key = plan, in_parts, ahead, tuple(static.values())
@@ -208,7 +209,7 @@ class CompiledEngine:
         def compiled() -> Compiled:
             at = ", ".join(f"{symbol.name}={size}" for symbol, size in sorted(static.items()))
             with waiting(f"making code for {name}" + (f" at {at}" if at else "")):
-                own = replace(made, loops=_with_donated(made.loops)) if donated else made
+                own = replace(made, loops=_with_donated(made.loops, donated)) if donated else made
                 return compile_program(own, self.backend, sizes, bits)
 
         return self._compiled.get((key, bits, donated), compiled)
@@ -234,7 +235,7 @@ class CompiledEngine:
         arguments: Arguments,
         in_parts: bool = False,
         ahead: int = MOST_POINTS,
-        donated: bool = False,
+        donated: Donated = frozenset(),
     ) -> ProgramRun:
         ready = self.at(plan, arguments.sizes, in_parts, ahead, donated)
         return ProgramRun(ready, arguments.arrays, self.compiler.options.poison)
@@ -285,12 +286,12 @@ class CompiledEngine:
 
     def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Evaluated:
         in_parts, plan = progress is not None, self.plan_for(arguments.sizes)
-        donated = bool(arguments.donated) and not in_parts and self.takes(arguments.sizes)
-        run = self.start(plan, arguments, in_parts, donated=donated)
+        takes = arguments.donated and not in_parts and self.takes(arguments.sizes)
+        run = self.start(plan, arguments, in_parts, donated=arguments.donated if takes else frozenset())
         with guarded(partial(salvaged, run, arguments.arrays, self.graph), run.watched, look):
             _run_items(run, progress)
         results = run.results()
-        for array in arguments.donated:
+        for array in arguments.given_up() if self.backend.donates else ():
             self.backend.delete(array)
         return results
 
@@ -298,9 +299,9 @@ class CompiledEngine:
 Engine = ReferenceEngine | CompiledEngine
 
 
-def _with_donated(loops: LoopProgram) -> LoopProgram:
-    """With all that a caller gives as the program's own."""
-    given = {id for port, id in loops.inputs.items() if port.role in ("input", "state")}
+def _with_donated(loops: LoopProgram, ports: Donated) -> LoopProgram:
+    """With what a caller gives up as the program's own."""
+    given = {id for port, id in loops.inputs.items() if port in ports}
     return replace(loops, buffers={id: replace(each, donated=id in given) for id, each in loops.buffers.items()})
 
 

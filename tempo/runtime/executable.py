@@ -34,6 +34,7 @@ from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
 from tempo.runtime.results.salvage import Look, looked
 from tempo.runtime.streaming import Stream
+from tempo.sdg.graph import Port
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
 from tempo.waiting import told
 
@@ -66,7 +67,7 @@ class Executable:
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
         self._checked: Once[frozenset[tuple[Symbol, int]], None] = Once()
-        self._donated = False  # by the call before
+        self._donated = frozenset[Port]()  # in the call before
         self._sizes = self._calls.known_sizes()
         if self._sizes is not None:
             self._check_sizes(self._sizes)
@@ -94,7 +95,8 @@ class Executable:
 
         `donate`: the run may have the memory of arrays of JAX's or PyTorch's that it is given, as `jax.jit` may with
         `donate_argnums`: what it reads no more makes room, and results may lie where it was. They must not be used
-        afterwards, after a run that fails, too: JAX's are deleted, PyTorch's are empty. NumPy's stay as they are.
+        afterwards, after a run that fails, too: JAX's are deleted, PyTorch's are empty. NumPy's stay as they are. A
+        `memory_limit` is that of runs that keep what they are given.
 
         Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
         `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`, and `NotFiniteError` where
@@ -267,7 +269,7 @@ class Executable:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
         found = engine.chosen(sizes)
-        donated = self._donated and engine.takes(sizes)
+        donated = self._donated if self._donated and engine.takes(sizes) else frozenset[Port]()
         return memory_of(engine.at(found.plan, sizes, donated=donated), found.choices)
 
     @property
@@ -305,7 +307,7 @@ class Executable:
             self._check_sizes(arguments.sizes)
             arguments = replace(arguments, sizes=self._engine.sizes(arguments.sizes))
         self._sizes = arguments.sizes  # another thread's call may put its own here
-        self._donated = bool(arguments.donated)
+        self._donated = arguments.donated
         return arguments
 
     def _check_sizes(self, sizes: Mapping[Symbol, int]) -> None:

@@ -190,9 +190,8 @@ class JaxBackend:
         told = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
         return told or isinstance(error, MemoryError)
 
-    def taken(self, array: Array) -> Array:
+    def take(self, array: Array) -> None:
         """It is deleted by the call that it is donated to, or when the run has ended."""
-        return array
 
     def delete(self, array: Array) -> None:
         if isinstance(array, jax.Array) and not array.is_deleted():

@@ -231,7 +231,7 @@ class JittedSegment:
         """By result that the segment makes, an input of its shape and dtype in whose memory it may lie."""
         request, found = self._request, dict[int, int]()
         left = sorted(self._given_up)
-        for id in made_first(request.program, request.segment):
+        for id in made_first(request.program, request.segment) if left else ():
             shape = self._described(id, request.sizes)
             donor = next((each for each in left if self._described(each, request.sizes) == shape), None)
             if donor is not None and id in self._donated:

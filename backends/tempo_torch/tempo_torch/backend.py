@@ -78,15 +78,12 @@ class TorchBackend(GenericBackend):
     def to_host(self, array: torch.Tensor) -> np.ndarray[Any, Any]:
         return to_host(array)
 
-    def taken(self, array: torch.Tensor | np.ndarray[Any, Any]) -> Any:
-        """The tensor that was given is empty from here on; its storage stays as long as anything else holds it."""
-        held = array.detach() if isinstance(array, torch.Tensor) else array
+    def take(self, array: torch.Tensor) -> None:
+        """It is empty from here on; its storage stays as long as anything else holds it."""
         self.delete(array)
-        return held
 
-    def delete(self, array: torch.Tensor | np.ndarray[Any, Any]) -> None:
-        if isinstance(array, torch.Tensor):
-            array.data = array.detach().new_empty(0)
+    def delete(self, array: torch.Tensor) -> None:
+        array.data = array.detach().new_empty(0)
 
     def stored(self, array: torch.Tensor, axis: int, at: int, part: np.ndarray[Any, Any]) -> torch.Tensor:
         array.narrow(axis, at, part.shape[axis]).copy_(from_host(part, torch.device("cpu")))

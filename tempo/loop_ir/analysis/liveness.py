@@ -162,6 +162,8 @@ class Lifetimes:
 
 def given_up(program: LoopProgram, segment: Segment) -> frozenset[int]:
     """The donated buffers that nothing touches after the call of a segment; none where a loop of the host calls it."""
+    if not any(program.buffers[id].donated for id in segment.buffers):
+        return frozenset()
     lifetimes = zip(program.items, Lifetimes.of(program).drops, strict=True)
     last = (id for item, drops in lifetimes if item == CallSegment(segment.id) for id in drops)
     return frozenset(id for id in last if program.buffers[id].donated)

@@ -146,17 +146,18 @@ class DriverEmitter(Emitter):
     def _call_segment(self, segment: Segment) -> ast.stmt:
         arguments: list[ast.expr] = [syntax.name("start"), syntax.name("stop")]
         arguments += [syntax.name(self.names(symbol)) for symbol in segment.arguments]
-        arguments += [self._handed_to(segment, id) for id in segment.buffers]
+        last = given_up(self.program, segment)
+        arguments += [self._handed_to(segment, id, id in last) for id in segment.buffers]
         arguments += [syntax.listed("tables", table) for table in segment.tables]
         call = syntax.call(segment.name, arguments)
         targets = [syntax.listed("buffers", id, ast.Store()) for id in segment.results]
         return syntax.assign(ast.Tuple(list(targets), ast.Store()), call) if targets else ast.Expr(call)
 
-    def _handed_to(self, segment: Segment, id: int) -> ast.expr:
-        """A buffer as a segment is given it; one that was donated, and that nothing looks at again, for good."""
+    def _handed_to(self, segment: Segment, id: int, for_good: bool) -> ast.expr:
+        """A buffer as a segment is given it."""
         if id in segment.unread:
             return ast.Constant(None)
-        if id in given_up(self.program, segment):
+        if for_good:
             return syntax.call("taken", [syntax.name("buffers"), ast.Constant(id)])
         return syntax.listed("buffers", id)
 

@@ -135,7 +135,8 @@ class Emitter:
         slots = {id(each): [self._buffer(slot).label for slot in needed.released(each)] for each in walk(segment.body)}
         found = {key: (*names.get(key, ()), *slots.get(key, ())) for key in names.keys() | slots.keys()}
         often = Counter(chain.from_iterable(names.values()))
-        self._stays = {*self._read_of.values(), *(name for name, count in often.items() if count > 1)}
+        returned = (self._buffer(id).label for id in segment.results)
+        self._stays = {*self._read_of.values(), *returned, *(name for name, count in often.items() if count > 1)}
         return found
 
     def let_go(self, names: Iterable[str]) -> list[ast.stmt]:

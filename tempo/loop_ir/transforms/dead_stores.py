@@ -9,12 +9,14 @@ an iteration longer than anything reads it. (Knoop, Rüthing and Steffen, "Parti
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
-from tempo.loop_ir.ir import Block, Branch, LoopProgram, Segment, Statement, Write, walk
+from tempo.loop_ir.ir import Block, Branch, LoopProgram, Read, Segment, Statement, Write, walk
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
 from tempo.symbolic import TRUE
@@ -32,13 +34,22 @@ class DeadStores:
 
 def _needed(program: LoopProgram, context: LoopContext, segment: Segment) -> Segment:
     found = NeededSlots.of(program, segment, bytes_at(context.sizes))
-    body = rewritten(segment.body, partial(_where_read, found))
+    every = list(walk(segment.body))
+    dead, stores = Counter[int](), Counter[int]()
+    for write in (each for each in every if isinstance(each, Write)):
+        stores[write.buffer] += 1
+        dead[write.buffer] += not found.needed(write)
+    looked_at = {each.buffer for each in every if isinstance(each, Read)}  # in a choice that is never taken, then
+    kept = {id for id in looked_at if dead[id] == stores[id]}
+    body = rewritten(segment.body, partial(_where_read, found, kept))
     written = {each.buffer for each in walk(body) if isinstance(each, Write)}
     return replace(segment, body=body, results=tuple(id for id in segment.results if id in written))
 
 
-def _where_read(found: NeededSlots, statement: Statement, scope: BlockScope) -> Block | None:
-    needed = found.needed(statement) if isinstance(statement, Write) else (TRUE,)
+def _where_read(found: NeededSlots, kept: Set[int], statement: Statement, scope: BlockScope) -> Block | None:
+    if not isinstance(statement, Write) or statement.buffer in kept:
+        return None
+    needed = found.needed(statement)
     if not needed:
         return ()
     return None if TRUE in needed or len(needed) > 1 else (Branch(needed[0], (statement,)),)

@@ -38,8 +38,12 @@ class Arguments:
     seed: int
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     """What streamed inputs are read from, by name."""
-    donated: tuple[Any, ...] = ()
-    """The backend's arrays that the caller gives up."""
+    donated: frozenset[Port] = frozenset()
+    """Those of which the caller gives up arrays of the backend's own."""
+
+    def given_up(self) -> list[Any]:
+        """The arrays, as the caller has them."""
+        return [part for port in self.donated for part in parts_of(self.arrays[port])]
 
 
 class CallChecker:
@@ -97,20 +101,23 @@ class CallChecker:
         begun = [node for name, node in self.states.items() if name not in stated]
         initial = {node.port: self._initial.value(node, known, arrays, int(seed)) for node in begun}
         feeds = {name: binding.feed(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
-        donated = self._donated(arrays) if donate else ()
+        donated = self._donated(arrays) if donate else frozenset[Port]()
         return Arguments(known, {**arrays, **initial, Port("seed", "seed"): seeded}, int(seed), feeds, donated)
 
-    def _donated(self, arrays: Mapping[Port, Array | ByPoint]) -> tuple[Any, ...]:
-        """Those of the backend's own; others stay the caller's."""
-        owners: dict[int, tuple[Port, Any]] = {}
-        for port, array in ((port, part) for port, given in arrays.items() for part in parts_of(given)):
-            if self.native(array) is None:
+    def _donated(self, arrays: Mapping[Port, Array | ByPoint]) -> frozenset[Port]:
+        """Those of which all arrays are the backend's own; others stay the caller's."""
+        owners, found = dict[int, Port](), set[Port]()
+        for port, parts in ((port, list(parts_of(given))) for port, given in arrays.items()):
+            if any(self.native(part) is None for part in parts):
                 continue
-            if id(array) in owners:
-                names = " and ".join(dict.fromkeys((repr(owners[id(array)][0].name), repr(port.name))))
-                raise InputError(f"donate=True is given one array twice, for {names}", hint="give a copy of it")
-            owners[id(array)] = port, array
-        return tuple(array for _, array in owners.values())
+            for part in parts:
+                if (other := owners.setdefault(id(part), port)) != port:
+                    names = f"{other.name!r} and {port.name!r}"
+                    raise InputError(f"donate=True is given one array twice, for {names}", hint="give a copy of it")
+            if len({id(part) for part in parts}) < len(parts):
+                raise InputError(f"donate=True is given one array twice, for {port.name!r}", hint="give a copy of it")
+            found.add(port)
+        return frozenset(found)
 
     def inputs_of(self, given: Mapping[str, Any]) -> dict[Port, Array | ByPoint]:
         """Some of the inputs, as a call takes them; their shapes are held to sizes in a call."""

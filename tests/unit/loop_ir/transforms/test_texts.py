@@ -295,9 +295,14 @@ def test_the_users_order_of_axes_is_brought_in_inside() -> None:
     turned = (BUFFERS + TWO).replace(
         "input over (t@0: full t.size) as ($t, 0)", "input over (t@0: full t.size) as (0, $t)"
     )
-    found = after(FuseSegments(), turned, fuses_segments=True)
+    read = "v1 = read b0[t]"
+    whole = turned.replace(read, f"v3 = read b0[0 +: t.size]\n    {read}")
+    found = after(FuseSegments(), whole, fuses_segments=True)
     assert str(found).count("moved_0: float32[t.size, 3] = transpose(given_4: float32[3, t.size]) {axes: (1, 0)}") == 1
     assert [found.buffers[id].axes for id in found.inputs.values()] == [()]
+    found = after(FuseSegments(), turned, fuses_segments=True)
+    assert "transpose" not in str(found)  # point by point it is read as it lies
+    assert [len(found.buffers[id].axes) for id in found.inputs.values()] == [1]
 
 
 def test_segments_stay_apart_for_chunks_and_around_the_host() -> None:
