@@ -60,6 +60,8 @@ class Backward:
         self.active = reached(below.intersection(node for node, _ in wanted), readers.__getitem__)
         self.reads = {id: [other for other in reads[id] if other in self.active] for id in self.active}
         self.boxes = self._boxes()
+        cycles = strongly_connected(sorted(self.reads), self.reads)
+        self.cycle = {id: number for number, found in enumerate(cycles) for id in found}
         self.received: dict[Value, list[Guarded]] = {}
         self.declared: dict[int, int] = {}  # merges on a cycle, and the merges that are their adjoints
         self._run()
@@ -121,7 +123,8 @@ class Backward:
         for guard, edge, part in self._parts(node, cotangent):
             region = self.region(node.id)
             where = region.context().simplify_condition(guard & condition)
-            self._send(part, edge, GuardedBox(region.dims, region.box, where))
+            is_cyclic = self.cycle[node.id] == self.cycle[edge.node]
+            self._send(part, edge, GuardedBox(region.dims, region.box, where), is_cyclic)
 
     def _parts(self, node: Node, cotangent: Edge) -> Iterator[tuple[Condition, Edge, Edge]]:
         """For every active read: under which condition, through which edge, and the cotangent of what it sees."""
@@ -135,10 +138,10 @@ class Backward:
             if part is not None and edge.node in self.active:
                 yield TRUE, edge, part
 
-    def _send(self, cotangent: Edge, edge: Edge, reader: GuardedBox) -> None:
+    def _send(self, cotangent: Edge, edge: Edge, reader: GuardedBox, is_cyclic: bool = False) -> None:
         producer = self.region(edge.node)
         value = (edge.node, edge.result)
-        found = contributions(self.nodes, cotangent, edge.map, reader, producer)
+        found = contributions(self.nodes, cotangent, edge.map, reader, producer, is_cyclic)
         fitted = ((condition, self._fitted(part, self.type_of(value))) for condition, part in found)
         self.received.setdefault(value, []).extend(fitted)
 

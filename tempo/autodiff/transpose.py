@@ -5,30 +5,41 @@
 The sum is over ranges of consumers (`tempo.autodiff.preimage`), read as slices. Where the cotangent is a contraction,
 the sum joins it: `sum over t of outer(x[t], g[t])` is one contraction of x and g, and no outer product is kept. So it
 does where rows are added to zeros: a table that is looked up at every t gets all rows at once, not a table for each t.
+A consumer adds to no rows but those that it sees. So where rows are points, `h[child[n]]` of `h[0:n]`, what q gets is a
+row of the sum over all consumers:
+
+    contribution(q) = scatter_add(zeros, child[:], cotangent[:])[q]
+                    = s[q + 1][q]    with s[n] = scatter_add(s[n + 1], child[n], cotangent[n])
+
+The second where consumers wait for what their producers get, as in a recurrence; s is one array, which is added to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tempo.autodiff.nodes import Guarded, Nodes
 from tempo.autodiff.preimage import GuardedBox, Preimage, ReadRange, parts, preimages, primed
 from tempo.errors import UnsupportedError
-from tempo.sdg.graph import Edge, IndexMap, Point, Slice
+from tempo.sdg.graph import Edge, IndexMap, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import TRUE, Context, Expr, Symbol, conjunction, const, maximum, var
+from tempo.sdg.operators.axes import HALF, Attrs
+from tempo.sdg.operators.making import INDEX_DTYPE
+from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, conjunction, const, maximum, var
 
 Positions = dict[int, Expr]
 """For axes of what the consumer sees that are slices: the position on them, over q and primed dims of p."""
 
 
 def contributions(
-    nodes: Nodes, cotangent: Edge, map: IndexMap, reader: GuardedBox, producer: GuardedBox
+    nodes: Nodes, cotangent: Edge, map: IndexMap, reader: GuardedBox, producer: GuardedBox, is_cyclic: bool = False
 ) -> list[Guarded]:
-    """What the producer's adjoint gets from one read through `map`, at points where `reader` says."""
+    """What the producer's adjoint gets from one read through `map`, at points where `reader` says. `is_cyclic`: whether
+    what is read may follow from what reads it."""
     found = preimages(reader, map, producer)
-    return [(each.condition, _Transposed(nodes, map, reader, producer, each).of(cotangent)) for each in found]
+    transposed = (_Transposed(nodes, map, reader, producer, each, is_cyclic, len(found) == 1) for each in found)
+    return [(each.preimage.condition, each.of(cotangent)) for each in transposed]
 
 
 @dataclass(frozen=True)
@@ -46,33 +57,33 @@ class _Transposed:
     reader: GuardedBox
     producer: GuardedBox
     preimage: Preimage
+    is_cyclic: bool
+    has_all: bool  # of the consumers
 
     def of(self, cotangent: Edge) -> Edge:
         positions = self.positions()
         for factor, order in self.joining(cotangent):
             join = self.contracted if self.nodes.nodes[factor.node].op == "dot" else self.scattered
-            found = join(factor, {order.index(axis): at for axis, at in positions.items()})
+            found = join(factor, {order.index(axis): at for axis, at in positions.items()}, order)
             if found is not None:
                 kept = [axis for axis in range(len(order)) if axis not in positions]
                 left = [axis for axis in order if axis in kept]
                 return self.nodes.transpose(found, [left.index(axis) for axis in kept])
         return self.summed(self.total(cotangent), positions)
 
-    def positions(self) -> Positions:
+    def sliced(self) -> list[tuple[Dim, Slice]]:
         """Slices come first in what the consumer sees, in the order of the producer's dims."""
-        found: Positions = {}
+        pairs = zip(self.producer.dims, self.map, strict=True)
+        return [(dim, index) for dim, index in pairs if isinstance(index, Slice)]
+
+    def positions(self) -> Positions:
         prime = {dim.symbol: var(primed(dim.symbol)) for dim in self.reader.dims}
-        for dim, index in zip(self.producer.dims, self.map, strict=True):
-            if isinstance(index, Slice):
-                start = index.start.substitute(prime).substitute(self.preimage.substitution)
-                found[len(found)] = var(dim.symbol) - start
-        return found
+        starts = (index.start.substitute(prime).substitute(self.preimage.substitution) for _, index in self.sliced())
+        return {axis: var(dim.symbol) - start for axis, ((dim, _), start) in enumerate(zip(self.sliced(), starts))}
 
     def total(self, cotangent: Edge) -> Edge:
         """With zeros where the consumer's own condition does not hold."""
         own = self.preimage.own
-        if own == TRUE:
-            return cotangent
         return self.nodes.total((own, cotangent), self.nodes.seen(cotangent))
 
     # A plain sum.
@@ -205,7 +216,7 @@ class _Transposed:
         may_join = nodes.nodes[edge.node].op in ("dot", "scatter_add") and nodes.is_identity(edge)
         return [(edge, order)] if may_join else []
 
-    def contracted(self, dot: Edge, positions: Positions) -> Edge | None:
+    def contracted(self, dot: Edge, positions: Positions, order: Sequence[int]) -> Edge | None:
         """The sum of `dot` over the ranges, at the positions of its axes; None where it must be summed as it is."""
         node = self.nodes.nodes[dot.node]
         shapes = [self.nodes.shape(edge) for edge in node.operands]
@@ -232,24 +243,97 @@ class _Transposed:
             attrs[f"{name}_contract"] = (*range(len(common)), *attrs[f"{name}_contract"])
         return self.times_lengths(self.nodes.apply("dot", *edges, **attrs), others)
 
-    def scattered(self, scatter: Edge, positions: Positions) -> Edge | None:
+    def scattered(self, scatter: Edge, positions: Positions, order: Sequence[int]) -> Edge | None:
         """The sum over the ranges of rows added to zeros: their axes are axes of the indices; else as above."""
         node, ranges = self.nodes.nodes[scatter.node], self.preimage.ranges
-        base, indices, updates = node.operands
-        if positions or not self.nodes.is_zero(base) or any(map(self.ragged, node.operands)):
+        axis, (base, indices, updates) = node.attr("axis"), node.operands
+        if positions.keys() - {axis} or not self.nodes.is_zero(base) or any(map(self.ragged, (indices, updates))):
             return None
-        varying = [each for each in ranges if each.dim in {*indices.dims(), *updates.dims()}]
-        rows, places = self.read(self.total(updates), {}, varying), self.read(self.total(indices), {}, varying)
-        count = len(varying)
+        if axis in positions:
+            return self.deposited(node, *self.sliced()[order[axis]])
+        if self.ragged(base):
+            return None
+        return self.added(node.attributes, base, self.total(indices), self.total(updates), ranges)
+
+    def added(self, attrs: Attrs, base: Edge, indices: Edge, updates: Edge, ranges: Sequence[ReadRange]) -> Edge:
+        """The rows of all consumers in the ranges, added to zeros at once."""
+        varying = tuple(each for each in ranges if each.dim in {*indices.dims(), *updates.dims()})
+        count, whole = len(varying), replace(self, preimage=replace(self.preimage, ranges=tuple(ranges)))
+        rows, places = whole.read(updates, {}, varying), whole.read(indices, {}, varying)
         # The axes of the ranges come first; they belong behind the batch, where those of the indices begin.
         found = self.nodes.apply(
             "scatter_add",
-            self.read(base, {}).edge,
-            self.behind(places.edge, count, node.attr("batch", 0)),
-            self.behind(rows.edge, count, node.attr("axis")),
-            **node.attributes,
+            whole.read(base, {}).edge,
+            self.behind(places.edge, count, attrs.get("batch", 0)),
+            self.behind(rows.edge, count, attrs["axis"]),
+            **attrs,
         )
         return self.times_lengths(found, [each for each in ranges if each not in varying])
+
+    def deposited(self, scatter: Node, dim: Dim, seen: Slice) -> Edge | None:
+        """Row q of the sum over all consumers, or over those on one side of q; None where they are on neither."""
+        nodes, axis = self.nodes, scatter.attr("axis")
+        box, ranges = self.reader.box, self.preimage.ranges
+        moving = [each for each in ranges if each.start.dims() or (each.start + each.length).dims()]
+        if not self.has_all or len(moving) > 1 or (self.is_cyclic and moving and len(ranges) > 1):
+            return None
+        if any(each.start.dims() and (each.start + each.length).dims() for each in moving):
+            return None
+        bounds = {each.dim: box.interval(each.dim) for each in ranges}
+        if any(bound.dims() for pair in bounds.values() for bound in pair):
+            return None
+        base, indices, updates = scatter.operands
+        shape = nodes.shape(base)
+        zeros = nodes.zeros(TensorType((*shape[:axis], dim.size, *shape[axis + 1 :]), nodes.dtype(base)))
+        indices = self.counted_from_0(indices, seen, shape[axis])
+        # What a range says of the consumers is not said by one that is wider.
+        told = Context.of(self.reader.dims, box=box).simplify_condition(self.reader.condition)
+        indices, updates = (nodes.total((told, each), nodes.seen(each)) for each in (indices, updates))
+        if self.is_cyclic and moving:
+            return self.running(scatter.attributes, moving[0], bounds, (zeros, indices, updates), dim)
+        every = [ReadRange(each, lo, hi - lo) for each, (lo, hi) in bounds.items()]
+        return nodes.at(self.added(scatter.attributes, zeros, indices, updates, every), axis, var(dim.symbol))
+
+    def counted_from_0(self, indices: Edge, seen: Slice, length: Expr) -> Edge:
+        """Indices into a slice, clamped to it, as indices into all that it is a slice of."""
+        nodes = self.nodes
+        inside = nodes.at_most(indices, length - 1)
+        if seen.start == const(0):  # what is below it is clamped in any case
+            return inside
+        inside = nodes.apply("maximum", inside, nodes.constant(0, nodes.dtype(inside)))
+        return nodes.add(nodes.cast(inside, INDEX_DTYPE), nodes.number(seen.start))
+
+    def running(
+        self,
+        attrs: Attrs,
+        moving: ReadRange,
+        bounds: Mapping[Symbol, tuple[Expr, Expr]],
+        operands: tuple[Edge, Edge, Edge],
+        dim: Dim,
+    ) -> Edge:
+        """Row q of the sum over the consumers so far, which begins where all ranges do, or end."""
+        nodes, symbol, dtype = self.nodes, moving.dim, self.nodes.dtype(operands[0])
+        zeros, updates = (nodes.cast(each, "float32" if dtype in HALF else dtype) for each in operands[::2])
+        indices = operands[1]
+        (lo, hi), backward = bounds[symbol], bool(moving.start.dims())
+        first, step, at = (hi - 1, 1, moving.start) if backward else (lo, -1, moving.start + moving.length - 1)
+        dims, type = {symbol, *indices.dims(), *updates.dims()}, nodes.seen(zeros)
+        so_far = nodes.declare(nodes.graph.canonical(dims), type, "")
+        before = nodes.identity(so_far.id).substitute({symbol: var(symbol) + step})
+        begun = nodes.choice(((var(symbol).eq(first), zeros), (TRUE, before)), type)
+        nodes.define(so_far.id, ((TRUE, nodes.apply("scatter_add", begun, indices, updates, **attrs)),))
+        points = {**{each: Point(value) for each, value in self.preimage.solved.items()}, symbol: Point(at)}
+        place, behind = nodes.identity(so_far.id), at - var(dim.symbol)
+        if behind.dims():
+            row = self.row(nodes.through(place, points), attrs["axis"], var(dim.symbol))
+        else:  # taken as soon as it is there, so that nothing but the next sum needs this one
+            row = nodes.through(self.row(place, attrs["axis"], var(symbol) - behind), points)
+        row, some = nodes.cast(row, dtype), moving.length.ge(1)
+        return row if self.producer_context().implies(some) else nodes.total((some, row), nodes.seen(row))
+
+    def row(self, edge: Edge, axis: int, place: Expr) -> Edge:
+        """One position of an axis, by a gather: a view would hold all of them."""
+        return self.nodes.gather(edge, self.nodes.number(place), axis)
 
     def behind(self, edge: Edge, count: int, place: int) -> Edge:
         """With its first `count` axes after the next `place`."""

@@ -32,6 +32,7 @@ from tempo.loop_ir.passes import LoopPass
 from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
 from tempo.loop_ir.transforms.dead_stores import DeadStores
 from tempo.loop_ir.transforms.loop_unswitching import LoopUnswitching
+from tempo.loop_ir.transforms.update_in_place import UpdateInPlace
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo.symbolic import Symbol
@@ -232,7 +233,7 @@ class GenericBackend(Backend):
     emitter: type[Emitter] = Emitter
 
     def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
-        return (*passes, ConcatInPlace(), LoopUnswitching(), DeadStores())
+        return (*passes, ConcatInPlace(), UpdateInPlace(), LoopUnswitching(), DeadStores())
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         emitter = self.emitter(request.program, request.sizes, self.operator)

@@ -205,7 +205,16 @@ def indexing() -> Iterator[Sample]:
         yield sample("gather", (3, 4, 2), (3, 5), axis=1, batch=1, checked=checked, dtypes=index)
         yield sample("gather", (3, 2, 4, 2), (3, 5, 1), axis=2, batch=1, checked=checked, dtypes=("*", "uint8"))
         yield sample("gather", (3, 4), (3,), axis=1, batch=1, checked=checked, dtypes=index)
+        length = dim("t") + 2
+        some: dict[str, Any] = {"checked": checked, "indices": 2 if checked else 4}
+        both: dict[str, Any] = {**some, "lengths": (length, length), "scalars": (2, 3)}
+        some |= {"lengths": (length,), "scalars": (2,)}
+        yield sample("gather", (4, 3), (2, 5), axis=0, dtypes=index, **some)
+        yield sample("gather", (4, 3), (), axis=1, dtypes=index, **some)
+        yield sample("gather", (4,), (), axis=0, dtypes=("*", "uint8"), **some)
+        yield sample("gather", (3, 4, 2), (3, 5), axis=1, batch=1, dtypes=("*", "int64"), **some)
         pair = ("*", "int64", "int64")
+        yield sample("gather_pairs", (2, 4, 3), (5,), (5,), axis=1, count=2, dtypes=pair, **both)
         yield sample("gather_pairs", (2, 4, 3), (5,), (5,), axis=1, count=2, checked=checked, dtypes=pair)
         yield sample("gather_pairs", (4, 3), (), (), axis=0, count=2, checked=checked, dtypes=pair)
         yield sample("gather_pairs", (3, 2, 4, 3), (3, 5), (3, 5), axis=2, count=2, batch=1, dtypes=pair)

@@ -10,7 +10,7 @@ from typing import Any
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.graph import Edge, Graph, Node, Slice, TensorType
-from tempo.sdg.operators.making import Maker
+from tempo.sdg.operators.making import INDEX_DTYPE, Maker
 from tempo.symbolic import (
     FALSE,
     TRUE,
@@ -32,7 +32,6 @@ from tempo.symbolic import (
 )
 from tempo.symbolic.widths import fits_as_operand, fits_as_result, fits_in_64
 
-INDEX_DTYPE = "int32"
 WIDE_DTYPE = "int64"
 
 

@@ -18,7 +18,8 @@ from tempo.backends.loop_ir import Compute, Statement, walk
 from tempo.backends.operators import out_of_range, point_of, put_together, static_type, within_at
 from tempo.symbolic import Expr, Symbol
 from tempo_jax.access import Values
-from tempo_jax.operators.values import const
+from tempo_jax.operators.indexing import clamped
+from tempo_jax.operators.values import const, position
 
 Array = Any
 WORD = -1
@@ -52,9 +53,10 @@ class ErrorWord:
         """The word after a read."""
         data, *indices = operands
         point = [index.evaluate(values) for _, index in compute.point]
-        for at, index in enumerate(indices, 1):
+        lengths = [length.evaluate(values) for length in compute.scalars] or [None] * len(indices)
+        for at, (index, length) in enumerate(zip(indices, lengths), 1):
             if index.size:
-                first = _first(index, data.shape[compute.attrs["axis"] + at - 1])
+                first = _first(index, data.shape[compute.attrs["axis"] + at - 1], length)
                 word = self._noted(word, [self._numbers[id(compute), at], *first], point)
         return word
 
@@ -77,15 +79,19 @@ class ErrorWord:
         lifted, place = point_of(place, compute.attrs.get("layout") or range(len(place)), self._sizes)
         parts = {**lifted, **dict(zip((symbol for symbol, _ in compute.point), point))}
         where = put_together(parts, compute.attrs.get("origin", ()), self._sizes)
-        size, within = data.shape[compute.attrs["axis"] + at - 1], within_at(compute.attrs, where, self._sizes)
+        known, lengths = {**self._sizes, **where}, compute.attrs.get("lengths", ())
+        valid = [each for each in lengths[at - 1 : at] if each.symbols() <= known.keys()]
+        size = int(valid[0].evaluate(known)) if valid else data.shape[compute.attrs["axis"] + at - 1]
+        within = within_at(compute.attrs, where, self._sizes)
         raise out_of_range(given, size, compute.name, where, place, compute.location, within)
 
     def _resolve(self, extent: Expr) -> int:
         return int(extent.evaluate(self._sizes))
 
 
-def _first(index: Array, size: int) -> Iterator[Array]:
-    """The first index out of range, and its place among all in order, -1 where there is none."""
+def _first(index: Array, size: int, length: Array | None) -> Iterator[Array]:
+    """The first index out of range, and its place among all in order, -1 where there is none. `length`: how many
+    positions count."""
     dtype = dtypes.from_numpy(index.dtype)
     flat = index.reshape(-1)
     beyond = jnp.full(flat.shape, size == 0)
@@ -93,6 +99,8 @@ def _first(index: Array, size: int) -> Iterator[Array]:
         beyond = flat >= const(size, dtype)
     if dtypes.kind(dtype) != "uint":
         beyond = beyond | (flat < const(0, dtype))
+    if length is not None and size:
+        beyond = beyond | (clamped(flat, size) >= position(length))
     places = jnp.where(beyond, jnp.arange(flat.size, dtype=np.int32), np.int32(flat.size))
     place = places.min()
     held = jnp.minimum(place, np.int32(flat.size - 1))

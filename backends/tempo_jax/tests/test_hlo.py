@@ -305,6 +305,23 @@ def test_the_replay_buffer_of_the_dqn_example():
     assert observations.shape == (settings.capacity // 8, 8, 4)
 
 
+def test_what_points_that_were_read_at_indices_get_is_added_up_in_place():
+    """Rows of one array, and the row of the next point is taken before the array is written to."""
+    size, width = 300, 8
+    with tp.Program() as program:
+        n = tp.dim("n")
+        x, w = tp.input("x", (width,), (n,)), tp.input("w", (width, width))
+        child = tp.input("child", (2,), (n,), "int32")
+        h = tp.recurrent("h", (width,), (n,))
+        h[0] = tp.tanh(x)
+        h[n] = tp.tanh(x + h.gather(n, child, within=slice(0, n)).sum(axis=0) @ w)
+        tp.output("gradient", tp.grad(h[0 : n.size].sum(), w))
+    random = np.random.default_rng(0)
+    before = np.array([random.integers(0, max(point, 1), 2) for point in range(size)], np.int32)
+    inputs = {"x": random.normal(size=(size, width)), "w": np.eye(width), "child": before}
+    assert_in_place(program, {}, size * width, **inputs)
+
+
 def test_the_decode_example():
     pytest.importorskip("safetensors")
     pytest.importorskip("tokenizers")

@@ -189,7 +189,7 @@ class Emitter:
 
     def overwritten(self, compute: Compute) -> int | None:
         """The operand whose memory the result takes: a hook for what works in place."""
-        return None
+        return 0 if compute.attrs.get("in_place") else None
 
     def _bytes(self, type: TensorType) -> float:
         """Infinite where a size is known when the source runs, not before."""

@@ -157,10 +157,11 @@ class ScalarEmitter(Emitter):
     def element(self, compute: Compute, operands: Iterable[ast.expr], otherwise: ast.expr) -> ast.expr:
         """What a gather of one position reads; a position out of range is left to the operator."""
         (data, index), axis = operands, compute.attrs["axis"]
-        size = self._resolve(compute.operand_types[0].shape[axis])
+        given = map(self._expr, compute.scalars)  # how many positions count
+        size = next(given, ast.Constant(self._resolve(compute.operand_types[0].shape[axis])))
         place = self.names.fresh("place")
         known = ast.NamedExpr(name(place, ast.Store()), ast.Call(name("int"), [index], []))
-        inside = ast.Compare(ast.Constant(0), [ast.LtE(), ast.Lt()], [known, ast.Constant(size)])
+        inside = ast.Compare(ast.Constant(0), [ast.LtE(), ast.Lt()], [known, size])
         return ast.IfExp(inside, along(data, axis, name(place)), otherwise)
 
 

@@ -20,10 +20,9 @@ from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Edge
 from tempo.sdg.operators import OPERATORS, Operator, Role
 from tempo.sdg.operators.axes import Factor, Factors
-from tempo.sdg.operators.making import Formula
+from tempo.sdg.operators.making import INDEX_DTYPE, Formula
 from tempo.sdg.operators.movement import Group, groups
-from tempo.sdg.rewriter import INDEX_DTYPE
-from tempo.symbolic import Expr, NonAffineError, as_expr, const, maximum
+from tempo.symbolic import Expr, NonAffineError, as_expr, const, maximum, minimum
 
 Rule = Callable[[Situation], Edge]
 S = TypeVar("S", bound=Situation)
@@ -212,13 +211,12 @@ def flipped(situation: Situation) -> Edge:
 def gathered(situation: Situation) -> Edge:
     """Indices stay inside the valid part of data; where they are checked, those in their own padding become 0."""
     attrs, (data, *indices) = situation.attrs, situation.values
-    for number, axis in enumerate(range(attrs["axis"], attrs["axis"] + attrs.get("count", 1))):
-        if data.is_dynamic(axis):
-            indices[number] = _inside(situation, indices[number], data, axis)
-        if data.is_dynamic(axis) and attrs.get("checked"):
-            data = _repeating_last(situation, data, axis)
-        indices[number] = _checkable(situation, indices[number])
-    return situation.apply((data, *indices))
+    axes = range(attrs["axis"], attrs["axis"] + attrs.get("count", 1))
+    values = (data, *(_checkable(situation, index) for index in indices))
+    if not any(map(data.is_dynamic, axes)):
+        return situation.apply(values)
+    lengths = [data.lengths[axis] for axis in axes]
+    return situation.apply(values, lengths=tuple(map(minimum, lengths, attrs.get("lengths", lengths))))
 
 
 def _checkable(situation: Situation, index: Value) -> Value:
@@ -228,37 +226,12 @@ def _checkable(situation: Situation, index: Value) -> Value:
     return index
 
 
-def _repeating_last(situation: Situation, data: Value, axis: int) -> Value:
-    """The padding of data repeats its last valid position: what is checked is clamped where checks are off."""
-    tensors = situation.tensors
-    positions = tensors.iota((situation.physical(data)[axis],), 0)
-    last = tensors.number(data.lengths[axis] - 1)
-    edge = tensors.gather(data.edge, tensors.apply("minimum", positions, last), axis)
-    return replace(data, edge=edge)
-
-
-def _inside(situation: Situation, index: Value, data: Value, axis: int) -> Value:
-    """An index past the valid part becomes the last one of it, or one past the physical axis, so that a check finds it.
-
-    Compared in a dtype that holds all lengths.
-    """
-    tensors, dtype, edge = situation.tensors, situation.tensors.dtype(index.edge), index.edge
-    if dtypes.itemsize(dtype) < dtypes.itemsize(INDEX_DTYPE):
-        dtype = INDEX_DTYPE
-        edge = tensors.cast(edge, dtype)
-    if not situation.attrs.get("checked"):
-        last = tensors.cast(tensors.number(maximum(data.lengths[axis] - 1, 0)), dtype)
-        return replace(index, edge=tensors.apply("minimum", edge, last))
-    outside = tensors.apply("ge", edge, tensors.cast(tensors.number(data.lengths[axis]), dtype))
-    size = tensors.cast(tensors.number(situation.physical(data)[axis]), dtype)
-    return replace(index, edge=tensors.apply("where", outside, size, edge))
-
-
 def scattered(situation: Situation) -> Edge:
     """Padding of indices and updates adds 0 at position 0, which the base has, whatever its length."""
     (base, indices, updates), axis = situation.values, situation.attrs["axis"]
     if base.is_dynamic(axis):
-        indices = _checkable(situation, _inside(situation, indices, base, axis))
+        last = maximum(base.lengths[axis] - 1, 0)
+        indices = replace(indices, edge=situation.tensors.at_most(indices.edge, last))
     return situation.apply((base, indices, updates))
 
 

@@ -3,8 +3,10 @@
 `gather {axis, batch, checked}`: data and indices, whose first `batch` axes (0 unless given) correspond; the result is
 `data.shape[:axis] + indices.shape[batch:] + data.shape[axis + 1:]`. `gather_pairs` has also `count`: that many index
 arrays of one shape, for the axes axis, axis + 1, ...; they are used together, as in NumPy's advanced indexing.
-`scatter_add {axis, batch, checked}`: base, indices, updates; what gather would read at the indices is added to.
-An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` where `checked`, else clamped. Where
+`scatter_add {axis, batch, checked}`: base, indices, updates; what gather would read at the indices is added to. In
+LoopIR it may be `in_place`: the base is its own.
+An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` where `checked`, else clamped. With
+`lengths`, passed at run time, so many positions of each indexed axis of a gather count, whatever its size. Where
 dims were lifted, `layout` says what the axes of checked indices are: `t - 1` has the point t at position t - 1. Of dims
 that were taken apart, `origin` says what they are of their parts. For messages alone: `within`, from where to where the
 user counts them, and `data`, what they index.
@@ -105,20 +107,19 @@ def _cost(call: Call) -> float:
 
 
 def _checker(attrs: Attrs, size: int) -> Function:
-    """From an index array to one that is within range, as NumPy's own index type."""
-    last = size - 1
+    """From an index array to one that is within range, as NumPy's own index type; `length` positions may count."""
 
-    def check(index: Any) -> Any:
-        index = _as_intp(index)
-        if index.size and index.view(np.uintp).max() > last:  # a negative index is a large unsigned one
-            raise _out_of_range(index[(index < 0) | (index > last)].flat[0], size)
+    def check(index: Any, length: int = size) -> Any:
+        index, end = _as_intp(index), min(length, size)
+        if index.size and index.view(np.uintp).max() >= end:  # a negative index is a large unsigned one
+            raise _out_of_range(index[(index < 0) | (index >= end)].flat[0], end)
         return index
 
-    def clamp(index: Any) -> Any:
+    def clamp(index: Any, length: int = size) -> Any:
         index = _as_intp(index)
         if index.size and size == 0:
             raise _out_of_range(index.flat[0], size)
-        return np.minimum(np.maximum(index, 0), last)
+        return np.minimum(np.maximum(index, 0), max(min(length, size) - 1, 0))
 
     return check if attrs.get("checked", False) and size else clamp
 
@@ -142,7 +143,12 @@ def _indexer(attrs: Attrs, data: StaticType, index: StaticType) -> tuple[tuple[i
     aligned = (-1,) + (1,) * (index.rank - 1)
     rows = [np.arange(index.shape[axis]).reshape(aligned[: index.rank - axis]) for axis in range(batch)]
     checkers = [_checker(attrs, data.shape[axis]) for axis in axes]
-    return order, lambda indices: (*rows, *(check(index) for check, index in zip(checkers, indices)))
+
+    def index_of(given: Sequence[Any]) -> tuple[Any, ...]:
+        each = zip(checkers, *(given[at : at + len(axes)] for at in range(0, len(given), len(axes))))
+        return (*rows, *(check(*index) for check, *index in each))
+
+    return order, index_of
 
 
 def _numpy_gather(call: Call) -> Function:
@@ -160,8 +166,8 @@ def _numpy_gather(call: Call) -> Function:
         *read[index.rank + middle :],
     )
 
-    def gather(data: Any, *indices: Any) -> Any:
-        return np.array(data.transpose(order)[indexer(indices)]).transpose(back)
+    def gather(data: Any, *given: Any) -> Any:
+        return np.array(data.transpose(order)[indexer(given)]).transpose(back)
 
     return gather
 
@@ -171,31 +177,36 @@ def _take(attrs: Attrs, data: StaticType, index: StaticType) -> Function:
     if index.rank == 0:
         return _take_one(attrs, data)
     check = _checker(attrs, data.shape[axis])
-    return lambda data, index: data.take(check(index), axis)
+    return lambda data, *given: data.take(check(*given), axis)
 
 
 def _take_one(attrs: Attrs, data: StaticType) -> Function:
     """One position: what a loop over steps reads, so without the cost of arrays."""
     before, size, checked = (slice(None),) * attrs["axis"], data.shape[attrs["axis"]], attrs.get("checked", False)
 
-    def inside(index: Any) -> int:
-        position = int(index)
-        if 0 <= position < size:
+    def inside(index: Any, length: int = size) -> int:
+        position, end = int(index), min(length, size)
+        if 0 <= position < end:
             return position
         if checked or size == 0:
-            raise _out_of_range(position, size)
-        return min(max(position, 0), size - 1)
+            raise _out_of_range(position, end)
+        return max(min(position, end - 1), 0)
 
     if data.rank == 1:
-        return lambda data, index: data[inside(index)]  # a scalar, and no view
-    return lambda data, index: data[(*before, inside(index))].copy()
+        return lambda data, *given: data[inside(*given)]  # a scalar, and no view
+    return lambda data, *given: data[(*before, inside(*given))].copy()
 
 
 def _gather_gradient(r: Reverse) -> tuple[Edge, None]:
     """What was read is added where it was read."""
-    return r.apply(
-        "scatter_add", r.zeros(r.seen(r.x)), r.y, r.g, axis=r.attrs["axis"], batch=_batch(r.attrs), checked=False
-    ), None
+    (index,), attrs = _clamped(r), {"axis": r.attrs["axis"], "batch": _batch(r.attrs), "checked": False}
+    return r.apply("scatter_add", r.zeros(r.seen(r.x)), index, r.g, **attrs), None
+
+
+def _clamped(r: Reverse) -> tuple[Edge, ...]:
+    """The indices, none behind the positions that count."""
+    lengths = r.attrs.get("lengths", ())
+    return tuple(map(r.at_most, r.operands[1:], (each - 1 for each in lengths))) if lengths else r.operands[1:]
 
 
 def _pairs_gradient(r: Reverse) -> tuple[Edge | None, ...]:
@@ -213,7 +224,7 @@ def _pairs_gradient(r: Reverse) -> tuple[Edge | None, ...]:
     def number(value: Expr) -> Edge:
         return r.apply("index_value", expr=value) if dtype == "int32" else r.constant(value.as_int(), dtype)
 
-    wide = (r.apply("maximum", r.apply("cast", index, dtype=dtype), number(const(0))) for index in r.operands[1:])
+    wide = (r.apply("maximum", r.apply("cast", index, dtype=dtype), number(const(0))) for index in _clamped(r))
     flat, *others = (r.apply("minimum", place, number(size - 1)) for place, size in zip(wide, sizes))
     for size, place in zip(sizes[1:], others):
         flat = r.add(r.mul(flat, number(size)), place)
@@ -262,7 +273,7 @@ def _numpy_scatter(call: Call) -> Function:
     wide = np.dtype(np.float32) if call.result.dtype in HALF else dtype
 
     def scatter(base: Any, index: Any, updates: Any) -> Any:
-        result = np.array(base, dtype=wide)
+        result = base if attrs.get("in_place") else np.array(base, dtype=wide)
         np.add.at(result.transpose(order), indexer((index,)), updates.transpose(reordered).astype(wide, copy=False))
         return result.astype(dtype, copy=False)
 
@@ -283,6 +294,7 @@ def _gather(name: str, gradient: Gradient) -> Operator:
         cost=_cost,
         numpy=_numpy_gather,
         inserts=_lift_gather,
+        scalar_attrs=("lengths",),
         gradient=gradient,
     )
 

@@ -142,7 +142,7 @@ def located(
         try:
             return function(*arrays)
         except IndexOutOfRangeError:
-            index, size, place = _first(attrs["axis"], *arrays)
+            index, size, place = _first(attrs, *arrays)
             lifted, place = point_of(place, attrs.get("layout") or range(len(place)), sizes or {})
             parts = {**lifted, **point(sys._getframe(1).f_locals)}
             at = put_together(parts, attrs.get("origin", ()), sizes or {})
@@ -152,9 +152,11 @@ def located(
     return call
 
 
-def _first(axis: int, data: Any, *indices: Any) -> tuple[int, int, Sequence[int]]:
+def _first(attrs: Mapping[str, Any], data: Any, *given: Any) -> tuple[int, int, Sequence[int]]:
     """The first index out of range, the size of what it indexes, and its place among the indices."""
-    for size, index in zip(data.shape[axis:], indices):
+    count = attrs.get("count", 1)
+    sizes = data.shape[attrs["axis"] : attrs["axis"] + count]
+    for size, index in zip(map(min, sizes, given[count:] or sizes), given):
         values = np.asarray(index.tolist(), object)  # whatever kind of array it is
         bad = np.flatnonzero((values < 0) | (values >= size))
         if bad.size:

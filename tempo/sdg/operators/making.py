@@ -21,6 +21,7 @@ from tempo.sdg.operators.axes import Attrs, without
 from tempo.symbolic import Expr, as_expr, const
 
 Axes = Sequence[int]
+INDEX_DTYPE = "int32"
 
 
 class Maker(ABC):
@@ -76,6 +77,13 @@ class Maker(ABC):
         if start == const(0) and length == shape[axis]:
             return edge
         return self.apply("slice", edge, **cut_attrs(shape, axis, start, length))
+
+    def at_most(self, index: Edge, last: Expr) -> Edge:
+        """Indices, `last` where they are greater, in a dtype that holds both."""
+        dtype = self.dtype(index)
+        if dtypes.itemsize(dtype) < dtypes.itemsize(INDEX_DTYPE):
+            dtype = INDEX_DTYPE
+        return self.apply("minimum", self.cast(index, dtype), self.cast(self.apply("index_value", expr=last), dtype))
 
     def surrounded(self, edge: Edge, axis: int, low: Expr, high: Expr, value: float = 0) -> Edge:
         """With so many positions of `value` before and after those of one axis."""

@@ -15,7 +15,7 @@ from jax import lax
 from tempo import dtypes
 from tempo.backends.operators import Builder, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
-from tempo_jax.operators.values import HALF, Function, Value, const, converted, full
+from tempo_jax.operators.values import HALF, Function, Scalar, Value, const, converted, full, position
 
 _IN_BOUNDS = lax.GatherScatterMode.PROMISE_IN_BOUNDS  # indices are clamped before, so XLA need not do it again
 
@@ -46,17 +46,22 @@ class _Indexed:
         after = axis + call.operands[1].rank - batch
         return _Indexed(batch, axes, (*range(batch, axis), *range(after, read.rank)))
 
-    def starts(self, data: StaticType, indices: tuple[Value, ...]) -> Value:
+    def starts(self, data: StaticType, given: tuple[Value | Scalar, ...]) -> Value:
         """Index vectors on the last axis, within range, as int32."""
-        within = [clamped(index, data.shape[axis]) for index, axis in zip(indices, self.axes)]
+        count = len(self.axes)
+        lengths = given[count:] or (None,) * count
+        within = [clamped(*each) for each in zip(given, (data.shape[axis] for axis in self.axes), lengths)]
         return jnp.stack(within, axis=-1)
 
 
-def clamped(index: Value, size: int) -> Value:
-    """Into [0, size), compared in the dtype of the index: a large unsigned one must not become negative."""
+def clamped(index: Value, size: int, length: Scalar | None = None) -> Value:
+    """Into [0, size), compared in the dtype of the index: a large unsigned one must not become negative. `length`: how
+    many of the positions count.
+    """
     dtype = dtypes.from_numpy(index.dtype)
     last = min(size - 1, dtypes.highest(dtype))
-    return converted(lax.clamp(const(0, dtype), index, const(last, dtype)), "int32")
+    inside = converted(lax.clamp(const(0, dtype), index, const(last, dtype)), "int32")
+    return inside if length is None else jnp.minimum(inside, jnp.maximum(position(length) - 1, 0))
 
 
 def _check_not_empty(call: Call, indexed: _Indexed) -> None:
@@ -73,7 +78,7 @@ def _gather(call: Call) -> Function:
     if not call.attrs.get("checked"):
         _check_not_empty(call, indexed)
     if call.result.elements == 0 or _is_empty(call, indexed):
-        return lambda data, *indices: full(shape, 0, dtype)
+        return lambda data, *given: full(shape, 0, dtype)
     if call.operands[1].rank == 0 and len(indexed.axes) == 1:
         return _take_one(indexed.axes[0], data)
     numbers = lax.GatherDimensionNumbers(
@@ -86,8 +91,8 @@ def _gather(call: Call) -> Function:
     single = {*range(indexed.batch), *indexed.axes}
     sizes = tuple(1 if axis in single else size for axis, size in enumerate(data.shape))
 
-    def gather(x: Value, *indices: Value) -> Value:
-        return lax.gather(x, indexed.starts(data, indices), numbers, sizes, mode=_IN_BOUNDS)
+    def gather(x: Value, *given: Value | Scalar) -> Value:
+        return lax.gather(x, indexed.starts(data, given), numbers, sizes, mode=_IN_BOUNDS)
 
     return gather
 
@@ -95,7 +100,11 @@ def _gather(call: Call) -> Function:
 def _take_one(axis: int, data: StaticType) -> Function:
     """One position: a dynamic slice, which XLA fuses where it does not fuse a gather."""
     size = data.shape[axis]
-    return lambda x, index: lax.dynamic_index_in_dim(x, clamped(index, size), axis, keepdims=False)
+
+    def take(x: Value, index: Value, length: Scalar | None = None) -> Value:
+        return lax.dynamic_index_in_dim(x, clamped(index, size, length), axis, keepdims=False)
+
+    return take
 
 
 def _scatter_add(call: Call) -> Function:

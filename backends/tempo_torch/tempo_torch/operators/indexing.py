@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,20 +24,19 @@ def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:
 
 
 def _checker(attrs: Attrs, size: int) -> Function:
-    """From an index tensor to one of int64 that is within range."""
-    last = size - 1
+    """From an index tensor to one of int64 that is within range; `length` positions may count."""
     if size and not attrs.get("checked", False):
-        return lambda index: index.long().clamp(0, last)
+        return lambda index, length=size: index.long().clamp(0, max(min(length, size) - 1, 0))
 
     @waits("an index that is out of range is an error where it is met")
-    def check(index: torch.Tensor) -> torch.Tensor:
-        index = index.long()
+    def check(index: torch.Tensor, length: int = size) -> torch.Tensor:
+        index, end = index.long(), min(length, size)
         if not index.numel():
-            return index.clamp(0, last)
+            return index
         least, greatest = (int(extreme) for extreme in torch.aminmax(index))
-        if least < 0 or greatest > last:
-            wrong = index[(index < 0) | (index > last)]
-            raise _out_of_range(int(wrong[0]), size)
+        if least < 0 or greatest >= end:
+            wrong = index[(index < 0) | (index >= end)]
+            raise _out_of_range(int(wrong[0]), end)
         return index
 
     return check
@@ -54,7 +53,12 @@ def _indexer(
         aligned = [-1 if at == axis else 1 for at in range(index.rank)]
         rows.append(torch.arange(index.shape[axis], device=device).reshape(aligned))
     checkers = [_checker(attrs, data.shape[axis]) for axis in axes]
-    return order, lambda indices: (*rows, *(check(index) for check, index in zip(checkers, indices)))
+
+    def index_of(given: Sequence[Any]) -> tuple[Any, ...]:
+        each = zip(checkers, *(given[at : at + len(axes)] for at in range(0, len(given), len(axes))))
+        return (*rows, *(check(*index) for check, *index in each))
+
+    return order, index_of
 
 
 def _gather(call: Call, device: torch.device) -> Function:
@@ -72,8 +76,8 @@ def _gather(call: Call, device: torch.device) -> Function:
         *read[index.rank + middle :],
     )
 
-    def gather(data: torch.Tensor, *indices: torch.Tensor) -> torch.Tensor:
-        return data.permute(order)[indexer(indices)].permute(back)
+    def gather(data: torch.Tensor, *given: Any) -> torch.Tensor:
+        return data.permute(order)[indexer(given)].permute(back)
 
     return gather
 
@@ -82,20 +86,20 @@ def _take(call: Call) -> Function:
     axis, index = call.attrs["axis"], call.operands[1]
     check, shape = _checker(call.attrs, call.operands[0].shape[axis]), call.result.shape
     if index.rank == 1:
-        return lambda data, index: data.index_select(axis, check(index))
-    return lambda data, index: data.index_select(axis, check(index).reshape(-1)).reshape(shape)
+        return lambda data, *given: data.index_select(axis, check(*given))
+    return lambda data, *given: data.index_select(axis, check(*given).reshape(-1)).reshape(shape)
 
 
 def _take_one(attrs: Attrs, data: StaticType) -> Function:
     """One position: what a loop over steps reads. Only where the host need not wait for it."""
     axis, size, checked = attrs["axis"], data.shape[attrs["axis"]], attrs.get("checked", False)
 
-    def take(data: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        position = int(index)
-        if not 0 <= position < size:
+    def take(data: torch.Tensor, index: torch.Tensor, length: int = size) -> torch.Tensor:
+        position, end = int(index), min(length, size)
+        if not 0 <= position < end:
             if checked or size == 0:
-                raise _out_of_range(position, size)
-            position = min(max(position, 0), size - 1)
+                raise _out_of_range(position, end)
+            position = max(min(position, end - 1), 0)
         return data.select(axis, position).clone()
 
     return take
@@ -111,7 +115,8 @@ def _scatter_add(call: Call, device: torch.device) -> Function:
     wide = TORCH_DTYPES["float32"] if call.result.dtype in HALF else dtype
 
     def scatter(base: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
-        result = base.to(wide, copy=True, memory_format=torch.contiguous_format)
+        own = attrs.get("in_place")
+        result = base if own else base.to(wide, copy=True, memory_format=torch.contiguous_format)
         result.permute(order).index_put_(indexer((index,)), updates.permute(reordered).to(wide), accumulate=True)
         return result.to(dtype)
 

@@ -1,0 +1,148 @@
+"""Destructive updates: what is added to at indices, and is nothing else's, is added to where it lies.
+
+    if t == 0: v = b0 else: v = b1              if t == 0: v = copy of b0 else: v = b1
+    w = scatter_add(v, index, more)     is      w = v, with more added at index
+    b1 = w                                      b1 = w
+
+A step then costs what it adds, whatever it is added to. The slot is read in one place, and all that it ever holds was
+made for it, so nobody else looks at it. (Hudak and Bloss, "The aggregate update problem in functional
+programming systems", 1985.) XLA does this by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from tempo.loop_ir.analysis.names import operands
+from tempo.loop_ir.analysis.whole_points import replaced
+from tempo.loop_ir.ir import (
+    Assign,
+    Block,
+    Branch,
+    CallHost,
+    Compute,
+    LoopProgram,
+    Read,
+    Segment,
+    Statement,
+    Write,
+    nested,
+    walk,
+)
+from tempo.loop_ir.passes import LoopContext
+from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.axes import HALF
+
+
+@dataclass(frozen=True)
+class UpdateInPlace:
+    """For backends whose operators are called one by one."""
+
+    name: ClassVar[str] = "update_in_place"
+
+    def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
+        if not any(isinstance(each, Compute) and each.op == _UPDATE for each in program.statements()):
+            return program
+        own = _own_slots(program)
+        return with_segments(program, partial(_updated, own))
+
+
+_UPDATE = "scatter_add"
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """How often names are looked at in a segment, and how often by what may hold on to what it is given."""
+
+    every: Counter[str]
+    holding: Counter[str]
+
+    @staticmethod
+    def of(body: Block) -> _Uses:
+        holding = [each for each in walk(body) if _may_hold(each)]
+        return _Uses(*(Counter(name for each in part for name in operands(each)) for part in (walk(body), holding)))
+
+
+def _may_hold(statement: Statement) -> bool:
+    if isinstance(statement, Compute):
+        return _may_be_view(statement)
+    return isinstance(statement, Assign) or (isinstance(statement, Write) and not statement.index)
+
+
+def _may_be_view(compute: Compute) -> bool:
+    """Whether what it makes may be, or be part of, what there was before."""
+    operator = OPERATORS.get(compute.op)
+    return operator is None or operator.views or operator.kind in ("creation", "nominal")
+
+
+def _own_slots(program: LoopProgram) -> frozenset[int]:
+    """Slots that are read in one place, and that hold nothing but what was made for them."""
+    calls = [each for each in program.statements() if isinstance(each, CallHost)]
+    seen = {each.read.buffer for each in program.states.values()} | replaced(program)
+    seen |= {each.buffer for call in calls for each in call.reads} | {
+        each.buffer for call in calls for each in call.writes
+    }
+    found = {id for id, each in program.buffers.items() if each.is_slot and each.role == "internal"} - seen
+    reads = Counter(each.buffer for each in program.statements() if isinstance(each, Read))
+    for segment in program.segments:
+        uses = _Uses.of(segment.body)
+        made = {each.result for each in walk(segment.body) if isinstance(each, Compute) and not _may_be_view(each)}
+        writes = (each for each in walk(segment.body) if isinstance(each, Write))
+        found -= {each.buffer for each in writes if each.value not in made or uses.holding[each.value] != 1}
+    return frozenset(id for id in found if reads[id] == 1)
+
+
+def _updated(own: frozenset[int], segment: Segment) -> Segment:
+    finish = partial(_in_block, own, _Uses.of(segment.body))
+    return replace(segment, body=rewritten(segment.body, finish=finish))
+
+
+def _in_block(own: frozenset[int], uses: _Uses, block: Block, scope: BlockScope) -> Block:
+    for update in block:
+        if isinstance(update, Compute) and update.op == _UPDATE and update.type.dtype not in HALF:
+            block = _rewritten(block, update, own, uses)
+    return block
+
+
+def _rewritten(block: Block, update: Compute, own: frozenset[int], uses: _Uses) -> Block:
+    """The block with the update in place, where it may be."""
+    base, made = update.operands[0], update.result
+    at = next(number for number, each in enumerate(block) if each is update)
+    before, behind = block[:at], block[at + 1 :]
+    slots = {each.buffer for each in behind if isinstance(each, Write) and not each.index and each.value == made}
+    if not slots & own or uses.holding[made] != 1 or uses.every[base] != 1:
+        return block
+    (slot,) = slots
+    if any(isinstance(each, Read) and each.buffer == slot for each in walk(behind)):
+        return block
+    choice = next((each for each in before if isinstance(each, Branch) and _makes(each, base)), None)
+    if choice is not None:
+        before = _with_copies(before, choice, base, slot, uses)
+    elif not any(isinstance(each, Read) and each.result == base and each.buffer == slot for each in before):
+        return block
+    placed = replace(update, attrs={**update.attrs, "in_place": True})
+    return (*before, placed, *behind) if before else block
+
+
+def _makes(branch: Branch, name: str) -> bool:
+    return all(any(isinstance(each, Assign) and each.result == name for each in side) for side in nested(branch))
+
+
+def _with_copies(block: Block, choice: Branch, base: str, slot: int, uses: _Uses) -> Block:
+    """The block in which each side of the choice takes what is its own; empty where one cannot."""
+    then, otherwise = (_side(side, base, slot, uses) for side in (choice.then, choice.otherwise))
+    chosen = replace(choice, then=then, otherwise=otherwise)
+    return tuple(chosen if each is choice else each for each in block) if then and otherwise else ()
+
+
+def _side(block: Block, base: str, slot: int, uses: _Uses) -> Block:
+    """One side, which takes what the slot held, or a copy of what it reads; empty where it takes anything else."""
+    value = next(each.value for each in block if isinstance(each, Assign) and each.result == base)
+    read = next((each for each in block if isinstance(each, Read) and each.result == value), None)
+    if read is None or uses.every[value] != 1:
+        return ()
+    return tuple(replace(each, fresh=each.buffer != slot) if each is read else each for each in block)
