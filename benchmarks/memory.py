@@ -64,8 +64,8 @@ def returns(name: str, steps: int, **options: Any) -> Case:
     return Case(reinforce(all_returns(8)[name], steps), inputs(steps), **options)
 
 
-def decoding(length: int, window: int | None) -> Case:
-    config = Config(window=window)
+def decoding(length: int, window: int | None, layers: int = 4) -> Case:
+    config = Config(window=window, layers=layers)
     return Case(decoder(config), {"start": config.start(), **config.weights()}, decoding_sizes(config, length))
 
 
