@@ -8,7 +8,7 @@ import pytest
 import tempo as tp
 from tempo import dtypes
 from tempo.conformance.gradient_programs import differences
-from tempo.conformance.target import Array, Target
+from tempo.conformance.target import Array, Target, assert_same
 
 WIDTH, CHILDREN = 3, 2
 
@@ -67,6 +67,13 @@ def program(backward: bool = False, batched: bool = False) -> tp.Program:
 def test_points_that_read_others_at_indices(target: Target, size: int, backward: bool) -> None:
     x, w, child = numbers(size, WIDTH), numbers(WIDTH, WIDTH, seed=1), tree(size, backward)
     target.agrees(program(backward), by_hand(x, child, w, backward), x=x, w=w, child=child)
+
+
+def test_trees_of_all_sizes_in_buckets(target: Target) -> None:
+    run, w = target.compile(program(), buckets={"n": "pow2"}), numbers(WIDTH, WIDTH, seed=1)
+    for size in (5, 1, 6, 2, 8):
+        x, child = numbers(size, WIDTH, seed=size), tree(size, seed=size)
+        assert_same(target.arrays(run(x=x, w=w, child=child)), by_hand(x, child, w))
 
 
 def test_a_batch_of_trees(target: Target) -> None:

@@ -44,7 +44,7 @@ from tempo.backends.loops import (
     read_place,
 )
 from tempo.backends.operators import Call, call_for, static_type
-from tempo.errors import InternalError, ShapeError
+from tempo.errors import IndexOutOfRangeError, InternalError, ShapeError
 from tempo.symbolic import Expr, Symbol, const
 from tempo_jax import access
 from tempo_jax.alike import AlikeIterations
@@ -284,7 +284,7 @@ class SegmentTracer:
     def _has_value(self, statement: Compute) -> bool:
         try:
             self.function(statement)
-        except ShapeError:
+        except (ShapeError, IndexOutOfRangeError):  # the second: all that is read is at indices into nothing
             return False
         return True
 
