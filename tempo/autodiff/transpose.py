@@ -271,28 +271,34 @@ class _Transposed:
         return self.times_lengths(found, [each for each in ranges if each not in varying])
 
     def deposited(self, scatter: Node, dim: Dim, seen: Slice) -> Edge | None:
-        """Row q of the sum over all consumers, or over those on one side of q; None where they are on neither."""
+        """Row q of the sum over all consumers, or over those on one side of q. None where they are on neither side, where
+        their condition is no box, and where the sum over all would wait for itself."""
         nodes, axis = self.nodes, scatter.attr("axis")
         box, ranges = self.reader.box, self.preimage.ranges
         moving = [each for each in ranges if each.start.dims() or (each.start + each.length).dims()]
-        if not self.has_all or len(moving) > 1 or (self.is_cyclic and moving and len(ranges) > 1):
+        bounds = {each.dim: box.interval(each.dim) for each in ranges}
+        if not self.has_all or len(moving) > 1 or any(bound.dims() for pair in bounds.values() for bound in pair):
             return None
         if any(each.start.dims() and (each.start + each.length).dims() for each in moving):
             return None
-        bounds = {each.dim: box.interval(each.dim) for each in ranges}
-        if any(bound.dims() for pair in bounds.values() for bound in pair):
+        if self.is_cyclic and (len(ranges) > 1 if moving else not self.is_behind()):
+            return None
+        # What a range says of the consumers is not said by one that is wider.
+        if not Context.of(self.reader.dims, box=box).implies(self.reader.condition):
             return None
         base, indices, updates = scatter.operands
         shape = nodes.shape(base)
         zeros = nodes.zeros(TensorType((*shape[:axis], dim.size, *shape[axis + 1 :]), nodes.dtype(base)))
         indices = self.counted_from_0(indices, seen, shape[axis])
-        # What a range says of the consumers is not said by one that is wider.
-        told = Context.of(self.reader.dims, box=box).simplify_condition(self.reader.condition)
-        indices, updates = (nodes.total((told, each), nodes.seen(each)) for each in (indices, updates))
         if self.is_cyclic and moving:
             return self.running(scatter.attributes, moving[0], bounds, (zeros, indices, updates), dim)
         every = [ReadRange(each, lo, hi - lo) for each, (lo, hi) in bounds.items()]
         return nodes.at(self.added(scatter.attributes, zeros, indices, updates, every), axis, var(dim.symbol))
+
+    def is_behind(self) -> bool:
+        """Whether what is read is at another point of some dim than what reads it."""
+        pairs = zip(self.producer.dims, self.map, strict=True)
+        return any(isinstance(index, Point) and index.index != var(dim.symbol) for dim, index in pairs)
 
     def counted_from_0(self, indices: Edge, seen: Slice, length: Expr) -> Edge:
         """Indices into a slice, clamped to it, as indices into all that it is a slice of."""

@@ -76,6 +76,30 @@ def test_trees_of_all_sizes_in_buckets(target: Target) -> None:
         assert_same(target.arrays(run(x=x, w=w, child=child)), by_hand(x, child, w))
 
 
+@pytest.mark.parametrize("how", ["a root", "a root and others", "at odd points"])
+def test_reads_that_are_summed_as_they_are(target: Target, how: str) -> None:
+    """A sum over all that read would wait for itself, or would count who does not read."""
+    x, child, zero = numbers(7, WIDTH), tree(7), np.zeros((7, CHILDREN), np.int32)
+    with tp.Program() as program:
+        n = tp.dim("n")
+        x_in = tp.input("x", (WIDTH,), (n,), "float64")
+        index, root = (tp.input(name, (CHILDREN,), (n,), "int32") for name in ("child", "root"))
+        h = tp.recurrent("h", (WIDTH,), (n,), "float64")
+        below = h.gather(n, root, within=slice(0, 1)).sum(axis=0)
+        if how != "a root":
+            below = below + h.gather(n, index, within=slice(0, n)).sum(axis=0)
+        where = (n >= 3) & (n % 2 == 1) if how == "at odd points" else n >= 1
+        h[n] = tp.cases((where, tp.tanh(x_in + below)), tp.sin(x_in))
+        loss = (h * tp.as_tensor(n + 1, dtype="float64")).sum()[0 : n.size].sum()
+        tp.output("loss", loss)
+        tp.output("dx", tp.grad(loss, x_in))
+    run = tp.compile(program, "reference")
+    found = target.agrees(program, tolerance=4, x=x, child=child, root=zero)
+    given = {"x": x, "child": child, "root": zero}
+    expected = differences(lambda **given: float(run(**given)["loss"]), given, "x")
+    np.testing.assert_allclose(target.to_numpy(found["dx"]), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_batch_of_trees(target: Target) -> None:
     x, w = numbers(3, 6, WIDTH), numbers(WIDTH, WIDTH, seed=1)
     child = np.stack([tree(6, seed=each) for each in range(3)])

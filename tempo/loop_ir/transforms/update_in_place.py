@@ -12,11 +12,12 @@ programming systems", 1985.) XLA does this by itself.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from tempo.loop_ir.analysis.names import operands
+from tempo.loop_ir.analysis.names import blocks, operands
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.ir import (
     Assign,
@@ -79,45 +80,49 @@ def _may_be_view(compute: Compute) -> bool:
     return operator is None or operator.views or operator.kind in ("creation", "nominal")
 
 
-def _own_slots(program: LoopProgram) -> frozenset[int]:
-    """Slots that are read in one place, and that hold nothing but what was made for them."""
+def _own_slots(program: LoopProgram) -> Mapping[int, frozenset[str]]:
+    """Slots that are read in one place, and that hold nothing but what was made for them, anew for each write; and the
+    names of what somebody else looks at as well."""
     calls = [each for each in program.statements() if isinstance(each, CallHost)]
     seen = {each.read.buffer for each in program.states.values()} | replaced(program)
-    seen |= {each.buffer for call in calls for each in call.reads} | {
-        each.buffer for call in calls for each in call.writes
-    }
-    found = {id for id, each in program.buffers.items() if each.is_slot and each.role == "internal"} - seen
+    seen |= {each.buffer for call in calls for part in (call.reads, call.writes) for each in part}
     reads = Counter(each.buffer for each in program.statements() if isinstance(each, Read))
+    slots = {id for id, each in program.buffers.items() if each.is_slot and each.role == "internal"} - seen
+    found: dict[int, set[str]] = {id: set() for id in slots if reads[id] == 1}
     for segment in program.segments:
         uses = _Uses.of(segment.body)
-        made = {each.result for each in walk(segment.body) if isinstance(each, Compute) and not _may_be_view(each)}
-        writes = (each for each in walk(segment.body) if isinstance(each, Write))
-        found -= {each.buffer for each in writes if each.value not in made or uses.holding[each.value] != 1}
-    return frozenset(id for id in found if reads[id] == 1)
+        for block in blocks(segment.body):
+            made = {each.result for each in block if isinstance(each, Compute) and not _may_be_view(each)}
+            for write in (each for each in block if isinstance(each, Write) and each.buffer in found):
+                if write.value not in made or uses.holding[write.value] != 1:
+                    del found[write.buffer]
+                elif uses.every[write.value] > 1:
+                    found[write.buffer].add(write.value)
+    return {id: frozenset(names) for id, names in found.items()}
 
 
-def _updated(own: frozenset[int], segment: Segment) -> Segment:
+def _updated(own: Mapping[int, frozenset[str]], segment: Segment) -> Segment:
     finish = partial(_in_block, own, _Uses.of(segment.body))
     return replace(segment, body=rewritten(segment.body, finish=finish))
 
 
-def _in_block(own: frozenset[int], uses: _Uses, block: Block, scope: BlockScope) -> Block:
+def _in_block(own: Mapping[int, frozenset[str]], uses: _Uses, block: Block, scope: BlockScope) -> Block:
     for update in block:
         if isinstance(update, Compute) and update.op == _UPDATE and update.type.dtype not in HALF:
             block = _rewritten(block, update, own, uses)
     return block
 
 
-def _rewritten(block: Block, update: Compute, own: frozenset[int], uses: _Uses) -> Block:
+def _rewritten(block: Block, update: Compute, own: Mapping[int, frozenset[str]], uses: _Uses) -> Block:
     """The block with the update in place, where it may be."""
     base, made = update.operands[0], update.result
     at = next(number for number, each in enumerate(block) if each is update)
     before, behind = block[:at], block[at + 1 :]
     slots = {each.buffer for each in behind if isinstance(each, Write) and not each.index and each.value == made}
-    if not slots & own or uses.holding[made] != 1 or uses.every[base] != 1:
+    if not slots & own.keys() or uses.holding[made] != 1 or uses.every[base] != 1:
         return block
     (slot,) = slots
-    if any(isinstance(each, Read) and each.buffer == slot for each in walk(behind)):
+    if own[slot] - {made} or any(isinstance(each, Read) and each.buffer == slot for each in walk(behind)):
         return block
     choice = next((each for each in before if isinstance(each, Branch) and _makes(each, base)), None)
     if choice is not None:

@@ -26,11 +26,11 @@ def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:
 def _checker(attrs: Attrs, size: int) -> Function:
     """From an index tensor to one of int64 that is within range; `length` positions may count."""
     if size and not attrs.get("checked", False):
-        return lambda index, length=size: index.long().clamp(0, max(min(length, size) - 1, 0))
+        return lambda index, length=size: _as_long(index).clamp(0, max(min(length, size) - 1, 0))
 
     @waits("an index that is out of range is an error where it is met")
     def check(index: torch.Tensor, length: int = size) -> torch.Tensor:
-        index, end = index.long(), min(length, size)
+        index, end = _as_long(index), min(length, size)
         if not index.numel():
             return index
         least, greatest = (int(extreme) for extreme in torch.aminmax(index))
@@ -40,6 +40,12 @@ def _checker(attrs: Attrs, size: int) -> Function:
         return index
 
     return check
+
+
+def _as_long(index: torch.Tensor) -> torch.Tensor:
+    """A uint64 that is too great stays too great; every other dtype fits."""
+    found = index.long()
+    return found.masked_fill(found < 0, torch.iinfo(torch.int64).max) if index.dtype == torch.uint64 else found
 
 
 def _indexer(
@@ -112,10 +118,9 @@ def _scatter_add(call: Call, device: torch.device) -> Function:
     updates = range(call.operands[2].rank)
     added = updates[axis : axis + index.rank - batch]
     reordered = (*updates[:batch], *added, *updates[batch:axis], *updates[added.stop :])
-    wide = TORCH_DTYPES["float32"] if call.result.dtype in HALF else dtype
+    wide, own = TORCH_DTYPES["float32"] if call.result.dtype in HALF else dtype, attrs.get("in_place")
 
     def scatter(base: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
-        own = attrs.get("in_place")
         result = base if own else base.to(wide, copy=True, memory_format=torch.contiguous_format)
         result.permute(order).index_put_(indexer((index,)), updates.permute(reordered).to(wide), accumulate=True)
         return result.to(dtype)

@@ -76,6 +76,24 @@ driver:
     assert_becomes(UpdateInPlace(), before, before.replace(line, line.replace(HOW, IN_PLACE)))
 
 
+def test_a_sum_that_begins_again_with_what_was_there_is_copied() -> None:
+    """What is made once and written at every turn of an outer loop must be as it was at each."""
+    lines = text().splitlines()
+    first, last = lines.index("    if t == 0:"), lines.index("      v3 = v2")
+    inner = ["    " + each[2:] for each in ["    v3 = read b3", *lines[last + 1 : lines.index("driver:")]]]
+    outer = f"""
+  v8 = read b2
+  v9 = read b1[0]
+  v10 = read b0[0]
+  v11: float32[5, 3] = scatter_add(v8: float32[5, 3], v9: int32[2], v10: float32[2, 3]) {{{HOW}}}
+  for i in 0..2:
+    write b3[] = v11
+    for t in 0..t.size:"""
+    head = [each.replace(" loop:", ":") for each in lines[: first - 1]]
+    inner = ["  " + each for each in inner]
+    assert_stays(UpdateInPlace(), "\n".join([*head, *outer.splitlines()[1:], *inner, "driver:", "  run segment_0"]))
+
+
 @pytest.mark.parametrize(
     "given",
     [
