@@ -271,7 +271,7 @@ class _Transposed:
         return self.times_lengths(found, [each for each in ranges if each not in varying])
 
     def deposited(self, scatter: Node, dim: Dim, seen: Slice) -> Edge | None:
-        """Row q of the sum over all consumers, or over those on one side of q. None where they are on neither side, where
+        """Row q of the sum over all consumers, or over those on one side of q. None where they are on neither, where
         their condition is no box, and where the sum over all would wait for itself."""
         nodes, axis = self.nodes, scatter.attr("axis")
         box, ranges = self.reader.box, self.preimage.ranges
