@@ -60,8 +60,8 @@ class Backward:
         self.active = reached(below.intersection(node for node, _ in wanted), readers.__getitem__)
         self.reads = {id: [other for other in reads[id] if other in self.active] for id in self.active}
         self.boxes = self._boxes()
-        cycles = strongly_connected(sorted(self.reads), self.reads)
-        self.cycle = {id: number for number, found in enumerate(cycles) for id in found}
+        self.components = strongly_connected(sorted(self.reads), self.reads)
+        self.cycle = {id: number for number, found in enumerate(self.components) for id in found}
         self.received: dict[Value, list[Guarded]] = {}
         self.declared: dict[int, int] = {}  # merges on a cycle, and the merges that are their adjoints
         self._run()
@@ -106,8 +106,7 @@ class Backward:
 
     def _order(self) -> tuple[list[int], list[int]]:
         """Consumers first, and the merges on cycles. These send before anything else, whatever they will receive."""
-        components = strongly_connected([self.loss.edge.node], self.reads)
-        looped = {id for each in components for id in each if len(each) > 1 or id in self.reads[id]}
+        looped = {id for each in self.components for id in each if len(each) > 1 or id in self.reads[id]}
         cyclic = [id for id in sorted(looped) if self.graph.nodes[id].is_merge]
         opened = {id: [] if id in cyclic else self.reads[id] for id in self.reads}
         ordered = [id for each in strongly_connected(sorted(self.reads), opened) for id in each]

@@ -329,11 +329,11 @@ class _Transposed:
         begun = nodes.choice(((var(symbol).eq(first), zeros), (TRUE, before)), type)
         nodes.define(so_far.id, ((TRUE, nodes.apply("scatter_add", begun, indices, updates, **attrs)),))
         points = {**{each: Point(value) for each, value in self.preimage.solved.items()}, symbol: Point(at)}
-        place, behind = nodes.identity(so_far.id), at - var(dim.symbol)
-        if behind.dims():
+        place, ahead = nodes.identity(so_far.id), at - var(dim.symbol)
+        if ahead.dims():
             row = self.row(nodes.through(place, points), attrs["axis"], var(dim.symbol))
         else:  # taken as soon as it is there, so that nothing but the next sum needs this one
-            row = nodes.through(self.row(place, attrs["axis"], var(symbol) - behind), points)
+            row = nodes.through(self.row(place, attrs["axis"], var(symbol) - ahead), points)
         row, some = nodes.cast(row, dtype), moving.length.ge(1)
         return row if self.producer_context().implies(some) else nodes.total((some, row), nodes.seen(row))
 

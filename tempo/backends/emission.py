@@ -1,6 +1,6 @@
 """Python source of segments: the emitters that a backend extends, and what they know of slots and scalars."""
 
-from tempo.loop_ir.analysis.names import blocks, operands
+from tempo.loop_ir.analysis.names import blocks, made_anew, operands
 from tempo.loop_ir.codegen.python import Emitter, Step
 from tempo.loop_ir.codegen.scalar_emitter import ScalarEmitter, along, form_of, has_scalars, is_element, is_scalar_slot
 from tempo.loop_ir.codegen.syntax import assign, call, deleted, name, subscript
@@ -25,6 +25,7 @@ __all__ = [
     "has_scalars",
     "is_element",
     "is_scalar_slot",
+    "made_anew",
     "name",
     "picks",
     "subscript",

@@ -259,9 +259,9 @@ class TorchEmitter(ScalarEmitter):
 
     def overwritten(self, compute: Compute) -> int | None:
         operation = None if compute.result in self._scalars.made else self.function_of(compute)
-        return (
-            self._taken_over(compute, operation) if isinstance(operation, Operation) else super().overwritten(compute)
-        )
+        if not isinstance(operation, Operation):
+            return super().overwritten(compute)
+        return self._taken_over(compute, operation)
 
     def _taken_over(self, compute: Compute, operation: Operation) -> int | None:
         if not operation.in_place:

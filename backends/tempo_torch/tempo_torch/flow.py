@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tempo.backends.emission import blocks, operands
+from tempo.backends.emission import blocks, made_anew, operands
 from tempo.backends.loop_ir import Compute, Loop, PointIndex, Read, Segment, Statement, Write, nested, walk
 from tempo.backends.operators import OPERATORS, Role
 from tempo.symbolic import Symbol, const
@@ -60,9 +60,7 @@ def _free(block: Statements, uses: Mapping[str, int]) -> Iterator[tuple[tuple[st
         fitting = tuple(at for at in mine if statement.operand_types[at] == statement.type)
         if fitting:
             yield (statement.result, statement.operands), fitting
-        operator = OPERATORS[statement.op]
-        made_anew = not operator.views and operator.kind not in ("creation", "nominal")
-        if made_anew or (0 in mine and _is_view(statement)):
+        if made_anew(statement) or (0 in mine and _is_view(statement)):
             owned.add(statement.result)
 
 

@@ -12,6 +12,7 @@ from itertools import product
 
 from tempo.loop_ir.ir import Assign, Block, Branch, Compute, Read, Segment, Statement, Write, nested, walk
 from tempo.sdg.graph import TensorType
+from tempo.sdg.operators import OPERATORS
 
 
 def made(block: Block) -> frozenset[str]:
@@ -36,6 +37,12 @@ def results(statement: Statement) -> frozenset[str]:
     if isinstance(statement, Read | Compute | Assign):
         return frozenset({statement.result})
     return leaving(statement) if isinstance(statement, Branch) else frozenset()
+
+
+def made_anew(compute: Compute) -> bool:
+    """Whether what it makes is in memory of its own: no view of an operand, and nothing that there was before."""
+    operator = OPERATORS.get(compute.op)
+    return operator is not None and not operator.views and operator.kind not in ("creation", "nominal")
 
 
 def leaving(branch: Branch) -> frozenset[str]:

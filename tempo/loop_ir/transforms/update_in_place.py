@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from tempo.loop_ir.analysis.names import blocks, operands
+from tempo.loop_ir.analysis.names import blocks, made_anew, operands
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.ir import (
     Assign,
@@ -35,7 +35,6 @@ from tempo.loop_ir.ir import (
 )
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
-from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import HALF
 
 
@@ -48,8 +47,8 @@ class UpdateInPlace:
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
         if not any(isinstance(each, Compute) and each.op == _UPDATE for each in program.statements()):
             return program
-        own = _own_slots(program)
-        return with_segments(program, partial(_updated, own))
+        uses = {segment.id: _Uses.of(segment.body) for segment in program.segments}
+        return with_segments(program, partial(_updated, _own_slots(program, uses), uses))
 
 
 _UPDATE = "scatter_add"
@@ -70,17 +69,11 @@ class _Uses:
 
 def _may_hold(statement: Statement) -> bool:
     if isinstance(statement, Compute):
-        return _may_be_view(statement)
+        return not made_anew(statement)
     return isinstance(statement, Assign) or (isinstance(statement, Write) and not statement.index)
 
 
-def _may_be_view(compute: Compute) -> bool:
-    """Whether what it makes may be, or be part of, what there was before."""
-    operator = OPERATORS.get(compute.op)
-    return operator is None or operator.views or operator.kind in ("creation", "nominal")
-
-
-def _own_slots(program: LoopProgram) -> Mapping[int, frozenset[str]]:
+def _own_slots(program: LoopProgram, uses: Mapping[int, _Uses]) -> Mapping[int, frozenset[str]]:
     """Slots that are read in one place, and that hold nothing but what was made for them, anew for each write; and the
     names of what somebody else looks at as well."""
     calls = [each for each in program.statements() if isinstance(each, CallHost)]
@@ -90,20 +83,19 @@ def _own_slots(program: LoopProgram) -> Mapping[int, frozenset[str]]:
     slots = {id for id, each in program.buffers.items() if each.is_slot and each.role == "internal"} - seen
     found: dict[int, set[str]] = {id: set() for id in slots if reads[id] == 1}
     for segment in program.segments:
-        uses = _Uses.of(segment.body)
+        held = uses[segment.id]
         for block in blocks(segment.body):
-            made = {each.result for each in block if isinstance(each, Compute) and not _may_be_view(each)}
+            made = {each.result for each in block if isinstance(each, Compute) and made_anew(each)}
             for write in (each for each in block if isinstance(each, Write) and each.buffer in found):
-                if write.value not in made or uses.holding[write.value] != 1:
+                if write.value not in made or held.holding[write.value] != 1:
                     del found[write.buffer]
-                elif uses.every[write.value] > 1:
+                elif held.every[write.value] > 1:
                     found[write.buffer].add(write.value)
     return {id: frozenset(names) for id, names in found.items()}
 
 
-def _updated(own: Mapping[int, frozenset[str]], segment: Segment) -> Segment:
-    finish = partial(_in_block, own, _Uses.of(segment.body))
-    return replace(segment, body=rewritten(segment.body, finish=finish))
+def _updated(own: Mapping[int, frozenset[str]], uses: Mapping[int, _Uses], segment: Segment) -> Segment:
+    return replace(segment, body=rewritten(segment.body, finish=partial(_in_block, own, uses[segment.id])))
 
 
 def _in_block(own: Mapping[int, frozenset[str]], uses: _Uses, block: Block, scope: BlockScope) -> Block:
