@@ -16,7 +16,7 @@ The second where consumers wait for what their producers get, as in a recurrence
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tempo.autodiff.nodes import Guarded, Nodes
@@ -26,10 +26,13 @@ from tempo.sdg.graph import Edge, IndexMap, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import HALF, Attrs
 from tempo.sdg.operators.making import INDEX_DTYPE
-from tempo.symbolic import TRUE, Context, Dim, Expr, Symbol, conjunction, const, maximum, var
+from tempo.symbolic import TRUE, Context, Dim, Expr, Max, Min, Symbol, conjunction, const, maximum, var
 
 Positions = dict[int, Expr]
 """For axes of what the consumer sees that are slices: the position on them, over q and primed dims of p."""
+
+Order = tuple[tuple[int, ...], ...]
+"""For each axis of an operator, the axes of the cotangent that it is."""
 
 
 def contributions(
@@ -51,6 +54,15 @@ class _RangeRead:
 
 
 @dataclass(frozen=True)
+class _Rows:
+    """The points of the producer as `size` rows of one axis: a read begins with row `start`, and q is row `place`."""
+
+    size: Expr
+    start: Expr
+    place: Expr
+
+
+@dataclass(frozen=True)
 class _Transposed:
     nodes: Nodes
     map: IndexMap
@@ -64,11 +76,10 @@ class _Transposed:
         positions = self.positions()
         for factor, order in self.joining(cotangent):
             join = self.contracted if self.nodes.nodes[factor.node].op == "dot" else self.scattered
-            found = join(factor, {order.index(axis): at for axis, at in positions.items()}, order)
+            found = join(factor, positions, order)
             if found is not None:
-                kept = [axis for axis in range(len(order)) if axis not in positions]
-                left = [axis for axis in order if axis in kept]
-                return self.nodes.transpose(found, [left.index(axis) for axis in kept])
+                left = [axis for axes in order for axis in axes if axis not in positions]
+                return self.nodes.transpose(found, [left.index(axis) for axis in sorted(left)])
         return self.summed(self.total(cotangent), positions)
 
     def sliced(self) -> list[tuple[Dim, Slice]]:
@@ -200,25 +211,35 @@ class _Transposed:
 
     # A sum of contractions is a contraction, and a sum of what is scattered is scattered.
 
-    def joining(self, cotangent: Edge) -> list[tuple[Edge, tuple[int, ...]]]:
-        """The operator that may take the sum in, which the cotangent is up to an order of its axes; empty where there
-        is none, or nothing is summed. Axis i of the operator is axis `order[i]` of the cotangent."""
+    def joining(self, cotangent: Edge) -> list[tuple[Edge, Order]]:
+        """The operator that may take the sum in, which the cotangent is up to an order of its axes, and up to rows that
+        are added to being several axes; empty where there is none, or nothing is summed."""
         nodes = self.nodes
         if not self.preimage.ranges or self.preimage.mask != TRUE:
             return []
-        order = tuple(range(nodes.rank(cotangent)))
+        order: Order = tuple((axis,) for axis in range(nodes.rank(cotangent)))
         edge = cotangent
-        while nodes.nodes[edge.node].op == "transpose" and nodes.is_identity(edge):
-            axes = nodes.nodes[edge.node].attr("axes")
-            inverse = [axes.index(place) for place in range(len(axes))]
-            order = tuple(order[place] for place in inverse)
-            edge = nodes.nodes[edge.node].operands[0]
-        may_join = nodes.nodes[edge.node].op in ("dot", "scatter_add") and nodes.is_identity(edge)
+        while (node := nodes.nodes[edge.node]).op in ("transpose", "reshape") and nodes.is_identity(edge):
+            edge = node.operands[0]
+            if node.op == "transpose":
+                axes = node.attr("axes")
+                order = tuple(order[axes.index(place)] for place in range(len(axes)))
+                continue
+            added, shape = nodes.nodes[edge.node], list(nodes.shape(edge))
+            if added.op != "scatter_add":
+                return []
+            at, end = added.attr("axis"), added.attr("axis") + 1 + len(node.shape) - len(shape)
+            shape[at : at + 1] = node.shape[at:end]
+            if end <= at or tuple(shape) != node.shape:
+                return []
+            order = (*order[:at], tuple(axis for axes in order[at:end] for axis in axes), *order[end:])
+        may_join = node.op in ("dot", "scatter_add") and nodes.is_identity(edge)
         return [(edge, order)] if may_join else []
 
-    def contracted(self, dot: Edge, positions: Positions, order: Sequence[int]) -> Edge | None:
+    def contracted(self, dot: Edge, seen: Positions, order: Order) -> Edge | None:
         """The sum of `dot` over the ranges, at the positions of its axes; None where it must be summed as it is."""
         node = self.nodes.nodes[dot.node]
+        positions = {place: seen[axis] for place, (axis,) in enumerate(order) if axis in seen}
         shapes = [self.nodes.shape(edge) for edge in node.operands]
         factors = OPERATORS[node.op].axes(node.attributes, shapes, node.shape)
         places = [(number, axis, each.result) for each in factors for number, axis in each.places]
@@ -243,17 +264,30 @@ class _Transposed:
             attrs[f"{name}_contract"] = (*range(len(common)), *attrs[f"{name}_contract"])
         return self.times_lengths(self.nodes.apply("dot", *edges, **attrs), others)
 
-    def scattered(self, scatter: Edge, positions: Positions, order: Sequence[int]) -> Edge | None:
+    def scattered(self, scatter: Edge, positions: Positions, order: Order) -> Edge | None:
         """The sum over the ranges of rows added to zeros: their axes are axes of the indices; else as above."""
         node, ranges = self.nodes.nodes[scatter.node], self.preimage.ranges
-        axis, (base, indices, updates) = node.attr("axis"), node.operands
-        if positions.keys() - {axis} or not self.nodes.is_zero(base) or any(map(self.ragged, (indices, updates))):
+        base, indices, updates = node.operands
+        rows = order[node.attr("axis")]
+        if positions.keys() - {*rows} or not self.nodes.is_zero(base) or any(map(self.ragged, (indices, updates))):
             return None
-        if axis in positions:
-            return self.deposited(node, *self.sliced()[order[axis]])
-        if self.ragged(base):
+        if positions:
+            found = self.rows([self.sliced()[axis] for axis in rows if axis in positions])
+            return self.deposited(node, found) if found and positions.keys() == {*rows} else None
+        if self.ragged(base) or len(rows) > 1:
             return None
         return self.added(node.attributes, base, self.total(indices), self.total(updates), ranges)
+
+    def rows(self, seen: Sequence[tuple[Dim, Slice]]) -> _Rows | None:
+        """The points of some dims, those of all but the first whole, as rows of one axis; None for anything else."""
+        (dim, index), *inner = seen
+        size, start, place = dim.size, index.start, var(dim.symbol)
+        for other, whole in inner:
+            if not other.size.is_const or (whole.start, whole.length) != (const(0), other.size):
+                return None
+            size, start = size * other.size, start * other.size
+            place = place * other.size + var(other.symbol)
+        return _Rows(size, start, place)
 
     def added(self, attrs: Attrs, base: Edge, indices: Edge, updates: Edge, ranges: Sequence[ReadRange]) -> Edge:
         """The rows of all consumers in the ranges, added to zeros at once."""
@@ -270,7 +304,7 @@ class _Transposed:
         )
         return self.times_lengths(found, [each for each in ranges if each not in varying])
 
-    def deposited(self, scatter: Node, dim: Dim, seen: Slice) -> Edge | None:
+    def deposited(self, scatter: Node, rows: _Rows) -> Edge | None:
         """Row q of the sum over all consumers, or over those on one side of q. None where they are on neither, where
         their condition is no box, and where the sum over all would wait for itself."""
         nodes, axis = self.nodes, scatter.attr("axis")
@@ -281,61 +315,77 @@ class _Transposed:
             return None
         if any(each.start.dims() and (each.start + each.length).dims() for each in moving):
             return None
-        if self.is_cyclic and (len(ranges) > 1 if moving else not self.is_behind()):
+        if self.is_cyclic and not moving and not self.is_behind():
             return None
         # What a range says of the consumers is not said by one that is wider.
         if not Context.of(self.reader.dims, box=box).implies(self.reader.condition):
             return None
         base, indices, updates = scatter.operands
         shape = nodes.shape(base)
-        zeros = nodes.zeros(TensorType((*shape[:axis], dim.size, *shape[axis + 1 :]), nodes.dtype(base)))
-        indices = self.counted_from_0(indices, seen, shape[axis])
-        if self.is_cyclic and moving:
-            return self.running(scatter.attributes, moving[0], bounds, (zeros, indices, updates), dim)
+        zeros = nodes.zeros(TensorType((*shape[:axis], rows.size, *shape[axis + 1 :]), nodes.dtype(base)))
+        indices = self.counted_from_0(indices, rows.start, shape[axis])
         every = [ReadRange(each, lo, hi - lo) for each, (lo, hi) in bounds.items()]
-        return nodes.at(self.added(scatter.attributes, zeros, indices, updates, every), axis, var(dim.symbol))
+        if self.is_cyclic and moving:
+            return self.running(scatter.attributes, moving[0], every, (zeros, indices, updates), rows.place)
+        return nodes.at(self.added(scatter.attributes, zeros, indices, updates, every), axis, rows.place)
 
     def is_behind(self) -> bool:
         """Whether what is read is at another point of some dim than what reads it."""
         pairs = zip(self.producer.dims, self.map, strict=True)
         return any(isinstance(index, Point) and index.index != var(dim.symbol) for dim, index in pairs)
 
-    def counted_from_0(self, indices: Edge, seen: Slice, length: Expr) -> Edge:
+    def counted_from_0(self, indices: Edge, start: Expr, length: Expr) -> Edge:
         """Indices into a slice, clamped to it, as indices into all that it is a slice of."""
         nodes = self.nodes
         inside = nodes.at_most(indices, length - 1)
-        if seen.start == const(0):  # what is below it is clamped in any case
+        if start == const(0):  # what is below it is clamped in any case
             return inside
         inside = nodes.apply("maximum", inside, nodes.constant(0, nodes.dtype(inside)))
-        return nodes.add(nodes.cast(inside, INDEX_DTYPE), nodes.number(seen.start))
+        return nodes.add(nodes.cast(inside, INDEX_DTYPE), nodes.number(start))
 
     def running(
         self,
         attrs: Attrs,
         moving: ReadRange,
-        bounds: Mapping[Symbol, tuple[Expr, Expr]],
+        every: Sequence[ReadRange],
         operands: tuple[Edge, Edge, Edge],
-        dim: Dim,
+        place: Expr,
     ) -> Edge:
-        """Row q of the sum over the consumers so far, which begins where all ranges do, or end."""
+        """The row at `place` of the sum over the consumers so far, which begins where all ranges do, or end."""
         nodes, symbol, dtype = self.nodes, moving.dim, self.nodes.dtype(operands[0])
         zeros, updates = (nodes.cast(each, "float32" if dtype in HALF else dtype) for each in operands[::2])
         indices = operands[1]
-        (lo, hi), backward = bounds[symbol], bool(moving.start.dims())
-        first, step, at = (hi - 1, 1, moving.start) if backward else (lo, -1, moving.start + moving.length - 1)
-        dims, type = {symbol, *indices.dims(), *updates.dims()}, nodes.seen(zeros)
-        so_far = nodes.declare(nodes.graph.canonical(dims), type, "")
-        before = nodes.identity(so_far.id).substitute({symbol: var(symbol) + step})
+        others = [each for each in every if each.dim != symbol]
+        (whole,) = (each for each in every if each.dim == symbol)
+        backward = bool(moving.start.dims())
+        first, step = (whole.start + whole.length - 1, 1) if backward else (whole.start, -1)
+        at = moving.start if backward else moving.start + moving.length - 1
+        dims, type = {symbol, *indices.dims(), *updates.dims()} - {each.dim for each in others}, nodes.seen(zeros)
+        so_far = nodes.identity(nodes.declare(nodes.graph.canonical(dims), type, "").id)
+        before = so_far.substitute({symbol: var(symbol) + step})
         begun = nodes.choice(((var(symbol).eq(first), zeros), (TRUE, before)), type)
-        nodes.define(so_far.id, ((TRUE, nodes.apply("scatter_add", begun, indices, updates, **attrs)),))
-        points = {**{each: Point(value) for each, value in self.preimage.solved.items()}, symbol: Point(at)}
-        place, ahead = nodes.identity(so_far.id), at - var(dim.symbol)
-        if ahead.dims():
-            row = self.row(nodes.through(place, points), attrs["axis"], var(dim.symbol))
-        else:  # taken as soon as it is there, so that nothing but the next sum needs this one
-            row = nodes.through(self.row(place, attrs["axis"], var(symbol) - ahead), points)
+        here = {dim.symbol: var(dim.symbol) for dim in self.reader.dims if dim.symbol in dims}
+        own = replace(self, preimage=replace(self.preimage, solved=here))
+        nodes.define(so_far.node, ((TRUE, own.added(attrs, begun, indices, updates, others)),))
+        row = self.taken(so_far, attrs["axis"], symbol, at, place)
         row, some = nodes.cast(row, dtype), moving.length.ge(1)
         return row if self.producer_context().implies(some) else nodes.total((some, row), nodes.seen(row))
+
+    def taken(self, so_far: Edge, axis: int, symbol: Symbol, at: Expr, place: Expr) -> Edge:
+        """The row at `place` of the sum at a point of a dim: as soon as it is there, if it is always as far from the
+        row's own, so that nothing but the next sum needs this one."""
+        nodes, (atom, factor) = self.nodes, at.terms[0] if len(at.terms) == 1 else (None, 0)
+        if isinstance(atom, Min | Max) and factor == 1:
+            sign, args = 1 if isinstance(atom, Max) else -1, [each + at.const for each in atom.args]
+            wins = [conjunction((sign * (arg - other)).ge(0) for other in args) for arg in args[:-1]]
+            rows = [self.taken(so_far, axis, symbol, arg, place) for arg in args]
+            return nodes.choice(tuple(zip((*wins, TRUE), rows, strict=True)), nodes.seen(rows[0]))
+        points = {each: Point(value) for each, value in self.preimage.solved.items()}
+        points |= {each: Point(var(each)) for each in place.dims()} | {symbol: Point(at)}
+        ahead = at - var(symbol)
+        if ahead.dims():
+            return self.row(nodes.through(so_far, points), axis, place)
+        return nodes.through(self.row(so_far, axis, place.substitute({symbol: var(symbol) - ahead})), points)
 
     def row(self, edge: Edge, axis: int, place: Expr) -> Edge:
         """One position of an axis, by a gather: a view would hold all of them."""

@@ -129,6 +129,84 @@ def test_trees_while_learning(target: Target) -> None:
     target.agrees(program, {"w": np.stack(expected)}, sizes={"i": steps}, x=x, child=child)
 
 
+def leaves_first() -> tp.Program:
+    with tp.Program() as program:
+        leaf, inner = tp.dim("leaf"), tp.dim("inner")
+        n = tp.dim("n", leaf.size + inner.size)
+        x = tp.input("x", (WIDTH,), (n,), "float64")
+        child = tp.input("child", (CHILDREN,), (n,), "int32")
+        h = tp.recurrent("h", (WIDTH,), (n,), "float64")
+        h[n] = tp.cases((n < leaf.size, tp.sin(x)), tp.tanh(x + h.gather(n, child, within=slice(0, n)).sum(axis=0)))
+        loss = (h * tp.as_tensor(n + 1, dtype="float64")).sum()[0 : n.size].sum()
+        tp.output("loss", loss)
+        tp.output("dx", tp.grad(loss, x))
+    return program
+
+
+@pytest.mark.parametrize("leaves", [1, 4])
+def test_a_forest_whose_leaves_come_first(target: Target, leaves: int) -> None:
+    x, child, sizes = numbers(8, WIDTH), tree(8), {"leaf": leaves, "inner": 8 - leaves}
+    run = tp.compile(leaves_first(), "reference", sizes=sizes)
+    found = target.agrees(leaves_first(), sizes=sizes, tolerance=4, x=x, child=child)
+    expected = differences(lambda **given: float(run(**given)["loss"]), {"x": x, "child": child}, "x")
+    np.testing.assert_allclose(target.to_numpy(found["dx"]), expected, rtol=1e-5, atol=1e-6)
+
+
+TILE = 3
+
+
+def in_tiles(how: str) -> tp.Program:
+    """Points of two dims are read as rows of one axis, or by pairs of indices, of the tiles before."""
+    with tp.Program() as program:
+        n, lane = tp.dim("n"), tp.dim("lane", TILE)
+        x = tp.input("x", (WIDTH,), (n, lane), "float64")
+        child = tp.input("child", (CHILDREN,), (n, lane), "int32")
+        w = tp.input("w", (WIDTH, WIDTH), dtype="float64")
+        h = tp.recurrent("h", (WIDTH,), (n, lane), "float64")
+        h[n <= FIRST[how]] = tp.tanh(x)
+        before = h[FIRST[how] : n, 0:TILE]
+        if how == "by pairs":
+            below = before.spatial[child // TILE, child % TILE]
+        else:
+            below = tp.take(before.reshape((-1, WIDTH)), child, axis=0)
+        h[n, lane] = cell(x, below, w)
+        loss = (h * tp.as_tensor(n + 1, dtype="float64")).sum()[0 : n.size, 0:TILE].sum()
+        tp.output("loss", loss)
+        for name, value in zip(("dx", "dw"), tp.grad(loss, [x, w])):
+            tp.output(name, value)
+    return program
+
+
+FIRST = {"as rows": 0, "by pairs": 0, "of all but the first tile": 1}
+
+
+@pytest.mark.parametrize("how", FIRST)
+def test_points_of_two_dims_as_rows(target: Target, how: str) -> None:
+    x, w, random = numbers(4, TILE, WIDTH), numbers(WIDTH, WIDTH, seed=1), np.random.default_rng(0)
+    rows = [max(TILE * (n - FIRST[how]), 1) for n in range(4)]
+    child = np.stack([random.integers(0, each, (TILE, CHILDREN), "int32") for each in rows])
+    given = {"x": x, "w": w, "child": child}
+    run = tp.compile(in_tiles(how), "reference")
+    found = target.agrees(in_tiles(how), tolerance=4, **given)
+    for name in ("x", "w"):
+        expected = differences(lambda **given: float(run(**given)["loss"]), given, name)
+        np.testing.assert_allclose(target.to_numpy(found[f"d{name}"]), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.planned
+@pytest.mark.parametrize("how", ["leaves first", *FIRST])
+def test_what_points_add_to_is_one_array(target: Target, how: str) -> None:
+    """Twice the points take twice the memory."""
+
+    def peak(size: int) -> int:
+        program, sizes = (leaves_first(), {"leaf": size, "inner": size})
+        if how != "leaves first":
+            program, sizes = in_tiles(how), {"n": size}
+        return target.compile(program, sizes, checks=False).memory.peak_bytes
+
+    assert peak(256) < 2.2 * peak(128)
+
+
 def reading(how: str) -> tp.Program:
     """Reads of what depends on no index, and reads that are of no tree."""
     with tp.Program() as program:
