@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from tempo import dtypes
-from tempo.sdg.call import static_type
+from tempo.sdg.call import StaticType, static_type
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators import OPERATORS, call_for
 from tempo.symbolic import Expr, Symbol
@@ -146,24 +146,71 @@ class GroupWork:
 
 def work(graph: Graph, group: Iterable[int], held: int, points: int, hosted: bool, sizes: LikelySizes) -> GroupWork:
     """What a group of nodes does, as they are before the dim is lifted."""
+    operations = moved = 0.0
+    launches = 0
+    for node, arithmetic, operands, result in _applied(graph, group, sizes):
+        operations += arithmetic
+        if not OPERATORS[node.op].views:
+            launches += 1
+            moved += sum(_bytes(type) for type in (*operands, result))
+    return GroupWork(points, operations, moved, held, launches, hosted)
+
+
+@dataclass(frozen=True)
+class PointWork:
+    """What a recurrence does at a point: `bytes` of its own are moved, `shared` ones are what all points read, of which
+    the largest tensor has `held`."""
+
+    operations: float
+    bytes: float
+    shared: float
+    held: int
+    launches: int
+
+    def cost(self, at_once: int, rates: Costs) -> Cost:
+        """Of so many points at once."""
+        cached = self.held <= rates.cache
+        return Cost(rates, at_once * self.operations, at_once * self.bytes + self.shared, self.launches, cached=cached)
+
+
+def work_at_points(graph: Graph, group: Iterable[int], dim: Symbol, sizes: LikelySizes) -> PointWork:
+    """What a group of nodes does at each point of a dim. Of what is read at indices, only what is made of it counts."""
+    operations = moved = shared = 0.0
+    launches = held = 0
+    for node, arithmetic, operands, result in _applied(graph, group, sizes):
+        operations += arithmetic
+        if OPERATORS[node.op].views:
+            continue
+        launches += 1
+        moved += 2 * _bytes(result) if OPERATORS[node.op].kind == "indexing" else _bytes(result)
+        for edge, type in zip(node.operands, operands, strict=True):
+            if OPERATORS[node.op].kind == "indexing":
+                continue
+            if dim in edge.dims():
+                moved += _bytes(type)
+            else:
+                shared, held = shared + _bytes(type), max(held, _bytes(type))
+    return PointWork(operations, moved, shared, held, launches)
+
+
+def _bytes(type: StaticType) -> int:
+    return type.elements * dtypes.itemsize(type.dtype)
+
+
+def _applied(
+    graph: Graph, group: Iterable[int], sizes: LikelySizes
+) -> Iterator[tuple[Node, float, list[StaticType], StaticType]]:
+    """The nodes with their arithmetic operations, and the types of what they read and make."""
     middle = {dim.symbol: sizes.extent(dim.size) // 2 for dim in graph.dims}
 
     def resolve(expr: Expr) -> int:
         return sizes.extent(expr.substitute(middle))
 
-    operations = moved = 0.0
-    launches = 0
     for id in group:
         node = graph.nodes[id]
-        operator = OPERATORS[node.op]
         operands = [static_type(graph.seen_type(edge), resolve) for edge in node.operands]
         result = static_type(node.type, resolve)
-        operations += operator.cost(call_for(node.op, node.attrs, operands, result, resolve))
-        if operator.views:
-            continue
-        launches += 1
-        moved += sum(type.elements * dtypes.itemsize(type.dtype) for type in (*operands, result))
-    return GroupWork(points, operations, moved, held, launches, hosted)
+        yield node, OPERATORS[node.op].cost(call_for(node.op, node.attrs, operands, result, resolve)), operands, result
 
 
 Way = Literal["hull", "blocks", "specialise"]

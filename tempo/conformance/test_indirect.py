@@ -187,7 +187,7 @@ def test_points_of_two_dims_as_rows(target: Target, how: str) -> None:
     child = np.stack([random.integers(0, each, (TILE, CHILDREN), "int32") for each in rows])
     given = {"x": x, "w": w, "child": child}
     run = tp.compile(in_tiles(how), "reference")
-    found = target.agrees(in_tiles(how), tolerance=4, **given)
+    found = target.agrees(in_tiles(how), tolerance=4, x=x, w=w, child=child)
     for name in ("x", "w"):
         expected = differences(lambda **given: float(run(**given)["loss"]), given, name)
         np.testing.assert_allclose(target.to_numpy(found[f"d{name}"]), expected, rtol=1e-5, atol=1e-6)

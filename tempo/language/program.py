@@ -129,7 +129,7 @@ class Program:
         self.builder = GraphBuilder()
         self.declared_parameters: dict[str, Parameter] = {}
         self._dims: dict[str, Dim] = {}
-        self._finished: tuple[int, Graph, Mapping[str, ParameterSpec]] | None = None
+        self._finished: tuple[int, Graph, Graph, Mapping[str, ParameterSpec]] | None = None
         self._finishing = threading.RLock()
 
     def __enter__(self) -> Program:
@@ -159,6 +159,10 @@ class Program:
     @property
     def parameters(self) -> Mapping[str, ParameterSpec]:
         """What the runtime must know of each parameter, by name."""
+        return self._finish()[2]
+
+    def declared(self) -> Graph:
+        """The graph as it was declared: `tp.grad` is a placeholder in it."""
         return self._finish()[1]
 
     def graph(self) -> Graph:
@@ -168,11 +172,11 @@ class Program:
         """
         return self._finish()[0]
 
-    def _finish(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
+    def _finish(self) -> tuple[Graph, Graph, Mapping[str, ParameterSpec]]:
         with self._finishing:  # it makes nodes, and several threads may compile the program
             return self._finish_alone()
 
-    def _finish_alone(self) -> tuple[Graph, Mapping[str, ParameterSpec]]:
+    def _finish_alone(self) -> tuple[Graph, Graph, Mapping[str, ParameterSpec]]:
         if self._finished is None or self._finished[0] != self.builder.changes:
             from tempo.autodiff import expand_gradients  # needed only where a program is compiled
 
@@ -182,8 +186,9 @@ class Program:
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
             specs = {spec.name: spec for _, _, spec in finished}
-            self._finished = (self.builder.changes, expand_gradients(declared), specs)
-        return self._finished[1], MappingProxyType(dict(self._finished[2]))
+            self._finished = (self.builder.changes, expand_gradients(declared), declared, specs)
+        _, graph, declared, parameters = self._finished
+        return graph, declared, MappingProxyType(dict(parameters))
 
     def dim_of(self, symbol: Symbol) -> Dim:
         return self._dims[symbol.name]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.limit import Chosen, chosen
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
+from tempo.runtime.wavefront import InTiles, in_tiles
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
@@ -80,9 +81,16 @@ _MOST_WALKED = 256
 class CompiledEngine:
     """Plans per streamed dim (None: no streaming), executables per value of the static sizes."""
 
-    def __init__(self, compiler: Compiler, scheduler_name: str, folder: Path | None = None) -> None:
-        """`folder`: that of the host pool, where it is no memory."""
-        self.folder = folder
+    def __init__(
+        self,
+        compiler: Compiler,
+        scheduler_name: str,
+        folder: Path | None = None,
+        declared: Graph | None = None,
+    ) -> None:
+        """`folder`: that of the host pool, where it is no memory. `declared`: the program before its gradients were
+        expanded, where recurrences that only indices order may be run in tiles."""
+        self.folder, self._declared = folder, declared
         check_supported(compiler.graph, compiler.backend.info)  # what the user wrote, whatever passes may make of it
         self.compiler, self.graph, self.backend = compiler, compiler.graph, compiler.backend
         self.scheduler_name, self.native = scheduler_name, compiler.backend.native
@@ -227,7 +235,28 @@ class CompiledEngine:
     @property
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
-        return len({(id(plan.tree), sizes, bits) for (plan, _, _, sizes), bits, _ in self._compiled})
+        own = len({(id(plan.tree), sizes, bits) for (plan, _, _, sizes), bits, _ in self._compiled})
+        return own + (self.tiles.engine.executables if self.tiles is not None else 0)
+
+    @cached_property
+    def _in_tiles(self) -> tuple[InTiles | None, Sequence[str]]:
+        return (None, ()) if self._declared is None else in_tiles(self.compiler, self._declared)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Which recurrences that only indices order are never run in tiles, and why."""
+        return self._in_tiles[1]
+
+    @cached_property
+    def tiles(self) -> TiledRuns | None:
+        """Runs in tiles, of a program that has a recurrence that only indices order."""
+        found, _ = self._in_tiles
+        return None if found is None else TiledRuns(found, self.scheduler_name)
+
+    def of_last_run(self, sizes: Mapping[Symbol, int]) -> tuple[CompiledEngine, Mapping[Symbol, int]]:
+        """What ran for these sizes, if they are those of the last run: it, or its program in tiles."""
+        last = None if self.tiles is None else self.tiles.last
+        return (self, sizes) if last is None or last[0] != sizes else (self.tiles.engine, last[1])  # type: ignore[union-attr]
 
     def start(
         self,
@@ -268,6 +297,9 @@ class CompiledEngine:
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
         """Run the program once, or twice where an index was out of range that may have been looked up for nothing."""
+        if self.tiles is not None and (found := self.tiles.of(arguments)) is not None:
+            engine, arguments = found
+            return engine.run(arguments, progress, look)
         if self._missed:
             return self.in_order().run(arguments, progress, look)
         try:
@@ -294,6 +326,43 @@ class CompiledEngine:
         for array in arguments.given_up() if self.backend.donates else ():
             self.backend.delete(array)
         return results
+
+
+class TiledRuns:
+    """Runs of a program of which a recurrence is ordered by indices alone: an inspector looks at these first."""
+
+    def __init__(self, program: InTiles, scheduler_name: str) -> None:
+        indices, made = program.compilers()
+        self.program = program
+        self._indices, self.engine = CompiledEngine(indices, "greedy"), CompiledEngine(made, scheduler_name)
+        self.last: tuple[Mapping[Symbol, int], Mapping[Symbol, int]] | None = None
+        """The sizes of the last run, if it was one in tiles, and what they were there."""
+
+    def of(self, arguments: Arguments) -> tuple[CompiledEngine, Arguments] | None:
+        """The engine that runs in tiles, and what it is given; None where points one by one take less time.
+
+        Raises `IndexOutOfRangeError` where an index is out of the range that was promised.
+        """
+        sizes, self.last = arguments.sizes, None
+        first, size = self.program.points(sizes)
+        if first >= size:
+            return None
+        read = self.program.read(self._index_values(arguments), sizes)
+        order = self.program.order(read, sizes)
+        if order is None:
+            return None
+        given = self.program.given(arguments, read, order)
+        given = replace(given, sizes=self.engine.sizes(given.sizes))
+        self.last = sizes, given.sizes
+        return self.engine, given
+
+    def _index_values(self, arguments: Arguments) -> list[Any]:
+        to_host, native = self.engine.backend.to_host, self.engine.native
+        used = {node.port for node in self._indices.graph.nodes.values() if node.is_input}
+        arrays = {port: arguments.arrays[port] for port in used}
+        on_host = {port: to_host(each) if native(each) else np.asarray(each) for port, each in arrays.items()}
+        made = self._indices.run(replace(arguments, arrays=on_host, donated=frozenset()), None).outputs
+        return [made[str(number)] for number in range(len(made))]
 
 
 Engine = ReferenceEngine | CompiledEngine

@@ -268,6 +268,7 @@ class Executable:
         if sizes is None:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
+        engine, sizes = engine.of_last_run(sizes)
         found = engine.chosen(sizes)
         donated = self._donated if self._donated and engine.takes(sizes) else frozenset[Port]()
         return memory_of(engine.at(found.plan, sizes, donated=donated), found.choices)
@@ -321,7 +322,9 @@ class Executable:
     def _prepare(self, sizes: Mapping[Symbol, int]) -> None:
         if isinstance(self._engine, CompiledEngine):
             with told_what_is_large(partial(self._planned, sizes)):
-                self._engine.at(self._engine.plan_for(sizes), sizes)
+                plan = self._engine.plan_for(sizes)
+                if self._engine.tiles is None:  # else the arrays say what is run
+                    self._engine.at(plan, sizes)
 
     def _planned(self, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:
         engine = self._engine

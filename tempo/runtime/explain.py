@@ -14,6 +14,11 @@ from tempo.symbolic import Symbol
 
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
+    notes = list(engine.notes)
+    if sizes is not None and engine.tiles is not None:
+        whole, name = engine, engine.tiles.program.wave.dim.symbol.name
+        engine, sizes = engine.of_last_run(sizes)
+        notes.append(f"{name}: {'point by point in the last run' if engine is whole else 'in tiles'}")
     chosen = None if sizes is None else engine.chosen(sizes)
     plan = engine.plan() if chosen is None else chosen.plan
     ready = engine.at(plan, sizes) if sizes is not None else None
@@ -34,6 +39,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         _section("passes", "\n".join(map(str, plan.passes))),
         _section("operators", operator_table(plan.passes)),
         _section("stages", "\n".join(f"{name:<16} {seconds * 1e3:9.2f} ms" for name, seconds in stages)),
+        *([_section("recurrences that indices order", "\n".join(notes))] if notes else []),
         _section("mapping", "\n".join(map(str, plan.decisions)) or "nothing to decide"),
         _section("graph", str(plan.graph)),
         _section("statements", "\n".join(_statements(plan.program))),

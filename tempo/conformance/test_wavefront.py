@@ -1,0 +1,197 @@
+"""Recurrences that indices alone order: a tile of points at a time they are what they are point by point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Array, Target, assert_same
+
+WIDTH, CHILDREN, TILE = 3, 2, 4
+
+
+def chain(size: int, first: int, random: np.random.Generator) -> Array:
+    return np.maximum(np.arange(size)[:, None] - 1, 0) * np.ones((1, CHILDREN), int)
+
+
+def star(size: int, first: int, random: np.random.Generator) -> Array:
+    return np.zeros((size, CHILDREN), int)
+
+
+def forest(size: int, first: int, random: np.random.Generator) -> Array:
+    """Each point has one reader at most, as far as there are enough."""
+    child, roots = np.zeros((size, CHILDREN), int), list(range(first))
+    for n in range(first, size):
+        for place in range(CHILDREN):
+            child[n, place] = roots.pop(int(random.integers(len(roots)))) if roots else n - 1
+        roots.append(n)
+    return child
+
+
+def shared(size: int, first: int, random: np.random.Generator) -> Array:
+    return np.stack([random.integers(0, max(n, 1), CHILDREN) for n in range(size)])
+
+
+SHAPES: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
+    each.__name__: each for each in (chain, star, forest, shared)
+}
+
+
+def numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def given(shape: str, leaves: int, inner: int, seed: int = 0) -> dict[str, Any]:
+    size = leaves + inner
+    child = SHAPES[shape](size, leaves, np.random.default_rng(seed)).astype("int32")
+    return {"x": numbers(size, WIDTH, seed=seed), "w": numbers(WIDTH, WIDTH, seed=seed + 1), "child": child}
+
+
+def trees(how: str = "plain") -> tp.Program:
+    """A forest and the gradients of a sum over it; `how` says what is special about it."""
+    with tp.Program() as program:
+        leaf, inner = tp.dim("leaf"), tp.dim("inner")
+        n = tp.dim("n", leaf.size + inner.size)
+        x, w = tp.input("x", (WIDTH,), (n,), "float64"), tp.input("w", (WIDTH, WIDTH), dtype="float64")
+        child = tp.input("child", (CHILDREN,), (n,), "int32")
+        h = tp.recurrent("h", (WIDTH,), (n,), "float64")
+        before = slice(0, n)
+        if how == "state and output":
+            c = tp.recurrent("c", (WIDTH,), (n,), "float64")
+            below = c.gather(n, child, within=before) * tp.sigmoid(h.gather(n, child, within=before) @ w)
+            c[n] = tp.cases((n < leaf.size, x), below.sum(axis=0) + tp.tanh(x))
+            h[n] = tp.tanh(c)
+        elif how == "indices that are computed":
+            index = tp.maximum(child.spatial[::-1] - 1, 0)
+            h[n] = tp.cases((n < leaf.size, x), tp.tanh(x @ w + h.gather(n, index, within=before).sum(axis=0)))
+        elif how == "points around":
+            around = x[tp.max(n - 1, 0)] * 2 + x[tp.min(n + 1, n.size - 1)]
+            h[n] = tp.cases(
+                (n < leaf.size, around), tp.tanh(around @ w + h.gather(n, child, within=before).sum(axis=0))
+            )
+        elif how == "what is derived":
+            below = tp.sin(h * 2).gather(n, child, within=before)
+            h[n] = tp.cases((n < leaf.size, x @ w + n), tp.tanh(below.sum(axis=0) + x) * (1 / tp.as_tensor(n + 1)))
+        elif how == "one child and two":
+            one = h.gather(n, child.spatial[0], within=before)
+            two = h.gather(n, child, within=before)
+            h[n] = tp.cases((n < leaf.size, x), tp.tanh(one @ w + two.sum(axis=0) * x))
+        else:
+            h[n] = tp.cases((n < leaf.size, tp.sin(x)), tp.tanh(x + h.gather(n, child, within=before).sum(axis=0) @ w))
+        loss = (h * tp.as_tensor(n + 1, dtype="float64")).sum()[0 : n.size].sum()
+        tp.output("h", h)
+        tp.output("last", h[n.size - 1])
+        tp.output("loss", loss)
+        for name, value in zip(("dx", "dw"), tp.grad(loss, [x, w])):
+            tp.output(name, value)
+    return program
+
+
+HOW = (
+    "plain",
+    "state and output",
+    "indices that are computed",
+    "points around",
+    "what is derived",
+    "one child and two",
+)
+
+
+def is_in_tiles(target: Target, run: tp.Executable) -> bool:
+    return target.interprets or "n: in tiles" in run.explain()
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_recurrences_that_indices_order(target: Target, how: str) -> None:
+    arrays, sizes = given("shared", 4, 9), {"leaf": 4, "inner": 9}
+    target.agrees(trees(how), sizes=sizes, options={"mapping": {"n": TILE}}, tolerance=4, **arrays)
+    run = target.compile(trees(how), mapping={"n": TILE})
+    run(sizes=sizes, **arrays)
+    assert is_in_tiles(target, run) or "lift" in target.configuration.disable
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("leaves", "inner"), [(1, 1), (1, 7), (5, 3), (9, 12)])
+def test_structure_of_any_shape(target: Target, shape: str, leaves: int, inner: int) -> None:
+    """One program for all, as batches come."""
+    run = target.compile(trees(), mapping={"n": TILE})
+    alone = tp.compile(trees(), "reference")
+    for seed in range(2):
+        arrays, sizes = given(shape, leaves, inner, seed), {"leaf": leaves, "inner": inner}
+        found, wanted = run(sizes=sizes, **arrays), alone(sizes=sizes, **arrays)
+        assert_same(target.arrays(found), dict(wanted), tolerance=4)
+    assert target.interprets or run.executables <= 2  # numbers of tiles may lie in two buckets
+
+
+def test_batches_of_trees_in_buckets(target: Target) -> None:
+    options: dict[str, Any] = {"mapping": {"n": TILE}, "buckets": {"leaf": "pow2", "inner": "pow2"}}
+    run, alone = target.compile(trees(), **options), tp.compile(trees(), "reference")
+    for seed, (leaves, inner) in enumerate([(5, 6), (7, 5), (8, 8), (1, 1), (6, 7)]):
+        arrays, sizes = given("forest", leaves, inner, seed), {"leaf": leaves, "inner": inner}
+        assert_same(target.arrays(run(sizes=sizes, **arrays)), dict(alone(sizes=sizes, **arrays)), tolerance=4)
+
+
+def test_trees_while_learning(target: Target) -> None:
+    with tp.Program() as program:
+        i, n = tp.dims("i n")
+        x, child = tp.input("x", (WIDTH,), (n,), "float64"), tp.input("child", (CHILDREN,), (n,), "int32")
+        w = tp.parameter("w", (WIDTH, WIDTH), numbers(WIDTH, WIDTH), (i,), "float64")
+        h = tp.recurrent("h", (WIDTH,), (i, n), "float64")
+        h[i, 0] = tp.tanh(x)
+        h[i, n] = tp.tanh(x + h.gather(n, child, within=slice(0, n)).sum(axis=0) @ w)
+        loss = (h * h).sum()[i, 0 : n.size].sum()
+        w[i + 1] = w - 0.1 * tp.grad(loss, w)
+        tp.output("loss", loss)
+    arrays = given("shared", 1, 8)
+    options = {"mapping": {"n": TILE}}
+    target.agrees(program, sizes={"i": 3}, options=options, x=arrays["x"], child=arrays["child"], tolerance=4)
+
+
+@pytest.mark.parametrize("way", ["sequential", TILE, None])
+@pytest.mark.parametrize("checks", [None, True])
+def test_a_broken_promise_names_the_point(target: Target, way: str | int | None, checks: bool | None) -> None:
+    """Of what indices order the inspector looks at all of them, whatever runs then."""
+    arrays = given("forest", 4, 5)
+    arrays["child"][6, 1] = 6
+    run = target.compile(trees(), checks=checks, mapping=None if way is None else {"n": way})
+    if way == "sequential" and checks is None and target.info.capabilities.clamps:
+        pytest.skip("indices are clamped here")
+    with pytest.raises(tp.IndexOutOfRangeError, match=r"index 6 .*slice\(0, 6\) of 'h' at n = 6, element 1") as caught:
+        run(sizes={"leaf": 4, "inner": 5}, **arrays)
+    assert caught.value.location is not None
+
+
+def test_without_checks_indices_are_clamped(target: Target) -> None:
+    arrays = given("forest", 4, 5)
+    arrays["child"][6] = 9, -3
+    options = {"mapping": {"n": TILE}, "checks": False}
+    target.agrees(trees(), sizes={"leaf": 4, "inner": 5}, options=options, tolerance=4, **arrays)
+
+
+def test_a_chain_stays_a_loop(target: Target) -> None:
+    run = target.compile(trees())
+    run(sizes={"leaf": 1, "inner": 40}, **given("chain", 1, 40))
+    assert target.interprets or not is_in_tiles(target, run)
+
+
+def test_why_points_are_run_one_by_one(target: Target) -> None:
+    if target.interprets:
+        pytest.skip("nothing is chosen")
+    with tp.Program() as program:
+        b, n = tp.dims("b n")
+        x, child = tp.input("x", (), (n,)), tp.input("child", (1,), (b, n), "int32")
+        h = tp.recurrent("h", (), (b, n))
+        h[b, 0] = x
+        h[b, n] = x + h.gather(n, child, within=slice(0, n)).sum()
+        g = tp.recurrent("g", (), (n,))
+        g[0] = x
+        g[n] = g[n - 1] + g.gather(n, child[0], within=slice(0, n)).sum()
+        tp.output("h", h)
+        tp.output("g", g)
+    said = target.compile(program).explain()
+    assert "n: point by point: the indices vary along b, too" in said
+    assert "n: point by point: its points read others in other ways, too" in said

@@ -1,0 +1,1 @@
+"""Recurrences whose order only data gives, a tile of points at a time."""

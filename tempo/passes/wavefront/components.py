@@ -1,0 +1,132 @@
+"""Recurrences that only indices order: cycles whose links along a dim are reads of points before, at given indices.
+
+    h[n] = f(x[n], h.gather(n, child, within=slice(0, n)))        child known before h
+
+All points whose children are there could be made at once; which these are, an inspector finds when it sees the indices
+(Saltz, Mirchandaney, Crowley, "Run-time parallelization and scheduling of loops", IEEE Trans. Computers 40(5), 1991).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tempo.analysis.demand.demand import Demand, certain_points, demand
+from tempo.errors import UnsupportedError
+from tempo.sdg.builder import attribute_exprs
+from tempo.sdg.components import reached
+from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
+from tempo.symbolic import Box, Context, Dim, Expr, Symbol, const, var
+
+
+@dataclass(frozen=True)
+class IndirectRead:
+    """Node `node`, a gather, takes points of its operand: of the `length` from `start` on those at `index`."""
+
+    node: int
+    index: Edge
+    start: Expr
+    length: Expr
+
+
+@dataclass(frozen=True)
+class Wavefront:
+    """A recurrence along `dim`: its nodes, with the points from which to which each is asked for, and its indirect
+    reads, which are made at all points from `first` on."""
+
+    dim: Dim
+    nodes: Mapping[int, tuple[Expr, Expr]]
+    first: Expr
+    reads: tuple[IndirectRead, ...]
+
+
+def wavefronts(declared: Graph, graph: Graph) -> Iterator[tuple[Symbol, Wavefront | str]]:
+    """By dim, the recurrences that indices order, or why they stay as they are. `graph` is what `declared` is with
+    gradients expanded: it says what is asked for."""
+    found: tuple[Mapping[int, Demand], Mapping[int, tuple[Box, ...]]] | None = None
+    for ids in map(frozenset, declared.components):
+        dims = sorted({symbol for id in ids for symbol in _sliced(declared, declared.nodes[id], ids)})
+        if not dims:
+            continue
+        found = found or (demand(graph), certain_points(graph))
+        try:
+            if len(dims) > 1:
+                raise UnsupportedError("its points read others along several dims")
+            yield dims[0], _Cycle(declared, *found, declared.dim(dims[0]), ids).wavefront()
+        except UnsupportedError as error:
+            yield dims[0], error.message
+
+
+def _sliced(graph: Graph, node: Node, ids: frozenset[int]) -> tuple[Symbol, ...]:
+    """The dims along which a gather takes points of its own cycle."""
+    if node.op != "gather" or node.operands[0].node not in ids:
+        return ()
+    read = node.operands[0]
+    pairs = zip(graph.nodes[read.node].domain, read.map, strict=True)
+    return tuple(symbol for symbol, index in pairs if isinstance(index, Slice))
+
+
+@dataclass(frozen=True)
+class _Cycle:
+    graph: Graph
+    demands: Mapping[int, Demand]
+    certain: Mapping[int, tuple[Box, ...]]
+    dim: Dim
+    ids: frozenset[int]
+
+    def wavefront(self) -> Wavefront:
+        """Raises where there is none."""
+        graph, symbol, size = self.graph, self.dim.symbol, self.dim.size
+        if any(symbol in stop.domain for stop in graph.stops.values()):
+            raise UnsupportedError("the run may end early along it")
+        if any(node.is_stream and symbol in node.domain for node in graph.nodes.values()):
+            raise UnsupportedError("what is streamed along it comes point by point")
+        nodes = [graph.nodes[id] for id in sorted(self.ids)]
+        if not self.ids <= self.demands.keys():
+            raise UnsupportedError("nobody asks for all of it")
+        for node in nodes:
+            self.check(node)
+        reads = tuple(self.read(node) for node in nodes if self.reads_points(node))
+        asked = {self.certain.get(each.node, ()) for each in reads}
+        boxes = asked.pop() if len(asked) == 1 else ()
+        if len(boxes) != 1 or boxes[0].hi(symbol) != size or boxes[0].lo(symbol) == const(0):
+            raise UnsupportedError("it is not proven that behind the first points all read others")
+        first = boxes[0].lo(symbol)
+        behind = Context.of(graph.dims, var(symbol).ge(first))
+        if not all(behind.implies((each.start + each.length).le(var(symbol))) for each in reads):
+            raise UnsupportedError("it is not proven that what is read lies before its reader")
+        points = {id: self.demands[id].box.interval(symbol) for id in sorted(self.ids)}
+        return Wavefront(self.dim, points, first, reads)
+
+    def reads_points(self, node: Node) -> bool:
+        return bool(_sliced(self.graph, node, self.ids))
+
+    def read(self, node: Node) -> IndirectRead:
+        graph, (data, index) = self.graph, node.operands
+        (part,) = (each for each in data.map if isinstance(each, Slice))
+        if node.attr("axis") != 0 or node.attr("batch", 0):
+            raise UnsupportedError("elements of its points are taken at other indices for each")
+        if others := index.dims() - {self.dim.symbol}:
+            raise UnsupportedError(f"the indices vary along {', '.join(sorted(each.name for each in others))}, too")
+        if any(size.dims() for size in graph.seen_type(index).shape):
+            raise UnsupportedError("not every point reads as many others")
+        sources = (graph.nodes[id] for id in reached([index.node], graph.producers))
+        if any(each.op == "gradient" or (each.is_nominal and not (each.is_input or each.is_draw)) for each in sources):
+            raise UnsupportedError("the indices are made while it runs")
+        return IndirectRead(node.id, index, part.start, part.length)
+
+    def check(self, node: Node) -> None:
+        """Raises for what is not the same at every point, and for links along the dim that are no indirect reads."""
+        symbol, here = self.dim.symbol, Point(var(self.dim.symbol))
+        if node.is_call or node.op in ("gradient", "custom_gradient", "cotangent"):
+            raise UnsupportedError(f"{node.name or node.op} is in it")
+        varying = (*(size for type in node.results for size in type.shape), *attribute_exprs(node))
+        if any(symbol in each.dims() for each in varying):
+            raise UnsupportedError("shapes or attributes in it vary along the dim")
+        if node.attr("checked") and not self.reads_points(node):
+            raise UnsupportedError("it looks up what else may be out of range")
+        rows = node.operands[0] if self.reads_points(node) else None
+        for _, edge in node.reads():
+            shown = dict(zip(self.graph.nodes[edge.node].domain, edge.map, strict=True))
+            if edge.node in self.ids and edge is not rows and shown.get(symbol) != here:
+                raise UnsupportedError("its points read others in other ways, too")

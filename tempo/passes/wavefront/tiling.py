@@ -1,0 +1,218 @@
+"""A recurrence that only indices order, as a loop over tiles: points that wait for none of their own tile.
+
+    order[tile, lane]       which point it is; behind the last of a tile it is that again
+    position[n]             where n is: tile * lanes + lane
+    at[tile, lane]          for each indirect read, the positions of what is read
+
+    h'[tile, lane] = f(x[order], rows(h'[0:tile, 0:lanes])[at])         h[n] = rows(h'[0:tiles, 0:lanes])[position]
+
+The points before `first`, which read no others, fill the first tiles. All is said in the language of graphs, before
+gradients are expanded: so these go over the same tiles backwards, and no scheduler or backend knows of it. The arrays
+are inputs, which an inspector makes (`tempo.runtime.inspector`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tempo.errors import UnsupportedError
+from tempo.passes.wavefront.components import Wavefront
+from tempo.sdg.builder import fresh_dim
+from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Port, Slice, TensorType
+from tempo.sdg.operators.making import INDEX_DTYPE
+from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.symbolic import FALSE, Condition, Context, Dim, Expr, Symbol, const, var
+
+LANES = 16
+"""Points of a tile."""
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A graph with a recurrence in tiles. `base` and `more` are the dims whose sizes are the numbers of tiles without
+    indirect reads, and with; `lane` is that of the points of a tile."""
+
+    graph: Graph
+    base: Symbol
+    more: Symbol
+    lane: Dim
+    order: Port
+    position: Port
+    reads: tuple[Port, ...]
+
+
+def tiled(graph: Graph, wave: Wavefront, lanes: int = LANES) -> Tiled:
+    """Raises `UnsupportedError` where points are asked for that are not made at every point."""
+    taken = {dim.symbol.name for dim in graph.dims}
+    names = [fresh_dim(f"{wave.dim.symbol.name}_{each}", taken) for each in ("base", "more", "tile", "lane")]
+    base, more = (Dim(symbol, var(symbol.of_kind("size"))) for symbol in names[:2])
+    tile, lane = Dim(names[2], base.size + more.size), Dim(names[3], const(lanes))
+    dims = []
+    for dim in graph.dims:
+        dims += [base, more, tile, lane, dim] if dim == wave.dim else [dim]
+    return _Tiling(replace(graph, dims=tuple(dims)), wave, base, more, tile, lane).tiled()
+
+
+@dataclass(frozen=True)
+class _Tiling:
+    graph: Graph
+    wave: Wavefront
+    base: Dim
+    more: Dim
+    tile: Dim
+    lane: Dim
+    copies: dict[int, int] = field(default_factory=dict)
+    wholes: dict[tuple[int, int], Edge] = field(default_factory=dict)
+    _given: dict[str, Edge] = field(default_factory=dict)
+
+    @cached_property
+    def rewriter(self) -> Rewriter:
+        return Rewriter(self.graph)
+
+    @property
+    def symbol(self) -> Symbol:
+        return self.wave.dim.symbol
+
+    @cached_property
+    def lanes(self) -> tuple[Symbol, Symbol]:
+        return self.tile.symbol, self.lane.symbol
+
+    def tiled(self) -> Tiled:
+        graph, name, nodes = self.graph, self.symbol.name, self.rewriter.nodes
+        merges = [graph.nodes[id] for id in sorted(self.wave.nodes) if graph.nodes[id].is_merge]
+        for merge in merges:
+            self.copies[merge.id] = self.rewriter.declare(replace(merge, domain=self.over(merge), cases=())).node
+        reads = {read.node: f"{name} read {number}" for number, read in enumerate(self.wave.reads)}
+        for node in graph.operands_first():
+            if node.id in self.wave.nodes and not node.is_merge:
+                self.copies[node.id] = self.copied(node, reads.get(node.id)).node
+        for merge in merges:
+            cases = tuple(case for each in merge.cases for case in self.case(merge, each))
+            nodes[self.copies[merge.id]] = replace(nodes[self.copies[merge.id]], cases=cases)
+        for id, node in graph.nodes.items():
+            if id not in self.wave.nodes:
+                nodes[id] = self.outside(node)
+        outputs = tuple(map(self.output, graph.outputs))
+        kept = {id: node for id, node in nodes.items() if id not in self.wave.nodes}
+        ports = (Port("input", each) for each in (f"{name} order", f"{name} position", *reads.values()))
+        order, position, *others = ports
+        made = replace(graph, nodes=kept, outputs=outputs)
+        return Tiled(made, self.base.symbol, self.more.symbol, self.lane, order, position, tuple(others))
+
+    # -- what an inspector gives -------------------------------------------------------------------------------------
+
+    def given(self, name: str, domain: tuple[Symbol, ...], shape: tuple[Expr, ...] = ()) -> Edge:
+        found = self._given.get(name)
+        if found is None:
+            attrs = (("layout", (*domain, *range(len(shape)))), ("name", name), ("role", "input"))
+            node = Node(-1, "input", domain, (TensorType(shape, INDEX_DTYPE),), (), attrs, (), 0, name)
+            found = self._given[name] = self.rewriter.declare(node)
+        return found
+
+    def order(self) -> Edge:
+        return self.given(f"{self.symbol.name} order", self.lanes)
+
+    # -- the recurrence ----------------------------------------------------------------------------------------------
+
+    def over(self, node: Node) -> tuple[Symbol, ...]:
+        """Its domain in tiles."""
+        return self.graph.canonical({*node.domain, *self.lanes} - {self.symbol})
+
+    def copied(self, node: Node, read: str | None) -> Edge:
+        tensors = Tensors(self.rewriter, node.location)
+        if read is not None:
+            data, index = node.operands
+            at = self.given(read, self.lanes, self.graph.seen_type(index).shape)
+            before = Slice(const(0), var(self.tile.symbol))
+            return tensors.gather(self.rows(tensors, data, before), at, 0)
+        operands = (self.read(node, edge, self.wave.nodes[node.id]) for edge in node.operands)
+        return tensors.apply(node.op, *operands, **node.attributes)
+
+    def rows(self, tensors: Tensors, edge: Edge, tiles: Slice) -> Edge:
+        """All points of some tiles of what `edge` reads, as rows."""
+        moved = {self.tile.symbol: tiles, self.lane.symbol: Slice(const(0), self.lane.size)}
+        seen = self.moved(edge, moved)
+        shape = tensors.shape(seen)
+        return tensors.reshape(seen, (tiles.length * self.lane.size, *shape[2:]))
+
+    def moved(self, edge: Edge, within: Mapping[Symbol, Point | Slice]) -> Edge:
+        """The read of a node of the cycle as one of its copy."""
+        old = dict(zip(self.graph.nodes[edge.node].domain, edge.map, strict=True))
+        copy = self.rewriter.nodes[self.copies[edge.node]]
+        return replace(edge, node=copy.id, map=tuple(within.get(each) or old[each] for each in copy.domain))
+
+    def case(self, merge: Node, case: Case) -> list[Case]:
+        """The case in tiles: of each of its two parts that it holds in."""
+        first, tile, n = self.wave.first, var(self.tile.symbol), var(self.symbol)
+        inside = []
+        for part in (n.lt(first), n.ge(first)):
+            condition = Context.of(self.graph.dims, part).simplify_condition(case.condition)
+            if self.symbol in condition.dims():
+                raise UnsupportedError(f"the cases of {merge.name} are others than those of the first points")
+            inside.append(condition)
+        before, behind = inside
+        where: Condition = before
+        if before != behind:
+            where = (tile.lt(self.base.size) & before) | (tile.ge(self.base.size) & behind)
+        if where == FALSE:
+            return []
+        low, high = self.wave.nodes[merge.id]
+        points = (first if before == FALSE else low, first if behind == FALSE else high)
+        return [replace(case, condition=where, edge=self.read(merge, case.edge, points))]
+
+    def read(self, node: Node, edge: Edge, points: tuple[Expr, Expr]) -> Edge:
+        """What a node of the cycle reads at its own point, one of `points`, in tiles."""
+        here = {each: Point(var(each)) for each in self.lanes}
+        if edge.node in self.wave.nodes:
+            return self.moved(edge, here)
+        if self.symbol not in edge.dims():
+            return edge
+        tensors = Tensors(self.rewriter, node.location)
+        if any(size.dims() for size in tensors.shape(edge)):
+            raise UnsupportedError("shapes of what is read vary along the dim")
+        if not self.graph.is_identity(edge):
+            edge = tensors.apply("copy", edge)
+        domain = self.rewriter.nodes[edge.node].domain
+        low, high = points
+        part = Slice(low, high - low)
+        map = tuple(part if symbol == self.symbol else index for symbol, index in zip(domain, edge.map, strict=True))
+        order = self.order() if low == const(0) else tensors.apply("sub", self.order(), tensors.number(low))
+        return tensors.gather(replace(edge, map=map), order, 0)
+
+    # -- around it ---------------------------------------------------------------------------------------------------
+
+    def outside(self, node: Node) -> Node:
+        """With reads of the recurrence as reads of all of its points in their own order."""
+        if node.op == "gradient":
+            loss, (wrt, _) = node.attr("loss"), node.attr("wrt")
+            if wrt in self.wave.nodes:
+                raise UnsupportedError("a gradient with respect to its points is asked for")
+            return node.with_attrs(loss=self.whole(loss))
+        if node.op == "custom_gradient":
+            edges = (edge for edge in node.attr("gradients") if edge is not None)
+            if any(edge.node in self.wave.nodes for edge in edges):
+                raise UnsupportedError("a gradient of one's own reads its points")
+        return node.reading(self.whole)
+
+    def output(self, output: Output) -> Output:
+        return replace(output, edge=self.whole(output.edge))
+
+    def whole(self, edge: Edge) -> Edge:
+        if edge.node not in self.wave.nodes:
+            return edge
+        key = edge.node, edge.result
+        if key not in self.wholes:
+            node = self.graph.nodes[edge.node]
+            if not node.is_merge:
+                raise UnsupportedError(f"what is between its points is read: {node.op}")
+            tensors = Tensors(self.rewriter, node.location)
+            place = self.given(f"{self.symbol.name} position", (self.symbol,))
+            own = Edge(node.id, tuple(Point(var(each)) for each in node.domain), edge.result)
+            rows = self.rows(tensors, own, Slice(const(0), self.tile.size))
+            self.wholes[key] = tensors.gather(rows, place, 0)
+        made = self.wholes[key]
+        domain = self.rewriter.nodes[made.node].domain
+        old = dict(zip(self.graph.nodes[edge.node].domain, edge.map, strict=True))
+        return replace(made, map=tuple(old[symbol] for symbol in domain))

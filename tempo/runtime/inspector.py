@@ -1,0 +1,104 @@
+"""The inspector: from the indices of a run to the order in which a recurrence may be made, a tile of points at a time.
+
+A point's level is one more than the greatest of those that it reads. Points are taken level by level; what is left of a
+tile where a level ends goes to those of the next whose own are all in earlier tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """`order[tile, lane]`, which repeats the last point of a tile that has fewer; `position[n]`, the place of each
+    point in it; the first `base` of its tiles have the points that read none."""
+
+    order: Array
+    position: Array
+    base: int
+
+
+def tiles(read: Array, first: int, lanes: int, most: float) -> Tiles | None:
+    """The points from 0 on, of which those from `first` on read the points of their row in `read`, all before them.
+
+    None where it would take more than `most` tiles.
+    """
+    base, count = -(-first // lanes), len(read)
+    rest = most - base
+    if rest * lanes < count or _longest_run(read, first) > rest:
+        return None
+    placed = _Placed(first, count, base, lanes)
+    reader, start = _readers(read, first)
+    waiting = (read >= first).sum(axis=1)
+    ready = np.flatnonzero(waiting == 0)
+    while ready.size:
+        if placed.tiles > rest:
+            return None
+        placed.put(ready, read)
+        low, high = start[ready], start[ready + 1]
+        counts = high - low
+        hit = reader[np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())]
+        if hit.size == 0:
+            break
+        np.subtract.at(waiting, hit, 1)
+        ready = np.unique(hit[waiting[hit] == 0])
+    return None if placed.tiles > rest else placed.found()
+
+
+def _longest_run(read: Array, first: int) -> int:
+    """How many points there are at most one after another of which each reads the one before: in a chain, all."""
+    breaks = np.flatnonzero(~(read == np.arange(first - 1, first - 1 + len(read))[:, None]).any(axis=1))
+    return int(np.diff(breaks, prepend=-1, append=len(read)).max()) - 1
+
+
+def _readers(read: Array, first: int) -> tuple[Array, Array]:
+    """Who reads each point from `first` on, in rows one behind another, and where each row begins."""
+    count, width = read.shape
+    inner = read.ravel() - first
+    by = np.repeat(np.arange(count, dtype=np.int32), width)[inner >= 0]
+    inner = inner[inner >= 0]
+    start = np.concatenate([[0], np.cumsum(np.bincount(inner, minlength=count))])
+    return by[np.argsort(inner, kind="stable")], start
+
+
+class _Placed:
+    """The points that have a place, in the tiles behind the first `base`; they are counted from `first`."""
+
+    def __init__(self, first: int, count: int, base: int, lanes: int) -> None:
+        self.first, self.base, self.lanes = first, base, lanes
+        self.tile = np.zeros(first + count, np.int32)
+        self.tile[:first] = np.arange(first) // lanes
+        self.lane = np.zeros(first + count, np.int32)
+        self.lane[:first] = np.arange(first) % lanes
+        self.tiles, self.used = 0, lanes  # of the last tile, that is
+
+    def put(self, ready: Array, read: Array) -> None:
+        open_tile, room = self.base + self.tiles - 1, self.lanes - self.used
+        if room and self.tiles:
+            may = self.tile[read[ready]].max(axis=1) < open_tile
+            chosen = np.flatnonzero(may)[:room]
+            self._set(ready[chosen], open_tile, self.used + np.arange(chosen.size))
+            self.used += chosen.size
+            ready = np.delete(ready, chosen)
+        if ready.size:
+            places = np.arange(ready.size)
+            self._set(ready, self.base + self.tiles + places // self.lanes, places % self.lanes)
+            self.tiles += -(-ready.size // self.lanes)
+            self.used = (ready.size - 1) % self.lanes + 1
+
+    def _set(self, points: Array, tile: Any, lane: Any) -> None:
+        self.tile[self.first + points], self.lane[self.first + points] = tile, lane
+
+    def found(self) -> Tiles:
+        shape = self.base + self.tiles, self.lanes
+        order = np.full(shape, -1, np.int32)
+        order[self.tile, self.lane] = np.arange(self.tile.size)
+        last = (order >= 0).sum(axis=1) - 1
+        order = np.where(order < 0, order[np.arange(len(order)), last][:, None], order)
+        return Tiles(order, (self.tile * self.lanes + self.lane).astype(np.int32), self.base)
