@@ -25,6 +25,7 @@ REASONS = {
     "tempo/passes/rewrite/": "nodes that no rule sees, and constants",
     "tempo/passes/simplify/": "the equations that hold",
     "tempo/passes/storage.py": "reads of elements",
+    "tempo/passes/wavefront/": "reads of points at indices, and placeholders of gradients",
     "tempo/passes/vectorize/": "what varies along a dim by an expression, no operand; definitions, inputs and calls",
     "tempo/reference/": "what no function on arrays makes",
     "tempo/runtime/": "what no function on arrays makes, and what gives values that are not finite",
