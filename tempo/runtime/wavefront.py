@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from tempo.autodiff import expand_gradients
 from tempo.compiler.buckets import Buckets
 from tempo.compiler.driver import Compiler
+from tempo.compiler.once import Once
 from tempo.compiler.options import Options
 from tempo.costs import LikelySizes, work_at_points
 from tempo.errors import IndexOutOfRangeError, UnsupportedError
@@ -21,9 +22,10 @@ from tempo.passes.wavefront.tiling import LANES, Tiled, tiled
 from tempo.plugins.manager import get_backend, get_scheduler
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.inspector import Tiles, tiles
-from tempo.sdg.graph import Graph, Output
+from tempo.sdg.graph import Case, Graph, Output
 from tempo.sdg.operators.located import name_of_data, out_of_range, within_at
-from tempo.symbolic import Symbol
+from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.symbolic import TRUE, Symbol, var
 
 Sizes = Mapping[Symbol, int]
 Array = np.ndarray[Any, Any]
@@ -38,6 +40,7 @@ class InTiles:
     wave: Wavefront
     tiled: Tiled
     graph: Graph
+    _ratios: Once[frozenset[tuple[Symbol, int]], float] = field(default_factory=Once)
 
     @property
     def way(self) -> str | int | None:
@@ -49,12 +52,13 @@ class InTiles:
         return self._of_indices(), self._of_tiles()
 
     def _of_indices(self) -> Compiler:
-        outputs = []
+        rewriter, outputs, symbol = Rewriter(self.declared), [], self.wave.dim.symbol
         for number, read in enumerate(self.wave.reads):
-            domain, type = (self.wave.dim.symbol,), self.declared.seen_type(read.index)
-            layout = (*domain, *range(len(type.shape)))
-            outputs.append(Output(str(number), read.index, domain, type, layout))
-        alone = replace(self.declared, outputs=tuple(outputs), sinks=())
+            type, tensors = self.declared.seen_type(read.index), Tensors(rewriter, None)
+            reading = Case(var(symbol).ge(self.wave.first), read.index), Case(TRUE, tensors.zeros(type))
+            edge, layout = rewriter.cases(reading, type), (symbol, *range(len(type.shape)))
+            outputs.append(Output(str(number), edge, (symbol,), type, layout))
+        alone = replace(self.declared, nodes=rewriter.nodes, outputs=tuple(outputs), sinks=())
         kept = alone.reachable()
         graph = replace(alone, nodes={id: node for id, node in alone.nodes.items() if id in kept})
         options = Options(checks=self.compiler.options.checks)
@@ -111,9 +115,14 @@ class InTiles:
         lanes = self.tiled.lane.size.as_int()
         if self.way is not None:
             return tiles(all_read, first, lanes, np.inf)
+        ratio = self._ratios.get(frozenset(sizes.items()), lambda: self._ratio(lanes, sizes))
+        return tiles(all_read, first, lanes, -(-first // lanes) + (size - first) / ratio)
+
+    def _ratio(self, lanes: int, sizes: Sizes) -> float:
+        """How many times as long a tile takes as a point."""
         work = work_at_points(self.declared, self.wave.nodes, self.wave.dim.symbol, LikelySizes(sizes))
         alone, at_once = (work.cost(each, self.compiler.backend.costs).seconds for each in (1, lanes))
-        return tiles(all_read, first, lanes, -(-first // lanes) + (size - first) * alone / at_once)
+        return at_once / alone
 
     def given(self, arguments: Arguments, read: Sequence[Array], order: Tiles) -> Arguments:
         """What the program in tiles is given."""
