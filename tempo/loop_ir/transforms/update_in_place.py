@@ -4,15 +4,15 @@
     w = scatter_add(v, index, more)     is      w = v, with more added at index
     b1 = w                                      b1 = w
 
-A step then costs what it adds, whatever it is added to. The slot is read in one place, and all that it ever holds was
-made for it, so nobody else looks at it. (Hudak and Bloss, "The aggregate update problem in functional
+A step then costs what it adds, whatever it is added to. The slot is read in one place, but for those who have looked
+and gone when it is added to, and all that it ever holds was made for it, so nobody else has it. (Hudak and Bloss, "The aggregate update problem in functional
 programming systems", 1985.) XLA does this by itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -74,12 +74,13 @@ def _may_hold(statement: Statement) -> bool:
 
 
 def _own_slots(program: LoopProgram, uses: Mapping[int, _Uses]) -> Mapping[int, frozenset[str]]:
-    """Slots that are read in one place, and that hold nothing but what was made for them, anew for each write; and the
-    names of what somebody else looks at as well."""
+    """Slots that are read in one place, glances aside, and that hold nothing but what was made for them, anew for each
+    write; and the names of what somebody else looks at as well."""
     calls = [each for each in program.statements() if isinstance(each, CallHost)]
     seen = {each.read.buffer for each in program.states.values()} | replaced(program)
     seen |= {each.buffer for call in calls for part in (call.reads, call.writes) for each in part}
     reads = Counter(each.buffer for each in program.statements() if isinstance(each, Read))
+    reads -= Counter(slot for segment in program.segments for slot in _glances(segment.body, uses[segment.id]))
     slots = {id for id, each in program.buffers.items() if each.is_slot and each.role == "internal"} - seen
     found: dict[int, set[str]] = {id: set() for id in slots if reads[id] == 1}
     for segment in program.segments:
@@ -92,6 +93,13 @@ def _own_slots(program: LoopProgram, uses: Mapping[int, _Uses]) -> Mapping[int, 
                 elif held.every[write.value] > 1:
                     found[write.buffer].add(write.value)
     return {id: frozenset(names) for id, names in found.items()}
+
+
+def _glances(body: Block, uses: _Uses) -> Iterator[int]:
+    """The slots of reads that nothing keeps, in blocks in which nothing is added to."""
+    for block in blocks(body):
+        if not any(isinstance(each, Compute) and each.op == _UPDATE for each in walk(block)):
+            yield from (each.buffer for each in block if isinstance(each, Read) and not uses.holding[each.result])
 
 
 def _updated(own: Mapping[int, frozenset[str]], uses: Mapping[int, _Uses], segment: Segment) -> Segment:
