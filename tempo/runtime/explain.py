@@ -15,10 +15,10 @@ from tempo.symbolic import Symbol
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     notes = list(engine.notes)
-    if sizes is not None and engine.tiles is not None:
-        whole, name = engine, engine.tiles.program.wave.dim.symbol.name
-        engine, sizes = engine.of_last_run(sizes)
-        notes.append(f"{name}: {'point by point in the last run' if engine is whole else 'in tiles'}")
+    if engine.tiles is not None:
+        program = engine.tiles.program
+        engine, sizes = (engine, sizes) if sizes is None else engine.of_last_run(sizes)
+        notes.append(f"{program.wave.dim.symbol.name}: {program.told(sizes or {})}")
     chosen = None if sizes is None else engine.chosen(sizes)
     plan = engine.plan() if chosen is None else chosen.plan
     ready = engine.at(plan, sizes) if sizes is not None else None

@@ -72,6 +72,15 @@ class InTiles:
         buckets = Buckets({**self.compiler.buckets.of, self.tiled.base: "pow2", self.tiled.more: "pow2"})
         return replace(self.compiler, graph=self.graph, options=options, buckets=buckets, likely={})
 
+    def told(self, sizes: Sizes) -> str:
+        """How a run of these sizes went, or would."""
+        counts = [sizes.get(dim.of_kind("size")) for dim in (self.tiled.base, self.tiled.more)]
+        if None in counts:
+            return "point by point; a run is in tiles where its indices make that cheaper"
+        base, more = counts
+        _, size = self.points(sizes)
+        return f"in tiles: {base} and {more} of {self.tiled.lane.size} for {size} points"
+
     # -- a run -------------------------------------------------------------------------------------------------------
 
     def points(self, sizes: Sizes) -> tuple[int, int]:

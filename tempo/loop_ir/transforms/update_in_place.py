@@ -5,8 +5,8 @@
     b1 = w                                      b1 = w
 
 A step then costs what it adds, whatever it is added to. The slot is read in one place, but for those who have looked
-and gone when it is added to, and all that it ever holds was made for it, so nobody else has it. (Hudak and Bloss, "The aggregate update problem in functional
-programming systems", 1985.) XLA does this by itself.
+and gone when it is added to, and all that it ever holds was made for it, so nobody else has it. (Hudak and Bloss, "The
+aggregate update problem in functional programming systems", 1985.) XLA does this by itself.
 """
 
 from __future__ import annotations
