@@ -329,7 +329,7 @@ class CompiledEngine:
 
 
 class TiledRuns:
-    """Runs of a program of which a recurrence is ordered by indices alone: an inspector looks at these first."""
+    """Runs of a program with recurrences that only indices order: an inspector looks at these first."""
 
     def __init__(self, program: InTiles, scheduler_name: str) -> None:
         indices, made = program.compilers()
@@ -344,14 +344,9 @@ class TiledRuns:
         Raises `IndexOutOfRangeError` where an index is out of the range that was promised.
         """
         sizes, self.last = arguments.sizes, None
-        first, size = self.program.points(sizes)
-        if first >= size:
+        given = self.program.given(arguments, self._index_values(arguments))
+        if given is None:
             return None
-        read = self.program.read(self._index_values(arguments), sizes)
-        order = self.program.order(read, sizes)
-        if order is None:
-            return None
-        given = self.program.given(arguments, read, order)
         given = replace(given, sizes=self.engine.sizes(given.sizes))
         self.last = sizes, given.sizes
         return self.engine, given

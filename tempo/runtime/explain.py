@@ -18,7 +18,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     if engine.tiles is not None:
         program = engine.tiles.program
         engine, sizes = (engine, sizes) if sizes is None else engine.of_last_run(sizes)
-        notes.append(f"{program.wave.dim.symbol.name}: {program.told(sizes or {})}")
+        notes += program.told(sizes or {})
     chosen = None if sizes is None else engine.chosen(sizes)
     plan = engine.plan() if chosen is None else chosen.plan
     ready = engine.at(plan, sizes) if sizes is not None else None

@@ -1,4 +1,4 @@
-"""Runs of a recurrence that only indices order: inspected, and a tile of points at a time where that is cheaper."""
+"""Runs of recurrences that only indices order: inspected, and a tile of points at a time where that is cheaper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempo.autodiff import expand_gradients
-from tempo.compiler.buckets import Buckets
+from tempo.compiler.buckets import Bucket, Buckets
 from tempo.compiler.driver import Compiler
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
@@ -22,7 +22,7 @@ from tempo.passes.wavefront.tiling import LANES, Tiled, tiled
 from tempo.plugins.manager import get_backend, get_scheduler
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.inspector import Tiles, tiles
-from tempo.sdg.graph import Case, Graph, Output
+from tempo.sdg.graph import Case, Graph, Output, Port
 from tempo.sdg.operators.located import name_of_data, out_of_range, within_at
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import TRUE, Symbol, var
@@ -33,31 +33,25 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class InTiles:
-    """A program of which a recurrence is run in tiles; `compiler` is that of the program as it was declared."""
+    """A program of which recurrences are run in tiles; `compiler` is that of the program as it was declared, `graph` is
+    the program with all of them in tiles."""
 
     compiler: Compiler
     declared: Graph
-    wave: Wavefront
-    tiled: Tiled
     graph: Graph
-    _ratios: Once[frozenset[tuple[Symbol, int]], float] = field(default_factory=Once)
-
-    @property
-    def way(self) -> str | int | None:
-        """How the user has the dim run."""
-        return forced(self.compiler.options.mapping, self.wave.dim.symbol.name)
+    parts: tuple[InTilesAlong, ...]
 
     def compilers(self) -> tuple[Compiler, Compiler]:
-        """Of what computes the indices of all points, and of the program in tiles."""
+        """Of what computes the indices at all points, and of the program in tiles."""
         return self._of_indices(), self._of_tiles()
 
     def _of_indices(self) -> Compiler:
-        rewriter, outputs, symbol = Rewriter(self.declared), [], self.wave.dim.symbol
-        for number, read in enumerate(self.wave.reads):
-            type, tensors = self.declared.seen_type(read.index), Tensors(rewriter, None)
-            reading = Case(var(symbol).ge(self.wave.first), read.index), Case(TRUE, tensors.zeros(type))
+        rewriter, outputs = Rewriter(self.declared), list[Output]()
+        for wave, read in ((each.wave, read) for each in self.parts for read in each.wave.reads):
+            type, tensors, symbol = self.declared.seen_type(read.index), Tensors(rewriter, None), wave.dim.symbol
+            reading = Case(var(symbol).ge(wave.first), read.index), Case(TRUE, tensors.zeros(type))
             edge, layout = rewriter.cases(reading, type), (symbol, *range(len(type.shape)))
-            outputs.append(Output(str(number), edge, (symbol,), type, layout))
+            outputs.append(Output(str(len(outputs)), edge, (symbol,), type, layout))
         alone = replace(self.declared, nodes=rewriter.nodes, outputs=tuple(outputs), sinks=())
         kept = alone.reachable()
         graph = replace(alone, nodes={id: node for id, node in alone.nodes.items() if id in kept})
@@ -65,23 +59,60 @@ class InTiles:
         return Compiler(graph, get_backend("numpy"), get_scheduler("greedy"), options)
 
     def _of_tiles(self) -> Compiler:
-        options, lane = self.compiler.options, self.tiled.lane.symbol.name
+        options = self.compiler.options
         if isinstance(options.mapping, Mapping) or options.mapping is None:
-            given = {name: way for name, way in (options.mapping or {}).items() if name != self.wave.dim.symbol.name}
-            options = replace(options, mapping={**given, lane: "full"})
-        buckets = Buckets({**self.compiler.buckets.of, self.tiled.base: "pow2", self.tiled.more: "pow2"})
+            mine = {part.symbol.name for part in self.parts}
+            given = {name: way for name, way in (options.mapping or {}).items() if name not in mine}
+            lanes = {part.tiled.lane.symbol.name: "full" for part in self.parts}
+            options = replace(options, mapping={**given, **lanes})
+        tiles: dict[Symbol, Bucket] = {dim: "pow2" for part in self.parts for dim in part.tiled.counts}
+        buckets = Buckets({**self.compiler.buckets.of, **tiles})
         return replace(self.compiler, graph=self.graph, options=options, buckets=buckets, likely={})
 
-    def told(self, sizes: Sizes) -> str:
+    def told(self, sizes: Sizes) -> list[str]:
         """How a run of these sizes went, or would."""
-        counts = [sizes.get(dim.of_kind("size")) for dim in (self.tiled.base, self.tiled.more)]
-        if None in counts:
-            return "point by point; a run is in tiles where its indices make that cheaper"
-        base, more = counts
-        _, size = self.points(sizes)
-        return f"in tiles: {base} and {more} of {self.tiled.lane.size} for {size} points"
+        return [f"{part.symbol.name}: {part.told(sizes)}" for part in self.parts]
 
-    # -- a run -------------------------------------------------------------------------------------------------------
+    def given(self, arguments: Arguments, indices: Sequence[Array]) -> Arguments | None:
+        """What the program in tiles is given; None where points one by one take less time.
+
+        Raises `IndexOutOfRangeError` where an index is out of the range that was promised.
+        """
+        sizes, left, arrays, counts = arguments.sizes, iter(indices), dict(arguments.arrays), dict(arguments.sizes)
+        found = [(part, part.read([next(left) for _ in part.wave.reads], sizes)) for part in self.parts]
+        for part, read in found:
+            order = part.order(read, sizes)
+            if order is None:
+                return None
+            arrays |= part.arrays(read, order, sizes)
+            counts |= dict(zip(part.counted, (order.base, len(order.order) - order.base), strict=True))
+        return replace(arguments, arrays=arrays, sizes=counts)
+
+
+@dataclass(frozen=True)
+class InTilesAlong:
+    """One of the recurrences, along its dim."""
+
+    compiler: Compiler
+    declared: Graph
+    wave: Wavefront
+    tiled: Tiled
+    _ratios: Once[frozenset[tuple[Symbol, int]], float] = field(default_factory=Once)
+
+    @property
+    def symbol(self) -> Symbol:
+        return self.wave.dim.symbol
+
+    @property
+    def counted(self) -> list[Symbol]:
+        """The sizes that are the numbers of tiles without indirect reads, and with."""
+        return [dim.of_kind("size") for dim in self.tiled.counts]
+
+    def told(self, sizes: Sizes) -> str:
+        if not sizes.keys() >= set(self.counted):
+            return "point by point; a run is in tiles where its indices make that cheaper"
+        base, more = (sizes[count] for count in self.counted)
+        return f"in tiles: {base} and {more} of {self.tiled.lane.size} for {self.points(sizes)[1]} points"
 
     def points(self, sizes: Sizes) -> tuple[int, int]:
         """From which to which points read others."""
@@ -90,14 +121,12 @@ class InTiles:
     def read(self, indices: Sequence[Array], sizes: Sizes) -> list[Array]:
         """By indirect read the points that each reads. Raises for an index that is out of the range promised."""
         first, size = self.points(sizes)
-        env: dict[Symbol, Any] = {**sizes, self.wave.dim.symbol: np.arange(first, size)}
+        env: dict[Symbol, Any] = {**sizes, self.symbol: np.arange(first, size)}
         found = []
         for read, index in zip(self.wave.reads, indices, strict=True):
-            shape = (size - first, *(1,) * (index.ndim - 1))
-            start, length = (
-                np.broadcast_to(each.evaluate(env), (size - first,)).reshape(shape)
-                for each in (read.start, read.length)
-            )
+            shape = (-1, *(1,) * (index.ndim - 1))
+            bounds = (each.evaluate(env) for each in (read.start, read.length))
+            start, length = (np.broadcast_to(each, env[self.symbol].shape).reshape(shape) for each in bounds)
             index = index[first:]
             if self.compiler.options.checks is False:
                 index = np.clip(index, 0, length - 1)
@@ -107,9 +136,9 @@ class InTiles:
         return found
 
     def _error(self, read: IndirectRead, index: Array, bad: Array, length: Array, sizes: Sizes) -> IndexOutOfRangeError:
-        node, symbol = self.declared.nodes[read.node], self.wave.dim.symbol
+        node = self.declared.nodes[read.node]
         at, *place = (int(each) for each in np.argwhere(bad)[0])
-        point = {symbol: self.points(sizes)[0] + at}
+        point = {self.symbol: self.points(sizes)[0] + at}
         within, name = within_at(node.attributes, point, sizes), name_of_data(self.declared, node)
         return out_of_range(
             int(index[(at, *place)]), int(length[at].flat[0]), name, point, place, node.location, within
@@ -118,48 +147,44 @@ class InTiles:
     def order(self, read: Sequence[Array], sizes: Sizes) -> Tiles | None:
         """The tiles; None where points one by one take less time."""
         first, size = self.points(sizes)
-        all_read = np.concatenate([each.reshape(size - first, -1) for each in read], axis=1)
-        if not all_read.shape[1]:
+        all_read = np.concatenate([each.reshape(len(each), -1) for each in read], axis=1)
+        if not all_read.size:
             return None
         lanes = self.tiled.lane.size.as_int()
-        if self.way is not None:
+        if forced(self.compiler.options.mapping, self.symbol.name) is not None:
             return tiles(all_read, first, lanes, np.inf)
         ratio = self._ratios.get(frozenset(sizes.items()), lambda: self._ratio(lanes, sizes))
         return tiles(all_read, first, lanes, -(-first // lanes) + (size - first) / ratio)
 
     def _ratio(self, lanes: int, sizes: Sizes) -> float:
         """How many times as long a tile takes as a point."""
-        work = work_at_points(self.declared, self.wave.nodes, self.wave.dim.symbol, LikelySizes(sizes))
+        work = work_at_points(self.declared, self.wave.nodes, self.symbol, LikelySizes(sizes))
         alone, at_once = (work.cost(each, self.compiler.backend.costs).seconds for each in (1, lanes))
         return at_once / alone
 
-    def given(self, arguments: Arguments, read: Sequence[Array], order: Tiles) -> Arguments:
-        """What the program in tiles is given."""
-        first, _ = self.points(arguments.sizes)
-        behind = np.maximum(order.order - first, 0)
-        arrays = {self.tiled.order: order.order, self.tiled.position: order.position}
-        for port, points in zip(self.tiled.reads, read, strict=True):
-            arrays[port] = order.position[points][behind]
-        count = {self.tiled.base: order.base, self.tiled.more: len(order.order) - order.base}
-        sizes = {dim.of_kind("size"): size for dim, size in count.items()}
-        return replace(arguments, arrays={**arguments.arrays, **arrays}, sizes={**arguments.sizes, **sizes})
+    def arrays(self, read: Sequence[Array], order: Tiles, sizes: Sizes) -> dict[Port, Array]:
+        """What the graph in tiles is given beside what is given anyway."""
+        behind = np.maximum(order.order - self.points(sizes)[0], 0)
+        places = (order.position[points][behind] for points in read)
+        own = {self.tiled.order: order.order, self.tiled.position: order.position}
+        return {**own, **dict(zip(self.tiled.reads, places, strict=True))}
 
 
 def in_tiles(compiler: Compiler, declared: Graph) -> tuple[InTiles | None, list[str]]:
-    """The program with one of its recurrences in tiles, if one may be, and what became of the others."""
-    found: InTiles | None = None
-    notes = []
+    """The program with those of its recurrences in tiles that may be, and what became of the others."""
+    graph, parts, notes = declared, list[InTilesAlong](), list[str]()
     for symbol, wave in wavefronts(declared, compiler.graph):
         way = forced(compiler.options.mapping, symbol.name)
-        why = wave if isinstance(wave, str) else "mapping= says so" if way == "sequential" else None
-        if why is None and found is not None:
-            why = "another recurrence is in tiles"
-        if why is None and not isinstance(wave, str):
+        why = wave if isinstance(wave, str) else "mapping= says so"
+        if not isinstance(wave, str) and way != "sequential":
             try:
-                made = tiled(declared, wave, way if isinstance(way, int) else LANES)
-                found = InTiles(compiler, declared, wave, made, rows_masked(expand_gradients(made.graph)))
+                made = tiled(graph, wave, way if isinstance(way, int) else LANES)
+                graph = made.graph
+                parts.append(InTilesAlong(compiler, declared, wave, made))
                 continue
             except UnsupportedError as error:
                 why = error.message
         notes.append(f"{symbol.name}: point by point: {why}")
-    return found, notes
+    if not parts:
+        return None, notes
+    return InTiles(compiler, declared, rows_masked(expand_gradients(graph)), tuple(parts)), notes

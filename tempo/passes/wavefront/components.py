@@ -8,7 +8,7 @@ All points whose children are there could be made at once; which these are, an i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tempo.analysis.demand.demand import Demand, certain_points, demand
@@ -42,23 +42,40 @@ class Wavefront:
 
 def wavefronts(declared: Graph, graph: Graph) -> Iterator[tuple[Symbol, Wavefront | str]]:
     """By dim, the recurrences that indices order, or why they stay as they are. `graph` is what `declared` is with
-    gradients expanded: it says what is asked for."""
-    found: tuple[Mapping[int, Demand], Mapping[int, tuple[Box, ...]]] | None = None
+    gradients expanded: it says what is asked for.
+
+    Cycles along one dim are one recurrence, with what lies between them, where all of it may be.
+    """
+    cycles: dict[Symbol, list[frozenset[int]]] = {}
     for ids in map(frozenset, declared.components):
-        dims = sorted({symbol for id in ids for symbol in _sliced(declared, declared.nodes[id], ids)})
-        if not dims:
-            continue
-        found = found or (demand(graph), certain_points(graph))
-        try:
-            if len(dims) > 1:
-                raise UnsupportedError("its points read others along several dims")
-            yield dims[0], _Cycle(declared, *found, declared.dim(dims[0]), ids).wavefront()
-        except UnsupportedError as error:
-            yield dims[0], error.message
+        for symbol in sorted({symbol for id in ids for symbol in _sliced(declared, declared.nodes[id], ids)})[:1]:
+            cycles.setdefault(symbol, []).append(ids)
+    asked = (demand(graph), certain_points(graph)) if cycles else ({}, {})
+    for symbol, found in cycles.items():
+        whole = _joined(declared, found)
+        for ids in (whole, *found) if len(found) > 1 else found:
+            try:
+                yield symbol, _Recurrence(declared, *asked, declared.dim(symbol), ids).wavefront()
+            except UnsupportedError as error:
+                if len(found) == 1 or ids != whole:
+                    yield symbol, error.message
+            else:
+                if ids == whole:
+                    break
+
+
+def _joined(graph: Graph, cycles: Sequence[frozenset[int]]) -> frozenset[int]:
+    """All cycles, and what is made of one of them for another."""
+    ids = frozenset(id for each in cycles for id in each)
+
+    def readers(id: int) -> list[int]:
+        return [reader for reader, _ in graph.consumers[id]]
+
+    return frozenset(reached(ids, readers) & reached(ids, graph.producers))
 
 
 def _sliced(graph: Graph, node: Node, ids: frozenset[int]) -> tuple[Symbol, ...]:
-    """The dims along which a gather takes points of its own cycle."""
+    """The dims along which a gather takes points of its own recurrence."""
     if node.op != "gather" or node.operands[0].node not in ids:
         return ()
     read = node.operands[0]
@@ -67,7 +84,7 @@ def _sliced(graph: Graph, node: Node, ids: frozenset[int]) -> tuple[Symbol, ...]
 
 
 @dataclass(frozen=True)
-class _Cycle:
+class _Recurrence:
     graph: Graph
     demands: Mapping[int, Demand]
     certain: Mapping[int, tuple[Box, ...]]
@@ -87,11 +104,10 @@ class _Cycle:
         for node in nodes:
             self.check(node)
         reads = tuple(self.read(node) for node in nodes if self.reads_points(node))
-        asked = {self.certain.get(each.node, ()) for each in reads}
-        boxes = asked.pop() if len(asked) == 1 else ()
-        if len(boxes) != 1 or boxes[0].hi(symbol) != size or boxes[0].lo(symbol) == const(0):
+        asked = {tuple(box.interval(symbol) for box in self.certain.get(each.node, ())) for each in reads}
+        first = next(iter(asked))[0][0] if all(asked) else const(0)
+        if asked != {((first, size),)} or first == const(0):
             raise UnsupportedError("it is not proven that behind the first points all read others")
-        first = boxes[0].lo(symbol)
         behind = Context.of(graph.dims, var(symbol).ge(first))
         if not all(behind.implies((each.start + each.length).le(var(symbol))) for each in reads):
             raise UnsupportedError("it is not proven that what is read lies before its reader")
@@ -103,7 +119,9 @@ class _Cycle:
 
     def read(self, node: Node) -> IndirectRead:
         graph, (data, index) = self.graph, node.operands
-        (part,) = (each for each in data.map if isinstance(each, Slice))
+        part, *more = (each for each in data.map if isinstance(each, Slice))
+        if more or _sliced(graph, node, self.ids) != (self.dim.symbol,):
+            raise UnsupportedError("its points read others along several dims")
         if node.attr("axis") != 0 or node.attr("batch", 0):
             raise UnsupportedError("elements of its points are taken at other indices for each")
         if others := index.dims() - {self.dim.symbol}:

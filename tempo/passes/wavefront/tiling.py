@@ -31,12 +31,11 @@ LANES = 16
 
 @dataclass(frozen=True)
 class Tiled:
-    """A graph with a recurrence in tiles. `base` and `more` are the dims whose sizes are the numbers of tiles without
-    indirect reads, and with; `lane` is that of the points of a tile."""
+    """A graph with a recurrence in tiles. The sizes of the dims `counts` are the numbers of tiles without indirect
+    reads, and with; `lane` is the dim of the points of a tile. What an inspector gives are inputs."""
 
     graph: Graph
-    base: Symbol
-    more: Symbol
+    counts: tuple[Symbol, Symbol]
     lane: Dim
     order: Port
     position: Port
@@ -80,7 +79,7 @@ class _Tiling:
         return self.tile.symbol, self.lane.symbol
 
     def tiled(self) -> Tiled:
-        graph, name, nodes = self.graph, self.symbol.name, self.rewriter.nodes
+        graph, name, nodes = self.graph, self.tile.symbol.name, self.rewriter.nodes
         merges = [graph.nodes[id] for id in sorted(self.wave.nodes) if graph.nodes[id].is_merge]
         for merge in merges:
             self.copies[merge.id] = self.rewriter.declare(replace(merge, domain=self.over(merge), cases=())).node
@@ -99,7 +98,7 @@ class _Tiling:
         ports = (Port("input", each) for each in (f"{name} order", f"{name} position", *reads.values()))
         order, position, *others = ports
         made = replace(graph, nodes=kept, outputs=outputs)
-        return Tiled(made, self.base.symbol, self.more.symbol, self.lane, order, position, tuple(others))
+        return Tiled(made, (self.base.symbol, self.more.symbol), self.lane, order, position, tuple(others))
 
     # -- what an inspector gives -------------------------------------------------------------------------------------
 
@@ -112,7 +111,7 @@ class _Tiling:
         return found
 
     def order(self) -> Edge:
-        return self.given(f"{self.symbol.name} order", self.lanes)
+        return self.given(f"{self.tile.symbol.name} order", self.lanes)
 
     # -- the recurrence ----------------------------------------------------------------------------------------------
 
@@ -204,13 +203,17 @@ class _Tiling:
             return edge
         key = edge.node, edge.result
         if key not in self.wholes:
-            node = self.graph.nodes[edge.node]
-            if not node.is_merge:
-                raise UnsupportedError(f"what is between its points is read: {node.op}")
+            node, (low, high) = self.graph.nodes[edge.node], self.wave.nodes[edge.node]
             tensors = Tensors(self.rewriter, node.location)
-            place = self.given(f"{self.symbol.name} position", (self.symbol,))
+            before = const(0) if low == const(0) else self.base.size
+            behind = self.tile.size if high == self.wave.dim.size else self.base.size
+            if low not in (const(0), self.wave.first) or high not in (self.wave.first, self.wave.dim.size):
+                raise UnsupportedError("some of its points are read")
+            place = self.given(f"{self.tile.symbol.name} position", (self.symbol,))
+            if before != const(0):
+                place = tensors.apply("sub", place, tensors.number(before * self.lane.size))
             own = Edge(node.id, tuple(Point(var(each)) for each in node.domain), edge.result)
-            rows = self.rows(tensors, own, Slice(const(0), self.tile.size))
+            rows = self.rows(tensors, own, Slice(before, behind - before))
             self.wholes[key] = tensors.gather(rows, place, 0)
         made = self.wholes[key]
         domain = self.rewriter.nodes[made.node].domain
