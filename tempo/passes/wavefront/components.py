@@ -71,7 +71,8 @@ def _joined(graph: Graph, cycles: Sequence[frozenset[int]]) -> frozenset[int]:
     def readers(id: int) -> list[int]:
         return [reader for reader, _ in graph.consumers[id]]
 
-    return frozenset(reached(ids, readers) & reached(ids, graph.producers))
+    above, below = reached(ids, readers), reached(ids, graph.producers)
+    return frozenset(above & below)
 
 
 def _sliced(graph: Graph, node: Node, ids: frozenset[int]) -> tuple[Symbol, ...]:
