@@ -100,8 +100,8 @@ class _Recurrence:
         if any(node.is_stream and symbol in node.domain for node in graph.nodes.values()):
             raise UnsupportedError("what is streamed along it comes point by point")
         nodes = [graph.nodes[id] for id in sorted(self.ids)]
-        if not self.ids <= self.demands.keys():
-            raise UnsupportedError("nobody asks for all of it")
+        if not all(id in self.demands and self.demands[id].exact for id in self.ids):
+            raise UnsupportedError("it is not proven at which points it is asked for")
         for node in nodes:
             self.check(node)
         reads = tuple(self.read(node) for node in nodes if self.reads_points(node))
