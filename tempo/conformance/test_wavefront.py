@@ -166,6 +166,32 @@ def test_trees_while_learning(target: Target) -> None:
     target.agrees(program, sizes={"i": 3}, options=options, x=arrays["x"], child=arrays["child"], tolerance=4)
 
 
+def test_from_the_roots_to_the_leaves(target: Target) -> None:
+    """Points that read points behind them: up the trees, and then down."""
+    with tp.Program() as program:
+        leaf, inner = tp.dim("leaf"), tp.dim("inner")
+        n = tp.dim("n", leaf.size + inner.size)
+        x, child = tp.input("x", (WIDTH,), (n,), "float64"), tp.input("child", (CHILDREN,), (n,), "int32")
+        parent = tp.input("parent", (), (n,), "int32")
+        up, down = (tp.recurrent(name, (WIDTH,), (n,), "float64") for name in ("up", "down"))
+        up[n] = tp.cases((n < leaf.size, x), tp.tanh(x + up.gather(n, child, within=slice(0, n)).sum(axis=0)))
+        down[n.size - 1] = up
+        down[n] = tp.tanh(up * 2 + down.gather(n, parent, within=slice(n + 1, n.size)))
+        loss = (down * x).sum()[0 : n.size].sum()
+        tp.output("down", down)
+        tp.output("dx", tp.grad(loss, x))
+    arrays, sizes = given("forest", 6, 8), {"leaf": 6, "inner": 8}
+    parent_of = np.minimum(np.arange(14) + 1 + np.random.default_rng(0).integers(0, 5, 14), 13).astype("int32")
+    run = target.compile(program, mapping={"n": TILE})
+    alone = tp.compile(program, "reference")
+    inputs = {"x": arrays["x"], "child": arrays["child"], "parent": parent_of}
+    assert_same(target.arrays(run(sizes=sizes, **inputs)), dict(alone(sizes=sizes, **inputs)), tolerance=4)
+    assert is_in_tiles(target, run)
+    inputs["parent"][3] = 3
+    with pytest.raises(tp.IndexOutOfRangeError, match=r"index 3 .*slice\(4, 14\) of 'down' at n = 3"):
+        run(sizes=sizes, **inputs)
+
+
 def test_two_forests(target: Target) -> None:
     """Along two dims, of which the second reads the first."""
     with tp.Program() as program:

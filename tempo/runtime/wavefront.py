@@ -49,7 +49,8 @@ class InTiles:
         rewriter, outputs = Rewriter(self.declared), list[Output]()
         for wave, read in ((each.wave, read) for each in self.parts for read in each.wave.reads):
             type, tensors, symbol = self.declared.seen_type(read.index), Tensors(rewriter, None), wave.dim.symbol
-            reading = Case(var(symbol).ge(wave.first), read.index), Case(TRUE, tensors.zeros(type))
+            (low, high), n = wave.reading, var(symbol)
+            reading = Case(n.ge(low) & n.lt(high), read.index), Case(TRUE, tensors.zeros(type))
             edge, layout = rewriter.cases(reading, type), (symbol, *range(len(type.shape)))
             outputs.append(Output(str(len(outputs)), edge, (symbol,), type, layout))
         alone = replace(self.declared, nodes=rewriter.nodes, outputs=tuple(outputs), sinks=())
@@ -112,22 +113,24 @@ class InTilesAlong:
         if not sizes.keys() >= set(self.counted):
             return "point by point; a run is in tiles where its indices make that cheaper"
         base, more = (sizes[count] for count in self.counted)
-        return f"in tiles: {base} and {more} of {self.tiled.lane.size} for {self.points(sizes)[1]} points"
+        points = int(self.wave.dim.size.evaluate(sizes))
+        return f"in tiles: {base} and {more} of {self.tiled.lane.size} for {points} points"
 
-    def points(self, sizes: Sizes) -> tuple[int, int]:
+    def reading(self, sizes: Sizes) -> tuple[int, int]:
         """From which to which points read others."""
-        return int(self.wave.first.evaluate(sizes)), int(self.wave.dim.size.evaluate(sizes))
+        low, high = (int(each.evaluate(sizes)) for each in self.wave.reading)
+        return low, high
 
     def read(self, indices: Sequence[Array], sizes: Sizes) -> list[Array]:
         """By indirect read the points that each reads. Raises for an index that is out of the range promised."""
-        first, size = self.points(sizes)
-        env: dict[Symbol, Any] = {**sizes, self.symbol: np.arange(first, size)}
+        low, high = self.reading(sizes)
+        env: dict[Symbol, Any] = {**sizes, self.symbol: np.arange(low, high)}
         found = []
         for read, index in zip(self.wave.reads, indices, strict=True):
             shape = (-1, *(1,) * (index.ndim - 1))
             bounds = (each.evaluate(env) for each in (read.start, read.length))
             start, length = (np.broadcast_to(each, env[self.symbol].shape).reshape(shape) for each in bounds)
-            index = index[first:]
+            index = index[low:high]
             if self.compiler.options.checks is False:
                 index = np.clip(index, 0, length - 1)
             elif (bad := (index < 0) | (index >= length)).any():
@@ -138,7 +141,7 @@ class InTilesAlong:
     def _error(self, read: IndirectRead, index: Array, bad: Array, length: Array, sizes: Sizes) -> IndexOutOfRangeError:
         node = self.declared.nodes[read.node]
         at, *place = (int(each) for each in np.argwhere(bad)[0])
-        point = {self.symbol: self.points(sizes)[0] + at}
+        point = {self.symbol: self.reading(sizes)[0] + at}
         within, name = within_at(node.attributes, point, sizes), name_of_data(self.declared, node)
         return out_of_range(
             int(index[(at, *place)]), int(length[at].flat[0]), name, point, place, node.location, within
@@ -146,15 +149,18 @@ class InTilesAlong:
 
     def order(self, read: Sequence[Array], sizes: Sizes) -> Tiles | None:
         """The tiles; None where points one by one take less time."""
-        first, size = self.points(sizes)
         all_read = np.concatenate([each.reshape(len(each), -1) for each in read], axis=1)
         if not all_read.size:
             return None
-        lanes = self.tiled.lane.size.as_int()
-        if forced(self.compiler.options.mapping, self.symbol.name) is not None:
-            return tiles(all_read, first, lanes, np.inf)
-        ratio = self._ratios.get(frozenset(sizes.items()), lambda: self._ratio(lanes, sizes))
-        return tiles(all_read, first, lanes, -(-first // lanes) + (size - first) / ratio)
+        size, lanes = int(self.wave.dim.size.evaluate(sizes)), self.tiled.lane.size.as_int()
+        first, most = size - len(all_read), np.inf
+        if forced(self.compiler.options.mapping, self.symbol.name) is None:
+            ratio = self._ratios.get(frozenset(sizes.items()), lambda: self._ratio(lanes, sizes))
+            most = -(-first // lanes) + len(all_read) / ratio
+        if not self.wave.backward:
+            return tiles(all_read, first, lanes, most)
+        turned = tiles(size - 1 - all_read[::-1], first, lanes, most)
+        return None if turned is None else Tiles(size - 1 - turned.order, turned.position[::-1], turned.base)
 
     def _ratio(self, lanes: int, sizes: Sizes) -> float:
         """How many times as long a tile takes as a point."""
@@ -164,8 +170,9 @@ class InTilesAlong:
 
     def arrays(self, read: Sequence[Array], order: Tiles, sizes: Sizes) -> dict[Port, Array]:
         """What the graph in tiles is given beside what is given anyway."""
-        behind = np.maximum(order.order - self.points(sizes)[0], 0)
-        places = (order.position[points][behind] for points in read)
+        low, high = self.reading(sizes)
+        row = np.clip(order.order - low, 0, high - low - 1)
+        places = (order.position[points][row] for points in read)
         own = {self.tiled.order: order.order, self.tiled.position: order.position}
         return {**own, **dict(zip(self.tiled.reads, places, strict=True))}
 

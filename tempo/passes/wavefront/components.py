@@ -1,4 +1,5 @@
-"""Recurrences that only indices order: cycles whose links along a dim are reads of points before, at given indices.
+"""Recurrences that only indices order: cycles whose links along a dim are reads at given indices, of points before, or
+of points behind.
 
     h[n] = f(x[n], h.gather(n, child, within=slice(0, n)))        child known before h
 
@@ -18,6 +19,9 @@ from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, Node, Point, Slice
 from tempo.symbolic import Box, Context, Dim, Expr, Symbol, const, var
 
+Interval = tuple[Expr, Expr]
+"""From which point on, and up to which, which is no more of it."""
+
 
 @dataclass(frozen=True)
 class IndirectRead:
@@ -32,12 +36,19 @@ class IndirectRead:
 @dataclass(frozen=True)
 class Wavefront:
     """A recurrence along `dim`: its nodes, with the points from which to which each is asked for, and its indirect
-    reads, which are made at all points from `first` on."""
+    reads, which are made at the points `reading`. The others are the first ones; the last, where it goes `backward`."""
 
     dim: Dim
-    nodes: Mapping[int, tuple[Expr, Expr]]
-    first: Expr
+    nodes: Mapping[int, Interval]
+    reading: Interval
+    backward: bool
     reads: tuple[IndirectRead, ...]
+
+    @property
+    def others(self) -> Interval:
+        """The points that read none."""
+        low, high = self.reading
+        return (high, self.dim.size) if self.backward else (const(0), low)
 
 
 def wavefronts(declared: Graph, graph: Graph) -> Iterator[tuple[Symbol, Wavefront | str]]:
@@ -106,14 +117,17 @@ class _Recurrence:
             self.check(node)
         reads = tuple(self.read(node) for node in nodes if self.reads_points(node))
         asked = {tuple(box.interval(symbol) for box in self.certain.get(each.node, ())) for each in reads}
-        first = next(iter(asked))[0][0] if all(asked) else const(0)
-        if asked != {((first, size),)} or first == const(0):
-            raise UnsupportedError("it is not proven that behind the first points all read others")
-        behind = Context.of(graph.dims, var(symbol).ge(first))
-        if not all(behind.implies((each.start + each.length).le(var(symbol))) for each in reads):
-            raise UnsupportedError("it is not proven that what is read lies before its reader")
+        reading = asked.pop() if len(asked) == 1 else ()
+        if len(reading) != 1 or (reading[0][0] == const(0)) == (reading[0][1] == size):
+            raise UnsupportedError("it is not proven that all but the first, or the last, points read others")
+        ((low, high),), n = reading, var(symbol)
+        here = Context.of(graph.dims, n.ge(low), n.lt(high))
+        backward = low == const(0)
+        sides = (each.start.gt(n) if backward else (each.start + each.length).le(n) for each in reads)
+        if not all(map(here.implies, sides)):
+            raise UnsupportedError("it is not proven that what is read lies before its reader, or all of it behind")
         points = {id: self.demands[id].box.interval(symbol) for id in sorted(self.ids)}
-        return Wavefront(self.dim, points, first, reads)
+        return Wavefront(self.dim, points, (low, high), backward, reads)
 
     def reads_points(self, node: Node) -> bool:
         return bool(_sliced(self.graph, node, self.ids))

@@ -6,7 +6,7 @@
 
     h'[tile, lane] = f(x[order], rows(h'[0:tile, 0:lanes])[at])         h[n] = rows(h'[0:tiles, 0:lanes])[position]
 
-The points before `first`, which read no others, fill the first tiles. All is said in the language of graphs, before
+The points that read no others fill the first tiles. All is said in the language of graphs, before
 gradients are expanded: so these go over the same tiles backwards, and no scheduler or backend knows of it. The arrays
 are inputs, which an inspector makes (`tempo.runtime.inspector`).
 """
@@ -144,21 +144,20 @@ class _Tiling:
 
     def case(self, merge: Node, case: Case) -> list[Case]:
         """The case in tiles: of each of its two parts that it holds in."""
-        first, tile, n = self.wave.first, var(self.tile.symbol), var(self.symbol)
+        wave, tile, n = self.wave, var(self.tile.symbol), var(self.symbol)
         inside = []
-        for part in (n.lt(first), n.ge(first)):
-            condition = Context.of(self.graph.dims, part).simplify_condition(case.condition)
-            if self.symbol in condition.dims():
-                raise UnsupportedError(f"the cases of {merge.name} are others than those of the first points")
-            inside.append(condition)
-        before, behind = inside
-        where: Condition = before
-        if before != behind:
-            where = (tile.lt(self.base.size) & before) | (tile.ge(self.base.size) & behind)
+        for low, high in (wave.others, wave.reading):
+            context = Context.of(self.graph.dims, n.ge(low), n.lt(high))
+            inside.append(context.simplify_condition(case.condition))
+        if any(self.symbol in condition.dims() for condition in inside):
+            raise UnsupportedError(f"{merge.name} has other cases than those of the points that read others")
+        others, reading = inside
+        where: Condition = others
+        if others != reading:
+            where = (tile.lt(self.base.size) & others) | (tile.ge(self.base.size) & reading)
         if where == FALSE:
             return []
-        low, high = self.wave.nodes[merge.id]
-        points = (first if before == FALSE else low, first if behind == FALSE else high)
+        points = wave.reading if others == FALSE else wave.others if reading == FALSE else wave.nodes[merge.id]
         return [replace(case, condition=where, edge=self.read(merge, case.edge, points))]
 
     def read(self, node: Node, edge: Edge, points: tuple[Expr, Expr]) -> Edge:
@@ -203,12 +202,16 @@ class _Tiling:
             return edge
         key = edge.node, edge.result
         if key not in self.wholes:
-            node, (low, high) = self.graph.nodes[edge.node], self.wave.nodes[edge.node]
+            node, points = self.graph.nodes[edge.node], self.wave.nodes[edge.node]
             tensors = Tensors(self.rewriter, node.location)
-            before = const(0) if low == const(0) else self.base.size
-            behind = self.tile.size if high == self.wave.dim.size else self.base.size
-            if low not in (const(0), self.wave.first) or high not in (self.wave.first, self.wave.dim.size):
+            of_points = {
+                (const(0), self.wave.dim.size): (const(0), self.tile.size),
+                self.wave.others: (const(0), self.base.size),
+                self.wave.reading: (self.base.size, self.tile.size),
+            }
+            if points not in of_points:
                 raise UnsupportedError("some of its points are read")
+            before, behind = of_points[points]
             place = self.given(f"{self.tile.symbol.name} position", (self.symbol,))
             if before != const(0):
                 place = tensors.apply("sub", place, tensors.number(before * self.lane.size))
