@@ -276,8 +276,11 @@ class CompiledEngine:
         return once and not self._missed and not self._looks_ahead(sizes)
 
     def device_put(self, given: Mapping[Port, Any], sizes: Mapping[Symbol, int] | None) -> dict[str, Any]:
-        """Inputs as executables for these sizes take them; None: as any may."""
-        code = None if sizes is None else self.at(self.plan_for(sizes), sizes).compiled
+        """Inputs as what ran last for these sizes takes them, or would; as any may, where that is not known."""
+        engine, sizes = (self, None) if sizes is None else self.of_last_run(sizes)
+        if engine is self and self.tiles is not None:
+            sizes = None  # what will run is seen when it sees its indices
+        code = None if sizes is None else engine.at(engine.plan_for(sizes), sizes).compiled
         made = {port: self._device_put(port, value, code) for port, value in given.items()}
         return {port.name: array for port, array in made.items()}
 
