@@ -46,6 +46,10 @@ def slow(arguments: list[str], measured: str) -> Any:
         slow(on_numpy("extents", "--lengths", "48", "--tiles", "16", "--quick"), "tempo, blocks 16"),
         slow(on_numpy("operators", "--sizes", "20"), "whole"),
         slow(on_numpy("attention", "--quick", "--lengths", "128"), "at the last tokens"),
+        slow(
+            on_numpy("dynamic", "--quick", "--widths", "8", "--trees", "2", "--dynet", "none"),
+            "tempo / PyTorch by depth",
+        ),
         slow(["scheduling", "--quick"], "an order"),
         slow(
             ["llm", "--quick", "--backend", "torch", "--sizes", "2M", "--peers", "transformers, dynamic"],
