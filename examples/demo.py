@@ -72,6 +72,7 @@ def short(out: Path) -> Iterator[Example]:
     yield Example("cartpole_rollout", "numpy", "Gymnasium's CartPole and the returns of each step")
     for place, (script, shows) in enumerate(MODELS.items()):
         yield Example(script, IN_TURN[place % len(IN_TURN)], shows)
+    yield reckoning("jax", "--steps", "2000")
     yield decoding("jax", out)
     yield Example("ppo", "jax", "PPO learns CartPole", ())
     yield Example("reinforce", "jax", "REINFORCE learns it", ("--iterations", "200"))
@@ -85,12 +86,17 @@ def long(out: Path) -> Iterator[Example]:
         yield Example("cartpole_rollout", backend, "Gymnasium's CartPole and the returns of each step")
         for script, shows in MODELS.items():
             yield Example(script, backend, shows)
+        yield reckoning(backend)
         yield decoding(backend, out)
         yield Example("ppo", backend, "PPO learns CartPole", ("--iterations", str(TRAINED[backend])))
         yield Example("reinforce", backend, "REINFORCE learns it, by returns", ("--returns", "mc", "nstep", "td"))
         yield Example("dqn", backend, "deep Q-learning learns it", ())
     yield training("jax", out)
     yield adapting("jax", out)
+
+
+def reckoning(backend: str, *settings: str) -> Example:
+    return Example("dynamic/treelstm", backend, "a Tree-LSTM learns to reckon", (*settings, "--check"))
 
 
 def decoding(backend: str, out: Path) -> Example:

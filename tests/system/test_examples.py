@@ -55,7 +55,9 @@ def test_the_demo_fails_where_an_example_does(tmp_path: Path) -> None:
 def test_both_demos_have_every_example() -> None:
     from examples.demo import long, short
 
-    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo", "make_tiny_llama"}
+    folder = ROOT / "examples"
+    paths = [path.relative_to(folder) for each in ("*.py", "dynamic/*.py") for path in folder.glob(each)]
+    scripts = {path.with_suffix("").as_posix() for path in paths} - {"demo", "make_tiny_llama", "dynamic/mvrnn"}
     for demo in (short, long):
         assert {each.script for each in demo(Path())} == scripts
 
@@ -193,6 +195,13 @@ def test_dqn_learns(tmp_path: Path, gymnasium: bool) -> None:
     first, last = map(int, found.groups())
     assert first < 40 and last > 60
     assert picture.stat().st_size > 0
+
+
+def test_a_treelstm_learns_to_reckon() -> None:
+    printed = run_example("dynamic/treelstm.py", "--steps", 150, "--width", 32)
+    found = re.search(r"all nodes: mean error ([\d.]+) to ([\d.]+)", printed)
+    assert found is not None, printed
+    assert float(found[2]) < 0.3 * float(found[1])
 
 
 @pytest.mark.slow

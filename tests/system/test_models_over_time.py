@@ -18,20 +18,24 @@ SMALL = {
     "value_iteration": "--size 4 --sweeps 12",
     "edit_distance": "--batch 3 --length 7",
     "kalman": "--objects 3 --steps 60",
+    "dynamic.treelstm": "--steps 3 --trees 2 --depth 2 --width 4",
+    "dynamic.mvrnn": "--sentences 2 --batches 1 --width 3",
 }
+TO_PYTORCH = ("rnn", "lstm", "dynamic.treelstm", "dynamic.mvrnn")
+WITHOUT_PICTURE = ("dynamic.mvrnn",)
 
 
 @pytest.mark.parametrize("backend", typical(BACKENDS, ["numpy", "jax"]))
 @pytest.mark.parametrize("name", SMALL)
 def test_model_equals_its_peer(name: str, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if name in ("rnn", "lstm"):
+    if name in TO_PYTORCH:
         pytest.importorskip("torch")
     main = import_module(f"examples.{name}").main
     assert main([*SMALL[name].split(), "--backend", backend, "--check"]) == 0
     assert "equal to" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in WITHOUT_PICTURE])
 def test_picture(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "pictures" / f"{name}.png"
