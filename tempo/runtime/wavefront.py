@@ -149,9 +149,9 @@ class InTilesAlong:
 
     def order(self, read: Sequence[Array], sizes: Sizes) -> Tiles | None:
         """The tiles; None where points one by one take less time."""
-        all_read = np.concatenate([each.reshape(len(each), -1) for each in read], axis=1)
-        if not all_read.size:
+        if any(each.size == 0 for each in read):
             return None
+        all_read = np.concatenate([each.reshape(len(each), -1) for each in read], axis=1)
         size, lanes = int(self.wave.dim.size.evaluate(sizes)), self.tiled.lane.size.as_int()
         first, most = size - len(all_read), np.inf
         if forced(self.compiler.options.mapping, self.symbol.name) is None:

@@ -271,17 +271,18 @@ class Parts:
         self._open = JittedFunction(jax.jit(self._opened), f"{tracer.__name__}_opened", None, calls)
         self._close = JittedFunction(jax.jit(self._closed), f"{tracer.__name__}_closed", None, calls)
 
-    def cut(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    def cut(self, start: int, stop: int, sizes: tuple[Any, ...]) -> Iterator[tuple[int, int, int]]:
         """The stretches, by number, from where and to where they are run, in the loop's direction."""
+        known = {**self.tracer.static, **dict(zip(self._segment.arguments, sizes, strict=True))}
         for number, stretch in enumerate(self.tracer.stretches):
-            lo, hi = stretch.within(start, stop)
+            lo, hi = stretch.within(start, stop, known)
             if lo < hi:
                 yield number, lo, hi
 
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         sizes, arrays, tables = self._apart(arguments)
         by_step = {id: arrays[id] for id in self.tracer.stepped if isinstance(arrays[id], Pieces)}
-        for number, lo, hi in self.cut(start, stop):
+        for number, lo, hi in self.cut(start, stop, sizes):
             arrays = self._grown(arrays, number)
             for first, last in self._steps(lo, hi) if by_step else ((lo, hi),):
                 arrays.update((id, pieces.only(first)) for id, pieces in by_step.items())

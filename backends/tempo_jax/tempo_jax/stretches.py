@@ -15,6 +15,8 @@ Buffers = Mapping[int, Buffer]
 Sizes = Mapping[Symbol, int]
 LARGEST_SELECTION = 1 << 14
 """A selection evaluates both sides; beyond this many elements a conditional is cheaper."""
+_ELEMENT = 8
+"""One that memory is read or written for takes as long as so many operations."""
 _LONG, _SHARE = 32, 8
 """A body of so many operators is long; a branch with at most this share of them, and of the body's work, does little in
 it."""
@@ -30,12 +32,12 @@ def _stays(loop: Loop, buffers: Buffers, sizes: Sizes) -> Callable[[Branch], boo
     count = operators(loop.body)
     if count < _LONG:
         return lambda branch: False
-    most = max(LARGEST_SELECTION, work(loop.body, buffers, sizes) / _SHARE)
+    most = max(_ELEMENT * LARGEST_SELECTION, work(loop.body, buffers, sizes, _ELEMENT) / _SHARE)
 
     def stays(branch: Branch) -> bool:
         if any(isinstance(each, Loop) and not _is_known(each, sizes) for each in walk((branch,))):
             return False  # how much it does is not known
-        return operators((branch,)) * _SHARE <= count and work((branch,), buffers, sizes) <= most
+        return operators((branch,)) * _SHARE <= count and work((branch,), buffers, sizes, _ELEMENT) <= most
 
     return stays
 

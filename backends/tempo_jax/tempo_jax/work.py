@@ -18,9 +18,9 @@ def operators(statements: tuple[Statement, ...]) -> int:
     return sum(isinstance(each, Compute) for each in walk(statements))
 
 
-def work(statements: tuple[Statement, ...], buffers: Mapping[int, Buffer], sizes: Sizes) -> float:
-    """Elements read and written and operations, in all iterations of loops whose bounds are known; of branches, both
-    sides."""
+def work(statements: tuple[Statement, ...], buffers: Mapping[int, Buffer], sizes: Sizes, element: float = 1) -> float:
+    """Elements read and written (each as much as `element` operations) and operations, in all iterations of loops whose
+    bounds are known; of branches, both sides."""
 
     def resolve(extent: Expr) -> int:
         return max(int(extent.evaluate(sizes)), 0)
@@ -39,7 +39,7 @@ def work(statements: tuple[Statement, ...], buffers: Mapping[int, Buffer], sizes
 
     def total(statement: Statement) -> float:
         if isinstance(statement, Read | Write):
-            return elements(statement)
+            return element * elements(statement)
         if isinstance(statement, Compute):
             return cost(statement)
         inside = sum(total(each) for block in nested(statement) for each in block)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tempo.loop_ir.ir import Block, Branch, Compute, Loop, Statement, nested, walk
 from tempo.loop_ir.rewriter import BlockScope, rewritten
-from tempo.symbolic import And, Condition, Context, Eq, Ge, Or, Symbol, const, maximum, minimum, var
+from tempo.symbolic import And, Condition, Context, Eq, Expr, Ge, Or, Symbol, maximum, minimum, var
 
 _MOST_THRESHOLDS = 3
 
@@ -21,13 +21,14 @@ _MOST_THRESHOLDS = 3
 class LoopStretch:
     """The points of a loop in `first <= var < end` (None: from where, to where the loop runs), as a loop."""
 
-    first: int | None
-    end: int | None
+    first: Expr | None
+    end: Expr | None
     loop: Loop
 
-    def within(self, start: int, stop: int) -> tuple[int, int]:
+    def within(self, start: int, stop: int, sizes: Mapping[Symbol, int]) -> tuple[int, int]:
         """From where to where it is run for these bounds."""
-        lo, hi = start if self.first is None else self.first, stop if self.end is None else self.end
+        lo = start if self.first is None else int(self.first.evaluate(sizes))
+        hi = stop if self.end is None else int(self.end.evaluate(sizes))
         return max(start, lo), min(stop, hi)
 
 
@@ -39,24 +40,36 @@ def split(
 ) -> tuple[LoopStretch, ...]:
     """Stretches that together are the loop, in its direction; a single one where nothing is gained.
 
-    Only conditions that change at points known from `sizes` (those that are fixed) count. Beyond three such points,
-    only those of branches that compute something, then only those outside of inner loops. `stays` says of which
+    Only conditions count that change at points known from `sizes` (those that are fixed), or known to lie within the
+    loop and in one order at all other sizes. Beyond three such points, only those of branches that compute something,
+    then only those outside of inner loops. `stays` says of which
     branches a conditional costs less than the code of another body. With `choices` all of these are made here, too.
     """
     ways = ((inner, computing) for inner in (True, False) for computing in (False, True))
     found = (_thresholds(loop, sizes, _counted(loop, stays, *way)) for way in ways)
-    thresholds = next((each for each in found if len(each) <= _MOST_THRESHOLDS), set[int]())
+    thresholds = next((each for each in found if len(each) <= _MOST_THRESHOLDS), set[Expr]())
     if choices:
         thresholds |= _thresholds(loop, sizes, (each for each in _branches(loop.body) if each.is_choice))
-    edges = [None, *sorted(thresholds), None]
+    edges = [None, *_in_order(thresholds), None]
     parts = tuple(_stretch(loop, first, end, sizes) for first, end in itertools.pairwise(edges))
     return parts if loop.direction == "forward" else parts[::-1]
 
 
-def _stretch(loop: Loop, first: int | None, end: int | None, sizes: Mapping[Symbol, int]) -> LoopStretch:
+def _in_order(thresholds: set[Expr]) -> list[Expr]:
+    """The least first: all of them, or those alone that are numbers where they have no one order at all sizes."""
+    context, found = Context.of(()), list[Expr]()
+    for each in sorted(thresholds, key=str):
+        at = next((at for at, other in enumerate(found) if context.implies(each.le(other))), len(found))
+        if not all(context.implies(other.le(each)) for other in found[:at]):
+            return sorted((each for each in thresholds if each.is_const), key=Expr.as_int)
+        found.insert(at, each)
+    return found
+
+
+def _stretch(loop: Loop, first: Expr | None, end: Expr | None, sizes: Mapping[Symbol, int]) -> LoopStretch:
     """With its conditions decided, as far as the bounds say."""
-    lo = loop.lo if first is None else maximum(loop.lo, const(first))
-    hi = loop.hi if end is None else minimum(loop.hi, const(end))
+    lo = loop.lo if first is None else maximum(loop.lo, first)
+    hi = loop.hi if end is None else minimum(loop.hi, end)
     here = var(loop.var)
     facts = here.ge(lo.substitute(sizes)) & here.lt(hi.substitute(sizes))
     body = _decided(loop.body, Context.of((), facts), sizes)
@@ -77,10 +90,16 @@ def is_empty(loop: Loop, sizes: Mapping[Symbol, int]) -> bool:
 # -- where conditions change ---------------------------------------------------------------------------------------
 
 
-def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], branches: Iterable[Branch]) -> set[int]:
+def _thresholds(loop: Loop, sizes: Mapping[Symbol, int], branches: Iterable[Branch]) -> set[Expr]:
     found = {at for branch in branches for at in changes(branch.condition, loop.var, sizes)}
-    lo, hi = loop.lo.substitute(sizes), loop.hi.substitute(sizes)
-    return {at for at in found if not (lo.is_const and at <= lo.as_int()) and not (hi.is_const and at >= hi.as_int())}
+    lo, hi, context = loop.lo.substitute(sizes), loop.hi.substitute(sizes), Context.of(())
+
+    def is_inside(at: Expr) -> bool:
+        if at.is_const:
+            return not (lo.is_const and at.as_int() <= lo.as_int()) and not (hi.is_const and at.as_int() >= hi.as_int())
+        return context.implies(at.ge(lo)) and context.implies(at.lt(hi)) and not context.implies(at.eq(lo))
+
+    return set(filter(is_inside, found))
 
 
 def _branches(body: Block, loops: bool = True) -> Iterator[Branch]:
@@ -102,8 +121,8 @@ def _computes(branch: Branch) -> bool:
     return any(isinstance(inner, Compute) for inner in walk((branch,)))
 
 
-def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -> Iterator[int]:
-    """The values of `symbol` at which a comparison with a number becomes true or false."""
+def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -> Iterator[Expr]:
+    """The values of `symbol` at which a comparison with what only sizes have a say in becomes true or false."""
     if isinstance(condition, And | Or):
         for arg in condition.args:
             yield from changes(arg, symbol, sizes)
@@ -112,9 +131,9 @@ def changes(condition: Condition, symbol: Symbol, sizes: Mapping[Symbol, int]) -
     expr = condition.expr.substitute(sizes)
     factor = expr.coefficient(symbol)
     rest = expr - factor * var(symbol)
-    if abs(factor) != 1 or not rest.is_const:
+    if abs(factor) != 1 or rest.dims():
         return
-    zero = -factor * rest.as_int()  # factor * symbol + rest == 0
+    zero = rest * -factor  # factor * symbol + rest == 0
     if isinstance(condition, Eq):
         yield from (zero, zero + 1)
     else:

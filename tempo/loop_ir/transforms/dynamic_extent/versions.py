@@ -178,7 +178,8 @@ class _Tiler:
         if not self.context.fuses_segments or not self.loops:
             return 0
         chosen = region.length.le(region.hull - 1)
-        if not any(changes(chosen, self.loops[0].var, self.sizes)):
+        found = changes(chosen, self.loops[0].var, self.sizes)
+        if not any(at.is_const and at.as_int() for at in found):
             return 0
         return sum(isinstance(each, Compute) for each in walk(self.loops[0].body))
 
