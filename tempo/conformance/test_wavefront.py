@@ -192,6 +192,21 @@ def test_from_the_roots_to_the_leaves(target: Target) -> None:
         run(sizes=sizes, **inputs)
 
 
+@pytest.mark.parametrize("backward", [False, True], ids=["before", "behind"])
+def test_fewer_points_than_those_that_read_none(target: Target, backward: bool) -> None:
+    with tp.Program() as program:
+        n = tp.dim("n")
+        x, other = tp.input("x", (), (n,), "float64"), tp.input("other", (), (n,), "int32")
+        h = tp.recurrent("h", (), (n,), "float64")
+        alone, within = (n >= n.size - 4, slice(n + 1, n.size)) if backward else (n < 4, slice(0, n))
+        h[n] = tp.cases((alone, x), h.gather(n, other, within=within) + x)
+        tp.output("h", h)
+    run, meaning = target.compile(program), tp.compile(program, "reference")
+    for size in (9, 4, 3, 1):
+        given = {"x": numbers(size), "other": np.full(size, size - 1 if backward else 0, "int32")}
+        assert_same(target.arrays(run(**given)), dict(meaning(**given)))
+
+
 def test_two_forests(target: Target) -> None:
     """Along two dims, of which the second reads the first."""
     with tp.Program() as program:

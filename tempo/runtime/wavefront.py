@@ -117,9 +117,9 @@ class InTilesAlong:
         return f"in tiles: {base} and {more} of {self.tiled.lane.size} for {points} points"
 
     def reading(self, sizes: Sizes) -> tuple[int, int]:
-        """From which to which points read others."""
-        low, high = (int(each.evaluate(sizes)) for each in self.wave.reading)
-        return low, high
+        """From which to which points read others; at some sizes there are none."""
+        low, high = (max(int(each.evaluate(sizes)), 0) for each in self.wave.reading)
+        return low, max(low, high)
 
     def read(self, indices: Sequence[Array], sizes: Sizes) -> list[Array]:
         """By indirect read the points that each reads. Raises for an index that is out of the range promised."""
