@@ -203,8 +203,8 @@ def test_fewer_points_than_those_that_read_none(target: Target, backward: bool) 
         tp.output("h", h)
     run, meaning = target.compile(program), tp.compile(program, "reference")
     for size in (9, 4, 3, 1):
-        given = {"x": numbers(size), "other": np.full(size, size - 1 if backward else 0, "int32")}
-        assert_same(target.arrays(run(**given)), dict(meaning(**given)))
+        arrays: dict[str, Any] = {"x": numbers(size), "other": np.full(size, size - 1 if backward else 0, "int32")}
+        assert_same(target.arrays(run(**arrays)), dict(meaning(**arrays)))
 
 
 def test_two_forests(target: Target) -> None:
