@@ -204,19 +204,11 @@ class _Tiling:
         if key not in self.wholes:
             node, points = self.graph.nodes[edge.node], self.wave.nodes[edge.node]
             tensors = Tensors(self.rewriter, node.location)
-            of_points = {
-                (const(0), self.wave.dim.size): (const(0), self.tile.size),
-                self.wave.others: (const(0), self.base.size),
-                self.wave.reading: (self.base.size, self.tile.size),
-            }
-            if points not in of_points:
+            if points != (const(0), self.wave.dim.size):  # a loss may read more than is asked for
                 raise UnsupportedError("some of its points are read")
-            before, behind = of_points[points]
             place = self.given(f"{self.tile.symbol.name} position", (self.symbol,))
-            if before != const(0):
-                place = tensors.apply("sub", place, tensors.number(before * self.lane.size))
             own = Edge(node.id, tuple(Point(var(each)) for each in node.domain), edge.result)
-            rows = self.rows(tensors, own, Slice(before, behind - before))
+            rows = self.rows(tensors, own, Slice(const(0), self.tile.size))
             self.wholes[key] = tensors.gather(rows, place, 0)
         made = self.wholes[key]
         domain = self.rewriter.nodes[made.node].domain
