@@ -236,11 +236,54 @@ def test_a_broken_promise_names_the_point(target: Target, way: str | int | None,
     arrays = given("forest", 4, 5)
     arrays["child"][6, 1] = 6
     run = target.compile(trees(), checks=checks, mapping=None if way is None else {"n": way})
-    if way == "sequential" and checks is None and target.info.capabilities.clamps:
-        pytest.skip("indices are clamped here")
     with pytest.raises(tp.IndexOutOfRangeError, match=r"index 6 .*slice\(0, 6\) of 'h' at n = 6, element 1") as caught:
         run(sizes={"leaf": 4, "inner": 5}, **arrays)
     assert caught.value.location is not None
+
+
+OTHERWISE = ("each row its own", "the point before, too", "a stream")
+"""Recurrences whose points go one by one."""
+
+
+@pytest.mark.parametrize("how", OTHERWISE)
+def test_a_broken_promise_of_points_that_go_one_by_one(target: Target, how: str) -> None:
+    """Indices that are known before the run are looked at, whatever becomes of the reads."""
+    rows = how == OTHERWISE[0]
+    with tp.Program() as program:
+        *b, n = tp.dims("b n") if rows else [tp.dim("n")]
+        over = (*b, n)
+        x, other = tp.input("x", (), over, "float64"), tp.input("other", (2,), over, "int32")
+        h = tp.recurrent("h", (), over, "float64")
+        h[*b, 0] = x
+        value = x + h.gather(n, other, within=slice(0, n)).sum(axis=0)
+        h[*b, n] = tp.sin(value + h[n - 1] if how == OTHERWISE[1] else value)
+        tp.output("h", h)
+    indices = np.zeros((3, 7, 2) if rows else (7, 2), "int32")
+    arrays: dict[str, Any] = {"x": numbers(*indices.shape[:-1]), "other": indices}
+    run = target.compile(program)
+    assert_same(target.arrays(run(**arrays)), dict(tp.compile(program, "reference")(**arrays)))
+    indices[..., 0, :] = 50  # asked for by nobody
+    assert_same(target.arrays(run(**arrays)), dict(tp.compile(program, "reference")(**arrays)))
+    indices[(1, 4, 1) if rows else (4, 1)] = 4
+    at = ".*b = 1, n = 4" if rows else ".*n = 4"
+    stream = how == OTHERWISE[2] and not target.interprets
+    with pytest.raises(tp.IndexOutOfRangeError, match=rf"index 4 .*slice\(0, 4\) of 'h' at {at}, element 1"):
+        list(run.stream("n", **arrays) if stream else run(**arrays))
+
+
+def test_only_a_gradient_is_asked_for(target: Target) -> None:
+    """The loss reads more points than are demanded."""
+    with tp.Program() as program:
+        leaf, inner = tp.dim("leaf"), tp.dim("inner")
+        n = tp.dim("n", leaf.size + inner.size)
+        x, child = tp.input("x", (WIDTH,), (n,), "float64"), tp.input("child", (CHILDREN,), (n,), "int32")
+        h = tp.recurrent("h", (WIDTH,), (n,), "float64")
+        below = h.gather(n, child, within=slice(0, leaf.size)).sum(axis=0)
+        h[n] = tp.cases((n < leaf.size, tp.sin(x)), tp.tanh(x + below))
+        tp.output("dx", tp.grad((h * h).sum()[0 : n.size].sum(), x))
+    arrays, sizes = given("star", 6, 8), {"leaf": 6, "inner": 8}
+    options = {"mapping": {"n": TILE}}
+    target.agrees(program, sizes=sizes, options=options, x=arrays["x"], child=arrays["child"], tolerance=4)
 
 
 def test_without_checks_indices_are_clamped(target: Target) -> None:

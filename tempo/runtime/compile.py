@@ -15,7 +15,6 @@ from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError,
 from tempo.passes.instrument import watched
 from tempo.passes.manager import PassManager
 from tempo.passes.rows import rows_masked
-from tempo.passes.vectorize.search import Lift
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler, list_schedulers
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
@@ -116,7 +115,7 @@ def compile(
                 ),
                 name,
                 folder,
-                program.declared() if _may_be_in_tiles(options, limit, offload, rivals) else None,
+                program.declared(),
             )
         )
         given = chosen.info.name if backend is None else backend
@@ -124,12 +123,6 @@ def compile(
         executable = Executable(program, sizes, engine, recipe, check)
         manager.call("tempo_compile_finished", program=program, executable=executable)
         return executable
-
-
-def _may_be_in_tiles(options: Options, limit: int | None, offload: Any, rivals: Mapping[str, Scheduler]) -> bool:
-    """Where nothing is asked for that is of the order in which the program was written."""
-    bounded = limit is not None or offload is not None or rivals or options.strips or options.fold_blocks
-    return options.lift and Lift.name not in options.disable and not options.check_finite and not bounded
 
 
 def _schedulers() -> list[str]:

@@ -23,10 +23,12 @@ from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
 from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow, Offload
 from tempo.loop_ir.rewriter import BlockScope, rewritten
+from tempo.passes.wavefront.components import promises
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.limit import Chosen, chosen
+from tempo.runtime.promises import Promises
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
 from tempo.runtime.wavefront import InTiles, in_tiles
 from tempo.schedule.verify import verify
@@ -89,7 +91,7 @@ class CompiledEngine:
         declared: Graph | None = None,
     ) -> None:
         """`folder`: that of the host pool, where it is no memory. `declared`: the program before its gradients were
-        expanded, where recurrences that only indices order may be run in tiles."""
+        expanded; without it nothing is known of indices before a run."""
         self.folder, self._declared = folder, declared
         check_supported(compiler.graph, compiler.backend.info)  # what the user wrote, whatever passes may make of it
         self.compiler, self.graph, self.backend = compiler, compiler.graph, compiler.backend
@@ -253,6 +255,37 @@ class CompiledEngine:
         found, _ = self._in_tiles
         return None if found is None else TiledRuns(found, self.scheduler_name)
 
+    @cached_property
+    def _promises(self) -> tuple[Promises, CompiledEngine] | None:
+        """The indices of points that a run looks at before it begins, and what computes them: those of recurrences in
+        tiles, and all that are known then where gathers do not raise by themselves."""
+        found, _ = self._in_tiles
+        parts = () if found is None else found.parts
+        reads = {read.node: read for part in parts for read in part.wave.reads}
+        checks = self.compiler.options.checks is not False
+        if self._declared is not None and checks and not self.compiler.checks:
+            reads |= {read.node: read for read in promises(self._declared, self.graph)}
+        if self._declared is None or not reads:
+            return None
+        made = Promises(self._declared, tuple(reads.values()), checks)
+        return made, CompiledEngine(made.compiler, "greedy")
+
+    def points_read(self, arguments: Arguments) -> Mapping[int, Any]:
+        """By indirect read, the points that it takes; of those alone that are looked at before a run.
+
+        Raises `IndexOutOfRangeError` where an index is out of the range that was promised.
+        """
+        if self._promises is None:
+            return {}
+        promised, engine = self._promises
+        used = {node.port for node in engine.graph.nodes.values() if node.is_input}
+        arrays = {port: arguments.arrays[port] for port in used}
+        on_host = {
+            port: self.backend.to_host(each) if self.native(each) else np.asarray(each) for port, each in arrays.items()
+        }
+        made = engine.run(replace(arguments, arrays=on_host, donated=frozenset()), None)
+        return promised.read(made.outputs, arguments.sizes)
+
     def of_last_run(self, sizes: Mapping[Symbol, int]) -> tuple[CompiledEngine, Mapping[Symbol, int]]:
         """What ran for these sizes, if they are those of the last run: it, or its program in tiles."""
         last = None if self.tiles is None else self.tiles.last
@@ -300,7 +333,8 @@ class CompiledEngine:
 
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
         """Run the program once, or twice where an index was out of range that may have been looked up for nothing."""
-        if self.tiles is not None and (found := self.tiles.of(arguments)) is not None:
+        points = self.points_read(arguments)
+        if self.tiles is not None and (found := self.tiles.of(arguments, points)) is not None:
             engine, arguments = found
             return engine.run(arguments, progress, look)
         if self._missed:
@@ -335,32 +369,19 @@ class TiledRuns:
     """Runs of a program with recurrences that only indices order: an inspector looks at these first."""
 
     def __init__(self, program: InTiles, scheduler_name: str) -> None:
-        indices, made = program.compilers()
-        self.program = program
-        self._indices, self.engine = CompiledEngine(indices, "greedy"), CompiledEngine(made, scheduler_name)
+        self.program, self.engine = program, CompiledEngine(program.compiled(), scheduler_name)
         self.last: tuple[Mapping[Symbol, int], Mapping[Symbol, int]] | None = None
         """The sizes of the last run, if it was one in tiles, and what they were there."""
 
-    def of(self, arguments: Arguments) -> tuple[CompiledEngine, Arguments] | None:
-        """The engine that runs in tiles, and what it is given; None where points one by one take less time.
-
-        Raises `IndexOutOfRangeError` where an index is out of the range that was promised.
-        """
+    def of(self, arguments: Arguments, points: Mapping[int, Any]) -> tuple[CompiledEngine, Arguments] | None:
+        """The engine that runs in tiles, and what it is given; None where points one by one take less time."""
         sizes, self.last = arguments.sizes, None
-        given = self.program.given(arguments, self._index_values(arguments))
+        given = self.program.given(arguments, points)
         if given is None:
             return None
         given = replace(given, sizes=self.engine.sizes(given.sizes))
         self.last = sizes, given.sizes
         return self.engine, given
-
-    def _index_values(self, arguments: Arguments) -> list[Any]:
-        to_host, native = self.engine.backend.to_host, self.engine.native
-        used = {node.port for node in self._indices.graph.nodes.values() if node.is_input}
-        arrays = {port: arguments.arrays[port] for port in used}
-        on_host = {port: to_host(each) if native(each) else np.asarray(each) for port, each in arrays.items()}
-        made = self._indices.run(replace(arguments, arrays=on_host, donated=frozenset()), None).outputs
-        return [made[str(number)] for number in range(len(made))]
 
 
 Engine = ReferenceEngine | CompiledEngine

@@ -46,6 +46,8 @@ class Stream(Iterator[Step]):
         `endless`: the dim has no end; the size that it is given is the most points that there can be. `look` is shown
         what is watched after every step. The points before `from_point` are no steps.
         """
+        if not (endless or engine.compiler.checks):
+            engine.points_read(arguments)
         engine = engine.in_order()  # what was given is not taken back
         # Without an end it is proven already that there is no cycle: none is looked for at the most points.
         plan = engine.plan(dim) if endless else engine.plan_for(arguments.sizes, dim)

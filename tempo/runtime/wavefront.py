@@ -12,23 +12,22 @@ from tempo.autodiff import expand_gradients
 from tempo.compiler.buckets import Bucket, Buckets
 from tempo.compiler.driver import Compiler
 from tempo.compiler.once import Once
-from tempo.compiler.options import Options
 from tempo.costs import LikelySizes, work_at_points
-from tempo.errors import IndexOutOfRangeError, UnsupportedError
+from tempo.errors import UnsupportedError
 from tempo.passes.manager import forced
 from tempo.passes.rows import rows_masked
-from tempo.passes.wavefront.components import IndirectRead, Wavefront, wavefronts
+from tempo.passes.vectorize.search import Lift
+from tempo.passes.wavefront.components import Wavefront, wavefronts
 from tempo.passes.wavefront.tiling import LANES, Tiled, tiled
-from tempo.plugins.manager import get_backend, get_scheduler
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.inspector import Tiles, tiles
-from tempo.sdg.graph import Case, Graph, Output, Port
-from tempo.sdg.operators.located import name_of_data, out_of_range, within_at
-from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import TRUE, Symbol, var
+from tempo.sdg.graph import Graph, Port
+from tempo.symbolic import Symbol
 
 Sizes = Mapping[Symbol, int]
 Array = np.ndarray[Any, Any]
+Points = Mapping[int, Array]
+"""By indirect read, the points that it takes (`Promises.read`)."""
 
 
 @dataclass(frozen=True)
@@ -41,25 +40,8 @@ class InTiles:
     graph: Graph
     parts: tuple[InTilesAlong, ...]
 
-    def compilers(self) -> tuple[Compiler, Compiler]:
-        """Of what computes the indices at all points, and of the program in tiles."""
-        return self._of_indices(), self._of_tiles()
-
-    def _of_indices(self) -> Compiler:
-        rewriter, outputs = Rewriter(self.declared), list[Output]()
-        for wave, read in ((each.wave, read) for each in self.parts for read in each.wave.reads):
-            type, tensors, symbol = self.declared.seen_type(read.index), Tensors(rewriter, None), wave.dim.symbol
-            (low, high), n = wave.reading, var(symbol)
-            reading = Case(n.ge(low) & n.lt(high), read.index), Case(TRUE, tensors.zeros(type))
-            edge, layout = rewriter.cases(reading, type), (symbol, *range(len(type.shape)))
-            outputs.append(Output(str(len(outputs)), edge, (symbol,), type, layout))
-        alone = replace(self.declared, nodes=rewriter.nodes, outputs=tuple(outputs), sinks=())
-        kept = alone.reachable()
-        graph = replace(alone, nodes={id: node for id, node in alone.nodes.items() if id in kept})
-        options = Options(checks=self.compiler.options.checks)
-        return Compiler(graph, get_backend("numpy"), get_scheduler("greedy"), options)
-
-    def _of_tiles(self) -> Compiler:
+    def compiled(self) -> Compiler:
+        """Of the program in tiles."""
         options = self.compiler.options
         if isinstance(options.mapping, Mapping) or options.mapping is None:
             mine = {part.symbol.name for part in self.parts}
@@ -74,14 +56,11 @@ class InTiles:
         """How a run of these sizes went, or would."""
         return [f"{part.symbol.name}: {part.told(sizes)}" for part in self.parts]
 
-    def given(self, arguments: Arguments, indices: Sequence[Array]) -> Arguments | None:
-        """What the program in tiles is given; None where points one by one take less time.
-
-        Raises `IndexOutOfRangeError` where an index is out of the range that was promised.
-        """
-        sizes, left, arrays, counts = arguments.sizes, iter(indices), dict(arguments.arrays), dict(arguments.sizes)
-        found = [(part, part.read([next(left) for _ in part.wave.reads], sizes)) for part in self.parts]
-        for part, read in found:
+    def given(self, arguments: Arguments, points: Points) -> Arguments | None:
+        """What the program in tiles is given; None where points one by one take less time."""
+        sizes, arrays, counts = arguments.sizes, dict(arguments.arrays), dict(arguments.sizes)
+        for part in self.parts:
+            read = part.read(points, sizes)
             order = part.order(read, sizes)
             if order is None:
                 return None
@@ -121,31 +100,12 @@ class InTilesAlong:
         low, high = (max(int(each.evaluate(sizes)), 0) for each in self.wave.reading)
         return low, max(low, high)
 
-    def read(self, indices: Sequence[Array], sizes: Sizes) -> list[Array]:
-        """By indirect read the points that each reads. Raises for an index that is out of the range promised."""
-        low, high = self.reading(sizes)
-        env: dict[Symbol, Any] = {**sizes, self.symbol: np.arange(low, high)}
-        found = []
-        for read, index in zip(self.wave.reads, indices, strict=True):
-            shape = (-1, *(1,) * (index.ndim - 1))
-            bounds = (each.evaluate(env) for each in (read.start, read.length))
-            start, length = (np.broadcast_to(each, env[self.symbol].shape).reshape(shape) for each in bounds)
-            index = index[low:high]
-            if self.compiler.options.checks is False:
-                index = np.clip(index, 0, length - 1)
-            elif (bad := (index < 0) | (index >= length)).any():
-                raise self._error(read, index, bad, length, sizes)
-            found.append((index + start).astype(np.int32))
-        return found
-
-    def _error(self, read: IndirectRead, index: Array, bad: Array, length: Array, sizes: Sizes) -> IndexOutOfRangeError:
-        node = self.declared.nodes[read.node]
-        at, *place = (int(each) for each in np.argwhere(bad)[0])
-        point = {self.symbol: self.reading(sizes)[0] + at}
-        within, name = within_at(node.attributes, point, sizes), name_of_data(self.declared, node)
-        return out_of_range(
-            int(index[(at, *place)]), int(length[at].flat[0]), name, point, place, node.location, within
-        )
+    def read(self, points: Points, sizes: Sizes) -> list[Array]:
+        """By indirect read, what each of the points that read takes."""
+        (low, high), size = self.reading(sizes), int(self.wave.dim.size.evaluate(sizes))
+        found = ((points[each.node], self.symbol in each.dims) for each in self.wave.reads)
+        whole = (each if varies else np.broadcast_to(each, (size, *each.shape)) for each, varies in found)
+        return [each[low:high] for each in whole]
 
     def order(self, read: Sequence[Array], sizes: Sizes) -> Tiles | None:
         """The tiles; None where points one by one take less time."""
@@ -180,6 +140,8 @@ class InTilesAlong:
 def in_tiles(compiler: Compiler, declared: Graph) -> tuple[InTiles | None, list[str]]:
     """The program with those of its recurrences in tiles that may be, and what became of the others."""
     graph, parts, notes = declared, list[InTilesAlong](), list[str]()
+    if not _may_be(compiler):
+        return None, notes
     for symbol, wave in wavefronts(declared, compiler.graph):
         way = forced(compiler.options.mapping, symbol.name)
         why = wave if isinstance(wave, str) else "mapping= says so"
@@ -195,3 +157,11 @@ def in_tiles(compiler: Compiler, declared: Graph) -> tuple[InTiles | None, list[
     if not parts:
         return None, notes
     return InTiles(compiler, declared, rows_masked(expand_gradients(graph)), tuple(parts)), notes
+
+
+def _may_be(compiler: Compiler) -> bool:
+    """Where nothing is asked for that is of the order in which the program was written."""
+    options = compiler.options
+    bounded = compiler.memory_limit is not None or compiler.offload is not None or compiler.rivals
+    ordered = bounded or options.strips or options.fold_blocks or options.check_finite
+    return Lift.name not in compiler.manager.disabled and not ordered

@@ -25,12 +25,19 @@ Interval = tuple[Expr, Expr]
 
 @dataclass(frozen=True)
 class IndirectRead:
-    """Node `node`, a gather, takes points of its operand: of the `length` from `start` on those at `index`."""
+    """Node `node`, a gather, takes points of its operand, a tensor of its own cycle: of the `length` from `start` on
+    those at `index`, which are known before the run. It is made at `points`, for sure, at all sizes."""
 
     node: int
     index: Edge
     start: Expr
     length: Expr
+    points: tuple[Box, ...]
+
+    @property
+    def dims(self) -> frozenset[Symbol]:
+        """Along which what is read varies."""
+        return self.index.dims() | self.start.dims() | self.length.dims()
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,38 @@ def wavefronts(declared: Graph, graph: Graph) -> Iterator[tuple[Symbol, Wavefron
                     break
 
 
+def promises(declared: Graph, graph: Graph) -> tuple[IndirectRead, ...]:
+    """All indirect reads of which indices are known before the run, and so whether they are as promised."""
+    reads = [
+        (node, _sliced(declared, node, ids))
+        for ids in map(frozenset, declared.components)
+        for node in map(declared.nodes.__getitem__, sorted(ids))
+    ]
+    found = [node for node, along in reads if along and _why_unknown(declared, node, along) is None]
+    to_the_end = [node for node in found if not declared.stops.keys() & set(node.domain)]
+    certain = certain_points(graph) if to_the_end else {}
+    return tuple(_indirect(declared, node, certain[node.id]) for node in to_the_end if certain.get(node.id))
+
+
+def _why_unknown(graph: Graph, node: Node, along: Sequence[Symbol]) -> str | None:
+    """Why it is not known before the run which points a gather takes of its own cycle."""
+    index = node.operands[1]
+    if node.attr("axis") >= len(along) or node.attr("batch", 0):
+        return "elements of its points are taken at other indices for each"
+    if any(size.dims() for size in graph.seen_type(index).shape):
+        return "not every point reads as many others"
+    sources = [graph.nodes[id] for id in reached([index.node], graph.producers)]
+    if any(each.op == "gradient" or (each.is_nominal and not (each.is_input or each.is_draw)) for each in sources):
+        return "the indices are made while it runs"
+    return None
+
+
+def _indirect(graph: Graph, node: Node, points: tuple[Box, ...]) -> IndirectRead:
+    data, index = node.operands
+    part = [each for each in data.map if isinstance(each, Slice)][node.attr("axis")]
+    return IndirectRead(node.id, index, part.start, part.length, points)
+
+
 def _joined(graph: Graph, cycles: Sequence[frozenset[int]]) -> frozenset[int]:
     """All cycles, and what is made of one of them for another."""
     ids = frozenset(id for each in cycles for id in each)
@@ -116,7 +155,7 @@ class _Recurrence:
         for node in nodes:
             self.check(node)
         reads = tuple(self.read(node) for node in nodes if self.reads_points(node))
-        asked = {tuple(box.interval(symbol) for box in self.certain.get(each.node, ())) for each in reads}
+        asked = {tuple(box.interval(symbol) for box in each.points) for each in reads}
         reading = asked.pop() if len(asked) == 1 else ()
         if len(reading) != 1 or (reading[0][0] == const(0)) == (reading[0][1] == size):
             raise UnsupportedError("it is not proven that all but the first, or the last, points read others")
@@ -133,20 +172,15 @@ class _Recurrence:
         return bool(_sliced(self.graph, node, self.ids))
 
     def read(self, node: Node) -> IndirectRead:
-        graph, (data, index) = self.graph, node.operands
-        part, *more = (each for each in data.map if isinstance(each, Slice))
-        if more or _sliced(graph, node, self.ids) != (self.dim.symbol,):
+        along = _sliced(self.graph, node, self.ids)
+        if along != (self.dim.symbol,):
             raise UnsupportedError("its points read others along several dims")
-        if node.attr("axis") != 0 or node.attr("batch", 0):
-            raise UnsupportedError("elements of its points are taken at other indices for each")
-        if others := index.dims() - {self.dim.symbol}:
+        why = _why_unknown(self.graph, node, along)
+        if why is not None:
+            raise UnsupportedError(why)
+        if others := node.operands[1].dims() - {self.dim.symbol}:
             raise UnsupportedError(f"the indices vary along {', '.join(sorted(each.name for each in others))}, too")
-        if any(size.dims() for size in graph.seen_type(index).shape):
-            raise UnsupportedError("not every point reads as many others")
-        sources = (graph.nodes[id] for id in reached([index.node], graph.producers))
-        if any(each.op == "gradient" or (each.is_nominal and not (each.is_input or each.is_draw)) for each in sources):
-            raise UnsupportedError("the indices are made while it runs")
-        return IndirectRead(node.id, index, part.start, part.length)
+        return _indirect(self.graph, node, self.certain.get(node.id, ()))
 
     def check(self, node: Node) -> None:
         """Raises for what is not the same at every point, and for links along the dim that are no indirect reads."""
