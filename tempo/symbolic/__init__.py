@@ -34,7 +34,7 @@ from tempo.symbolic.expr import (
 )
 from tempo.symbolic.lengths import over_lengths
 from tempo.symbolic.parse import parse_condition, parse_expr
-from tempo.symbolic.text import to_python
+from tempo.symbolic.text import syntax_tree, to_python
 
 __all__ = [
     "FALSE",
@@ -68,6 +68,7 @@ __all__ = [
     "parse_condition",
     "parse_expr",
     "size",
+    "syntax_tree",
     "to_python",
     "var",
     "zero",

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from tempo.symbolic.condition import FALSE, TRUE, Condition, conjunction, disjunction, nonnegative, zero
 from tempo.symbolic.expr import Expr, Symbol, const, dim, maximum, minimum, total, var
+from tempo.symbolic.text import syntax_tree
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Expr, Expr], Condition]] = {
     ast.GtE: lambda a, b: nonnegative(total((a, 1), (b, -1))),
@@ -43,7 +44,7 @@ _ENCODED = "_utf8_"
 
 def _parsed(text: str) -> ast.expr:
     try:
-        return ast.parse(_NAME.sub(_encoded, text).strip(), mode="eval").body
+        return syntax_tree(_NAME.sub(_encoded, text).strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two of too many brackets
         raise ValueError(f"cannot read {text!r}: {error}") from None
 

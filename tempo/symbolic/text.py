@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from threading import Lock
 
 from tempo.symbolic.condition import And, Comparison, Condition, Eq, Or
 from tempo.symbolic.expr import ZERO, Atom, Expr, FloorDiv, Max, Min, Mod, Symbol, from_terms
@@ -19,7 +20,20 @@ def to_python(value: Expr | Condition, names: Names) -> ast.expr:
     'min(t + 1, T)'
     """
     text = expr_text(value, names) if isinstance(value, Expr) else condition_text(value, names)
-    return ast.parse(text, mode="eval").body
+    return syntax_tree(text)
+
+
+_PARSING = Lock()
+
+
+def syntax_tree(text: str) -> ast.expr:
+    """The tree of an expression in Python's syntax; in any thread.
+
+    Python 3.11 counts the depth of the tree that it makes for all threads at once, and where two make one it may raise
+    SystemError (https://github.com/python/cpython/issues/106905).
+    """
+    with _PARSING:
+        return ast.parse(text, mode="eval").body
 
 
 def atom_text(atom: Atom, names: Names = str) -> str:

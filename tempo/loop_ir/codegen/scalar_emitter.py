@@ -14,6 +14,7 @@ from tempo import dtypes
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.codegen.syntax import assign, name
 from tempo.loop_ir.ir import Buffer, Compute, PointIndex, Read, Statement
+from tempo.symbolic import syntax_tree
 
 OPERATOR = "operator"
 """In a form: the function of the operator itself."""
@@ -104,13 +105,13 @@ def applied(form: str, operands: Sequence[ast.expr], names: Mapping[str, str]) -
         def visit_Name(self, node: ast.Name) -> ast.expr:
             return given.get(node.id) or ast.Name(names.get(node.id, node.id), ast.Load())
 
-    tree: ast.expr = Placed().visit(ast.parse(form, mode="eval").body)
+    tree: ast.expr = Placed().visit(syntax_tree(form))
     return tree
 
 
 def uses(form: str) -> Mapping[str, int]:
     """How often each name stands in a form."""
-    names = [node.id for node in ast.walk(ast.parse(form, mode="eval")) if isinstance(node, ast.Name)]
+    names = [node.id for node in ast.walk(syntax_tree(form)) if isinstance(node, ast.Name)]
     return {name: names.count(name) for name in names}
 
 

@@ -24,6 +24,7 @@ from tempo import dtypes
 from tempo.passes.rewrite.driver import Sweep, Term
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Edge, Node, TensorType
+from tempo.symbolic import syntax_tree
 
 Pattern: TypeAlias = "Apply | str | float"
 _ROOT = "root"
@@ -176,9 +177,7 @@ def _fitted(found: Term | Edge, match: Match) -> Term | Edge | None:
 def _parse(equation: str) -> tuple[Pattern, Pattern | None]:
     """As Python reads it, where `name:op(...)` is `name @ op(...)`."""
     try:
-        left, *right = [
-            _pattern(ast.parse(side.strip(), mode="eval").body) for side in equation.replace(":", "@").split("=", 1)
-        ]
+        left, *right = [_pattern(syntax_tree(side.strip())) for side in equation.replace(":", "@").split("=", 1)]
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"cannot read {equation!r}: {error.args[0]}") from error
     return left, right[0] if right else None
