@@ -82,7 +82,7 @@ def _inspector(run: tp.Executable, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """What finds the order of a run in tiles, of a run that is one."""
     engine = run._engine
     assert isinstance(engine, CompiledEngine)
-    arguments = run._arguments(arrays, None, None, 0, None)
-    if engine.tiles is None or engine.tiles.of(arguments) is None:
+    arguments, tiles = run._arguments(arrays, None, None, 0, None), engine.tiles
+    if tiles is None or tiles.of(arguments, engine.points_read(arguments)) is None:
         return {}
-    return {"inspector": partial(engine.tiles.of, arguments)}
+    return {"inspector": lambda: tiles.of(arguments, engine.points_read(arguments))}
