@@ -1,27 +1,31 @@
-"""Rows that end each at a point of its own (`tp.stop_when(t, condition, each=b)`): who sees several of them.
+"""Rows that have an end of their own along a dim, from the start (`tp.dim("t", lengths=n)`) or where a condition holds
+first (`tp.stop_when(t, condition, each=b)`): who sees points that are behind it.
 
-A tensor over `t` and all rows has no points behind the end of a row. Whoever reads its own row sees none of them. A
-slice over all rows shows what is there of each, and may only be folded: its axes are followed, by the axis rule,
-through operators that keep positions apart, up to one that folds all of them. There the rows that have ended do not
-count.
+A tensor over `t` and all rows has no points behind the end of a row. Whoever reads its own row at points up to its own
+sees none of them. A slice shows what is there, and may only be folded: its axes are followed, by the axis rule, through
+operators that keep positions apart, up to one that folds them. There what does not exist does not count. A read of one
+point shows 0 where it does not exist; that it does is checked before a run (see `tempo.runtime.rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tempo.analysis.reports import tensor_name
 from tempo.errors import Location, UnsupportedError
-from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, substitute_index
+from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, identity_map, substitute_index
 from tempo.sdg.operators import OPERATORS, factors_of
 from tempo.sdg.operators.axes import Factor, Role
-from tempo.symbolic import Symbol, const, var
+from tempo.sdg.operators.making import Formula
+from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.symbolic import Context, Symbol, as_expr, const, var
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Axes that show rows at points of theirs: a read through `map`, over the stop's domain, of which of them exist.
+    """Axes that show points of rows: a read through `map`, over the end's domain, of which of them exist.
 
     `axes` has one for each `Slice` of the map, in order.
     """
@@ -29,76 +33,163 @@ class Rows:
     map: IndexMap
     axes: tuple[int, ...]
 
-    def moved(self, more: int, at: Mapping[Symbol, Point]) -> Rows:
-        """As whoever reads them at other points sees them, behind `more` axes."""
-        within = {symbol: point.index for symbol, point in at.items()}
-        return Rows(tuple(substitute_index(each, within) for each in self.map), tuple(a + more for a in self.axes))
+    def seen(self, slices: Mapping[Symbol, Slice], points: Mapping[Symbol, Point]) -> Rows | None:
+        """As who reads them at these slices and points sees them; None where no map says what it sees."""
+        map, axes, within = [], [], {symbol: point.index for symbol, point in points.items()}
+        order, before, opened = list(slices), iter(self.axes), list[Symbol]()
+        for index in self.map:
+            varying = [symbol for symbol in order if symbol in _dims(index)]
+            opened += varying
+            if varying and index != Point(var(varying[0])):
+                return None
+            map.append(slices[varying[0]] if varying else substitute_index(index, within))
+            if isinstance(map[-1], Slice):
+                axes.append(order.index(varying[0]) if varying else next(before) + len(order))
+        return Rows(tuple(map), tuple(axes)) if len(set(opened)) == len(opened) else None
+
+    def cut(self, node: Node) -> Rows | None:
+        """As the operator `slice` shows them, if that is what it is."""
+        if node.op != "slice" or any(node.attr("steps")[axis] != 1 for axis in self.axes):
+            return None
+        map, axes = list(self.map), iter(self.axes)
+        for place, index in enumerate(map):
+            if isinstance(index, Slice):
+                axis = next(axes)
+                map[place] = Slice(index.start + node.attr("starts")[axis], as_expr(node.attr("lengths")[axis]))
+        return Rows(tuple(map), self.axes)
 
 
 @dataclass(frozen=True)
 class Mask:
-    """What an operand shows of rows that have ended is `fill`."""
+    """What an operand shows of points that do not exist is `fill`."""
 
     rows: Rows
     fill: bool | int | float
 
 
 Masks = Mapping[tuple[int, int], tuple[Mask, ...]]
-"""By node, and the number of an operand."""
+"""By node, or `OUTPUTS`, and the number of an operand, a case or an output."""
+
+OUTPUTS = -1
 
 
-def is_ragged(stop: Output, domain: tuple[Symbol, ...]) -> bool:
+def row_ends(graph: Graph) -> tuple[Output, ...]:
+    """What says where rows end: lengths that are given, and stops of rows."""
+    return (*graph.ragged.values(), *(stop for stop in graph.stops.values() if stop.rows))
+
+
+def is_ragged(end: Output, domain: tuple[Symbol, ...]) -> bool:
     """Whether what varies along these dims has no points behind the end of a row."""
-    return bool(stop.rows) and set(stop.domain) <= set(domain)
+    return (end.role == "rows" or bool(end.rows)) and set(end.domain) <= set(domain)
 
 
-def shows_rows(graph: Graph, stop: Output, edge: Edge) -> bool:
-    """Whether the edge shows several rows, some of which may have ended."""
+def shows_rows(graph: Graph, end: Output, edge: Edge) -> bool:
+    """Whether the edge may show points behind the end of a row."""
     domain = graph.nodes[edge.node].domain
-    indices = dict(zip(domain, edge.map))
-    return is_ragged(stop, domain) and any(isinstance(indices[symbol], Slice) for symbol in stop.rows)
+    if not is_ragged(end, domain):
+        return False
+    if end.role == "rows":
+        return edge.map != identity_map(domain)
+    return any(isinstance(index, Slice) for symbol, index in zip(domain, edge.map) if symbol in end.rows)
 
 
-def row_masks(graph: Graph, stop: Output) -> Masks:
-    """Where rows that have ended must not count.
+def exists(end: Output, tensors: Tensors, rows: Rows) -> Edge:
+    """Which points there are of what is shown, where lengths are given: axes as those of the slices of the map.
 
-    Raises `UnsupportedError`, at the line of the reader, for another read of other rows than a fold of all of them, and
-    for calls of the host that are made for each row.
+    It is computed from the lengths, so it is not a row's itself: what is masked by it has zeros, and not no points.
     """
-    return _Walk(graph, stop).masks()
+    *at, index = rows.map
+    count = tensors.cast(replace(end.edge, map=tuple(at)), "int32")
+    if isinstance(index, Point):
+        return tensors.apply("lt", tensors.number(index.index), count)
+    places = tensors.add(tensors.iota((index.length,), 0), tensors.number(index.start))
+    return tensors.apply("lt", places, tensors.with_ones(count, tensors.rank(count), 1))
+
+
+def selected(tensors: Tensors, there: Edge, operand: Edge, mask: Mask) -> Edge:
+    """The operand where what it shows is there, `fill` elsewhere."""
+    axes = mask.rows.axes
+    if axes:
+        order = sorted(range(len(axes)), key=axes.__getitem__)
+        shape = tensors.shape(operand)
+        sizes = tuple(size if axis in axes else const(1) for axis, size in enumerate(shape))[min(axes) :]
+        there = tensors.reshape(tensors.transpose(there, tuple(order)), sizes)
+    return tensors.apply("where", there, operand, tensors.constant(mask.fill, tensors.seen(operand).dtype))
+
+
+def row_masks(graph: Graph, end: Output) -> Masks:
+    """Where points behind the end of a row must not count.
+
+    Raises `UnsupportedError`, at the line of the reader, for a read of them that is not folded, and for calls of the
+    host that are made for each row.
+    """
+    walk = _Walk(graph, end)
+    masks = walk.masks()
+    if walk.whole:
+        raise next(iter(walk.whole.values()))
+    return masks
+
+
+def shown_rows(graph: Graph, end: Output) -> Mapping[int, tuple[Rows, ...]]:
+    """By node, what its axes show of rows."""
+    return _Walk(graph, end).walked().shown
+
+
+def with_folds_apart(graph: Graph) -> Graph:
+    """With operators that fold points of rows inside taken apart: a softmax is exponentials and their sum."""
+    while whole := {id for end in graph.ragged.values() for id in _Walk(graph, end).walked().whole}:
+        rewriter = Rewriter(graph)
+        for node in (graph.nodes[id] for id in sorted(whole)):
+            formula = Formula(node.attributes, node.operands, Tensors(rewriter, node.location))
+            rewriter.put(node, OPERATORS[node.op].decompose(formula))  # type: ignore[misc]
+        graph = replace(graph, nodes=rewriter.nodes)
+    return graph
 
 
 class _Walk:
-    def __init__(self, graph: Graph, stop: Output) -> None:
-        self.graph, self.stop = graph, stop
+    def __init__(self, graph: Graph, end: Output) -> None:
+        self.graph, self.end = graph, end
+        self.is_given = end.role == "rows"
         self.shown: dict[int, tuple[Rows, ...]] = {}  # by pure node, what its axes show of rows
         self.found: dict[tuple[int, int], tuple[Mask, ...]] = {}
+        self.whole: dict[int, UnsupportedError] = {}  # composites that fold inside, with what is wrong with them
 
     def masks(self) -> Masks:
+        return self.walked().found
+
+    def walked(self) -> _Walk:
         reachable = self.graph.reachable()
         nodes = [node for node in self.graph.operands_first() if node.id in reachable]
         for node in nodes:
             self._visit(node)
         for node in nodes:  # not before: a merge stands in front of what its cases read
-            for case in node.cases:
-                self._check_keeps(case.edge, case.location or node.location)
-        for output in self.graph.outputs:
-            self._check_keeps(output.edge, output.location)
-        return self.found
+            for number, case in enumerate(node.cases):
+                self._check_keeps(node.id, number, case.edge, case.location or node.location)
+        for number, output in enumerate(self.graph.outputs):
+            self._check_keeps(OUTPUTS, number, output.edge, output.location)
+        return self
 
     def _visit(self, node: Node) -> None:
-        if node.has_effect and is_ragged(self.stop, node.domain):
+        if node.has_effect and is_ragged(self.end, node.domain):
             raise self._called(node)
         shown: list[Rows] = []
         for number, edge in enumerate(node.operands):
             for rows in self._seen(edge, node.location):
                 shown.extend(self._through(node, number, rows))
+        if self.is_given and node.attr("checked") and is_ragged(self.end, node.domain):  # no point of none fails
+            self._mask(node.id, 1, Rows(identity_map(self.end.domain), ()), 0)
         self.shown[node.id] = tuple(shown)
 
-    def _check_keeps(self, edge: Edge, reader: Location | None) -> None:
+    def _mask(self, node: int, number: int, rows: Rows, fill: bool | int | float) -> None:
+        key = node, number
+        self.found[key] = (*self.found.get(key, ()), Mask(rows, fill))
+
+    def _check_keeps(self, node: int, number: int, edge: Edge, reader: Location | None) -> None:
         """What is kept of an edge must show no rows: nobody folds it."""
-        if any(self._seen(edge, reader)):
-            raise self._other_rows(edge, reader)
+        for rows in self._seen(edge, reader):
+            if rows.axes:
+                raise self._other_rows(edge, reader)
+            self._mask(node, number, rows, 0)
 
     def _seen(self, edge: Edge, reader: Location | None) -> Iterator[Rows]:
         producer = self.graph.nodes[edge.node]
@@ -106,62 +197,105 @@ class _Walk:
         slices = [symbol for symbol, index in indices.items() if isinstance(index, Slice)]
         points = {symbol: index for symbol, index in indices.items() if isinstance(index, Point)}
         for rows in self.shown.get(producer.id, ()):
-            if any(symbol in _dims(index) for index in rows.map for symbol in slices):
+            moved = rows.seen({symbol: indices[symbol] for symbol in slices}, points)  # type: ignore[misc]
+            if moved is None or not (self.is_given or len(moved.axes) == len(rows.axes)):
                 raise self._other_rows(edge, reader)
-            moved = rows.moved(len(slices), points)
-            if not self._stays(dict(zip(self.stop.domain, moved.map))):
+            if not self._stays(dict(zip(self.end.domain, moved.map))):
                 yield moved
-        if is_ragged(self.stop, producer.domain) and not self._stays(indices):
-            read = tuple(indices[symbol] for symbol in self.stop.domain)
-            if not all(self._is_whole(symbol, indices[symbol]) for symbol in self.stop.rows):
+        if is_ragged(self.end, producer.domain) and not self._stays(indices):
+            read = tuple(indices[symbol] for symbol in self.end.domain)
+            if not self.is_given and not all(self._is_whole(symbol, indices[symbol]) for symbol in self.end.rows):
                 raise self._other_rows(edge, reader)
-            yield Rows(read, tuple(slices.index(symbol) for symbol in self.stop.domain if symbol in slices))
+            yield Rows(read, tuple(slices.index(symbol) for symbol in self.end.domain if symbol in slices))
 
     def _stays(self, indices: Mapping[Symbol, Point | Slice]) -> bool:
-        """In the reader's own row, or at the first point, which every row has."""
-        dim = next(symbol for symbol in self.stop.domain if symbol not in self.stop.rows)
-        own = all(indices[symbol] == Point(var(symbol)) for symbol in self.stop.rows)
-        return own or indices[dim] == Point(const(0))
+        """In the reader's own row, and where lengths are given at points up to the reader's own; or at the first point,
+        which every row has that ends at one."""
+        dim = self.end.along
+        own, index = all(indices[symbol] == Point(var(symbol)) for symbol in self.end.rows), indices[dim]
+        if not self.is_given:
+            return own or index == Point(const(0))
+        last = index.index if isinstance(index, Point) else index.start + index.length - 1
+        return own and dim in last.dims() and self._context.implies(last.le(var(dim)))
+
+    @cached_property
+    def _context(self) -> Context:
+        return Context.of(self.graph.dims)
 
     def _is_whole(self, symbol: Symbol, index: Point | Slice) -> bool:
         return isinstance(index, Slice) and index == Slice(const(0), self.graph.dim(symbol).size)
 
     def _through(self, node: Node, number: int, rows: Rows) -> Iterator[Rows]:
-        edge, operator = node.operands[number], OPERATORS[node.op]
+        """What the node shows of rows that an operand of it shows; what it folds is masked."""
+        if not rows.axes:
+            self._mask(node.id, number, rows, 0)
+            return
+        if self.is_given and number == 0 and node.attr("in_row"):
+            return
+        if self.is_given and (cut := rows.cut(node)) is not None:
+            if not self._stays(dict(zip(self.end.domain, cut.map))):
+                yield cut
+            return
+        seen = self._factors(node, number, rows)
+        if all(factor.keeps for factor in seen.values()):
+            yield Rows(rows.map, tuple(axis for factor in seen.values() if (axis := factor.result) is not None))
+        elif all(self._is_known(symbol, factor) for symbol, factor in seen.items()):
+            yield from self._together(node, number, rows, seen)
+        elif OPERATORS[node.op].decompose is not None and self.is_given:
+            self.whole[node.id] = self._other_rows(node.operands[number], node.location)
+        else:
+            raise self._other_rows(node.operands[number], node.location)
+
+    def _factors(self, node: Node, number: int, rows: Rows) -> dict[Symbol, Factor]:
+        """How the node takes each of the axes, by dim."""
         factors = () if node.is_nominal else factors_of(node, self.graph.seen_type)
         places = {each.operands[number]: each for each in factors}
-        sliced = [symbol for symbol, index in zip(self.stop.domain, rows.map) if isinstance(index, Slice)]
         if not places.keys() >= set(rows.axes):
+            raise self._other_rows(node.operands[number], node.location)
+        sliced = [symbol for symbol, index in zip(self.end.domain, rows.map) if isinstance(index, Slice)]
+        return {symbol: places[axis] for axis, symbol in zip(rows.axes, sliced)}
+
+    def _is_known(self, symbol: Symbol, factor: Factor) -> bool:
+        """Whether positions are apart, or folded; behind the last one of a row there are none that are of it."""
+        if factor.keeps or factor.folds:
+            return True
+        is_last = self.is_given and symbol not in self.end.rows
+        return is_last and factor.role in (Role.REDUCING, Role.SCANNING)
+
+    def _together(self, node: Node, number: int, rows: Rows, seen: Mapping[Symbol, Factor]) -> Iterator[Rows]:
+        """Folded or scanned: what is masked, and what is shown of it."""
+        edge = node.operands[number]
+        neutral = OPERATORS[node.op].padding(self.graph.seen_type(edge).dtype)
+        is_folded = any(factor.result is None for factor in seen.values())
+        has_all = all(factor.folds for symbol, factor in seen.items() if symbol in self.end.rows)
+        if (is_folded and neutral is None) or not (self.is_given or (is_folded and has_all)):
             raise self._other_rows(edge, node.location)
-        own = [places[axis] for axis, symbol in zip(rows.axes, sliced) if symbol in self.stop.rows]
-        every = [places[axis] for axis in rows.axes]
-        neutral = operator.padding(self.graph.seen_type(edge).dtype)
-        if all(map(_is_folded, own)) and all(_is_folded(each) or _is_kept(each) for each in every):
-            if neutral is None:
-                raise self._other_rows(edge, node.location)
-            key = node.id, number
-            self.found[key] = (*self.found.get(key, ()), Mask(rows, neutral))
-            return
-        if not all(map(_is_kept, every)):
-            raise self._other_rows(edge, node.location)
-        yield Rows(rows.map, tuple(each.result for each in every if each.result is not None))
+        if neutral is not None:
+            self._mask(node.id, number, rows, neutral)
+        if not is_folded:
+            yield Rows(rows.map, tuple(axis for factor in seen.values() if (axis := factor.result) is not None))
 
     def _other_rows(self, edge: Edge, reader: Location | None) -> UnsupportedError:
-        producer, names = self.graph.nodes[edge.node], ", ".join(symbol.name for symbol in self.stop.rows)
-        return UnsupportedError(
-            f"{tensor_name(producer)} is read at other points of {names} than the reader's own, and each of them ends "
-            f"by itself along {self.stop.name}",
-            location=reader or producer.location,
-            hint="fold all of them, by a sum, a maximum, any or all; or leave each= out of the stop",
-        )
+        producer, names = self.graph.nodes[edge.node], ", ".join(symbol.name for symbol in self.end.rows)
+        what, dim = tensor_name(producer), self.end.name
+        if self.is_given:
+            message = f"{what} is read at several points of {dim}, and what is made of them depends on where a row ends"
+            hint = "fold them: by a sum, a maximum, any or all, a softmax, a product of matrices"
+        else:
+            message = (
+                f"{what} is read at other points of {names} than the reader's own, and each of them ends by itself "
+                f"along {dim}"
+            )
+            hint = "fold all of them, by a sum, a maximum, any or all; or leave each= out of the stop"
+        return UnsupportedError(message, location=reader or producer.location, hint=hint)
 
     def _called(self, node: Node) -> UnsupportedError:
-        names = ", ".join(symbol.name for symbol in self.stop.rows)
+        names, dim = ", ".join(symbol.name for symbol in self.end.rows), self.end.name
+        instead = "leave each= out of the stop, which then ends the run when all have ended"
         return UnsupportedError(
-            f"{tensor_name(node)} calls the host at each point of {names}, each of which ends by itself along "
-            f"{self.stop.name}",
+            f"{tensor_name(node)} calls the host at each point of {names}, each of which ends by itself along {dim}",
             location=node.location,
-            hint="leave each= out of the stop, which then ends the run when all have ended",
+            hint="give it what does not vary with where a row ends" if self.is_given else instead,
         )
 
 
@@ -170,23 +304,40 @@ def _dims(index: Point | Slice) -> frozenset[Symbol]:
     return frozenset(symbol for expr in exprs for symbol in expr.dims())
 
 
-def _is_folded(factor: Factor) -> bool:
-    return factor.role is Role.REDUCING and not factor.ordered
+Means = Mapping[int, tuple[int, int]]
+"""By quotient: the sum that is divided, and by how many terms less than it has."""
 
 
-def _is_kept(factor: Factor) -> bool:
-    return factor.role is Role.PARALLEL and factor.result is not None
+def with_counts(graph: Graph, means: Means) -> Graph:
+    """With means of rows that divide by how many points there are."""
+    rewriter, reachable = Rewriter(graph), graph.reachable() if graph.ragged else frozenset()
+    for end in graph.ragged.values():
+        masks = row_masks(graph, end)
+        for quotient, (sum, less) in means.items():
+            if quotient not in reachable or (sum, 0) not in masks:
+                continue
+            node, total = rewriter.nodes[quotient], graph.nodes[sum]
+            tensors = Tensors(rewriter, node.location)
+            terms = tensors.broadcast(tensors.constant(1, total.dtype), tensors.shape(total.operands[0]))
+            for mask in masks[sum, 0]:
+                terms = selected(tensors, exists(end, tensors, mask.rows), terms, replace(mask, fill=0))
+            count = tensors.apply("reduce_sum", terms, axes=total.attr("axes"))
+            if less:
+                count = tensors.apply("sub", count, tensors.constant(less, total.dtype))
+            shape = tensors.shape(node.operands[0])
+            rewriter.nodes[quotient] = replace(node, operands=(node.operands[0], tensors.reshape(count, shape)))
+    return replace(graph, nodes=rewriter.nodes)
 
 
-def check_means(graph: Graph, means: Mapping[int, int]) -> None:
-    """Raises `UnsupportedError` where rows are summed and divided by how many there are; `means`: sums by quotient.
+def check_means(graph: Graph, means: Means) -> None:
+    """Raises `UnsupportedError` for a mean over rows that end where a condition holds.
 
     The sum alone says nothing: who divides by something else reads the same node.
     """
     reachable = graph.reachable()
     for stop in graph.stops.values():
         folds = {id for id, _ in row_masks(graph, stop)} if stop.rows else set()
-        for quotient, total in means.items():
+        for quotient, (total, _) in means.items():
             if quotient in reachable and total in folds:
                 raise UnsupportedError(
                     f"a mean over rows, each of which ends by itself along {stop.name}, divides by all of them",

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import demand
-from tempo.analysis.rows import is_ragged, row_masks
+from tempo.analysis.rows import Mask, Rows, exists, is_ragged, row_masks, selected, shown_rows
 from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
 from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.transpose import contributions
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
-from tempo.sdg.graph import Edge, Graph, Node, Output, TensorType
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point, TensorType, identity_map
+from tempo.sdg.operators import OPERATORS, factors_of
 from tempo.sdg.operators.creation import PLACEHOLDERS
-from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, conjunction, const, disjunction
+from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, conjunction, const, disjunction, var
 
 Value = tuple[int, int]
 """A node and the number of one of its results."""
@@ -118,12 +118,38 @@ class Backward:
         self._send(one, self.loss.edge, GuardedBox(dims, Box.full(dims)))
 
     def _visit(self, node: Node, adjoint: Guarded) -> None:
-        condition, cotangent = adjoint
+        condition, cotangent = adjoint[0], self._in_rows(node, adjoint[1])
         for guard, edge, part in self._parts(node, cotangent):
             region = self.region(node.id)
             where = region.context().simplify_condition(guard & condition)
             is_cyclic = self.cycle[node.id] == self.cycle[edge.node]
             self._send(part, edge, GuardedBox(region.dims, region.box, where), is_cyclic)
+
+    def _in_rows(self, node: Node, cotangent: Edge) -> Edge:
+        """Zero at points behind the end of a row, where it is not what exists there as little."""
+        varying = dict(zip(self.nodes.nodes[cotangent.node].domain, cotangent.map))
+        for end, shown in self._shown:
+            goes_along = all(varying.get(symbol) == Point(var(symbol)) for symbol in end.domain)
+            masks = [Mask(rows, 0) for rows in shown.get(node.id, ()) if self._goes_apart(node, shown)]
+            if is_ragged(end, node.domain) and not goes_along:
+                masks.append(Mask(Rows(identity_map(end.domain), ()), 0))
+            for mask in masks:
+                cotangent = selected(self.nodes, exists(end, self.nodes, mask.rows), cotangent, mask)
+        return cotangent
+
+    def _goes_apart(self, node: Node, shown: Mapping[int, tuple[Rows, ...]]) -> bool:
+        """Whether some operand is not a row's, so that more than the cotangent of its position comes together there."""
+        factors = () if node.is_nominal else factors_of(node, self.graph.seen_type)
+        seen = (self.graph.nodes[edge.node] for edge in node.operands if edge.node in self.active)
+        return not all(factor.keeps for factor in factors) or not all(shown.get(each.id) for each in seen)
+
+    @cached_property
+    def _shown(self) -> list[tuple[Output, Mapping[int, tuple[Rows, ...]]]]:
+        """Of lengths that are given: what nodes show of rows."""
+        if not self.graph.ragged:
+            return []
+        alone = self.loss.alone(self.graph, _marked_as_copies(self.graph))
+        return [(end, shown_rows(alone, end)) for end in self.graph.ragged.values()]
 
     def _parts(self, node: Node, cotangent: Edge) -> Iterator[tuple[Condition, Edge, Edge]]:
         """For every active read: under which condition, through which edge, and the cotangent of what it sees."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +22,7 @@ from tempo.errors import (
     TempoError,
     user_location,
 )
-from tempo.language.indexing.expression import IndexCondition, IndexExpression, is_integer, to_expr
+from tempo.language.indexing.expression import IndexCondition, IndexExpression, is_integer, lasts, to_expr
 from tempo.language.indexing.expression import show as show_value
 from tempo.language.program import Program, current_program
 from tempo.language.tensor import RecurrentTensor, apply, open_program
@@ -28,7 +30,22 @@ from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators.axes import broadcast_shapes
 from tempo.sdg.operators.axes import show as show
-from tempo.symbolic import Context, Expr, Symbol, const
+from tempo.symbolic import (
+    And,
+    Atom,
+    Comparison,
+    Condition,
+    Context,
+    Eq,
+    Expr,
+    FloorDiv,
+    Min,
+    Mod,
+    Or,
+    Symbol,
+    const,
+    from_terms,
+)
 
 Shape = tuple[Expr, ...]
 Axes = int | Sequence[int] | None
@@ -142,15 +159,53 @@ def _index_tensor(value: IndexExpression | IndexCondition) -> RecurrentTensor:
     program = current_program()
     program.require(value.program, f"the index expression {value}")
     if isinstance(value, IndexCondition):
-        return apply("condition_value", attrs={"condition": value.condition})
+        return condition_value(value.condition)
     return index_value(value.expr)
+
+
+def condition_value(condition: Condition) -> RecurrentTensor:
+    """Whether it holds at each point."""
+    if not lasts(condition):
+        return apply("condition_value", attrs={"condition": condition})
+    if isinstance(condition, (And, Or)):
+        op = "logical_and" if isinstance(condition, And) else "logical_or"
+        return functools.reduce(partial(apply, op), map(condition_value, condition.args))
+    assert isinstance(condition, Comparison)  # a constant varies with nothing
+    op = "eq" if isinstance(condition, Eq) else "ge"
+    return apply(op, index_value(condition.expr), scalar(0, "int32", weak=True))
 
 
 def index_value(expr: Expr) -> RecurrentTensor:
     """The value of an expression at each point, weak int32."""
+    if lasts(expr):
+        rest = from_terms({atom: factor for atom, factor in expr.terms if not lasts(atom)}, expr.const)
+        parts = [_scaled(_of_last(atom), factor) for atom, factor in expr.terms if lasts(atom)]
+        return functools.reduce(partial(_weak, "add"), parts if rest == const(0) else [*parts, index_value(rest)])
     if expr.is_const:
         return scalar(expr.as_int(), "int32", weak=True)
     return apply("index_value", attrs={"expr": expr}, weak=True)
+
+
+def _weak(op: str, *operands: RecurrentTensor) -> RecurrentTensor:
+    return apply(op, *operands, weak=True)
+
+
+def _scaled(value: RecurrentTensor, factor: int) -> RecurrentTensor:
+    return value if factor == 1 else _weak("mul", value, index_value(const(factor)))
+
+
+def _of_last(atom: Atom) -> RecurrentTensor:
+    """The value of what varies with the last points of rows, which no node holds."""
+    if isinstance(atom, Symbol):
+        program = current_program()
+        lengths = RecurrentTensor(program, program.builder.lengths[Symbol(atom.name, "dim")])
+        return _weak("sub", cast(lengths, "int32"), index_value(const(1)))
+    if isinstance(atom, (FloorDiv, Mod)):
+        op = "floordiv" if isinstance(atom, FloorDiv) else "mod"
+        return _weak(op, index_value(atom.expr), index_value(const(atom.divisor)))
+    return functools.reduce(
+        partial(_weak, "minimum" if isinstance(atom, Min) else "maximum"), map(index_value, atom.args)
+    )
 
 
 def cast(x: RecurrentTensor, dtype: str, weak: bool = False) -> RecurrentTensor:

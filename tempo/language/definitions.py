@@ -21,6 +21,7 @@ from tempo.errors import (
     ProgramError,
     ShapeError,
     TempoError,
+    UnsupportedError,
     user_location,
 )
 from tempo.language.conversion import (
@@ -34,12 +35,13 @@ from tempo.language.conversion import (
     show,
     to_shape,
 )
-from tempo.language.indexing.expression import IndexCondition, IndexExpression, to_condition, to_expr
-from tempo.language.indexing.temporal import from_end, positions
+from tempo.language.indexing.expression import IndexCondition, IndexExpression, last_point, lasts, to_condition
+from tempo.language.indexing.temporal import point_of, positions
 from tempo.language.program import Program, check_name, current_program
+from tempo.language.rows import dims_of, without_lasts
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, Edge, Node, Output, Point, Port, TensorType
-from tempo.symbolic import TRUE, Condition, Expr, Symbol, disjunction, var
+from tempo.symbolic import TRUE, Condition, Expr, Symbol, disjunction, over_counts, var
 
 CASE_LEFT_SIDES = (
     "the left side is per dim a number, a size expression, the dim itself, or the dim plus or minus a constant; "
@@ -117,7 +119,7 @@ def _left_side(x: RecurrentTensor, key: Any) -> LeftSide:
 
 def _condition_side(x: RecurrentTensor, key: bool | IndexCondition) -> LeftSide:
     condition = to_condition(key, x.program)
-    outside = set(condition.dims()) - set(x.symbols)
+    outside = dims_of(x.program, condition) - set(x.symbols)
     if outside:
         raise DefinitionError(
             f"the condition {condition} of a case of {x.label} uses {dim_names(outside)}, which is none of its dims",
@@ -134,11 +136,10 @@ def _left_position(x: RecurrentTensor, symbol: Symbol, item: Any) -> tuple[Condi
             location=user_location(),
             hint=f"{CASE_LEFT_SIDES}: for a range write the condition, x[(2 <= t) & (t < 5)] = ...",
         )
-    size = x.program.builder.size(symbol)
-    expr = from_end(to_expr(item, x.program, f"the position of {symbol.name} on the left side"), item, size)
+    expr = point_of(x, symbol, item, f"the position of {symbol.name} on the left side")
     dim = var(symbol)
     if not expr.dims():
-        return dim.eq(expr), expr
+        return dim.eq(expr), None if lasts(expr) else expr
     shift = expr - dim
     if not shift.is_const:
         raise DefinitionError(
@@ -149,7 +150,7 @@ def _left_position(x: RecurrentTensor, symbol: Symbol, item: Any) -> tuple[Condi
     if shift.as_int() == 0:
         return TRUE, None
     source = dim - shift
-    return source.ge(0) if shift.as_int() > 0 else source.lt(size), source
+    return source.ge(0) if shift.as_int() > 0 else source.le(last_point(x.program, symbol)), source
 
 
 def _left_item(item: Any) -> str:
@@ -166,7 +167,7 @@ def _right_side(
     tensor = operand(value)
     if isinstance(tensor, RecurrentTensor):
         tensor = RecurrentTensor(x.program, tensor.edge.substitute(substitution), tensor.weak)
-    context = x.program.builder.context.assume(condition)
+    context = x.program.builder.context.assume(over_counts(condition))
     hint = "read it at one point or reduce it along {}, or add that dim to the declaration"
     return assigned(tensor, x.type, what, x.symbols, context, ("with {}, which is none of its dims", hint))
 
@@ -184,6 +185,8 @@ def cases(*branches: Any) -> RecurrentTensor:
     pairs = [_branch(program, branch, last=branch is branches[-1]) for branch in branches]
     tensors = broadcast_together(promoted(*(value for _, value in pairs)), "cases")
     found = tuple(Case(condition, tensor.edge) for (condition, _), tensor in zip(pairs, tensors))
+    domain = {symbol for case in found for symbol in (*dims_of(program, case.condition), *case.edge.dims())}
+    found = without_lasts(program, found, domain)
     edge = program.builder.cases(found, tensors[0].type, locate=user_location)
     return RecurrentTensor(program, edge, tensors[0].weak)
 
@@ -288,8 +291,13 @@ def parameter(name: str, shape: Any, init: Any, dims: Any = (), dtype: Any = "fl
     if any(size.dims() for size in type.shape):
         raise ShapeError(f"the shape {show(type.shape)} of the parameter {name!r} varies", location=user_location())
     value = init if callable(init) else _given(init, type.dtype, name, user_location())
-    tensor = declare_merge(name, shape, dims, dtype, "parameter")
-    builder = program.builder
+    tensor, builder = declare_merge(name, shape, dims, dtype, "parameter"), program.builder
+    if ragged := [symbol.name for symbol in tensor.symbols if symbol in builder.lengths]:
+        raise UnsupportedError(
+            f"the parameter {name!r} has the dim {ragged[0]}, along which rows have lengths of their own",
+            location=user_location(),
+            hint="its last value differs from row to row: define it with tp.recurrent, and read it at t.last",
+        )
     program.declared_parameters[name] = Parameter(
         name, tensor.edge.node, builder.new_number(), builder.new_declaration(), value
     )

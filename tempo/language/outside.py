@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tempo.errors import DTypeError, ProgramError, ShapeError, user_location
+from tempo.errors import DTypeError, ProgramError, ShapeError, UnsupportedError, user_location
 from tempo.keywords import RESERVED
 from tempo.language.conversion import TensorLike, as_dtype, as_tensor, several, show, to_shape
 from tempo.language.functions.elementwise import where
@@ -324,6 +324,12 @@ def stop_when(t: Dim, condition: TensorLike, each: Dims = ()) -> None:
     ([[1.0, 0.5, 0.25], [0.5, 0.25, 0.0]], [3, 2])
     """
     program = current_program()
+    if getattr(t, "symbol", None) in program.builder.lengths:
+        raise UnsupportedError(
+            f"a stop along {t.name}, along which rows have lengths of their own",
+            location=user_location(),
+            hint="stop a dim that has a size of its own",
+        )
     (symbol,) = program.check_dims(t, "the dim of a stop")
     rows = program.check_dims(each, "each= of a stop")
     if Port("stop", symbol.name) in program.builder.outputs:

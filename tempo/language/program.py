@@ -11,16 +11,27 @@ from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tempo.errors import NO_POINTS, IndexExpressionError, ProgramError, SizeError, user_location
+from tempo.errors import (
+    NO_POINTS,
+    DTypeError,
+    IndexExpressionError,
+    ProgramError,
+    ShapeError,
+    SizeError,
+    UnsupportedError,
+    user_location,
+)
 from tempo.language.indexing.expression import Dim, IndexExpression, show, to_expr
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.exact import exact
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Port, TensorType
-from tempo.symbolic import LARGEST_SIZE, Context, Expr, Symbol, var
+from tempo.sdg.operators.axes import show as show_sizes
+from tempo.symbolic import LARGEST_SIZE, Condition, Context, Expr, Symbol, var
 from tempo.symbolic import Dim as SymbolicDim
 
 if TYPE_CHECKING:
     from tempo.language.definitions import Parameter, ParameterSpec
+    from tempo.language.tensor import RecurrentTensor
 
 SEED_DECLARATION = 0
 """The number of the program's seed, whenever it is declared, so that no other number depends on when that is."""
@@ -35,7 +46,10 @@ class GraphBuilder(NodeBuilder):
         self.inputs: dict[str, int] = {}  # the nodes that are given when a program runs, by name
         self.seed: int | None = None
         self.sinks: list[int] = []
-        self.means: dict[int, int] = {}  # sums that are divided by how many terms they have, by the quotient
+        self.means: dict[int, tuple[int, int]] = {}  # by quotient, the sum and by how many terms less it is divided
+        self.lengths: dict[Symbol, Edge] = {}  # by dim along which rows have lengths of their own, these
+        self.guards: dict[int, Condition] = {}  # by selection, the condition on rows under which its first side counts
+        self.last_reads: dict[int, Expr] = {}  # by gather, the point that it reads, over the last one of its row
         self.changes = 0
         self._declaration = SEED_DECLARATION + 1
 
@@ -48,6 +62,10 @@ class GraphBuilder(NodeBuilder):
     def context(self) -> Context:
         """What holds for every dim: it lies between 0 and its size."""
         return Context.of(self.dims)
+
+    def rows(self, symbol: Symbol) -> tuple[Symbol, ...]:
+        """The dims whose points have lengths of their own along the dim."""
+        return self.nodes[self.lengths[symbol].node].domain
 
     def size(self, symbol: Symbol) -> Expr:
         return next(dim.size for dim in self.dims if dim.symbol == symbol)
@@ -178,13 +196,22 @@ class Program:
 
     def _finish_alone(self) -> tuple[Graph, Graph, Mapping[str, ParameterSpec]]:
         if self._finished is None or self._finished[0] != self.builder.changes:
+            from tempo.analysis.rows import with_counts, with_folds_apart
             from tempo.autodiff import expand_gradients  # needed only where a program is compiled
+            from tempo.language.rows import without_lasts
 
             with self:
                 finished = [each.finished(self) for each in self.declared_parameters.values()]
-            nodes = {**self.builder.nodes, **{node.id: node for changed, _, _ in finished for node in changed}}
+                changed = {node.id: node for made, _, _ in finished for node in made}
+                ended = [
+                    replace(node, cases=without_lasts(self, node.cases, node.domain))
+                    for node in ({**self.builder.nodes, **changed}.values() if self.builder.lengths else ())
+                ]
+            nodes = {**self.builder.nodes, **changed, **{node.id: node for node in ended}}
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
+            declared = with_counts(with_folds_apart(declared), self.builder.means)
+
             specs = {spec.name: spec for _, _, spec in finished}
             self._finished = (self.builder.changes, expand_gradients(declared), declared, specs)
         _, graph, declared, parameters = self._finished
@@ -225,6 +252,15 @@ class Program:
                 location=user_location(),
                 hint=f"write ({wanted}{',' * (len(canonical) == 1)})",
             )
+        for symbol in symbols:
+            rows = self.builder.rows(symbol) if symbol in self.builder.lengths else ()
+            if missing := [row.name for row in rows if row not in symbols]:
+                raise ProgramError(
+                    f"{what} have {symbol.name} without {', '.join(missing)}, each point of which has a length of its "
+                    f"own along it",
+                    location=user_location(),
+                    hint=f"name all of {', '.join(each.name for each in self.builder.canonical((*rows, symbol)))}",
+                )
         return symbols
 
     def require(self, owner: Program | None, what: str) -> None:
@@ -256,11 +292,18 @@ def current_program() -> Program:
     return opened[-1]
 
 
-def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
+def dim(name: str, size: int | IndexExpression | None = None, *, lengths: RecurrentTensor | None = None) -> Dim:
     """A temporal dimension: `0 <= t < size`.
 
     Without a size the bound is the symbol `t.size`, known when the program is compiled or run. A size is an integer
     (at least 1, else `SizeError`) or an index expression of sizes of earlier dims.
+
+    `lengths`: an integer input of shape () over earlier dims, the *rows*, each of which has so many points along the
+    dim, 0 to `t.size`. What is declared over the dim has the rows' dims, too. Points behind a row's end do not exist:
+    they have no value and no share in a sum, a maximum, a softmax, a contraction or a mean; outputs are zero there, and
+    `outputs.lengths["t"]` are the lengths. `t.last` is a row's last point. `t.size` stays the size of the arrays.
+    A read behind a row's end is a `DomainError`, a maximum or mean of an empty row a `ShapeError`, when the program
+    runs; lengths out of range are a `SizeError`.
 
     >>> with Program("example"):
     ...     t = dim("t")
@@ -270,14 +313,26 @@ def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
     """
     program = current_program()
     check_name(name, "a dim")
+    given = None if lengths is None else _lengths(program, name, lengths)
+    made = program.add_dim(name, _size(program, name, size))
+    if given is not None:
+        rows = program.builder.nodes[given.node].domain
+        program.builder.lengths[made.symbol] = given
+        type, domain = TensorType((), program.builder.nodes[given.node].dtype), (*rows, made.symbol)
+        program.builder.add_output(Output(name, given, domain, type, rows, "rows", location=user_location()))
+    return made
+
+
+def _size(program: Program, name: str, size: int | IndexExpression | None) -> Expr:
     if size is None:
-        return program.add_dim(name, var(Symbol(name, "size")))
+        return var(Symbol(name, "size"))
     expr = to_expr(size, program, f"the size of the dim {name}")
     if expr.dims():
         raise IndexExpressionError(
             f"the size of the dim {name} varies with {', '.join(sorted(s.name for s in expr.dims()))}",
             location=user_location(),
-            hint="a size is a number or an expression of sizes (t.size); guard the points outside with cases",
+            hint="a size is a number or an expression of sizes (t.size); where rows have lengths of their own give "
+            "these as an input, lengths=n; guard other points outside with cases",
         )
     if expr.is_const and expr.as_int() < 1:
         raise SizeError(
@@ -285,7 +340,34 @@ def dim(name: str, size: int | IndexExpression | None = None) -> Dim:
         )
     if expr.is_const and expr.as_int() > LARGEST_SIZE:
         raise SizeError(f"the size of the dim {name} is {expr}; it must be at most 2**30", location=user_location())
-    return program.add_dim(name, expr)
+    return expr
+
+
+def _lengths(program: Program, name: str, lengths: Any) -> Edge:
+    """The read of an input that gives a length for each of its points."""
+    what = f"the lengths of the dim {name!r}"
+    if not hasattr(lengths, "edge"):
+        raise IndexExpressionError(
+            f"{what} are {show(lengths)}",
+            location=user_location(),
+            hint='declare them: n = tp.input("n", (), (b,), "int32"); one length for all is the size of the dim',
+        )
+    program.require(lengths.program, what)
+    node = lengths.node
+    if not (node.is_input and lengths.is_identity):
+        raise ProgramError(
+            f"{what} are computed", location=user_location(), hint="they are an input, which a run knows beforehand"
+        )
+    if not node.dtype.startswith(("int", "uint")):
+        raise DTypeError(f"{what} are {node.dtype}", location=user_location(), hint='they are integers: "int32"')
+    if node.shape:
+        raise ShapeError(f"{what} have the shape {show_sizes(node.shape)}, and it is ()", location=user_location())
+    if any(symbol in program.builder.lengths for symbol in node.domain):
+        raise UnsupportedError(
+            f"{what} vary along a dim whose rows have lengths of their own", location=user_location()
+        )
+    edge: Edge = lengths.edge
+    return edge
 
 
 def dims(names: str) -> tuple[Dim, ...]:

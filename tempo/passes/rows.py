@@ -1,4 +1,7 @@
-"""Rows that end each by itself, masked: values say which of them exist, and one stop ends the run with the longest.
+"""Rows that end each by itself, masked: values say which of their points exist.
+
+For `tp.dim("t", lengths=n)`, `live[b, t] = t < n[b]`: what varies along `t` and the rows is computed for every point of
+the arrays. Outputs are 0 where a row has none, and so is a read of one; folds get the neutral element.
 
 For `tp.stop_when(t, condition, each=b)`, with `stop[b, t]` 0 or `t + 1` (see `Graph.stops`):
 
@@ -12,78 +15,113 @@ of the whole run, which is all that other passes, schedulers and backends know.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from tempo.analysis.rows import Mask, is_ragged, row_masks
-from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType
+from tempo.analysis.rows import OUTPUTS, Mask, Rows, exists, is_ragged, row_ends, row_masks, selected
+from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, identity_map
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import TRUE, Symbol, const, var
+from tempo.symbolic import TRUE, const, var
 
 
 def rows_masked(graph: Graph) -> Graph:
-    """The graph, in which every stop is one of the whole run; an output of role "lengths" has `ended`."""
-    found = {dim: (stop, row_masks(graph, stop)) for dim, stop in graph.stops.items() if stop.rows}
+    """The graph, in which no row ends: every stop is one of the whole run; an output of role "lengths" has `ended`."""
+    found = [(end, row_masks(graph, end)) for end in row_ends(graph)]
     if not found:
         return graph
     rewriter = Rewriter(graph)
     outputs = graph.outputs
-    for dim, (stop, masks) in found.items():
-        masking = _RowMasking(graph, Tensors(rewriter, stop.location), dim, stop)
-        ended = masking.ended()
-        live = masking.live(ended)
+    for end, masks in found:
+        make = _Given if end.role == "rows" else _Stopping
+        masking = make(graph, Tensors(rewriter, end.location), end)
         for (id, number), each in masks.items():
+            if id == OUTPUTS:
+                output = replace(outputs[number], edge=masking.masked(outputs[number].edge, each))
+                outputs = (*outputs[:number], output, *outputs[number + 1 :])
+                continue
             node = rewriter.nodes[id]
-            operands = list(node.operands)
-            for mask in each:
-                operands[number] = masking.masked(live, operands[number], mask)
-            rewriter.nodes[id] = replace(node, operands=tuple(operands))
-        outputs = tuple(made for output in outputs for made in masking.outputs(output, ended, live))
+            operands, cases = list(node.operands), list(node.cases)
+            if node.is_merge:
+                cases[number] = replace(cases[number], edge=masking.masked(cases[number].edge, each))
+            else:
+                operands[number] = masking.masked(operands[number], each)
+            rewriter.nodes[id] = replace(node, operands=tuple(operands), cases=tuple(cases))
+        outputs = tuple(made for output in outputs for made in masking.outputs(output))
     return replace(graph, nodes=rewriter.nodes, outputs=outputs)
 
 
 @dataclass(frozen=True)
-class _RowMasking:
+class _Masking(ABC):
     graph: Graph
     tensors: Tensors
-    dim: Symbol
-    stop: Output
+    end: Output
 
+    @abstractmethod
+    def there(self, rows: Rows) -> Edge:
+        """Which points there are of what is shown: axes as those of the slices of the map."""
+
+    @abstractmethod
+    def outputs(self, output: Output) -> tuple[Output, ...]:
+        """What an output becomes."""
+
+    def masked(self, operand: Edge, masks: tuple[Mask, ...]) -> Edge:
+        """The operand, with `fill` where the points that it shows do not exist."""
+        for mask in masks:
+            operand = selected(self.tensors, self.there(mask.rows), operand, mask)
+        return operand
+
+    def shown(self, output: Output) -> Output:
+        """An output over the rows and their dim: 0 where there is no point."""
+        mask = Mask(Rows(identity_map(self.end.domain), ()), 0)
+        return replace(output, edge=self.masked(output.edge, (mask,)))
+
+
+class _Given(_Masking):
+    """The length of each row is an input."""
+
+    def there(self, rows: Rows) -> Edge:
+        return exists(self.end, self.tensors, rows)
+
+    def outputs(self, output: Output) -> tuple[Output, ...]:
+        if output is self.end:
+            return ()
+        return (self.shown(output) if is_ragged(self.end, output.domain) and output.role == "output" else output,)
+
+
+class _Stopping(_Masking):
+    """Rows end where a condition holds first."""
+
+    def there(self, rows: Rows) -> Edge:
+        return replace(self.live, map=rows.map)
+
+    @cached_property
     def ended(self) -> Edge:
         def step(before: Edge) -> Edge:
-            return self.tensors.apply("where", self._is_zero(before), self.stop.edge, before)
+            return self.tensors.apply("where", self._is_zero(before), self.end.edge, before)
 
-        return self._carried(f"{self.dim.name} ended", self.stop, step)
+        return self._carried(f"{self.end.along.name} ended", self.end, step)
 
-    def live(self, ended: Edge) -> Edge:
-        cases = (Case(var(self.dim).eq(0), self.tensors.constant(True, "bool")), Case(TRUE, self._was_live(ended)))
-        return self.tensors.rewriter.cases(cases, TensorType((), "bool"), locate=lambda: self.stop.location)
+    @cached_property
+    def live(self) -> Edge:
+        cases = (Case(var(self.end.along).eq(0), self.tensors.constant(True, "bool")), Case(TRUE, self._was_live()))
+        return self.tensors.rewriter.cases(cases, TensorType((), "bool"), locate=lambda: self.end.location)
 
-    def outputs(self, output: Output, ended: Edge, live: Edge) -> tuple[Output, ...]:
-        if output is self.stop:
-            lengths = replace(output, edge=ended, role="lengths")
-            whole = replace(output, edge=self._all(ended), domain=(self.dim,), layout=())
+    def outputs(self, output: Output) -> tuple[Output, ...]:
+        if output is self.end:
+            lengths = replace(output, edge=self.ended, role="lengths")
+            whole = replace(output, edge=self._all(), domain=(self.end.along,), layout=())
             return whole, lengths
-        if output.role in ("stop", "lengths") or not is_ragged(self.stop, output.domain):
+        if output.role in ("stop", "lengths") or not is_ragged(self.end, output.domain):
             return (output,)
         if output.role == "state":
-            was_live = self._was_live(ended)
+            was_live = self._was_live()
             held = self._carried(
                 output.name, output, lambda before: self.tensors.apply("where", was_live, output.edge, before)
             )
             return (replace(output, edge=held),)
-        shown = self.tensors.apply("where", live, output.edge, self._zero(output.type.dtype))
-        return (replace(output, edge=shown),)
-
-    def masked(self, live: Edge, operand: Edge, mask: Mask) -> Edge:
-        """The operand, with `fill` where the rows that it shows have ended."""
-        tensors, axes = self.tensors, mask.rows.axes
-        there = replace(live, map=mask.rows.map)
-        order = sorted(range(len(axes)), key=axes.__getitem__)
-        shape = tensors.shape(operand)
-        sizes = tuple(size if axis in axes else const(1) for axis, size in enumerate(shape))[min(axes) :]
-        there = tensors.reshape(tensors.transpose(there, tuple(order)), sizes)
-        return tensors.apply("where", there, operand, tensors.constant(mask.fill, tensors.seen(operand).dtype))
+        return (self.shown(output),)
 
     def _carried(self, name: str, output: Output, step: Callable[[Edge], Edge]) -> Edge:
         """What begins as the output and goes on with what `step` makes of it, one point before."""
@@ -91,32 +129,34 @@ class _RowMasking:
         declared = self.tensors.rewriter.declare(
             Node(-1, "merge", output.domain, (output.type,), (), attrs, location=output.location)
         )
-        cases = (Case(var(self.dim).eq(0), output.edge), Case(TRUE, step(self._before(declared))))
+        cases = (Case(var(self.end.along).eq(0), output.edge), Case(TRUE, step(self._before(declared))))
         self.tensors.rewriter.define(declared, cases)
         return declared
 
-    def _was_live(self, ended: Edge) -> Edge:
+    def _was_live(self) -> Edge:
         """Whether a row goes on behind the point before."""
-        return self._is_zero(self._before(ended))
+        return self._is_zero(self._before(self.ended))
 
     def _is_zero(self, edge: Edge) -> Edge:
         return self.tensors.apply("eq", edge, self._zero("int32"))
 
-    def _all(self, ended: Edge) -> Edge:
+    def _all(self) -> Edge:
         """The stop of the whole run."""
         map: IndexMap = tuple(
-            Point(var(symbol)) if symbol == self.dim else Slice(const(0), self.graph.dim(symbol).size)
-            for symbol in self.stop.domain
+            Point(var(symbol)) if symbol == self.end.along else Slice(const(0), self.graph.dim(symbol).size)
+            for symbol in self.end.domain
         )
-        least = self.tensors.apply("reduce_min", replace(ended, map=map), axes=tuple(range(len(self.stop.rows))))
+        least = self.tensors.apply("reduce_min", replace(self.ended, map=map), axes=tuple(range(len(self.end.rows))))
         return self.tensors.apply(
-            "where", self._is_zero(least), self._zero("int32"), self.tensors.number(var(self.dim) + 1)
+            "where", self._is_zero(least), self._zero("int32"), self.tensors.number(var(self.end.along) + 1)
         )
 
     def _before(self, edge: Edge) -> Edge:
         """One point before."""
         domain = self.tensors.rewriter.nodes[edge.node].domain
-        return replace(edge, map=tuple(Point(var(each) - 1 if each == self.dim else var(each)) for each in domain))
+        return replace(
+            edge, map=tuple(Point(var(each) - 1 if each == self.end.along else var(each)) for each in domain)
+        )
 
     def _zero(self, dtype: str) -> Edge:
         return self.tensors.constant(0, dtype)

@@ -108,6 +108,7 @@ class Evaluator:
             domain = self.graph.nodes[instance.node].domain
             if all(at < kept.get(symbol, at + 1) for symbol, at in zip(domain, instance.point)):
                 self._force(instance)
+        lengths |= self._ends.given()
         arrays = [(output, self._output(output, lengths)) for output in self.graph.outputs]
         return Evaluated(
             outputs={output.name: array for output, array in arrays if output.role == "output"},
@@ -138,6 +139,7 @@ class Evaluator:
         kept = dict(zip(self.graph.nodes[self._failed.node].domain[:1], self._failed.point))
         lengths = {symbol: np.array(count, np.int32) for symbol, count in kept.items()}
         lengths |= {each: self._ends.lengths(each, kept[each]) for each in kept if each in self._ends.rows}
+        lengths |= self._ends.given()
         found: dict[str, dict[str, Array]] = {"output": {}, "state": {}}
         for output in (each for each in self.graph.outputs if each.role in found):
             begins = output.role == "state" and 0 in kept.values()
@@ -277,12 +279,12 @@ class Evaluator:
         """What the edge shows: slices stacked in front, padded where the physical read is wider than the logical."""
         points = list(itertools.product(*self._ranges(reader, edge, env)))
         lengths = _ints((index.length for index in edge.map if isinstance(index, Slice)), env)
-        if not lengths:
+        shown, domain = self._ends.shown(edge), self.graph.nodes[edge.node].domain
+        if not lengths and not shown:
             return self._force(Instance(edge.node, points[0]))[edge.result]
         seen = self.graph.seen_type(edge)
         shape, dtype = _ints(seen.shape, env), dtypes.to_numpy(seen.dtype)
         element_shape = shape[len(lengths) :]
-        shown, domain = self._ends.shown(edge), self.graph.nodes[edge.node].domain
         values = [
             self._force(Instance(edge.node, point))[edge.result]
             if not shown or self._ends.exists(shown, dict(zip(domain, point)))
@@ -352,7 +354,8 @@ class Evaluator:
     def _output(self, output: Output, lengths: Mapping[Symbol, Array]) -> Array:
         """Of a dim that the layout does not name only the last point that is kept, of a row or of all."""
         reader = output_reader(output)
-        counts = [int(lengths[each].max()) if each in lengths else self._extents[each] for each in output.domain]
+        cut = lengths.keys() - self.graph.ragged.keys()
+        counts = [int(lengths[each].max()) if each in cut else self._extents[each] for each in output.domain]
         last = [symbol not in output.layout for symbol in output.domain]
         points = itertools.product(*(range(count)[is_last and -1 :] for is_last, count in zip(last, counts)))
         environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)

@@ -1,4 +1,4 @@
-"""Where runs, and rows of them, end early: the evaluator looks at no condition behind the point where one holds."""
+"""Where rows end, and runs early: the evaluator looks at no condition behind the point where one holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempo.analysis.reports import output_reader
-from tempo.analysis.rows import is_ragged, row_masks, shows_rows
+from tempo.analysis.rows import is_ragged, row_ends, row_masks, shows_rows
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice
 from tempo.symbolic import Symbol
 
@@ -24,15 +24,28 @@ class Ends:
         self, graph: Graph, read: Callable[[Node, Edge, Environment], Array], extents: Mapping[Symbol, int]
     ) -> None:
         self.graph, self._read, self._extents = graph, read, extents
-        self.rows = {symbol: stop for symbol, stop in graph.stops.items() if stop.rows}
-        self._masks = {symbol: row_masks(graph, stop) for symbol, stop in self.rows.items()}
+        self.rows = {end.along: end for end in row_ends(graph)}
+        self._masks = {symbol: row_masks(graph, end) for symbol, end in self.rows.items()}
 
     def lengths(self, symbol: Symbol, most: int) -> Array:
-        """How many points there are along the dim of a stop, `most` at most; of each row, where it has some."""
-        rows = self.graph.stops[symbol].rows
+        """How many points there are along a dim that ends early, `most` at most; of each row, where it has some."""
+        rows = (self.rows.get(symbol) or self.graph.stops[symbol]).rows
         shape = [self._extents[row] for row in rows]
-        found = [self._end(symbol, dict(zip(rows, at)), most) or most for at in np.ndindex(*shape)]
+        found = [self._length(symbol, dict(zip(rows, at)), most) for at in np.ndindex(*shape)]
         return np.array(found, np.int32).reshape(shape)
+
+    def given(self) -> dict[Symbol, Array]:
+        """The lengths of rows that are known beforehand."""
+        return {symbol: self.lengths(symbol, self._extents[symbol]) for symbol in self.graph.ragged}
+
+    def _length(self, symbol: Symbol, at: Environment, most: int) -> int:
+        if symbol in self.graph.ragged:
+            return min(self._given_length(symbol, at), most)
+        return self._end(symbol, at, most) or most
+
+    def _given_length(self, symbol: Symbol, at: Environment) -> int:
+        end = self.graph.ragged[symbol]
+        return int(self._read(output_reader(end), end.edge, {**at, symbol: 0}))
 
     def of_rows(self, lengths: Mapping[Symbol, Array]) -> dict[str, Array]:
         return {symbol.name: each for symbol, each in lengths.items() if symbol in self.rows}
@@ -44,20 +57,25 @@ class Ends:
         return next((count for count in ends if count), 0)
 
     def shown(self, edge: Edge) -> list[Symbol]:
-        """The dims along which it shows rows that may have ended."""
-        return [symbol for symbol, stop in self.rows.items() if shows_rows(self.graph, stop, edge)]
+        """The dims along which it may show points behind the end of a row."""
+        return [symbol for symbol, end in self.rows.items() if shows_rows(self.graph, end, edge)]
 
     def conditions(self, symbol: Symbol, at: Environment) -> Iterator[tuple[Output, Environment]]:
         """Where a stop is looked at to know whether a row has the point `at`; each must be there for the next."""
         stop = self.rows[symbol]
-        for point in range(at[symbol]):
+        for point in range(at[symbol] if symbol in self.graph.stops else 0):
             here = {**at, symbol: point}
             yield stop, here
             if self._read(output_reader(stop), stop.edge, here):
                 return
 
     def exists(self, symbols: Sequence[Symbol], at: Environment) -> bool:
-        return not any(self._end(symbol, at, at[symbol]) for symbol in symbols)
+        return all(self._has(symbol, at) for symbol in symbols)
+
+    def _has(self, symbol: Symbol, at: Environment) -> bool:
+        if symbol in self.graph.ragged:
+            return at[symbol] < self._given_length(symbol, at)
+        return not self._end(symbol, at, at[symbol])
 
     def shown_at(self, output: Output, at: Environment, lengths: Mapping[Symbol, Array]) -> Environment | None:
         """Where an output is taken: of what has no axis for the dim, at the row's last point. None behind that."""
@@ -76,7 +94,7 @@ class Ends:
         for symbol, masks in self._masks.items():
             for number in range(len(operands)):
                 for mask in masks.get((node.id, number), ()):
-                    found[number] = found[number].copy()
+                    found[number] = np.array(found[number])
                     rows = np.moveaxis(found[number], mask.rows.axes, range(len(mask.rows.axes)))
                     rows[~self._live(symbol, mask.rows.map, at)] = mask.fill
         return found

@@ -63,6 +63,9 @@ class ReferenceEngine:
         """Everything is NumPy's."""
         return None
 
+    def on_host(self, value: Any) -> Any:
+        return np.asarray(value)
+
     def finds_order(self) -> bool:
         return False  # it follows the demand, whatever there is
 
@@ -270,6 +273,10 @@ class CompiledEngine:
         made = Promises(self._declared, tuple(reads.values()), checks)
         return made, CompiledEngine(made.compiler, "greedy")
 
+    def on_host(self, value: Any) -> Any:
+        """The array of an input as NumPy's."""
+        return self.backend.to_host(value) if self.native(value) else np.asarray(value)
+
     def points_read(self, arguments: Arguments) -> Mapping[int, Any]:
         """By indirect read, the points that it takes; of those alone that are looked at before a run.
 
@@ -279,10 +286,7 @@ class CompiledEngine:
             return {}
         promised, engine = self._promises
         used = {node.port for node in engine.graph.nodes.values() if node.is_input}
-        arrays = {port: arguments.arrays[port] for port in used}
-        on_host = {
-            port: self.backend.to_host(each) if self.native(each) else np.asarray(each) for port, each in arrays.items()
-        }
+        on_host = {port: self.on_host(arguments.arrays[port]) for port in used}
         made = engine.run(replace(arguments, arrays=on_host, donated=frozenset()), None)
         return promised.read(made.outputs, arguments.sizes)
 

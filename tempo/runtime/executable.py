@@ -33,6 +33,7 @@ from tempo.runtime.pickling import compiled_again, portable
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
 from tempo.runtime.results.salvage import Look, looked
+from tempo.runtime.rows import RowChecks
 from tempo.runtime.streaming import Stream
 from tempo.sdg.graph import Port
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var
@@ -66,6 +67,7 @@ class Executable:
         check_means(self.graph, dict(program.builder.means))
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
+        self._rows = RowChecks(program, engine.on_host)
         self._checked: Once[frozenset[tuple[Symbol, int]], None] = Once()
         self._donated = frozenset[Port]()  # in the call before
         self._sizes = self._calls.known_sizes()
@@ -112,7 +114,7 @@ class Executable:
     def _run(self, arguments: Arguments, report: Progress | None) -> Outputs:
         look = self._look(arguments)
         results = self._engine.run(arguments, report, look)
-        outputs = outputs_of(results, self.graph, arguments.sizes)
+        outputs = outputs_of(results, self.graph, arguments)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)
         return outputs
@@ -306,6 +308,7 @@ class Executable:
                 raise InputError(f"donate={donate!r} is a {type(donate).__name__}", hint="write True or False")
             arguments = self._calls.check(inputs, sizes, state, seed, strict, donate=donate and self._finite is None)
             self._check_sizes(arguments.sizes)
+            arguments = replace(arguments, lengths=self._rows.lengths(arguments))
             arguments = replace(arguments, sizes=self._engine.sizes(arguments.sizes))
         self._sizes = arguments.sizes  # another thread's call may put its own here
         self._donated = arguments.donated

@@ -74,7 +74,7 @@ class Stream(Iterator[Step]):
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
         self._dim, self._chunk, self._endless = dim, chunk, endless
-        self._given, self._graph = arguments.arrays, engine.graph
+        self._arguments, self._graph = arguments, engine.graph
         self._done, self._until = from_point, 0 if narrow else from_point
         self._without = () if keep else names
         self._feeds, self._look = arguments.feeds, look
@@ -100,7 +100,7 @@ class Stream(Iterator[Step]):
         """The next step. What failed once fails again: what was lost does not come back."""
         if self._failure is not None:
             raise self._failure
-        made = partial(salvaged, self._made, self._given, self._graph)
+        made = partial(salvaged, self._made, self._arguments.arrays, self._graph)
         guarding = guarded(made, self._made.watched, self._look)
         try:
             with told_what_is_large(self._planned), feeding(self._feeds), guarding:
@@ -116,14 +116,14 @@ class Stream(Iterator[Step]):
         for item in items[:number]:
             run.whole(item)
         if (yield from self._along(items[number])):
-            self.result, _ = made_so_far(run, self._given, self._graph)
+            self.result, _ = made_so_far(run, self._arguments.arrays, self._graph)
             return
         for item in items[number + 1 :]:
             run.whole(item)
         results = run.results(self._without)
         if self._look is not None:
             self._look(results.watched, False)
-        self.result = outputs_of(results, self._graph, run.sizes)
+        self.result = outputs_of(results, self._graph, self._arguments)
 
     def _along(self, item: Item) -> Generator[Step, None, bool]:
         """Says at its end whether that is where a streamed input ended, in a stream without an end of its own."""

@@ -18,7 +18,7 @@ from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 from tempo.symbolic.structural import Structural, cached
 
 NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "backend_call", "sink"})
-Role = Literal["input", "seed", "state", "output", "stop", "lengths", "watch"]
+Role = Literal["input", "seed", "state", "output", "stop", "rows", "lengths", "watch"]
 
 
 class Port(NamedTuple):
@@ -26,7 +26,8 @@ class Port(NamedTuple):
 
     It is given each "input", the "seed", and the "state" of each parameter at the start. It gives each "output", each
     "state" at the end, a "stop" per dim along which it may end early (see `Graph.stops`), the "lengths" of rows where
-    each ends by itself (see `tempo.passes.rows`), and what each "watch" saw (see `tempo.passes.instrument`).
+    each ends by itself (see `tempo.passes.rows`), the "rows" of each dim along which their lengths are given (see
+    `Graph.ragged`), and what each "watch" saw (see `tempo.passes.instrument`).
     """
 
     role: Role
@@ -322,8 +323,13 @@ class Output:
 
     @property
     def rows(self) -> tuple[Symbol, ...]:
-        """Of a stop: the dims whose points end each by itself; none where it ends the run."""
+        """Of a stop, or of lengths: the dims whose points end each by itself; none where it ends the run."""
         return tuple(symbol for symbol in self.domain if symbol.name != self.name)
+
+    @property
+    def along(self) -> Symbol:
+        """Of a stop, or of lengths: the dim along which it ends."""
+        return next(symbol for symbol in self.domain if symbol.name == self.name)
 
     @property
     def last_along(self) -> Symbol | None:
@@ -364,6 +370,12 @@ class Graph:
         along `t` and all of them, only a row's kept points exist. The run ends with its longest row.
         """
         return self._along("stop")
+
+    @cached_property
+    def ragged(self) -> Mapping[Symbol, Output]:
+        """By dim of which rows have lengths of their own, what gives them: its edge shows, at a point of the dim and
+        the rows, how many points there are of the row."""
+        return self._along("rows")
 
     @cached_property
     def lengths(self) -> Mapping[Symbol, Output]:

@@ -4,6 +4,7 @@ from tempo.symbolic.condition import (
     FALSE,
     TRUE,
     And,
+    Comparison,
     Condition,
     Eq,
     Ge,
@@ -27,11 +28,13 @@ from tempo.symbolic.expr import (
     as_expr,
     const,
     dim,
+    from_terms,
     maximum,
     minimum,
     size,
     var,
 )
+from tempo.symbolic.last_points import over_counts
 from tempo.symbolic.lengths import over_lengths
 from tempo.symbolic.parse import parse_condition, parse_expr
 from tempo.symbolic.text import syntax_tree, to_python
@@ -43,6 +46,7 @@ __all__ = [
     "And",
     "Atom",
     "Box",
+    "Comparison",
     "Condition",
     "Context",
     "Dim",
@@ -61,9 +65,11 @@ __all__ = [
     "const",
     "dim",
     "disjunction",
+    "from_terms",
     "maximum",
     "minimum",
     "nonnegative",
+    "over_counts",
     "over_lengths",
     "parse_condition",
     "parse_expr",

@@ -32,7 +32,7 @@ _WORDS = frozenset((*keyword.kwlist, "of"))
 """What means something else in the texts of conditions and graphs; a dim so named prints `$and`."""
 
 
-SymbolKind = Literal["dim", "size", "length", "extent"]
+SymbolKind = Literal["dim", "size", "length", "extent", "last"]
 SIZES: tuple[SymbolKind, ...] = ("size", "length", "extent")
 
 
@@ -46,6 +46,9 @@ class Symbol(Structural):
 
     Of a dim whose size shapes are not made for, but for a bucket that it falls into: the size as a number that is known
     when the program runs (`t.length`), and what the bucket holds (`t.extent`). `1 <= t.length <= t.extent`.
+
+    Of a dim along which rows have lengths of their own, the last point of a row (`t.last`); -1 where it has none. It is
+    known to who writes and checks a program alone, and none of the graph.
     """
 
     name: str

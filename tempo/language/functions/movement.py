@@ -223,14 +223,18 @@ def gather(
     axis: int,
     batch: int = 0,
     within: tuple[Expr, Expr] | None = None,
+    in_row: bool = False,
 ) -> RecurrentTensor:
     """`x` read along `axis` at `indices`; the first `batch` axes of both go together.
 
-    `within`: from where to where along a dim the user said they are, where `x` is a part of it.
+    `within`: from where to where along a dim the user said they are, where `x` is a part of it. `in_row`: the axis
+    shows a row that has a length of its own, and indices are known to lie in it.
     """
-    attrs: dict[str, Any] = {"axis": axis, "batch": batch, "checked": True}
+    attrs: dict[str, Any] = {"axis": axis, "batch": batch, "checked": not in_row}
     if within is not None:
         attrs["within"] = within
+    if in_row:
+        attrs["in_row"] = True
     return apply("gather", x, integers(indices), attrs=attrs, weak=x.weak)
 
 

@@ -152,10 +152,17 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> RecurrentT
     _not_empty(tensor, axes, "mean")
     total = _reduce("reduce_sum", tensor, axis, False, nonempty=_may_be_empty(tensor, axes))
     kept = _kept(total, tensor.type.shape, axes) if keepdims else total
-    quotient = kept / count(tensor, axes)
+    return cast(_per_element(total, kept, tensor, axes), given.dtype, given.weak)
+
+
+def _per_element(
+    total: RecurrentTensor, kept: RecurrentTensor, x: RecurrentTensor, axes: Sequence[int], less: int = 0
+) -> RecurrentTensor:
+    """A sum, divided by how many elements of `x` there are along the axes, less `less`."""
+    quotient = kept / count(x, axes, less)
     if axes:
-        tensor.program.builder.means[quotient.edge.node] = total.edge.node
-    return cast(quotient, given.dtype, given.weak)
+        x.program.builder.means[quotient.edge.node] = total.edge.node, less
+    return quotient
 
 
 def _wide(x: RecurrentTensor) -> RecurrentTensor:
@@ -185,8 +192,9 @@ def var(x: TensorLike, axis: Axes = None, ddof: int = 0, keepdims: bool = False)
     tensor = _wide(given)
     axes = normalize_axes(axis, tensor.ndim)
     distance = tensor - mean(tensor, axis, keepdims=True)
-    result = sum(distance * distance, axis, keepdims) / count(tensor, axes, ddof)
-    return cast(result, given.dtype, given.weak)
+    total = _reduce("reduce_sum", distance * distance, axis, False)
+    kept = _kept(total, tensor.type.shape, axes) if keepdims else total
+    return cast(_per_element(total, kept, tensor, axes, ddof), given.dtype, given.weak)
 
 
 def std(x: TensorLike, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> RecurrentTensor:

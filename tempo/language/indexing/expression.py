@@ -10,7 +10,7 @@ import numpy as np
 
 from tempo import symbolic
 from tempo.errors import IndexExpressionError, ProgramError, user_location
-from tempo.symbolic import FALSE, TRUE, Condition, Expr, Symbol
+from tempo.symbolic import FALSE, TRUE, Atom, Condition, Expr, Symbol
 
 if TYPE_CHECKING:
     from tempo.language.program import Program
@@ -170,6 +170,11 @@ class Dim(IndexExpression):
         """The bound: `0 <= t < t.size`."""
         return IndexExpression(self.program, self.program.builder.size(self.symbol))
 
+    @property
+    def last(self) -> IndexExpression:
+        """The last point: `t.size - 1`, and of a dim of which rows have lengths of their own that of a row."""
+        return IndexExpression(self.program, last_point(self.program, self.symbol))
+
 
 class IndexCondition:
     """A condition over dims and sizes: `t == 0`, `(t > 0) & (t < 4)`, `~(t < i)`. Where a tensor is wanted, a bool."""
@@ -237,11 +242,29 @@ def show(value: Any) -> str:
     return f"the {kind} {value}" if isinstance(value, (int, float, str, np.generic)) else f"a {kind}"
 
 
-def to_expr(value: Any, program: Program, what: str) -> Expr:
-    """The expression that `value` is. Raises `IndexExpressionError`, or `ProgramError` for one of another program."""
+def to_expr(value: Any, program: Program, what: str, last: bool = False) -> Expr:
+    """The expression that `value` is. Raises `IndexExpressionError`, or `ProgramError` for one of another program.
+
+    `last`: whether it may be one of the last point of a row.
+    """
     if isinstance(value, IndexExpression):
         program.require(value.program, f"the index expression {value}")
-    return _operand(value, what)
+    expr = _operand(value, what)
+    if not last and (found := lasts(expr)):
+        fail(
+            f"{what} is {value}, and {found[0]} differs from row to row", "read at it, x[b, t.last], or compare with it"
+        )
+    return expr
+
+
+def last_point(program: Program, symbol: Symbol) -> Expr:
+    builder = program.builder
+    return symbolic.var(Symbol(symbol.name, "last")) if symbol in builder.lengths else builder.size(symbol) - 1
+
+
+def lasts(value: Expr | Condition | Atom) -> list[Symbol]:
+    """What it has of last points of rows."""
+    return sorted(symbol for symbol in value.symbols() if symbol.kind == "last")
 
 
 def _operand(value: Any, what: str, name: str = "") -> Expr:

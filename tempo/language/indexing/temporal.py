@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -10,7 +10,7 @@ from tempo import dtypes
 from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_location
 from tempo.language.conversion import as_tensor, cast, index_value, integers
 from tempo.language.functions import movement
-from tempo.language.indexing.expression import Dim, IndexCondition, fail, is_integer, show, to_expr
+from tempo.language.indexing.expression import Dim, IndexCondition, fail, is_integer, lasts, show, to_expr
 from tempo.language.tensor import RecurrentTensor, open_program
 from tempo.sdg.graph import Edge, Node, Point, Slice
 from tempo.symbolic import Context, Expr, Symbol, const, maximum, minimum, var
@@ -43,8 +43,7 @@ def _domain_text(domain: Sequence[Symbol]) -> str:
 
 def read(x: RecurrentTensor, key: Any) -> RecurrentTensor:
     """Index temporal dims, in the order of the domain; a slice becomes a spatial axis in front."""
-    index = {symbol: _position(x, symbol, item) for symbol, item in positions(x, key)}
-    return read_at(x, index)
+    return _read_positions(x, positions(x, key))
 
 
 def read_named(x: RecurrentTensor, /, **named: Any) -> RecurrentTensor:
@@ -55,7 +54,26 @@ def read_named(x: RecurrentTensor, /, **named: Any) -> RecurrentTensor:
             raise DomainError(
                 f"{x.label} has no dim {name!r}: it has {_domain_text(x.symbols)}", location=user_location()
             )
-    return read_at(x, {known[name]: _position(x, known[name], item) for name, item in named.items()})
+    return _read_positions(x, [(known[name], item) for name, item in named.items()])
+
+
+def _read_positions(x: RecurrentTensor, given: Iterable[tuple[Symbol, Any]]) -> RecurrentTensor:
+    """Where a row ends is a number at each point of its dims: a read there is one at an index, and comes first."""
+    index = {symbol: _position(x, symbol, item) for symbol, item in given}
+    at_last = {symbol: item.index for symbol, item in index.items() if isinstance(item, Point) and lasts(item.index)}
+    for symbol, expr in at_last.items():
+        x = _read_at_last(x, symbol, expr)
+    return read_at(x, {symbol: item for symbol, item in index.items() if symbol not in at_last})
+
+
+def _read_at_last(x: RecurrentTensor, symbol: Symbol, expr: Expr) -> RecurrentTensor:
+    builder = x.program.builder
+    data = read_at(x, {symbol: Slice(const(0), builder.size(symbol))})
+    if symbol not in builder.lengths:
+        return movement.gather(data, index_value(expr), 0)
+    found = movement.gather(data, index_value(expr), 0, in_row=True)
+    builder.last_reads[found.edge.node] = expr
+    return found
 
 
 def _position(x: RecurrentTensor, symbol: Symbol, item: Any) -> Point | Slice:
@@ -63,7 +81,21 @@ def _position(x: RecurrentTensor, symbol: Symbol, item: Any) -> Point | Slice:
     if isinstance(item, slice):
         return slice_of(x.program.builder.context, *bounds(x, item, size, symbol.name))
     _check_index(item, symbol.name)
-    return Point(from_end(to_expr(item, x.program, f"the index at {symbol.name}"), item, size))
+    return Point(point_of(x, symbol, item, f"the index at {symbol.name}"))
+
+
+def point_of(x: RecurrentTensor, symbol: Symbol, item: Any, what: str) -> Expr:
+    """The point of a dim that is meant. Raises `IndexExpressionError` where it counts from the end of the arrays, and
+    rows end before it."""
+    size = x.program.builder.size(symbol)
+    given = to_expr(item, x.program, what, last=True)
+    expr = from_end(given, item, size)
+    if symbol in x.program.builder.lengths and (expr != given or expr.sizes() & size.sizes()):
+        fail(
+            f"{what} is {item}, which counts from the end of the arrays, and rows end before it along {symbol.name}",
+            f"the last point of a row is {symbol.name}.last",
+        )
+    return expr
 
 
 def from_end(expr: Expr, item: Any, size: Expr) -> Expr:
@@ -96,6 +128,8 @@ def bounds(x: RecurrentTensor, item: slice, size: Expr, name: str) -> tuple[Expr
     what = f"a bound of the slice at {name}"
     start = const(0) if item.start is None else from_end(to_expr(item.start, x.program, what), item.start, size)
     stop = size if item.stop is None else from_end(to_expr(item.stop, x.program, what), item.stop, size)
+    if item.stop is not None and Symbol(name, "dim") in x.program.builder.lengths:  # no row has points behind it
+        stop = x.program.builder.context.simplify(minimum(stop, size))
     return start, stop
 
 

@@ -40,6 +40,8 @@ class Arguments:
     """What streamed inputs are read from, by name."""
     donated: frozenset[Port] = frozenset()
     """Those of which the caller gives up arrays of the backend's own."""
+    lengths: Mapping[str, Array] = field(default_factory=dict)
+    """By dim along which rows have lengths of their own, these."""
 
     def given_up(self) -> list[Any]:
         """The arrays, as the caller has them."""

@@ -9,8 +9,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tempo.reference.evaluator import Evaluated
+    from tempo.runtime.arguments.call import Arguments
     from tempo.sdg.graph import Graph
-    from tempo.symbolic import Symbol
 
 
 Array = np.ndarray[Any, Any]
@@ -45,8 +45,8 @@ class Outputs(_ArrayMapping):
     """The outputs by name: arrays of the backend, the domain's dims in front, then the shape.
 
     `state` holds the parameters at the end, `sizes` the size of every dim: along one with a `tp.stop_when`, the points
-    that were kept. `lengths` has, by dim, those of each row, where rows end each by itself: int32 arrays of NumPy's
-    over the `each=` of the stop.
+    that were kept. `lengths` has, by dim, those of each row, where rows have lengths of their own: int32 arrays of
+    NumPy's over the dims of the lengths that were given, or over the `each=` of a stop.
     """
 
     def __init__(
@@ -62,9 +62,10 @@ class Outputs(_ArrayMapping):
         self.lengths = dict(lengths or {})
 
 
-def outputs_of(made: Evaluated, graph: Graph, sizes: Mapping[Symbol, int]) -> Outputs:
+def outputs_of(made: Evaluated, graph: Graph, arguments: Arguments) -> Outputs:
     """Of a run that has ended."""
-    return Outputs(made.outputs, made.state, graph.named_sizes(sizes) | made.kept, made.lengths)
+    sizes, lengths = graph.named_sizes(arguments.sizes) | made.kept, {**arguments.lengths, **made.lengths}
+    return Outputs(made.outputs, made.state, sizes, lengths)
 
 
 class Step(_ArrayMapping):

@@ -1,0 +1,330 @@
+"""Family 21, ragged dims: rows with lengths of their own, `tp.dim("t", lengths=n)`.
+
+What such a program means is what it means for each row alone, as a dense program of the row's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Array, Target, numbers, typical
+
+SIZE, WIDTH = 5, 3
+LENGTHS = {
+    "some": [3, 1, 4, 2],
+    "one": [1, 1, 1, 1],
+    "an empty row": [2, 0, 5, 1],
+    "all": [5, 5, 5, 5],
+    "none": [0, 0, 0, 0],
+}
+
+
+class Row:
+    """A row, in a program with lengths or in one of the row's size: what statements are written with."""
+
+    def __init__(self, ragged: bool) -> None:
+        self.b, self.ragged = tp.dim("b"), ragged
+        self.t = tp.dim("t", lengths=tp.input("n", (), (self.b,), "int32")) if ragged else tp.dim("t")
+        self.x = tp.input("x", (WIDTH,), (self.b, self.t))
+        self.w = tp.input("w", (WIDTH, WIDTH))
+        self.made = [self.x, self.x * self.w[...].sum(axis=0)]
+
+    def points(self, start: Any = 0, stop: Any = None) -> slice:
+        """What is behind the end of the arrays is cut off a slice by itself, where rows have lengths."""
+        end = self.t.size if stop is None else stop
+        return slice(start, end if self.ragged else tp.min(end, self.t.size))
+
+    def recurrent(self, name: str) -> tp.RecurrentTensor:
+        return tp.recurrent(name, (WIDTH,), (self.b, self.t))
+
+
+Statement = Callable[[Row, tp.RecurrentTensor, str], tp.RecurrentTensor]
+
+
+def forwards(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    b, t, h = row.b, row.t, row.recurrent(name)
+    h[b, 0] = x
+    h[b, t + 1] = tp.tanh(row.w @ h + x[b, t + 1])
+    return h
+
+
+def backwards(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    b, t, h = row.b, row.t, row.recurrent(name)
+    h[b, t.last] = x
+    h[b, t] = tp.tanh(row.w @ h[b, t + 1] + x)
+    return h
+
+
+def shifted_left(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    b, t, h = row.b, row.t, row.recurrent(name)
+    h[b, t - 1] = x * 2
+    h[b, t] = x - 1
+    return h
+
+
+def from_the_end(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    return tp.cases((row.t >= row.t.last - 1, x * 3), x[row.b, row.t + 2])
+
+
+def ahead(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    return tp.cases((row.t < row.t.last, tp.sin(x[row.b, row.t + 1])), 0.5)
+
+
+def reversed_(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    return x[row.b, row.t.last - row.t] * tp.as_tensor(row.t.last - 2 * row.t)
+
+
+def window(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    return x[row.b, row.points(tp.max(row.t - 1, 0), row.t + 2)].sum(axis=0)
+
+
+def so_far(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    return x[row.b, 0 : row.t + 1].max(axis=0) + x[row.b, row.t :].sum(axis=0)
+
+
+def attention(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    keys = x[row.b, row.points()]
+    return tp.softmax(keys @ (row.w @ x)) @ keys
+
+
+def mean(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    return x - x[row.b, row.points()].mean(axis=0)
+
+
+def normed(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    seen = x[row.b, row.points()]
+    return x / (1 + seen.var(axis=0)) + seen.max(axis=(0, 1))
+
+
+def pooled(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    every = tp.cumsum(x[row.b, row.points()], axis=0)
+    return x * tp.cases((row.t.last >= 0, x[row.b, row.t.last]), 0.0) + every.sum(axis=0)
+
+
+def biased(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    """What is no row's meets rows, and is added up over them."""
+    seen = x[row.b, row.points()] @ row.w + row.w.sum(axis=0)
+    return x + tp.sin(row.w.sum(axis=1)) + (seen * seen).sum(axis=0) + seen.mean(axis=0)
+
+
+def positions(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    return x * tp.as_tensor(row.t == row.t.last) + tp.as_tensor(row.t.last // 2 + row.t % 2)
+
+
+STATEMENTS: Sequence[Statement] = (
+    forwards, backwards, shifted_left, from_the_end, ahead, reversed_, window, so_far, attention, mean, normed, pooled,
+    biased, positions,
+)  # fmt: skip
+
+
+def program_of(statements: Sequence[tuple[Statement, int]], ragged: bool) -> tp.Program:
+    """Each statement reads what is so many before it. Gradients are those of a loss over all rows."""
+    with tp.Program("ragged" if ragged else "dense") as program:
+        row = Row(ragged)
+        for number, (statement, before) in enumerate(statements):
+            row.made.append(statement(row, row.made[-1 - before % len(row.made)], f"h{number}"))
+            tp.output(f"y{number}", row.made[-1])
+        last = row.made[-1]
+        losses = (last * last * 0.1)[row.b, row.points()].sum()
+        loss = losses[0 : row.b.size].sum()
+        dx, dw = tp.grad(loss, [row.x, row.w])
+        for name, value in {"losses": losses, "loss": loss, "dx": dx, "dw": dw}.items():
+            tp.output(name, value)
+    return program
+
+
+def by_row(dense: tp.Program, lengths: Sequence[int], x: Array, w: Array) -> dict[str, Array]:
+    """The dense program for each row, put together."""
+    run = tp.compile(dense, backend="reference")
+    outputs = {row: run(x=x[row : row + 1, :count], w=w) for row, count in enumerate(lengths) if count}
+    names = [name for name in dense.builder.outputs if name.role == "output"]
+    found: dict[str, Array] = {}
+    for name in (port.name for port in names):
+        parts = {row: np.asarray(each[name]) for row, each in outputs.items()}
+        if name in ("loss", "dw"):
+            found[name] = sum(parts.values(), np.zeros((WIDTH, WIDTH) if name == "dw" else (), np.float32))
+            continue
+        found[name] = np.zeros(x.shape[:1] if name == "losses" else x.shape, np.float32)
+        for row, part in parts.items():
+            found[name][row : row + 1][tuple(map(slice, part.shape))] = part
+    return found
+
+
+def check(target: Target, statements: Sequence[tuple[Statement, int]], lengths: Sequence[int]) -> None:
+    n = np.array(lengths, np.int32)
+    x, w = numbers((len(n), SIZE, WIDTH)), numbers((WIDTH, WIDTH)) * 0.5
+    inside = np.arange(SIZE)[None, :, None] < n[:, None, None]
+    expected = by_row(program_of(statements, ragged=False), lengths, x, w)
+    given = np.where(inside, x, np.nan).astype(np.float32)  # nobody sees what lies behind a row
+    outputs = target.agrees(program_of(statements, ragged=True), expected, n=n, x=given, w=w, tolerance=20)
+    np.testing.assert_array_equal(outputs.lengths["t"], n)
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_both_ways(target: Target, name: str) -> None:
+    check(target, [(forwards, 0), (backwards, 0)], LENGTHS[name])
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.__name__)
+def test_each_row_is_as_alone(target: Target, statement: Statement) -> None:
+    check(target, [(statement, 0)], LENGTHS["an empty row"])
+
+
+@pytest.mark.parametrize("seed", typical(range(40), range(3)))
+def test_random_programs(target: Target, seed: int) -> None:
+    random = Random(seed)
+    statements = [(random.choice(STATEMENTS), random.randint(0, 3)) for _ in range(random.randint(2, 4))]
+    check(target, statements, [random.randint(0, SIZE) for _ in range(random.randint(1, 4))])
+
+
+def rows_of() -> tuple[dict[str, Any], Array]:
+    """Inputs, with NaN behind the end of a row, and which points there are."""
+    n = np.array([3, 1, 0, 2], np.int32)
+    inside = np.arange(4) < n[:, None]
+    return {"n": n, "x": np.where(inside, numbers((4, 4)), np.nan).astype(np.float32)}, inside
+
+
+def over_rows(make: Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], name: str = "rows") -> tp.Program:
+    with tp.Program(name) as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        tp.output("y", make(b, t, tp.input("x", (), (b, t))))
+    return program
+
+
+def test_folds_of_rows_count_points(target: Target) -> None:
+    inputs, inside = rows_of()
+    x = np.where(inside, inputs["x"], 0)
+
+    def folds(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        every = x[:, :]
+        tp.output("mean", every.mean())
+        tp.output("variance", every.var(ddof=1))
+        tp.output("by step", x[:, t].sum(axis=0))
+        tp.output("of rows", every.sum(axis=0))
+        tp.output("largest", every.max())
+        tp.output("where", tp.cases((t.last >= 0, tp.argmax(x[b, :])), -1))
+        return every.sum(axis=1)
+
+    expected = {
+        "y": x.sum(1),
+        "mean": x[inside].mean(),
+        "variance": x[inside].var(ddof=1),
+        "by step": x.sum(0),
+        "of rows": x.sum(0),
+        "largest": x[inside].max(),
+        "where": [int(row[:count].argmax()) if count else -1 for row, count in zip(x, inputs["n"])],
+    }
+    target.agrees(over_rows(folds), expected, tolerance=5, **inputs)
+
+
+def test_rows_of_several_dims_and_a_row_of_none(target: Target) -> None:
+    with tp.Program("nested") as program:
+        b, s = tp.dims("b s")
+        t = tp.dim("t", lengths=tp.input("n", (), (b, s), "uint8"))
+        u = tp.dim("u", lengths=tp.input("m", (), (), "int64"))
+        cells, more = tp.input("x", (), (b, s, t)), tp.input("y", (), (u,))
+        tp.output("sum", cells[b, s, :].sum())
+        tp.output("largest", cells[b, :, :].max())
+        tp.output("columns", cells[b, :, t].sum())
+        tp.output("last", cells[b, s, t.last])
+        tp.output("product", (cells * more[0])[b, s, :].sum() + more[u.last])
+        tp.output("outer", (cells * more)[:, :, :, :].sum())
+    n, given, row = np.array([[2, 1], [3, 1]], np.uint8), numbers((2, 2, 3)), numbers((4,))
+    inside = np.arange(3) < n[..., None]
+    sums = (given * inside).sum(2)
+    expected = {
+        "sum": sums,
+        "largest": np.where(inside, given, -np.inf).max((1, 2)),
+        "columns": (given * inside).sum(1),
+        "last": np.take_along_axis(given, n[..., None].astype(np.int64) - 1, 2)[..., 0],
+        "product": sums * row[0] + row[2],
+        "outer": sums.sum() * row[:3].sum(),
+    }
+    x = np.where(inside, given, np.nan).astype(np.float32)
+    y = np.where(np.arange(4) < 3, row, np.nan).astype(np.float32)
+    outputs = target.agrees(program, expected, n=n, m=np.int64(3), x=x, y=y)
+    assert outputs.lengths["t"].tolist() == n.tolist()
+    assert outputs.lengths["u"] == 3
+
+
+def test_indices_behind_a_row_are_nobodys(target: Target) -> None:
+    """Padding of any value, -100 as in PyTorch's losses, is read by none."""
+
+    def embedded(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        table = tp.input("table", (6, 2))
+        h, seen = tp.recurrent("h", (2,), (b, t)), tp.take(table, tp.input("ids", (), (b, t), "int32"), axis=0)
+        h[b, 0] = seen * x
+        h[b, t + 1] = tp.tanh(h + seen[b, t + 1])
+        tp.output("table gradient", tp.grad((h * h)[:, :].sum(), table))
+        return h
+
+    inputs, inside = rows_of()
+    ids = np.where(inside, np.arange(16).reshape(4, 4) % 6, -100).astype(np.int32)
+    target.agrees(over_rows(embedded), ids=ids, table=numbers((6, 2)), **inputs)
+
+
+@pytest.mark.planned
+def test_in_buckets(target: Target) -> None:
+    program = program_of([(backwards, 0), (attention, 0)], ragged=True)
+    run = target.compile(program, buckets={"t": [8], "b": [4, 8]})
+    w = numbers((WIDTH, WIDTH)) * 0.5
+    for size, lengths in ((5, (3, 1, 5)), (6, (2, 0, 5, 1)), (3, (1,))):
+        inputs: dict[str, Any] = {"n": np.array(lengths, np.int32), "x": numbers((len(lengths), size, WIDTH)), "w": w}
+        expected = tp.compile(program, backend="reference")(**inputs)
+        for name, array in target.arrays(run(**inputs)).items():
+            np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-4, err_msg=name)
+    assert run.executables <= 2
+
+
+def test_what_is_drawn_is_drawn_in_rows(target: Target) -> None:
+    inputs, inside = rows_of()
+    program = over_rows(lambda b, t, x: x * 0 + tp.random.normal((), dims=(b, t)))
+    outputs = target.agrees(program, **inputs)
+    assert np.array_equal(target.arrays(outputs)["y"] != 0, inside)
+
+
+WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type[tp.TempoError], str]] = {
+    "a point behind a row": (
+        lambda b, t, x: x + x[b, 1],
+        tp.DomainError,
+        r"x\[b = 1, t = 1\] is read at .*and the row b = 1 has 1 points along t",
+    ),
+    "the first of none": (lambda b, t, x: x[b, 0], tp.DomainError, r"x\[b = 2, t = 0\].* has 0 points"),
+    "the last of none": (lambda b, t, x: x[b, t.last], tp.DomainError, r"x\[b = 2, t = -1\].* has 0 points"),
+    "another row": (lambda b, t, x: x[0, t], tp.DomainError, r"x\[b = 0, t = 3\].*the row b = 0 has 3 points"),
+    "a maximum of none": (lambda b, t, x: x[b, :].max(), tp.ShapeError, "max over an empty slice at b = 2"),
+    "a mean of none": (lambda b, t, x: x[b, :].mean(), tp.ShapeError, "mean over an empty slice at b = 2"),
+    "unfolded": (lambda b, t, x: tp.flip(x[b, :], 0).sum(), tp.UnsupportedError, "depends on where a row ends"),
+    "kept": (lambda b, t, x: x[b, :], tp.UnsupportedError, "depends on where a row ends"),
+    "the host": (
+        lambda b, t, x: tp.host_call(lambda a: a, x, out=[((), "float32")])[0],
+        tp.UnsupportedError,
+        "calls the host at each point of b",
+    ),
+}
+
+
+@pytest.mark.one_configuration
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong(target: Target, name: str) -> None:
+    make, error, message = WRONG[name]
+    inputs, _ = rows_of()
+    with pytest.raises(error, match=message):
+        target.compile(over_rows(make))(**inputs)
+
+
+@pytest.mark.one_configuration
+@pytest.mark.parametrize(
+    ("lengths", "message"), [([3, -1, 0, 2], r"n\[b = 1\] is -1"), ([3, 1, 5, 2], r"n\[b = 2\] is 5")]
+)
+def test_lengths_lie_in_the_arrays(target: Target, lengths: list[int], message: str) -> None:
+    inputs, _ = rows_of()
+    with pytest.raises(tp.SizeError, match=rf"{message}, and a row has 0 to 4 points along t"):
+        target.compile(over_rows(lambda b, t, x: x))(**{**inputs, "n": np.array(lengths, np.int32)})
