@@ -9,7 +9,7 @@ point shows 0 where it does not exist; that it does is checked before a run (see
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,7 +27,7 @@ from tempo.symbolic import Context, Symbol, as_expr, const, var
 class Rows:
     """Axes that show points of rows: a read through `map`, over the end's domain, of which of them exist.
 
-    `axes` has one for each `Slice` of the map, in order.
+    The dims of rows come first in the map, that along which they end is last. `axes`: one for each `Slice`, in order.
     """
 
     map: IndexMap
@@ -73,6 +73,20 @@ Masks = Mapping[tuple[int, int], tuple[Mask, ...]]
 OUTPUTS = -1
 
 
+def with_losses(graph: Graph) -> Graph:
+    """A graph before its gradients are expanded, with the losses of those that are asked for as outputs."""
+    outputs, asked = list(graph.outputs), graph.reachable()
+    while True:
+        found = {graph.nodes[id].attr("loss"): graph.nodes[id] for id in asked if graph.nodes[id].op == "gradient"}
+        more = [edge for edge in found if edge not in {output.edge for output in outputs}]
+        if not more:
+            return replace(graph, outputs=tuple(outputs))
+        for edge in more:
+            over, type = found[edge].attr("over"), graph.seen_type(edge)
+            outputs.append(Output("a loss", edge, over, type, over, location=found[edge].location))
+        asked = replace(graph, outputs=tuple(outputs)).reachable()
+
+
 def row_ends(graph: Graph) -> tuple[Output, ...]:
     """What says where rows end: lengths that are given, and stops of rows."""
     return (*graph.ragged.values(), *(stop for stop in graph.stops.values() if stop.rows))
@@ -81,6 +95,11 @@ def row_ends(graph: Graph) -> tuple[Output, ...]:
 def is_ragged(end: Output, domain: tuple[Symbol, ...]) -> bool:
     """Whether what varies along these dims has no points behind the end of a row."""
     return (end.role == "rows" or bool(end.rows)) and set(end.domain) <= set(domain)
+
+
+def ends_of(graph: Graph, domain: tuple[Symbol, ...]) -> list[Output]:
+    """The lengths that are given of what varies along these dims."""
+    return [end for end in graph.ragged.values() if is_ragged(end, domain)]
 
 
 def shows_rows(graph: Graph, end: Output, edge: Edge) -> bool:
@@ -124,22 +143,22 @@ def row_masks(graph: Graph, end: Output) -> Masks:
     host that are made for each row.
     """
     walk = _Walk(graph, end)
-    masks = walk.masks()
-    if walk.whole:
-        raise next(iter(walk.whole.values()))
-    return masks
+    if walk.composites:
+        raise next(iter(walk.composites.values()))
+    return walk.masks
 
 
 def shown_rows(graph: Graph, end: Output) -> Mapping[int, tuple[Rows, ...]]:
     """By node, what its axes show of rows."""
-    return _Walk(graph, end).walked().shown
+    return _Walk(graph, end).shown
 
 
 def with_folds_apart(graph: Graph) -> Graph:
-    """With operators that fold points of rows inside taken apart: a softmax is exponentials and their sum."""
-    while whole := {id for end in graph.ragged.values() for id in _Walk(graph, end).walked().whole}:
+    """A graph before its gradients are expanded, with composites that fold points of rows inside taken apart: a softmax
+    is exponentials and their sum."""
+    while composites := {id for end in graph.ragged.values() for id in _Walk(with_losses(graph), end).composites}:
         rewriter = Rewriter(graph)
-        for node in (graph.nodes[id] for id in sorted(whole)):
+        for node in (graph.nodes[id] for id in sorted(composites)):
             formula = Formula(node.attributes, node.operands, Tensors(rewriter, node.location))
             rewriter.put(node, OPERATORS[node.op].decompose(formula))  # type: ignore[misc]
         graph = replace(graph, nodes=rewriter.nodes)
@@ -151,23 +170,17 @@ class _Walk:
         self.graph, self.end = graph, end
         self.is_given = end.role == "rows"
         self.shown: dict[int, tuple[Rows, ...]] = {}  # by pure node, what its axes show of rows
-        self.found: dict[tuple[int, int], tuple[Mask, ...]] = {}
-        self.whole: dict[int, UnsupportedError] = {}  # composites that fold inside, with what is wrong with them
-
-    def masks(self) -> Masks:
-        return self.walked().found
-
-    def walked(self) -> _Walk:
-        reachable = self.graph.reachable()
-        nodes = [node for node in self.graph.operands_first() if node.id in reachable]
+        self.masks: dict[tuple[int, int], tuple[Mask, ...]] = {}
+        self.composites: dict[int, UnsupportedError] = {}  # that fold inside, with what is wrong with that
+        reachable = graph.reachable()
+        nodes = [node for node in graph.operands_first() if node.id in reachable]
         for node in nodes:
             self._visit(node)
         for node in nodes:  # not before: a merge stands in front of what its cases read
             for number, case in enumerate(node.cases):
                 self._check_keeps(node.id, number, case.edge, case.location or node.location)
-        for number, output in enumerate(self.graph.outputs):
+        for number, output in enumerate(graph.outputs):
             self._check_keeps(OUTPUTS, number, output.edge, output.location)
-        return self
 
     def _visit(self, node: Node) -> None:
         if node.has_effect and is_ragged(self.end, node.domain):
@@ -182,7 +195,7 @@ class _Walk:
 
     def _mask(self, node: int, number: int, rows: Rows, fill: bool | int | float) -> None:
         key = node, number
-        self.found[key] = (*self.found.get(key, ()), Mask(rows, fill))
+        self.masks[key] = (*self.masks.get(key, ()), Mask(rows, fill))
 
     def _check_keeps(self, node: int, number: int, edge: Edge, reader: Location | None) -> None:
         """What is kept of an edge must show no rows: nobody folds it."""
@@ -230,7 +243,7 @@ class _Walk:
         if not rows.axes:
             self._mask(node.id, number, rows, 0)
             return
-        if self.is_given and number == 0 and node.attr("in_row"):
+        if number == 0 and self._is_in_row(node, rows):
             return
         if self.is_given and (cut := rows.cut(node)) is not None:
             if not self._stays(dict(zip(self.end.domain, cut.map))):
@@ -242,9 +255,14 @@ class _Walk:
         elif all(self._is_known(symbol, factor) for symbol, factor in seen.items()):
             yield from self._together(node, number, rows, seen)
         elif OPERATORS[node.op].decompose is not None and self.is_given:
-            self.whole[node.id] = self._other_rows(node.operands[number], node.location)
+            self.composites[node.id] = self._other_rows(node.operands[number], node.location)
         else:
             raise self._other_rows(node.operands[number], node.location)
+
+    def _is_in_row(self, node: Node, rows: Rows) -> bool:
+        """Whether it takes one point of the own row, which is known to have it."""
+        own = all(rows.map[place] == Point(var(symbol)) for place, symbol in enumerate(self.end.rows))
+        return self.is_given and bool(node.attr("in_row")) and own and rows.axes == (node.attr("axis"),)
 
     def _factors(self, node: Node, number: int, rows: Rows) -> dict[Symbol, Factor]:
         """How the node takes each of the axes, by dim."""
@@ -309,24 +327,35 @@ Means = Mapping[int, tuple[int, int]]
 
 
 def with_counts(graph: Graph, means: Means) -> Graph:
-    """With means of rows that divide by how many points there are."""
-    rewriter, reachable = Rewriter(graph), graph.reachable() if graph.ragged else frozenset()
-    for end in graph.ragged.values():
-        masks = row_masks(graph, end)
-        for quotient, (sum, less) in means.items():
-            if quotient not in reachable or (sum, 0) not in masks:
-                continue
-            node, total = rewriter.nodes[quotient], graph.nodes[sum]
-            tensors = Tensors(rewriter, node.location)
-            terms = tensors.broadcast(tensors.constant(1, total.dtype), tensors.shape(total.operands[0]))
-            for mask in masks[sum, 0]:
-                terms = selected(tensors, exists(end, tensors, mask.rows), terms, replace(mask, fill=0))
-            count = tensors.apply("reduce_sum", terms, axes=total.attr("axes"))
-            if less:
-                count = tensors.apply("sub", count, tensors.constant(less, total.dtype))
-            shape = tensors.shape(node.operands[0])
-            rewriter.nodes[quotient] = replace(node, operands=(node.operands[0], tensors.reshape(count, shape)))
+    """A graph before its gradients are expanded, with means of rows that divide by how many points there are."""
+    if not graph.ragged:
+        return graph
+    rewriter, asked = Rewriter(graph), with_losses(graph)
+    masks = [(end, row_masks(asked, end)) for end in graph.ragged.values()]
+    for quotient, (sum, less) in means.items():
+        found = [(end, mask) for end, each in masks for mask in each.get((sum, 0), ())]
+        if found and quotient in asked.reachable():
+            node = rewriter.nodes[quotient]
+            count = _count(Tensors(rewriter, node.location), graph.nodes[sum], found, less, node.operands[0])
+            rewriter.nodes[quotient] = replace(node, operands=(node.operands[0], count))
     return replace(graph, nodes=rewriter.nodes)
+
+
+def _count(tensors: Tensors, total: Node, masks: Sequence[tuple[Output, Mask]], less: int, quotient: Edge) -> Edge:
+    """How many terms a sum has less so many, in the shape of what is divided."""
+    sizes, axes = tensors.shape(total.operands[0]), total.attr("axes")
+    shown = {axis for _, mask in masks for axis in mask.rows.axes}
+    terms = tensors.constant(1, total.dtype)
+    terms = tensors.broadcast(terms, tuple(size if axis in shown else const(1) for axis, size in enumerate(sizes)))
+    for end, mask in masks:
+        terms = selected(tensors, exists(end, tensors, mask.rows), terms, replace(mask, fill=0))
+    count = tensors.apply("reduce_sum", terms, axes=axes)
+    for axis in (axis for axis in axes if axis not in shown):
+        count = tensors.apply("mul", count, tensors.cast(tensors.number(sizes[axis]), total.dtype))
+    if less:
+        count = tensors.apply("sub", count, tensors.constant(less, total.dtype))
+    kept = tuple(size for axis, size in enumerate(sizes) if axis not in axes)
+    return tensors.reshape(tensors.broadcast(count, kept), tensors.shape(quotient))
 
 
 def check_means(graph: Graph, means: Means) -> None:

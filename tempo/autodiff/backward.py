@@ -21,7 +21,7 @@ from tempo.autodiff.transpose import contributions
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, TensorType, identity_map
-from tempo.sdg.operators import OPERATORS, factors_of
+from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.creation import PLACEHOLDERS
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, conjunction, const, disjunction, var
 
@@ -118,30 +118,25 @@ class Backward:
         self._send(one, self.loss.edge, GuardedBox(dims, Box.full(dims)))
 
     def _visit(self, node: Node, adjoint: Guarded) -> None:
-        condition, cotangent = adjoint[0], self._in_rows(node, adjoint[1])
+        condition, cotangent = adjoint[0], self._masked(node, adjoint[1])
         for guard, edge, part in self._parts(node, cotangent):
             region = self.region(node.id)
             where = region.context().simplify_condition(guard & condition)
             is_cyclic = self.cycle[node.id] == self.cycle[edge.node]
             self._send(part, edge, GuardedBox(region.dims, region.box, where), is_cyclic)
 
-    def _in_rows(self, node: Node, cotangent: Edge) -> Edge:
-        """Zero at points behind the end of a row, where it is not what exists there as little."""
+    def _masked(self, node: Node, cotangent: Edge) -> Edge:
+        """The cotangent, zero at points behind the end of a row: of a sum it is the same at all positions, and what is
+        no row's gets the sum over all of them."""
         varying = dict(zip(self.nodes.nodes[cotangent.node].domain, cotangent.map))
         for end, shown in self._shown:
+            masks = [Mask(rows, 0) for rows in shown.get(node.id, ())]
             goes_along = all(varying.get(symbol) == Point(var(symbol)) for symbol in end.domain)
-            masks = [Mask(rows, 0) for rows in shown.get(node.id, ()) if self._goes_apart(node, shown)]
             if is_ragged(end, node.domain) and not goes_along:
                 masks.append(Mask(Rows(identity_map(end.domain), ()), 0))
             for mask in masks:
                 cotangent = selected(self.nodes, exists(end, self.nodes, mask.rows), cotangent, mask)
         return cotangent
-
-    def _goes_apart(self, node: Node, shown: Mapping[int, tuple[Rows, ...]]) -> bool:
-        """Whether some operand is not a row's, so that more than the cotangent of its position comes together there."""
-        factors = () if node.is_nominal else factors_of(node, self.graph.seen_type)
-        seen = (self.graph.nodes[edge.node] for edge in node.operands if edge.node in self.active)
-        return not all(factor.keeps for factor in factors) or not all(shown.get(each.id) for each in seen)
 
     @cached_property
     def _shown(self) -> list[tuple[Output, Mapping[int, tuple[Rows, ...]]]]:

@@ -113,13 +113,41 @@ def biased(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
     return x + tp.sin(row.w.sum(axis=1)) + (seen * seen).sum(axis=0) + seen.mean(axis=0)
 
 
+def crossed(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    """Rows meet rows along other axes."""
+    seen = x[row.b, row.points()].sum(axis=1)
+    both = tp.sin(seen).reshape(-1, 1) + seen.reshape(1, -1) * row.w.sum()
+    return x * both.sum()
+
+
+def twice_asked(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    b, t = row.b, row.t
+    inner = tp.cases((t < t.last - 1, x[b, t + 2]), x[b, t + 1] * 2)
+    return tp.cases((t < t.last, inner), 0.5)
+
+
+def mirrored(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    b, t, h = row.b, row.t, row.recurrent(name)
+    h[b, t.last] = x
+    h[b, t - 1] = h * 0.5 + x
+    return h
+
+
+def in_zones(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    b, t, h = row.b, row.t, row.recurrent(name)
+    h[t == t.last - 1] = x * 3
+    h[t + 1 < t.size] = x + 1
+    h[b, t] = x - 1
+    return h
+
+
 def positions(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
     return x * tp.as_tensor(row.t == row.t.last) + tp.as_tensor(row.t.last // 2 + row.t % 2)
 
 
 STATEMENTS: Sequence[Statement] = (
     forwards, backwards, shifted_left, from_the_end, ahead, reversed_, window, so_far, attention, mean, normed, pooled,
-    biased, positions,
+    biased, crossed, twice_asked, mirrored, positions,
 )  # fmt: skip
 
 
@@ -134,7 +162,8 @@ def program_of(statements: Sequence[tuple[Statement, int]], ragged: bool) -> tp.
         losses = (last * last * 0.1)[row.b, row.points()].sum()
         loss = losses[0 : row.b.size].sum()
         dx, dw = tp.grad(loss, [row.x, row.w])
-        for name, value in {"losses": losses, "loss": loss, "dx": dx, "dw": dw}.items():
+        shown = {"losses": losses, "loss": loss} if len(statements) % 2 else {}  # gradients alone ask for the others
+        for name, value in {**shown, "dx": dx, "dw": dw}.items():
             tp.output(name, value)
     return program
 
@@ -283,11 +312,74 @@ def test_in_buckets(target: Target) -> None:
     assert run.executables <= 2
 
 
+def test_packed_outputs(target: Target) -> None:
+    inputs, inside = rows_of()
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        tp.output("packed", x * tp.constant([1.0, 2.0]), packed=True)
+        return x
+
+    outputs = target.compile(over_rows(make))(**inputs)
+    values, offsets = outputs["packed"]
+    np.testing.assert_array_equal(target.to_numpy(values), inputs["x"][inside][:, None] * np.array([1, 2], np.float32))
+    assert offsets.tolist() == [0, 3, 4, 4, 6]
+    assert "packed: packed (6, 2)" in repr(outputs)
+    with pytest.raises(tp.ProgramError, match="is packed, and varies along"):
+        over_rows(lambda b, t, x: tp.output("sums", x[b, :].sum(), packed=True))
+
+
 def test_what_is_drawn_is_drawn_in_rows(target: Target) -> None:
     inputs, inside = rows_of()
     program = over_rows(lambda b, t, x: x * 0 + tp.random.normal((), dims=(b, t)))
     outputs = target.agrees(program, **inputs)
     assert np.array_equal(target.arrays(outputs)["y"] != 0, inside)
+
+
+def test_reads_of_other_dims_beside_the_last_point(target: Target) -> None:
+    with tp.Program("tables") as program:
+        b, s = tp.dim("b"), tp.dim("s")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        x = tp.input("x", (), (b, s, t))
+        tp.output("shifted", tp.cases((s + 1 < s.size, x[b, s + 1, t.last - s]), 0))
+        tp.output("of the first", x[0, s, t.last])
+        tp.output("all", x[b, :, t.last])
+        with pytest.raises(tp.IndexExpressionError, match="b is read at another point"):
+            x[b - 1, s, t.last - b]
+    given = numbers((2, 2, 3))
+    expected = {
+        "shifted": np.stack([given[[0, 1], 1, [2, 1]], [0, 0]], axis=1),
+        "of the first": given[0, :, 2],
+        "all": np.stack([given[0, :, 2], given[1, :, 1]]),
+    }
+    target.agrees(program, expected, n=np.array([3, 2], np.int32), x=given)
+
+
+def test_sums_of_empty_rows_beside_means(target: Target) -> None:
+    inputs, inside = rows_of()
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        tp.output("means", tp.cases((t.last >= 0, x[b, :].mean()), -1))
+        return x[b, :].sum()
+
+    x = np.where(inside, inputs["x"], 0)
+    means = np.where(inputs["n"] > 0, x.sum(1) / np.maximum(inputs["n"], 1), -1)
+    target.agrees(over_rows(make), {"y": x.sum(1), "means": means}, **inputs)
+
+
+@pytest.mark.one_configuration
+def test_nothing_behind_a_row_is_not_finite(target: Target) -> None:
+    inputs, _ = rows_of()
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h = tp.recurrent("h", (), (b, t))
+        h[b, 0] = x
+        h[b, t + 1] = h + x[b, t + 1]
+        return h
+
+    target.compile(over_rows(make), check_finite=True)(**inputs)
+    inputs["x"][1, 0] = 1e30
+    with pytest.raises(tp.NotFiniteError, match="h is infinite at b = 1, t = 0"):
+        target.compile(over_rows(lambda b, t, x: make(b, t, x * 1e30)), check_finite=True)(**inputs)
 
 
 WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type[tp.TempoError], str]] = {
@@ -303,6 +395,17 @@ WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type
     "a mean of none": (lambda b, t, x: x[b, :].mean(), tp.ShapeError, "mean over an empty slice at b = 2"),
     "unfolded": (lambda b, t, x: tp.flip(x[b, :], 0).sum(), tp.UnsupportedError, "depends on where a row ends"),
     "kept": (lambda b, t, x: x[b, :], tp.UnsupportedError, "depends on where a row ends"),
+    "an index behind a row": (
+        lambda b, t, x: tp.take(tp.constant(np.arange(6)), (x[b, 1] * 0).astype("int32")),
+        tp.DomainError,
+        r"x\[b = 1, t = 1\] is read",
+    ),
+    "several rows at the last": (lambda b, t, x: x[:, t].sum() + x[:, t][t.last], tp.TempoError, ""),
+    "a loss": (
+        lambda b, t, x: tp.grad((x[b, 1] * x[b, 1])[:].sum(), x),
+        tp.DomainError,
+        r"x\[b = 1, t = 1\] is read",
+    ),
     "the host": (
         lambda b, t, x: tp.host_call(lambda a: a, x, out=[((), "float32")])[0],
         tp.UnsupportedError,

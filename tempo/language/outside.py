@@ -260,10 +260,25 @@ def _declared(
     return program, domain, type
 
 
-def output(name: str, x: TensorLike) -> None:
+def output(name: str, x: TensorLike, *, packed: bool = False) -> None:
     """Make `x` a result: an array with the dims of its domain in front, in canonical order, then its shape.
 
-    Raises `ProgramError` for a name that is taken, `ShapeError` where the shape varies along a dim.
+    `packed`: of rows with lengths of their own (`tp.dim("t", lengths=n)`; `x` varies along them and `t` alone) the
+    result has `values`, an array of all their points, row by row, and `offsets`, int32 of NumPy's: where each row
+    begins, and at last how many points there are. It unpacks as a pair. Steps of a stream show rows padded with zeros.
+
+    Raises `ProgramError` for a name that is taken, and for `packed` of what has no such rows, `ShapeError` where the
+    shape varies along a dim.
+
+    >>> import numpy as np
+    >>> import tempo as tp
+    >>> with tp.Program("rows") as program:
+    ...     b = tp.dim("b")
+    ...     t = tp.dim("t", lengths=tp.input("n", shape=(), dims=(b,), dtype="int32"))
+    ...     tp.output("twice", tp.input("x", shape=(), dims=(b, t)) * 2, packed=True)
+    >>> values, offsets = tp.compile(program)(n=[2, 0, 1], x=np.arange(6, dtype=np.float32).reshape(3, 2))["twice"]
+    >>> values.tolist(), offsets.tolist()
+    ([0.0, 2.0, 8.0], [0, 2, 2, 3])
     """
     program = current_program()
     check_name(name, "an output")
@@ -273,7 +288,14 @@ def output(name: str, x: TensorLike) -> None:
     type, domain = tensor.type, tensor.symbols
     _check_same_everywhere(f"the output {name!r}", type)
     layout = (*domain, *range(len(type.shape)))
-    program.builder.add_output(Output(name, tensor.edge, domain, type, layout, location=user_location()))
+    if packed and not any((*program.builder.rows(symbol), symbol) == domain for symbol in program.builder.lengths):
+        raise ProgramError(
+            f"the output {name!r} is packed, and varies along ({', '.join(symbol.name for symbol in domain)})",
+            location=user_location(),
+            hint='what is packed varies along t and its rows alone, tp.dim("t", lengths=n)',
+        )
+    made = Output(name, tensor.edge, domain, type, layout, location=user_location(), packed=packed)
+    program.builder.add_output(made)
 
 
 def _check_same_everywhere(what: str, type: TensorType) -> None:

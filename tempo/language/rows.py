@@ -35,29 +35,32 @@ from tempo.symbolic import (
 
 def dims_of(program: Program, condition: Condition) -> set[Symbol]:
     """Along which it varies, as the lengths of its rows do."""
-    rows = (program.builder.rows(Symbol(symbol.name, "dim")) for symbol in lasts(condition))
+    rows = (program.builder.rows(symbol.of_kind("dim")) for symbol in lasts(condition))
     return {*condition.dims(), *(symbol for each in rows for symbol in each)}
 
 
-def _known(program: Program, condition: Condition, domain: Collection[Symbol]) -> Context:
+def _known(program: Program, domain: Collection[Symbol], *facts: Condition) -> Context:
     """What holds at a point of a row: it is not behind the row's last."""
-    dims = {symbol: Symbol(symbol.name, "dim") for symbol in lasts(condition)}
-    inside = (var(dim).le(var(symbol)) for symbol, dim in dims.items() if dim in domain)
-    return program.builder.context.assume(*map(over_counts, inside))
+    dims = {symbol: symbol.of_kind("last") for symbol in program.builder.lengths if symbol in domain}
+    inside = (var(dim).le(var(last)) for dim, last in dims.items())
+    return program.builder.context.assume(*map(over_counts, (*inside, *facts)))
 
 
-def without_lasts(program: Program, cases: tuple[Case, ...], domain: Collection[Symbol]) -> tuple[Case, ...]:
-    """The cases of what varies along `domain`, without conditions on last points.
+def without_lasts(
+    program: Program, cases: tuple[Case, ...], domain: Collection[Symbol], earlier: tuple[Condition, ...] = ()
+) -> tuple[Case, ...]:
+    """The cases of what varies along `domain`, without conditions on last points. `earlier` are cases before them.
 
     Raises `DefinitionError` where rows may take none of them.
     """
     place = next((place for place, case in enumerate(cases) if lasts(case.condition)), None)
     if place is None:
         return cases
-    before, case, rest = cases[:place], cases[place], without_lasts(program, cases[place + 1 :], domain)
-    condition, builder = case.condition, program.builder
-    if _known(program, condition, domain).implies(over_counts(condition)):
+    before, case, builder = cases[:place], cases[place], program.builder
+    condition, earlier = case.condition, (*earlier, *(each.condition for each in before))
+    if _known(program, domain, *(~each for each in earlier)).implies(over_counts(condition)):
         return (*before, replace(case, condition=TRUE))
+    rest = without_lasts(program, cases[place + 1 :], domain, (*earlier, condition))
     if not rest:
         raise DefinitionError(
             f"some points are not known to have a case: the last one is {condition}",
@@ -70,7 +73,9 @@ def without_lasts(program: Program, cases: tuple[Case, ...], domain: Collection[
     selected = builder.pure("where", (condition_value(condition).edge, case.edge, otherwise), {}, located)
     builder.guards[selected.node] = condition
     every = () if others == TRUE else (replace(case, condition=some & ~others),)
-    return (*before, *every, replace(case, condition=some, edge=selected), *(() if some == TRUE else rest))
+    outside = builder.context.assume(~some, *(~each.condition for each in before))
+    left = (each for each in rest if not outside.excludes(each.condition))
+    return (*before, *every, replace(case, condition=some, edge=selected), *left)
 
 
 def _possible(program: Program, condition: Condition) -> Condition:
@@ -85,13 +90,12 @@ def _possible(program: Program, condition: Condition) -> Condition:
 
 
 def _greatest(program: Program, expr: Expr) -> Expr:
-    """The greatest value for any lengths with which the row has the point; any, where that is not known."""
+    """What it is at most, whatever the lengths with which the row has the point; 0 where that is not known."""
+    if any(lasts(atom) and not isinstance(atom, Symbol) for atom, _ in expr.terms):
+        return const(0)
     at: dict[Symbol, Expr] = {}
     for symbol in lasts(expr):
-        dim = Symbol(symbol.name, "dim")
+        dim = symbol.of_kind("dim")
         least = var(dim) if dim in expr.dims() else const(-1)
         at[symbol] = program.builder.size(dim) - 1 if expr.coefficient(symbol) > 0 else least
-    affine = expr.substitute(dict.fromkeys(at, 0))
-    for symbol in at:
-        affine = affine + var(symbol) * expr.coefficient(symbol)
-    return expr.substitute(at) if affine == expr else const(0)
+    return expr.substitute(at)

@@ -87,7 +87,8 @@ class _Given(_Masking):
     def outputs(self, output: Output) -> tuple[Output, ...]:
         if output is self.end:
             return ()
-        return (self.shown(output) if is_ragged(self.end, output.domain) and output.role == "output" else output,)
+        is_shown = output.role in ("output", "watch") and is_ragged(self.end, output.domain)
+        return (self.shown(output) if is_shown else output,)
 
 
 class _Stopping(_Masking):

@@ -361,7 +361,7 @@ class CompiledEngine:
         in_parts, plan = progress is not None, self.plan_for(arguments.sizes)
         takes = arguments.donated and not in_parts and self.takes(arguments.sizes)
         run = self.start(plan, arguments, in_parts, donated=arguments.donated if takes else frozenset())
-        with guarded(partial(salvaged, run, arguments.arrays, self.graph), run.watched, look):
+        with guarded(partial(salvaged, run, arguments, self.graph), run.watched, look):
             _run_items(run, progress)
         results = run.results()
         for array in arguments.given_up() if self.backend.donates else ():

@@ -186,6 +186,7 @@ class Executable:
         others = {name: size for name, size in sizes.items() if name != dim.name}
         with AtUserLine():
             arguments = self._calls.check(inputs, others, state, seed, strict, endless=(dim, LARGEST_SIZE))
+            arguments = replace(arguments, lengths=self._rows.lengths(arguments))
             check_index_values(self.graph, {**arguments.sizes, _size(dim): 1})
         sizes_of_all = _as_far_as_indices_fit(unending.graph, arguments.sizes, dim)
         arguments = replace(arguments, sizes=unending.sizes(sizes_of_all))

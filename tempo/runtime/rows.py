@@ -5,8 +5,8 @@ All that says so is known then, lengths, sizes, and the conditions of cases, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from tempo.analysis.reports import (
     reduced_axes,
     tensor_name,
 )
-from tempo.analysis.rows import OUTPUTS, Mask, Rows, is_ragged, row_masks
+from tempo.analysis.rows import OUTPUTS, Mask, Rows, ends_of, row_masks, with_losses
 from tempo.errors import DomainError, SizeError, TempoError
 from tempo.runtime.arguments.call import Arguments
 from tempo.sdg.graph import Edge, Node, Output, Point, Slice
@@ -48,7 +48,7 @@ class RowChecks:
     """Of one program. `to_host` gives the array of an input as NumPy's."""
 
     def __init__(self, program: Program, to_host: Callable[[Any], Array]) -> None:
-        self.program, self.graph, self._to_host = program, program.declared(), to_host
+        self.program, self.graph, self._to_host = program, with_losses(program.declared()), to_host
 
     def lengths(self, arguments: Arguments) -> dict[str, Array]:
         """By dim, how many points each row has: int32, over the rows.
@@ -79,42 +79,49 @@ class RowChecks:
 
     @cached_property
     def _reads(self) -> list[_Read]:
-        asked = demand(self.program.graph())
-        ids = asked.keys() & self.graph.nodes.keys()
-        where = self._where({id: asked[id].box.condition() for id in ids})
+        asked = {id: found.box.condition() for id, found in demand(self.graph).items()}
+        where = self._where(asked)
         reads = (
             read
             for end in self.graph.ragged.values()
             for (id, number), masks in row_masks(self.graph, end).items()
-            if id in ids or id == OUTPUTS
             for read in self._of(end, id, number, masks, where)
         )
-        at_last = (self._at_last(id, where[id]) for id in ids & self.program.builder.last_reads.keys())
+        at_last = (self._at_last(id, where[id]) for id in asked.keys() & self.program.builder.last_reads.keys())
         return [read for read in (*reads, *at_last) if not self._is_sure(read)]
 
     def _at_last(self, id: int, where: Condition) -> _Read:
         """The read of a row at a point over its last one."""
         reader, index = self.graph.nodes[id], Point(self.program.builder.last_reads[id])
         edge = reader.operands[0]
-        domain = self.graph.nodes[edge.node].domain
-        (symbol,) = (symbol for symbol, at in zip(domain, edge.map) if isinstance(at, Slice))
-        end = self.graph.ragged[symbol]
-        map = tuple(index if each == symbol else Point(var(each)) for each in end.domain)
+        shown = dict(zip(self.graph.nodes[edge.node].domain, edge.map))
+        (end,) = (end for symbol, end in self.graph.ragged.items() if isinstance(shown.get(symbol), Slice))
+        map = tuple(index if symbol == end.along else shown[symbol] for symbol in end.domain)
         return _Read(end, reader, edge, where, Mask(Rows(map, ()), 0))
 
     def _where(self, boxes: Mapping[int, Condition]) -> dict[int, Condition]:
         """Where each node is asked for, as far as conditions of cases and selections say."""
-        order = [node for node in self.graph.operands_first() if node.id in boxes]
-        merges, others = [node for node in order if node.is_merge], [node for node in order if not node.is_merge]
         asked: dict[int, list[Condition]] = {output.edge.node: [TRUE] for output in self.graph.outputs}
+        places = {node.id: place for place, node in enumerate(self.graph.operands_first())}
         found: dict[int, Condition] = {}
-        for node in (*merges, *reversed(others)):  # behind who reads it, but for merges: they are asked for
-            by_readers = TRUE if node.is_merge else disjunction(asked.get(node.id, [TRUE]))
-            found[node.id] = where = boxes[node.id] & by_readers & self._in_rows(node)
-            for number, (condition, edge) in enumerate(node.guarded_reads()):
-                here = where & condition & self._selects(node, number)
-                asked.setdefault(edge.node, []).append(self._seen_from(node, edge, here))
+        for ids in reversed(
+            self.graph.components
+        ):  # readers come first; in a cycle all points of its merges are asked for
+            cyclic = self._merges_of_cycle(ids)
+            for id in sorted(ids, key=lambda id: (id not in cyclic, -places[id])):
+                if id not in boxes:
+                    continue
+                node = self.graph.nodes[id]
+                by_readers = TRUE if id in cyclic else disjunction(asked.get(id, [TRUE]))
+                found[id] = where = boxes[id] & by_readers & self._in_rows(node)
+                for number, (condition, edge) in enumerate(node.guarded_reads()):
+                    here = where & condition & self._selects(node, number)
+                    asked.setdefault(edge.node, []).append(self._seen_from(node, edge, here))
         return found
+
+    def _merges_of_cycle(self, ids: Collection[int]) -> set[int]:
+        merges = {id for id in ids if self.graph.nodes[id].is_merge}
+        return merges if len(ids) > 1 else {id for id in merges if id in self.graph.producers(id)}
 
     def _seen_from(self, reader: Node, edge: Edge, where: Condition) -> Condition:
         """What holds at a point of the producer that is read from where this holds: as far as it says which that is."""
@@ -132,9 +139,8 @@ class RowChecks:
             for part in parts
             if part.dims() <= within.keys() and {row for each in self._ends_in(part) for row in each.rows} <= known
         ]
-        ends = (end for end in self.graph.ragged.values() if is_ragged(end, reader.domain))
-        has_points = (var(_last(end.along)).ge(0) for end in ends if known >= set(end.rows) and end.along not in within)
-        return conjunction((*found, *has_points))
+        ends = (end for end in ends_of(self.graph, reader.domain) if end.along not in within and known >= {*end.rows})
+        return conjunction((*found, *(var(_last(end.along)).ge(0) for end in ends)))
 
     def _ends_in(self, condition: Condition) -> list[Output]:
         """The lengths of rows of which it has last points."""
@@ -157,35 +163,33 @@ class RowChecks:
             guard, edge = reader.guarded_reads()[number]
             condition = where[id] & guard & self._selects(reader, number)
         for mask in masks:
-            shows_points = not mask.rows.axes and is_ragged(end, self.graph.nodes[edge.node].domain)
-            fold = self._as_written(reader)
-            if elements_needed(fold) > 0:
-                yield _Read(end, fold, edge, condition, mask)
-            elif shows_points and not reader.attr("checked"):
+            if not mask.rows.axes or self._needed(reader):
                 yield _Read(end, reader, edge, condition, mask)
 
-    def _as_written(self, node: Node) -> Node:
-        """A fold with what was written of it: that it is part of a mean, or not, where it is part of something else."""
-        builder = self.program.builder
-        written = builder.nodes.get(node.id)
-        if written is None or written.op != node.op:
-            return replace(node, op="copy", attrs=())
-        is_mean = any(total == node.id for total, _ in builder.means.values())
-        return replace(node, attrs=tuple(sorted({**node.attributes, "nonempty": True}.items()))) if is_mean else node
+    def _needed(self, node: Node) -> int:
+        """How many elements a fold that was written has no value without."""
+        written = self.program.builder.nodes.get(node.id)
+        return 0 if written is None or written.op != node.op else elements_needed(node)
 
     def _in_rows(self, node: Node) -> Condition:
-        ends = (end.along for end in self.graph.ragged.values() if is_ragged(end, node.domain))
+        """That a point of the node is one of its rows."""
+        ends = (end.along for end in ends_of(self.graph, node.domain))
         return conjunction(var(symbol).le(var(_last(symbol))) for symbol in ends)
 
     def _is_sure(self, read: _Read) -> bool:
-        """Whether a read of a point of the reader's own row is in it, whatever the lengths."""
-        if read.mask.rows.axes:
+        """Whether it is of the reader's own row, and shows a point of it wherever it is asked for."""
+        *rows, index = read.mask.rows.map
+        if rows != [Point(var(row)) for row in read.end.rows] or (
+            read.mask.rows.axes and self._needed(read.reader) > 1
+        ):
             return False
-        *rows, index = (each.index for each in read.mask.rows.map if isinstance(each, Point))
-        is_own = rows == list(map(var, read.end.rows))
         context = Context.of(self.graph.dims).assume(over_counts(read.where))
-        inside = (index.ge(0), index.le(var(_last(read.end.along))))
-        return is_own and all(context.implies(over_counts(each)) for each in inside)
+        last = var(_last(read.end.along))
+        if isinstance(index, Point):
+            inside = (index.index.ge(0), index.index.le(last))
+        else:
+            inside = (index.start.le(last), index.length.ge(1))
+        return all(context.implies(over_counts(each)) for each in inside)
 
     # What is wrong, with some.
 
@@ -196,40 +200,40 @@ class RowChecks:
         for symbol, end in self.graph.ragged.items():
             if set(end.rows) <= set(dims):
                 env[_last(symbol)] = lengths[symbol][tuple(env[row] for row in end.rows)] - 1
-        there, inside = self._there(read, env, lengths[read.end.along])
-        folded = tuple(len(dims) + place for place, axis in enumerate(read.mask.rows.axes) if self._folds(read, axis))
-        needed = elements_needed(read.reader) if read.mask.rows.axes else 1
-        missing = inside.any(axis=folded) & (there.sum(axis=folded) < needed) if folded else inside & ~there
+        there = self._there(read, env, lengths[read.end.along])
         asked = np.broadcast_to(read.where.evaluate(env), extents)
-        for point in np.argwhere(missing.reshape(*missing.shape[: len(dims)], -1).any(axis=-1) & asked):
+        for point in np.argwhere(np.broadcast_to(~there, extents) & asked):
             raise self._error(read, tuple(map(int, point)), env, lengths)
 
-    def _folds(self, read: _Read, axis: int) -> bool:
-        return axis in reduced_axes(read.reader)
-
-    def _there(self, read: _Read, env: Mapping[Symbol, Any], lengths: Array) -> tuple[Array, Array]:
-        """Which points there are of what is read, and which positions: over the reader's dims, then those of slices."""
-        count = sum(isinstance(index, Slice) for index in read.mask.rows.map)
-        dims, inside, at = len(read.reader.domain), np.ones((1,) * (len(read.reader.domain) + count), np.bool_), {}
-        seen: list[Symbol] = []
-
-        def wide(value: Any) -> Array:
-            array = np.asarray(value)
-            return array.reshape(*array.shape, *(1,) * (dims + count - array.ndim)) if array.ndim else array
-
-        for symbol, index in zip(read.end.domain, read.mask.rows.map):
+    def _there(self, read: _Read, env: Mapping[Symbol, Any], lengths: Array) -> Array:
+        """Over the reader's dims: whether there is what it needs, at every position that it does not fold."""
+        axes, folded = iter(read.mask.rows.axes), reduced_axes(read.reader) if read.mask.rows.axes else ()
+        dims, count = len(read.reader.domain), len(read.mask.rows.axes)
+        *rows, along = read.mask.rows.map
+        at, inside, kept = [], np.ones((1,) * (dims + count), np.bool_), list[int | None]()
+        for place, (symbol, index) in enumerate(zip(read.end.domain, read.mask.rows.map)):
+            axis = next(axes) if isinstance(index, Slice) else None
             if isinstance(index, Point):
-                at[symbol] = wide(index.index.evaluate(env))
-                continue
-            along = np.arange(int(self.graph.dim(symbol).size.evaluate(env)))
-            place = dims + len(seen)
-            along = along.reshape([-1 if axis == place else 1 for axis in range(dims + count)])
-            seen.append(symbol)
-            at[symbol] = wide(index.start.evaluate(env)) + along
-            inside = inside & (along < wide(index.length.evaluate(env)))
-        rows = (np.clip(at[row], 0, extent - 1) for row, extent in zip(read.end.rows, lengths.shape))
-        point = at[read.end.along]
-        return inside & (point >= 0) & (point < lengths[tuple(rows)]), inside
+                at.append(_wide(index.index.evaluate(env), dims + count))
+            elif place < len(rows) or axis not in folded:
+                positions = np.arange(int(self.graph.dim(symbol).size.evaluate(env)))
+                own = dims + len(kept)
+                positions = positions.reshape([-1 if each == own else 1 for each in range(dims + count)])
+                inside = inside & (positions < _wide(index.length.evaluate(env), dims + count))
+                at.append(_wide(index.start.evaluate(env), dims + count) + positions)
+                kept.append(axis)
+        clipped = tuple(np.clip(each, 0, extent - 1) for each, extent in zip(at, lengths.shape))
+        size = lengths[clipped]
+        if len(at) == len(rows):  # the slice along the dim is folded: how many of its points there are
+            assert isinstance(along, Slice)
+            start, length = (_wide(each.evaluate(env), dims + count) for each in (along.start, along.length))
+            found = np.where(inside, np.clip(np.minimum(start + length, size) - np.maximum(start, 0), 0, None), 0)
+        else:
+            found = inside & (at[-1] >= 0) & (at[-1] < size)
+        sums = tuple(dims + place for place, axis in enumerate(kept) if axis in folded)
+        needed = self._needed(read.reader) if read.mask.rows.axes else 1
+        there = (found.sum(axis=sums, keepdims=True) >= needed) | ~inside.any(axis=sums, keepdims=True)
+        return np.asarray(there.all(axis=tuple(range(dims, dims + count))))
 
     def _error(
         self, read: _Read, point: tuple[int, ...], env: Mapping[Symbol, Any], lengths: Mapping[Symbol, Array]
@@ -254,6 +258,12 @@ class RowChecks:
             location=reader.location or producer.location,
             hint=f"guard the read with a case on {end.name}.last: its points are 0 to {end.name}.last",
         )
+
+
+def _wide(value: Any, axes: int) -> Array:
+    """Over the reader's dims, with axes of size 1 behind them."""
+    array = np.asarray(value)
+    return array.reshape(*array.shape, *(1,) * (axes - array.ndim)) if array.ndim else array
 
 
 def _last(symbol: Symbol) -> Symbol:

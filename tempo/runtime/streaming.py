@@ -100,7 +100,7 @@ class Stream(Iterator[Step]):
         """The next step. What failed once fails again: what was lost does not come back."""
         if self._failure is not None:
             raise self._failure
-        made = partial(salvaged, self._made, self._arguments.arrays, self._graph)
+        made = partial(salvaged, self._made, self._arguments, self._graph)
         guarding = guarded(made, self._made.watched, self._look)
         try:
             with told_what_is_large(self._planned), feeding(self._feeds), guarding:
@@ -116,7 +116,7 @@ class Stream(Iterator[Step]):
         for item in items[:number]:
             run.whole(item)
         if (yield from self._along(items[number])):
-            self.result, _ = made_so_far(run, self._arguments.arrays, self._graph)
+            self.result, _ = made_so_far(run, self._arguments, self._graph)
             return
         for item in items[number + 1 :]:
             run.whole(item)

@@ -306,7 +306,7 @@ class Output:
 
     `layout` says what the axes of the user's array are: a Symbol is a dim of the domain, an int an axis of the shape
     that the edge shows. Before lifting it is `(*domain, 0, 1, ...)`; lifting turns a dim into axis 0.
-    `role` is that of its `Port`.
+    `role` is that of its `Port`. `packed`: the user is given the points that there are, row by row.
     """
 
     name: str
@@ -316,6 +316,7 @@ class Output:
     layout: tuple[Symbol | int, ...]
     role: Role = "output"
     location: Location | None = field(default=None, compare=False)
+    packed: bool = False
 
     @cached_property
     def port(self) -> Port:

@@ -172,6 +172,8 @@ def _wide(x: RecurrentTensor) -> RecurrentTensor:
 
 def _may_be_empty(x: RecurrentTensor, axes: Sequence[int]) -> bool:
     context = x.program.builder.context
+    if x.program.builder.lengths:  # rows may be empty
+        return True
     return not builtins.all(context.implies(x.type.shape[axis].ge(1)) for axis in axes)
 
 
@@ -192,7 +194,7 @@ def var(x: TensorLike, axis: Axes = None, ddof: int = 0, keepdims: bool = False)
     tensor = _wide(given)
     axes = normalize_axes(axis, tensor.ndim)
     distance = tensor - mean(tensor, axis, keepdims=True)
-    total = _reduce("reduce_sum", distance * distance, axis, False)
+    total = _reduce("reduce_sum", distance * distance, axis, False, nonempty=_may_be_empty(tensor, axes))
     kept = _kept(total, tensor.type.shape, axes) if keepdims else total
     return cast(_per_element(total, kept, tensor, axes, ddof), given.dtype, given.weak)
 

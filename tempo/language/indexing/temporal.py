@@ -10,7 +10,16 @@ from tempo import dtypes
 from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_location
 from tempo.language.conversion import as_tensor, cast, index_value, integers
 from tempo.language.functions import movement
-from tempo.language.indexing.expression import Dim, IndexCondition, fail, is_integer, lasts, show, to_expr
+from tempo.language.indexing.expression import (
+    Dim,
+    IndexCondition,
+    IndexExpression,
+    fail,
+    is_integer,
+    lasts,
+    show,
+    to_expr,
+)
 from tempo.language.tensor import RecurrentTensor, open_program
 from tempo.sdg.graph import Edge, Node, Point, Slice
 from tempo.symbolic import Context, Expr, Symbol, const, maximum, minimum, var
@@ -58,12 +67,25 @@ def read_named(x: RecurrentTensor, /, **named: Any) -> RecurrentTensor:
 
 
 def _read_positions(x: RecurrentTensor, given: Iterable[tuple[Symbol, Any]]) -> RecurrentTensor:
-    """Where a row ends is a number at each point of its dims: a read there is one at an index, and comes first."""
+    """Where a row ends is a number at each point of its dims: a read there is one at an index. It is made in each row,
+    before other rows are read, and behind all else."""
     index = {symbol: _position(x, symbol, item) for symbol, item in given}
     at_last = {symbol: item.index for symbol, item in index.items() if isinstance(item, Point) and lasts(item.index)}
+    if not at_last:
+        return read_at(x, index)
+    builder = x.program.builder
+    rows = {row for expr in at_last.values() for each in lasts(expr) for row in builder.rows(each.of_kind("dim"))}
+    moved = {symbol: item for symbol, item in index.items() if symbol in rows and item != Point(var(symbol))}
+    for symbol, expr in at_last.items():
+        if meeting := sorted(each.name for each in expr.dims() & moved.keys()):
+            fail(
+                f"the index at {symbol.name} is {expr}, and {', '.join(meeting)} is read at another point",
+                f"name what is read in each row first: y = x[..., {expr}]",
+            )
+    x = read_at(x, {symbol: item for symbol, item in index.items() if symbol not in moved and symbol not in at_last})
     for symbol, expr in at_last.items():
         x = _read_at_last(x, symbol, expr)
-    return read_at(x, {symbol: item for symbol, item in index.items() if symbol not in at_last})
+    return read_at(x, moved)
 
 
 def _read_at_last(x: RecurrentTensor, symbol: Symbol, expr: Expr) -> RecurrentTensor:
@@ -126,10 +148,13 @@ def bounds(x: RecurrentTensor, item: slice, size: Expr, name: str) -> tuple[Expr
         if bound is not None:
             _check_index(bound, name)
     what = f"a bound of the slice at {name}"
+    for bound in (item.start, item.stop):
+        if isinstance(bound, IndexExpression) and lasts(bound.expr):
+            fail(f"{what} is {bound}, which differs from row to row", "leave it out: a slice ends where the row does")
     start = const(0) if item.start is None else from_end(to_expr(item.start, x.program, what), item.start, size)
     stop = size if item.stop is None else from_end(to_expr(item.stop, x.program, what), item.stop, size)
-    if item.stop is not None and Symbol(name, "dim") in x.program.builder.lengths:  # no row has points behind it
-        stop = x.program.builder.context.simplify(minimum(stop, size))
+    if Symbol(name, "dim") in x.program.builder.lengths:  # no row has points behind the arrays
+        start, stop = (x.program.builder.context.simplify(minimum(each, size)) for each in (start, stop))
     return start, stop
 
 

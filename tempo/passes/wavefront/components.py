@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tempo.analysis.demand.demand import Demand, certain_points, demand
-from tempo.analysis.rows import is_ragged
+from tempo.analysis.rows import ends_of
 from tempo.errors import UnsupportedError
 from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.components import reached
@@ -92,14 +92,9 @@ def promises(declared: Graph, graph: Graph) -> tuple[IndirectRead, ...]:
     ]
     found = [node for node, along in reads if along and _why_unknown(declared, node, along) is None]
     known = [node for node in found if not declared.stops.keys() & set(node.domain)]
-    to_the_end = [node for node in known if not _in_rows(declared, node)]
+    to_the_end = [node for node in known if not ends_of(declared, node.domain)]
     certain = certain_points(graph) if to_the_end else {}
     return tuple(_indirect(declared, node, certain[node.id]) for node in to_the_end if certain.get(node.id))
-
-
-def _in_rows(graph: Graph, node: Node) -> bool:
-    """Whether there are points of it alone that lengths of rows say."""
-    return any(is_ragged(end, node.domain) for end in graph.ragged.values())
 
 
 def _why_unknown(graph: Graph, node: Node, along: Sequence[Symbol]) -> str | None:
@@ -157,7 +152,7 @@ class _Recurrence:
         if any(node.is_stream and symbol in node.domain for node in graph.nodes.values()):
             raise UnsupportedError("what is streamed along it comes point by point")
         nodes = [graph.nodes[id] for id in sorted(self.ids)]
-        if any(_in_rows(graph, node) for node in nodes):
+        if any(ends_of(graph, node.domain) for node in nodes):
             raise UnsupportedError("rows that it varies along have lengths of their own")
         if not all(id in self.demands and self.demands[id].exact for id in self.ids):
             raise UnsupportedError("it is not proven at which points it is asked for")

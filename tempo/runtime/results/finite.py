@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.analysis.demand.reads import RunSizes, reads_of_point
 from tempo.analysis.reports import point_text, tensor_name
+from tempo.analysis.rows import ends_of
 from tempo.errors import NotFiniteError
 from tempo.passes.instrument import INFINITE, NOT_A_NUMBER, UNKNOWN, Watch
 from tempo.runtime.arguments.binding import called
@@ -72,10 +73,16 @@ class FiniteCheck:
     # -- what is infinite on purpose -------------------------------------------------------------------------------
 
     def _inputs(self, arguments: Arguments) -> Iterator[tuple[Node, Array]]:
-        """The floating inputs and states, and their arrays as the caller gave them."""
+        """The floating inputs and states, and their arrays as the caller gave them; 0 behind the ends of rows."""
         for node in self.graph.nodes.values():
             if node.is_input and dtypes.is_float(node.dtype) and node.port in arguments.arrays:
-                yield node, np.asarray(arguments.arrays[node.port], dtypes.to_numpy(node.dtype))
+                array = np.asarray(arguments.arrays[node.port], dtypes.to_numpy(node.dtype))
+                layout = list(node.attr("layout") or (*node.domain, *range(len(node.shape))))
+                for end in ends_of(self.graph, node.domain):
+                    axes = [layout.index(symbol) for symbol in end.domain]
+                    inside = np.arange(array.shape[axes[-1]]) < arguments.lengths[end.name][..., None]
+                    array = np.where(_aligned(inside, axes, array.ndim), array, np.zeros((), array.dtype))
+                yield node, array
 
     def _may_be_infinite(self, arguments: Arguments) -> set[int]:
         """The nodes that an infinity reaches which the program or its caller wrote down."""
@@ -112,6 +119,13 @@ class FiniteCheck:
         if case is None or case.location is None or case.location == node.location:
             return None
         return f"its value there is defined at {case.location}"
+
+
+def _aligned(array: Array, axes: Sequence[int], count: int) -> Array:
+    """With its axes at these places of `count`, and axes of size 1 at the others."""
+    order = sorted(range(len(axes)), key=axes.__getitem__)
+    others = [axis for axis in range(count) if axis not in axes]
+    return np.expand_dims(array.transpose(order), others)
 
 
 def _at(node: Node, point: tuple[int, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 
 Array = np.ndarray[Any, Any]
+
+
+class Packed(NamedTuple):
+    """Rows with lengths of their own, one behind the other: row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: Any
+    offsets: Array
+
+
+def _shape(array: Any) -> str:
+    return f"packed {tuple(array.values.shape)}" if isinstance(array, Packed) else str(tuple(array.shape))
 
 
 class _ArrayMapping(Mapping[str, Any]):
@@ -30,7 +41,7 @@ class _ArrayMapping(Mapping[str, Any]):
         return len(self._arrays)
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{name}: {tuple(array.shape)}" for name, array in self._arrays.items())
+        arrays = ", ".join(f"{name}: {_shape(array)}" for name, array in self._arrays.items())
         return f"{type(self).__name__}({arrays})"
 
 
@@ -65,7 +76,15 @@ class Outputs(_ArrayMapping):
 def outputs_of(made: Evaluated, graph: Graph, arguments: Arguments) -> Outputs:
     """Of a run that has ended."""
     sizes, lengths = graph.named_sizes(arguments.sizes) | made.kept, {**arguments.lengths, **made.lengths}
-    return Outputs(made.outputs, made.state, sizes, lengths)
+    dims = {each.name: each.domain[-1].name for each in graph.outputs if each.packed and each.name in made.outputs}
+    packed = {name: _packed(made.outputs[name], lengths[dim]) for name, dim in dims.items()}
+    return Outputs({**made.outputs, **packed}, made.state, sizes, lengths)
+
+
+def _packed(array: Any, lengths: Array) -> Packed:
+    inside = np.arange(array.shape[lengths.ndim]) < lengths[..., None]
+    ends = np.cumsum(lengths, dtype=np.int32).ravel()
+    return Packed(array[np.nonzero(inside)], np.concatenate([np.zeros(1, np.int32), ends]))
 
 
 class Step(_ArrayMapping):

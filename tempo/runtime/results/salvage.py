@@ -13,6 +13,7 @@ from tempo.loop_ir.analysis.whole_points import Marks, marks, source_of, writers
 from tempo.loop_ir.ir import CallSegment, LastValue, Loop, LoopProgram, Read, expressions, walk
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.reference.evaluator import Evaluator
+from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import ProgramRun
 from tempo.runtime.results.outputs import Outputs
 from tempo.sdg.graph import Graph, Port
@@ -67,9 +68,9 @@ def looked(look: Callable[[], None], outputs: Any, state: Any) -> None:
         raise
 
 
-def salvaged(run: ProgramRun, given: Mapping[Port, Array], graph: Graph) -> Made | None:
+def salvaged(run: ProgramRun, arguments: Arguments, graph: Graph) -> Made | None:
     """What there is of a run that a call has ended, for `guarded`."""
-    return made_so_far(run, given, graph) if run.compiled.program.hosts else None
+    return made_so_far(run, arguments, graph) if run.compiled.program.hosts else None
 
 
 def made_by_evaluator(evaluator: Evaluator) -> Made | None:
@@ -83,19 +84,22 @@ def made_by_evaluator(evaluator: Evaluator) -> Made | None:
     return found, [name for name in states if name not in made.state]
 
 
-def made_so_far(run: ProgramRun, given: Mapping[Port, Array], graph: Graph) -> Made:
+def made_so_far(run: ProgramRun, arguments: Arguments, graph: Graph) -> Made:
     """Outputs and parameters up to the last whole point; the names of parameters that are not known there.
 
-    `given` are the arrays of the call; `graph` is what the user wrote.
+    `graph` is what the user wrote.
     """
     sizes = graph.named_sizes(run.sizes)
     found = _Stand.of(run, sizes)
     sizes |= {} if found.dim is None else {found.dim.name: found.points}
     domains = {each.name: graph.nodes[each.edge.node].domain for each in graph.outputs if each.role == "state"}
-    state = {name: found.value(Port("state", name), given, found.dim in domain) for name, domain in domains.items()}
+    state = {
+        name: found.value(Port("state", name), arguments.arrays, found.dim in domain)
+        for name, domain in domains.items()
+    }
     layouts = {output.name: output.layout for output in graph.outputs if output.role == "output"}
     known = {name: value for name, value in state.items() if value is not None}
-    lengths = run.lengths({} if found.dim is None else {found.dim.name: found.points})
+    lengths = {**arguments.lengths, **run.lengths({} if found.dim is None else {found.dim.name: found.points})}
     made = Outputs(found.outputs(layouts), known, sizes, lengths)
     return made, tuple(name for name in state if name not in known)
 
