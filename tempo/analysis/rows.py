@@ -9,9 +9,10 @@ point shows 0 where it does not exist; that it does is checked before a run (see
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from tempo.analysis.reports import tensor_name
 from tempo.errors import Location, UnsupportedError
@@ -125,7 +126,7 @@ def exists(end: Output, tensors: Tensors, rows: Rows) -> Edge:
     return tensors.apply("lt", places, tensors.with_ones(count, tensors.rank(count), 1))
 
 
-def selected(tensors: Tensors, there: Edge, operand: Edge, mask: Mask) -> Edge:
+def selected(tensors: Tensors, there: Edge, operand: Edge, mask: Mask, **attrs: Any) -> Edge:
     """The operand where what it shows is there, `fill` elsewhere."""
     axes = mask.rows.axes
     if axes:
@@ -133,7 +134,7 @@ def selected(tensors: Tensors, there: Edge, operand: Edge, mask: Mask) -> Edge:
         shape = tensors.shape(operand)
         sizes = tuple(size if axis in axes else const(1) for axis, size in enumerate(shape))[min(axes) :]
         there = tensors.reshape(tensors.transpose(there, tuple(order)), sizes)
-    return tensors.apply("where", there, operand, tensors.constant(mask.fill, tensors.seen(operand).dtype))
+    return tensors.apply("where", there, operand, tensors.constant(mask.fill, tensors.seen(operand).dtype), **attrs)
 
 
 def row_masks(graph: Graph, end: Output) -> Masks:
@@ -148,9 +149,22 @@ def row_masks(graph: Graph, end: Output) -> Masks:
     return walk.masks
 
 
-def shown_rows(graph: Graph, end: Output) -> Mapping[int, tuple[Rows, ...]]:
-    """By node, what its axes show of rows."""
-    return _Walk(graph, end).shown
+class Shown:
+    """Where lengths are given: what nodes show of rows, and what they read of them."""
+
+    def __init__(self, graph: Graph, end: Output) -> None:
+        self.end, self._walk = end, _Walk(graph, end)
+
+    def mixed(self, node: Node, numbers: Collection[int]) -> tuple[Rows, ...]:
+        """What the node shows, where some of these operands does not show the same at each of its positions: what is no
+        row's gets the sum over positions."""
+        shown = self._walk.shown.get(node.id, ())
+        through = (self._walk.through.get((node.id, number), ()) for number in numbers)
+        return () if all(set(each) == set(shown) for each in through) else shown
+
+    def read(self, edge: Edge) -> list[Rows]:
+        """What the edge shows of rows along axes."""
+        return [rows for rows in self._walk.seen(edge, None) if rows.axes]
 
 
 def with_folds_apart(graph: Graph) -> Graph:
@@ -170,6 +184,7 @@ class _Walk:
         self.graph, self.end = graph, end
         self.is_given = end.role == "rows"
         self.shown: dict[int, tuple[Rows, ...]] = {}  # by pure node, what its axes show of rows
+        self.through: dict[tuple[int, int], tuple[Rows, ...]] = {}  # the same by operand
         self.masks: dict[tuple[int, int], tuple[Mask, ...]] = {}
         self.composites: dict[int, UnsupportedError] = {}  # that fold inside, with what is wrong with that
         reachable = graph.reachable()
@@ -187,8 +202,9 @@ class _Walk:
             raise self._called(node)
         shown: list[Rows] = []
         for number, edge in enumerate(node.operands):
-            for rows in self._seen(edge, node.location):
-                shown.extend(self._through(node, number, rows))
+            found = [each for rows in self.seen(edge, node.location) for each in self._through(node, number, rows)]
+            self.through[node.id, number] = tuple(found)
+            shown += found
         if self.is_given and node.attr("checked") and is_ragged(self.end, node.domain):  # no point of none fails
             self._mask(node.id, 1, Rows(identity_map(self.end.domain), ()), 0)
         self.shown[node.id] = tuple(shown)
@@ -199,12 +215,12 @@ class _Walk:
 
     def _check_keeps(self, node: int, number: int, edge: Edge, reader: Location | None) -> None:
         """What is kept of an edge must show no rows: nobody folds it."""
-        for rows in self._seen(edge, reader):
+        for rows in self.seen(edge, reader):
             if rows.axes:
                 raise self._other_rows(edge, reader)
             self._mask(node, number, rows, 0)
 
-    def _seen(self, edge: Edge, reader: Location | None) -> Iterator[Rows]:
+    def seen(self, edge: Edge, reader: Location | None) -> Iterator[Rows]:
         producer = self.graph.nodes[edge.node]
         indices = dict(zip(producer.domain, edge.map))
         slices = [symbol for symbol, index in indices.items() if isinstance(index, Slice)]
@@ -225,7 +241,8 @@ class _Walk:
         """In the reader's own row, and where lengths are given at points up to the reader's own; or at the first point,
         which every row has that ends at one."""
         dim = self.end.along
-        own, index = all(indices[symbol] == Point(var(symbol)) for symbol in self.end.rows), indices[dim]
+        own = all(indices[symbol] in (Point(var(symbol)), Slice(var(symbol), const(1))) for symbol in self.end.rows)
+        index = indices[dim]
         if not self.is_given:
             return own or index == Point(const(0))
         last = index.index if isinstance(index, Point) else index.start + index.length - 1
@@ -243,12 +260,15 @@ class _Walk:
         if not rows.axes:
             self._mask(node.id, number, rows, 0)
             return
-        if number == 0 and self._is_in_row(node, rows):
+        if node.attr("in_row") and self._is_in_row(node, number, rows):
             return
         if self.is_given and (cut := rows.cut(node)) is not None:
             if not self._stays(dict(zip(self.end.domain, cut.map))):
                 yield cut
             return
+        if self.is_given and number and node.attr("checked"):  # an index that there is not is 0, and none fails
+            self._mask(node.id, number, rows, 0)
+            node = node.with_attrs(checked=False)
         seen = self._factors(node, number, rows)
         if all(factor.keeps for factor in seen.values()):
             yield Rows(rows.map, tuple(axis for factor in seen.values() if (axis := factor.result) is not None))
@@ -259,10 +279,12 @@ class _Walk:
         else:
             raise self._other_rows(node.operands[number], node.location)
 
-    def _is_in_row(self, node: Node, rows: Rows) -> bool:
-        """Whether it takes one point of the own row, which is known to have it."""
+    def _is_in_row(self, node: Node, number: int, rows: Rows) -> bool:
+        """Whether it takes one point of the own row, which is known to have it; or has zeros where there is none."""
+        if node.op == "where":
+            return True
         own = all(rows.map[place] == Point(var(symbol)) for place, symbol in enumerate(self.end.rows))
-        return self.is_given and bool(node.attr("in_row")) and own and rows.axes == (node.attr("axis"),)
+        return self.is_given and number == 0 and own and rows.axes == (node.attr("axis"),)
 
     def _factors(self, node: Node, number: int, rows: Rows) -> dict[Symbol, Factor]:
         """How the node takes each of the axes, by dim."""

@@ -8,13 +8,13 @@ recurrence forward in time, one backward in time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import demand
-from tempo.analysis.rows import Mask, Rows, exists, is_ragged, row_masks, selected, shown_rows
+from tempo.analysis.rows import Mask, Rows, Shown, exists, is_ragged, row_masks, selected
 from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
 from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.transpose import contributions
@@ -126,25 +126,28 @@ class Backward:
             self._send(part, edge, GuardedBox(region.dims, region.box, where), is_cyclic)
 
     def _masked(self, node: Node, cotangent: Edge) -> Edge:
-        """The cotangent, zero at points behind the end of a row: of a sum it is the same at all positions, and what is
-        no row's gets the sum over all of them."""
+        """The cotangent, zero at points behind the end of a row: of a sum it is the same at all positions."""
         varying = dict(zip(self.nodes.nodes[cotangent.node].domain, cotangent.map))
-        for end, shown in self._shown:
-            masks = [Mask(rows, 0) for rows in shown.get(node.id, ())]
-            goes_along = all(varying.get(symbol) == Point(var(symbol)) for symbol in end.domain)
-            if is_ragged(end, node.domain) and not goes_along:
-                masks.append(Mask(Rows(identity_map(end.domain), ()), 0))
-            for mask in masks:
-                cotangent = selected(self.nodes, exists(end, self.nodes, mask.rows), cotangent, mask)
+        active = [number for number, edge in enumerate(node.operands) if edge.node in self.active]
+        for shown in self._shown:
+            goes_along = all(varying.get(symbol) == Point(var(symbol)) for symbol in shown.end.domain)
+            own = [Rows(identity_map(shown.end.domain), ())] if is_ragged(shown.end, node.domain) else []
+            cotangent = self._in_rows(shown, (*shown.mixed(node, active), *([] if goes_along else own)), cotangent)
+        return cotangent
+
+    def _in_rows(self, shown: Shown, rows: Iterable[Rows], cotangent: Edge) -> Edge:
+        """With zeros for what there is not, so that it may be taken for what it is anywhere."""
+        for each in rows:
+            there = exists(shown.end, self.nodes, each)
+            cotangent = selected(self.nodes, there, cotangent, Mask(each, 0), in_row=True)
         return cotangent
 
     @cached_property
-    def _shown(self) -> list[tuple[Output, Mapping[int, tuple[Rows, ...]]]]:
-        """Of lengths that are given: what nodes show of rows."""
+    def _shown(self) -> list[Shown]:
         if not self.graph.ragged:
             return []
         alone = self.loss.alone(self.graph, _marked_as_copies(self.graph))
-        return [(end, shown_rows(alone, end)) for end in self.graph.ragged.values()]
+        return [Shown(alone, end) for end in self.graph.ragged.values()]
 
     def _parts(self, node: Node, cotangent: Edge) -> Iterator[tuple[Condition, Edge, Edge]]:
         """For every active read: under which condition, through which edge, and the cotangent of what it sees."""
@@ -161,6 +164,8 @@ class Backward:
     def _send(self, cotangent: Edge, edge: Edge, reader: GuardedBox, is_cyclic: bool = False) -> None:
         producer = self.region(edge.node)
         value = (edge.node, edge.result)
+        for shown in self._shown:
+            cotangent = self._in_rows(shown, shown.read(edge), cotangent)
         found = contributions(self.nodes, cotangent, edge.map, reader, producer, is_cyclic)
         fitted = ((condition, self._fitted(part, self.type_of(value))) for condition, part in found)
         self.received.setdefault(value, []).extend(fitted)

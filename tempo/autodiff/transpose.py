@@ -267,19 +267,23 @@ class _Transposed:
     def scattered(self, scatter: Edge, positions: Positions, order: Order) -> Edge | None:
         """The sum over the ranges of rows added to zeros: their axes are axes of the indices; else as above."""
         node, ranges = self.nodes.nodes[scatter.node], self.preimage.ranges
-        base, indices, updates = node.operands
-        rows = order[node.attr("axis")]
-        if positions.keys() - {*rows} or not self.nodes.is_zero(base) or any(map(self.ragged, (indices, updates))):
+        base, *indices, updates = node.operands
+        rows = order[node.attr("axis") :][: len(indices)]  # of each axis that is added to at indices
+        every = {axis for each in rows for axis in each}
+        if positions.keys() - every or not self.nodes.is_zero(base) or any(map(self.ragged, (*indices, updates))):
             return None
         if positions:
-            found = self.rows([self.sliced()[axis] for axis in rows if axis in positions])
-            return self.deposited(node, found) if found and positions.keys() == {*rows} else None
-        if self.ragged(base) or len(rows) > 1:
+            seen = [self.rows([self.sliced()[axis] for axis in each if axis in positions]) for each in rows]
+            found = [each for each in seen if each is not None]
+            return self.deposited(node, found) if len(found) == len(rows) and positions.keys() == every else None
+        if self.ragged(base) or len(every) > len(rows):
             return None
-        return self.added(node.attributes, base, self.total(indices), self.total(updates), ranges)
+        return self.added(node.attributes, base, list(map(self.total, indices)), self.total(updates), ranges)
 
     def rows(self, seen: Sequence[tuple[Dim, Slice]]) -> _Rows | None:
         """The points of some dims, those of all but the first whole, as rows of one axis; None for anything else."""
+        if not seen:
+            return None
         (dim, index), *inner = seen
         size, start, place = dim.size, index.start, var(dim.symbol)
         for other, whole in inner:
@@ -289,22 +293,24 @@ class _Transposed:
             place = place * other.size + var(other.symbol)
         return _Rows(size, start, place)
 
-    def added(self, attrs: Attrs, base: Edge, indices: Edge, updates: Edge, ranges: Sequence[ReadRange]) -> Edge:
+    def added(
+        self, attrs: Attrs, base: Edge, indices: Sequence[Edge], updates: Edge, ranges: Sequence[ReadRange]
+    ) -> Edge:
         """The rows of all consumers in the ranges, added to zeros at once."""
-        varying = tuple(each for each in ranges if each.dim in {*indices.dims(), *updates.dims()})
+        varying = tuple(each for each in ranges if any(each.dim in edge.dims() for edge in (*indices, updates)))
         count, whole = len(varying), replace(self, preimage=replace(self.preimage, ranges=tuple(ranges)))
-        rows, places = whole.read(updates, {}, varying), whole.read(indices, {}, varying)
+        rows, places = whole.read(updates, {}, varying), [whole.read(edge, {}, varying) for edge in indices]
         # The axes of the ranges come first; they belong behind the batch, where those of the indices begin.
         found = self.nodes.apply(
             "scatter_add",
             whole.read(base, {}).edge,
-            self.behind(places.edge, count, attrs.get("batch", 0)),
+            *(self.behind(each.edge, count, attrs.get("batch", 0)) for each in places),
             self.behind(rows.edge, count, attrs["axis"]),
             **attrs,
         )
         return self.times_lengths(found, [each for each in ranges if each not in varying])
 
-    def deposited(self, scatter: Node, rows: _Rows) -> Edge | None:
+    def deposited(self, scatter: Node, rows: Sequence[_Rows]) -> Edge | None:
         """Row q of the sum over all consumers, or over those on one side of q. None where they are on neither, where
         their condition is no box, and where the sum over all would wait for itself."""
         nodes, axis = self.nodes, scatter.attr("axis")
@@ -320,14 +326,19 @@ class _Transposed:
         # What a range says of the consumers is not said by one that is wider.
         if not Context.of(self.reader.dims, box=box).implies(self.reader.condition):
             return None
-        base, indices, updates = scatter.operands
-        shape = nodes.shape(base)
-        zeros = nodes.zeros(TensorType((*shape[:axis], rows.size, *shape[axis + 1 :]), nodes.dtype(base)))
-        indices = self.counted_from_0(indices, rows.start, shape[axis])
+        base, *indices, updates = scatter.operands
+        shape, sizes = nodes.shape(base), tuple(each.size for each in rows)
+        zeros = nodes.zeros(TensorType((*shape[:axis], *sizes, *shape[axis + len(rows) :]), nodes.dtype(base)))
+        counted = zip(indices, rows, shape[axis:])
+        indices = [self.counted_from_0(index, each.start, size) for index, each, size in counted]
         every = [ReadRange(each, lo, hi - lo) for each, (lo, hi) in bounds.items()]
         if self.is_cyclic and moving:
-            return self.running(scatter.attributes, moving[0], every, (zeros, indices, updates), rows.place)
-        return nodes.at(self.added(scatter.attributes, zeros, indices, updates, every), axis, rows.place)
+            places = [each.place for each in rows]
+            return self.running(scatter.attributes, moving[0], every, (zeros, *indices, updates), places)
+        found = self.added(scatter.attributes, zeros, indices, updates, every)
+        for each in rows:
+            found = nodes.at(found, axis, each.place)
+        return found
 
     def is_behind(self) -> bool:
         """Whether what is read is at another point of some dim than what reads it."""
@@ -348,48 +359,54 @@ class _Transposed:
         attrs: Attrs,
         moving: ReadRange,
         every: Sequence[ReadRange],
-        operands: tuple[Edge, Edge, Edge],
-        place: Expr,
+        operands: tuple[Edge, ...],
+        places: Sequence[Expr],
     ) -> Edge:
-        """The row at `place` of the sum over the consumers so far, which begins where all ranges do, or end."""
+        """The row at `places` of the sum over the consumers so far, which begins where all ranges do, or end."""
         nodes, symbol, dtype = self.nodes, moving.dim, self.nodes.dtype(operands[0])
-        zeros, updates = (nodes.cast(each, "float32" if dtype in HALF else dtype) for each in operands[::2])
-        indices = operands[1]
+        zeros, *indices, updates = operands
+        zeros, updates = (nodes.cast(each, "float32" if dtype in HALF else dtype) for each in (zeros, updates))
         others = [each for each in every if each.dim != symbol]
         (whole,) = (each for each in every if each.dim == symbol)
         backward = bool(moving.start.dims())
         first, step = (whole.start + whole.length - 1, 1) if backward else (whole.start, -1)
         at = moving.start if backward else moving.start + moving.length - 1
-        dims, type = {symbol, *indices.dims(), *updates.dims()} - {each.dim for each in others}, nodes.seen(zeros)
+        varying = {symbol, *(each for edge in (*indices, updates) for each in edge.dims())}
+        dims, type = varying - {each.dim for each in others}, nodes.seen(zeros)
         so_far = nodes.identity(nodes.declare(nodes.graph.canonical(dims), type, "").id)
         before = so_far.substitute({symbol: var(symbol) + step})
         begun = nodes.choice(((var(symbol).eq(first), zeros), (TRUE, before)), type)
         here = {dim.symbol: var(dim.symbol) for dim in self.reader.dims if dim.symbol in dims}
         own = replace(self, preimage=replace(self.preimage, solved=here))
         nodes.define(so_far.node, ((TRUE, own.added(attrs, begun, indices, updates, others)),))
-        row = self.taken(so_far, attrs["axis"], symbol, at, place)
+        row = self.taken(so_far, attrs["axis"], symbol, at, places)
         row, some = nodes.cast(row, dtype), moving.length.ge(1)
         return row if self.producer_context().implies(some) else nodes.total((some, row), nodes.seen(row))
 
-    def taken(self, so_far: Edge, axis: int, symbol: Symbol, at: Expr, place: Expr) -> Edge:
-        """The row at `place` of the sum at a point of a dim: as soon as it is there, if it is always as far from the
+    def taken(self, so_far: Edge, axis: int, symbol: Symbol, at: Expr, places: Sequence[Expr]) -> Edge:
+        """The row at `places` of the sum at a point of a dim: as soon as it is there, if it is always as far from the
         row's own, so that nothing but the next sum needs this one."""
         nodes, (atom, factor) = self.nodes, at.terms[0] if len(at.terms) == 1 else (None, 0)
         if isinstance(atom, Min | Max) and factor == 1:
             sign, args = 1 if isinstance(atom, Max) else -1, [each + at.const for each in atom.args]
             wins = [conjunction((sign * (arg - other)).ge(0) for other in args) for arg in args[:-1]]
-            rows = [self.taken(so_far, axis, symbol, arg, place) for arg in args]
+            rows = [self.taken(so_far, axis, symbol, arg, places) for arg in args]
             return nodes.choice(tuple(zip((*wins, TRUE), rows, strict=True)), nodes.seen(rows[0]))
         points = {each: Point(value) for each, value in self.preimage.solved.items()}
-        points |= {each: Point(var(each)) for each in place.dims()} | {symbol: Point(at)}
+        points |= {each: Point(var(each)) for place in places for each in place.dims()} | {symbol: Point(at)}
         ahead = at - var(symbol)
         if ahead.dims():
-            return self.row(nodes.through(so_far, points), axis, place)
-        return nodes.through(self.row(so_far, axis, place.substitute({symbol: var(symbol) - ahead})), points)
+            return self.row(nodes.through(so_far, points), axis, places)
+        moved = [place.substitute({symbol: var(symbol) - ahead}) for place in places]
+        return nodes.through(self.row(so_far, axis, moved), points)
 
-    def row(self, edge: Edge, axis: int, place: Expr) -> Edge:
-        """One position of an axis, by a gather: a view would hold all of them."""
-        return self.nodes.gather(edge, self.nodes.number(place), axis)
+    def row(self, edge: Edge, axis: int, places: Sequence[Expr]) -> Edge:
+        """One position of each of the axes from `axis` on, by a gather: a view would hold all of them."""
+        numbers = list(map(self.nodes.number, places))
+        if len(places) == 1:
+            return self.nodes.gather(edge, numbers[0], axis)
+        attrs = {"axis": axis, "count": len(places), "batch": 0, "checked": False}
+        return self.nodes.apply("gather_pairs", edge, *numbers, **attrs)
 
     def behind(self, edge: Edge, count: int, place: int) -> Edge:
         """With its first `count` axes after the next `place`."""

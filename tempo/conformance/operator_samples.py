@@ -223,6 +223,10 @@ def indexing() -> Iterator[Sample]:
         yield sample("scatter_add", (2, 4, 3), (5,), (2, 5, 3), axis=1, checked=checked, dtypes=update)
         yield sample("scatter_add", (4,), (), (), axis=0, checked=checked, dtypes=update)
         yield sample("scatter_add", (3, 2, 4), (3, 5), (3, 2, 5), axis=2, batch=1, checked=checked, dtypes=update)
+        many = ("*", "int32", "int32", "*")
+        yield sample("scatter_add", (2, 4, 3), (5,), (5,), (5, 3), axis=0, count=2, checked=checked, dtypes=many)
+        shapes = (3, 2, 4, 3), (3, 5), (3, 5), (3, 5, 3)
+        yield sample("scatter_add", *shapes, axis=1, batch=1, count=2, checked=checked, dtypes=many)
 
 
 def creation() -> Iterator[Sample]:

@@ -269,3 +269,21 @@ def test_an_index_beyond_what_may_be_read_is_named(target: Target) -> None:
     child[4, 1] = 4
     with pytest.raises(tp.IndexOutOfRangeError, match=r"index 4 is out of range for within=slice\(0, 4\) .* at n = 4"):
         target.compile(program(), checks=True)(x=x, w=w, child=child)
+
+
+def test_gradients_at_pairs_of_indices_add_into_one_array(target: Target) -> None:
+    """Whatever the sizes of both axes."""
+    with tp.Program("pairs") as program:
+        b, t, q = tp.dims("b t q")
+        x, weight = tp.input("x", (2,), (b, t)), tp.input("weight", (2,), (q,))
+        i, j = (tp.input(name, (), (q,), "int32") for name in "ij")
+        read = tp.sin(x)[:, :].spatial[i, j]
+        tp.output("gradient", tp.grad((read * weight)[:].sum(), x))
+    at = np.random.default_rng(0).integers(0, (3, 4), (20, 2), dtype=np.int32)
+    given, weights = (
+        np.random.default_rng(seed).normal(size=size).astype(np.float32)
+        for seed, size in ((1, (3, 4, 2)), (2, (20, 2)))
+    )
+    expected = np.zeros_like(given)
+    np.add.at(expected, tuple(at.T), np.cos(given)[tuple(at.T)] * weights)
+    target.agrees(program, {"gradient": expected}, x=given, weight=weights, i=at[:, 0], j=at[:, 1])

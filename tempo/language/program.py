@@ -301,7 +301,8 @@ def dim(name: str, size: int | IndexExpression | None = None, *, lengths: Recurr
     `lengths`: an integer input of shape () over earlier dims, the *rows*, each of which has so many points along the
     dim, 0 to `t.size`. What is declared over the dim has the rows' dims, too. Points behind a row's end do not exist:
     they have no value and no share in a sum, a maximum, a softmax, a contraction or a mean; outputs are zero there, and
-    `outputs.lengths["t"]` are the lengths. `t.last` is a row's last point. `t.size` stays the size of the arrays.
+    `outputs.lengths["t"]` are the lengths. `t.last` is a row's last point: of the row that is read, where it is an
+    index (`x[0, t.last]`), of the own one in a condition. `t.size` stays the size of the arrays.
     A read behind a row's end is a `DomainError`, a maximum or mean of an empty row a `ShapeError`, when the program
     runs; lengths out of range are a `SizeError`.
 
@@ -356,7 +357,9 @@ def _lengths(program: Program, name: str, lengths: Any) -> Edge:
     node = lengths.node
     if not (node.is_input and lengths.is_identity):
         raise ProgramError(
-            f"{what} are computed", location=user_location(), hint="they are an input, which a run knows beforehand"
+            f"{what} are {'streamed' if node.is_stream else 'computed'}",
+            location=user_location(),
+            hint="they are an input, tp.input, which a run knows beforehand",
         )
     if not node.dtype.startswith(("int", "uint")):
         raise DTypeError(f"{what} are {node.dtype}", location=user_location(), hint='they are integers: "int32"')

@@ -7,7 +7,8 @@ do not, and a case of its own where all do, whatever their lengths.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tempo.errors import DefinitionError, user_location
@@ -67,35 +68,67 @@ def without_lasts(
             location=case.location or user_location(),
             hint="write the last case for all points that are left: h[b, t] = ...",
         )
-    some, others = (builder.context.simplify_condition(_possible(program, each)) for each in (condition, ~condition))
+    left = [~each for each in earlier]
+    some, others = (_possible(program, domain, *left, each) for each in (condition, ~condition))
     type, located = builder.seen_type(case.edge), lambda: case.location or user_location()
-    otherwise = rest[0].edge if rest[0].condition == TRUE else builder.cases(rest, type, locate=located)
+    both = builder.context.assume(some, others)
+    otherwise = rest[0].edge if both.implies(rest[0].condition) else builder.cases(rest, type, locate=located)
     selected = builder.pure("where", (condition_value(condition).edge, case.edge, otherwise), {}, located)
     builder.guards[selected.node] = condition
     every = () if others == TRUE else (replace(case, condition=some & ~others),)
     outside = builder.context.assume(~some, *(~each.condition for each in before))
-    left = (each for each in rest if not outside.excludes(each.condition))
-    return (*before, *every, replace(case, condition=some, edge=selected), *left)
+    after = (replace(each, condition=_possible(program, domain, *left, ~condition, each.condition)) for each in rest)
+    reached = (each for each in after if not outside.excludes(each.condition))
+    return (*before, *every, replace(case, condition=some, edge=selected), *reached)
 
 
-def _possible(program: Program, condition: Condition) -> Condition:
-    """Where it may hold for some lengths."""
-    if isinstance(condition, (And, Or)):
-        join = conjunction if isinstance(condition, And) else disjunction
-        return join(_possible(program, each) for each in condition.args)
-    if not isinstance(condition, Comparison) or not lasts(condition):
-        return condition
-    bounds = (condition.expr, -condition.expr) if isinstance(condition, Eq) else (condition.expr,)
-    return conjunction(_greatest(program, each).ge(0) for each in bounds)
-
-
-def _greatest(program: Program, expr: Expr) -> Expr:
-    """What it is at most, whatever the lengths with which the row has the point; 0 where that is not known."""
-    if any(lasts(atom) and not isinstance(atom, Symbol) for atom, _ in expr.terms):
-        return const(0)
-    at: dict[Symbol, Expr] = {}
-    for symbol in lasts(expr):
+def _possible(program: Program, domain: Collection[Symbol], *conditions: Condition) -> Condition:
+    """Where all of them may hold, for some lengths with which the row has the point: last points are eliminated
+    (Fourier and Motzkin), and what is not affine in them is taken to hold."""
+    context = program.builder.context
+    symbols = sorted({symbol for each in conditions for symbol in lasts(each)})
+    inside: list[Expr] = []
+    for symbol in symbols:
         dim = symbol.of_kind("dim")
-        least = var(dim) if dim in expr.dims() else const(-1)
-        at[symbol] = program.builder.size(dim) - 1 if expr.coefficient(symbol) > 0 else least
-    return expr.substitute(at)
+        inside += (
+            program.builder.size(dim) - 1 - var(symbol),
+            var(symbol) - (var(dim) if dim in domain else const(-1)),
+        )
+    clauses: list[list[Expr]] = [inside]
+    for each in conditions:
+        clauses = [[*clause, *more] for clause in clauses for more in _clauses(each)]
+        if len(clauses) > _MOST_CLAUSES:
+            return TRUE
+    for symbol in symbols:
+        clauses = [_without(symbol, clause) for clause in clauses]
+    found = (conjunction(expr.ge(0) for expr in clause) for clause in clauses)
+    return context.simplify_condition(disjunction(found))
+
+
+_MOST_CLAUSES = 64
+
+
+def _clauses(condition: Condition) -> list[list[Expr]]:
+    """Of which one holds: expressions that are all at least 0."""
+    if isinstance(condition, Or):
+        return [clause for each in condition.args for clause in _clauses(each)]
+    if isinstance(condition, And):
+        parts = itertools.product(*map(_clauses, condition.args))
+        return [[expr for part in clause for expr in part] for clause in parts]
+    if isinstance(condition, Comparison):
+        return [[condition.expr, -condition.expr] if isinstance(condition, Eq) else [condition.expr]]
+    return [[]] if condition == TRUE else []
+
+
+def _without(symbol: Symbol, exprs: Sequence[Expr]) -> list[Expr]:
+    kept = [expr for expr in exprs if symbol not in expr.symbols()]
+    affine = [expr for expr in exprs if _is_affine(expr, symbol)]
+    for low in (expr for expr in affine if expr.coefficient(symbol) > 0):
+        for high in (expr for expr in affine if expr.coefficient(symbol) < 0):
+            kept.append(low * -high.coefficient(symbol) + high * low.coefficient(symbol))
+    return kept
+
+
+def _is_affine(expr: Expr, symbol: Symbol) -> bool:
+    factor = expr.coefficient(symbol)
+    return factor != 0 and symbol not in (expr - var(symbol) * factor).symbols()

@@ -5,7 +5,7 @@ All that says so is known then, lengths, sizes, and the conditions of cases, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,9 @@ from tempo.analysis.reports import (
 from tempo.analysis.rows import OUTPUTS, Mask, Rows, ends_of, row_masks, with_losses
 from tempo.errors import DomainError, SizeError, TempoError
 from tempo.runtime.arguments.call import Arguments
+from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Node, Output, Point, Slice
-from tempo.symbolic import TRUE, And, Condition, Context, Expr, Symbol, conjunction, disjunction, over_counts, var
+from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Symbol, conjunction, disjunction, over_counts, var
 
 if TYPE_CHECKING:
     from tempo.language.program import Program
@@ -35,13 +36,17 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class _Read:
-    """One that may show no point: `reader` reads `edge`, where `where` holds of its point and the ends of its rows."""
+    """One that may show no point, or a fold that may be of none: `reader` reads `edge` where `where` holds of its point
+    and the ends of its rows. `shown`: what it shows of rows, by what says their lengths; of a fold all of it."""
 
-    end: Output
     reader: Node
     edge: Edge
     where: Condition
-    mask: Mask
+    shown: tuple[tuple[Output, Rows], ...]
+
+    @property
+    def is_fold(self) -> bool:
+        return any(rows.axes for _, rows in self.shown)
 
 
 class RowChecks:
@@ -81,11 +86,12 @@ class RowChecks:
     def _reads(self) -> list[_Read]:
         asked = {id: found.box.condition() for id, found in demand(self.graph).items()}
         where = self._where(asked)
+        masks = [(end, row_masks(self.graph, end)) for end in self.graph.ragged.values()]
+        places = {place: None for _, each in masks for place in each}
         reads = (
             read
-            for end in self.graph.ragged.values()
-            for (id, number), masks in row_masks(self.graph, end).items()
-            for read in self._of(end, id, number, masks, where)
+            for id, number in places
+            for read in self._of([(end, each.get((id, number), ())) for end, each in masks], id, number, where)
         )
         at_last = (self._at_last(id, where[id]) for id in asked.keys() & self.program.builder.last_reads.keys())
         return [read for read in (*reads, *at_last) if not self._is_sure(read)]
@@ -97,31 +103,28 @@ class RowChecks:
         shown = dict(zip(self.graph.nodes[edge.node].domain, edge.map))
         (end,) = (end for symbol, end in self.graph.ragged.items() if isinstance(shown.get(symbol), Slice))
         map = tuple(index if symbol == end.along else shown[symbol] for symbol in end.domain)
-        return _Read(end, reader, edge, where, Mask(Rows(map, ()), 0))
+        return _Read(reader, edge, where, ((end, Rows(map, ())),))
 
     def _where(self, boxes: Mapping[int, Condition]) -> dict[int, Condition]:
         """Where each node is asked for, as far as conditions of cases and selections say."""
         asked: dict[int, list[Condition]] = {output.edge.node: [TRUE] for output in self.graph.outputs}
-        places = {node.id: place for place, node in enumerate(self.graph.operands_first())}
         found: dict[int, Condition] = {}
-        for ids in reversed(
-            self.graph.components
-        ):  # readers come first; in a cycle all points of its merges are asked for
-            cyclic = self._merges_of_cycle(ids)
-            for id in sorted(ids, key=lambda id: (id not in cyclic, -places[id])):
-                if id not in boxes:
-                    continue
-                node = self.graph.nodes[id]
-                by_readers = TRUE if id in cyclic else disjunction(asked.get(id, [TRUE]))
-                found[id] = where = boxes[id] & by_readers & self._in_rows(node)
-                for number, (condition, edge) in enumerate(node.guarded_reads()):
-                    here = where & condition & self._selects(node, number)
-                    asked.setdefault(edge.node, []).append(self._seen_from(node, edge, here))
+        for id in self._readers_first():
+            if id not in boxes:
+                continue
+            node = self.graph.nodes[id]
+            by_readers = TRUE if _is_declared(node) else disjunction(asked.get(id, [TRUE]))
+            found[id] = where = boxes[id] & by_readers & self._in_rows(node)
+            for number, (condition, edge) in enumerate(node.guarded_reads()):
+                here = where & condition & self._selects(node, number)
+                asked.setdefault(edge.node, []).append(self._seen_from(node, edge, here))
         return found
 
-    def _merges_of_cycle(self, ids: Collection[int]) -> set[int]:
-        merges = {id for id in ids if self.graph.nodes[id].is_merge}
-        return merges if len(ids) > 1 else {id for id in merges if id in self.graph.producers(id)}
+    def _readers_first(self) -> list[int]:
+        """All nodes, but those that cycles run through in front: of these all points are taken to be asked for."""
+        reads = {id: [] if _is_declared(node) else self.graph.producers(id) for id, node in self.graph.nodes.items()}
+        order = [id for each in strongly_connected(reads, reads) for id in each][::-1]
+        return sorted(order, key=lambda id: not _is_declared(self.graph.nodes[id]))
 
     def _seen_from(self, reader: Node, edge: Edge, where: Condition) -> Condition:
         """What holds at a point of the producer that is read from where this holds: as far as it says which that is."""
@@ -134,6 +137,11 @@ class RowChecks:
                     within[dim] = var(symbol) - shift
         known = {symbol for symbol in within if within[symbol] == var(symbol)}
         parts = where.args if isinstance(where, And) else (where,)
+        for part in (each for each in parts if isinstance(each, Eq)):
+            for dim in part.dims() - within.keys():
+                factor = part.expr.coefficient(dim)
+                if factor in (1, -1):
+                    within[dim] = (var(dim) - part.expr * factor).substitute(within)
         found = [
             part.substitute(within)
             for part in parts
@@ -152,7 +160,7 @@ class RowChecks:
         return TRUE if number == 0 or condition == TRUE else condition if number == 1 else ~condition
 
     def _of(
-        self, end: Output, id: int, number: int, masks: tuple[Mask, ...], where: Mapping[int, Condition]
+        self, masks: Sequence[tuple[Output, tuple[Mask, ...]]], id: int, number: int, where: Mapping[int, Condition]
     ) -> Iterator[_Read]:
         if id == OUTPUTS:
             output = self.graph.outputs[number]
@@ -162,9 +170,11 @@ class RowChecks:
             reader = self.graph.nodes[id]
             guard, edge = reader.guarded_reads()[number]
             condition = where[id] & guard & self._selects(reader, number)
-        for mask in masks:
-            if not mask.rows.axes or self._needed(reader):
-                yield _Read(end, reader, edge, condition, mask)
+        shown = [(end, mask.rows) for end, each in masks for mask in each]
+        yield from (_Read(reader, edge, condition, ((end, rows),)) for end, rows in shown if not rows.axes)
+        folded = tuple((end, rows) for end, rows in shown if rows.axes)
+        if folded and self._needed(reader):
+            yield _Read(reader, edge, condition, folded)
 
     def _needed(self, node: Node) -> int:
         """How many elements a fold that was written has no value without."""
@@ -178,18 +188,17 @@ class RowChecks:
 
     def _is_sure(self, read: _Read) -> bool:
         """Whether it is of the reader's own row, and shows a point of it wherever it is asked for."""
-        *rows, index = read.mask.rows.map
-        if rows != [Point(var(row)) for row in read.end.rows] or (
-            read.mask.rows.axes and self._needed(read.reader) > 1
-        ):
+        if len(read.shown) > 1 or (read.is_fold and self._needed(read.reader) > 1):
             return False
-        context = Context.of(self.graph.dims).assume(over_counts(read.where))
-        last = var(_last(read.end.along))
+        ((end, shown),) = read.shown
+        *rows, index = shown.map
+        context, last = Context.of(self.graph.dims).assume(over_counts(read.where)), var(_last(end.along))
         if isinstance(index, Point):
             inside = (index.index.ge(0), index.index.le(last))
         else:
             inside = (index.start.le(last), index.length.ge(1))
-        return all(context.implies(over_counts(each)) for each in inside)
+        is_own = rows == [Point(var(row)) for row in end.rows]
+        return is_own and all(context.implies(over_counts(each)) for each in inside)
 
     # What is wrong, with some.
 
@@ -200,53 +209,62 @@ class RowChecks:
         for symbol, end in self.graph.ragged.items():
             if set(end.rows) <= set(dims):
                 env[_last(symbol)] = lengths[symbol][tuple(env[row] for row in end.rows)] - 1
-        there = self._there(read, env, lengths[read.end.along])
+        there = self._there(read, env, lengths)
         asked = np.broadcast_to(read.where.evaluate(env), extents)
         for point in np.argwhere(np.broadcast_to(~there, extents) & asked):
             raise self._error(read, tuple(map(int, point)), env, lengths)
 
-    def _there(self, read: _Read, env: Mapping[Symbol, Any], lengths: Array) -> Array:
+    def _there(self, read: _Read, env: Mapping[Symbol, Any], lengths: Mapping[Symbol, Array]) -> Array:
         """Over the reader's dims: whether there is what it needs, at every position that it does not fold."""
-        axes, folded = iter(read.mask.rows.axes), reduced_axes(read.reader) if read.mask.rows.axes else ()
-        dims, count = len(read.reader.domain), len(read.mask.rows.axes)
-        *rows, along = read.mask.rows.map
-        at, inside, kept = [], np.ones((1,) * (dims + count), np.bool_), list[int | None]()
-        for place, (symbol, index) in enumerate(zip(read.end.domain, read.mask.rows.map)):
-            axis = next(axes) if isinstance(index, Slice) else None
-            if isinstance(index, Point):
-                at.append(_wide(index.index.evaluate(env), dims + count))
-            elif place < len(rows) or axis not in folded:
+        folded = reduced_axes(read.reader) if read.is_fold else ()
+        axes = sorted({axis for _, rows in read.shown for axis in rows.axes})
+        dims, count = len(read.reader.domain), len(read.reader.domain) + len(axes)
+        found, inside = np.ones((1,) * count, np.int64), np.ones((1,) * count, np.bool_)
+
+        def wide(value: Any) -> Array:
+            """Over the reader's dims, with axes of size 1 behind them."""
+            array = np.asarray(value)
+            return array.reshape(*array.shape, *(1,) * (count - array.ndim)) if array.ndim else array
+
+        for end, rows in read.shown:
+            at, places = [], iter(rows.axes)
+            for symbol, index in zip(end.domain, rows.map):
+                if isinstance(index, Point):
+                    at.append(wide(index.index.evaluate(env)))
+                    continue
+                own = dims + axes.index(place := next(places))
+                start, length = (wide(each.evaluate(env)) for each in (index.start, index.length))
+                if symbol == end.along and place in folded and len(read.shown) == 1:
+                    continue  # how many of them there are is known without a look at each
                 positions = np.arange(int(self.graph.dim(symbol).size.evaluate(env)))
-                own = dims + len(kept)
-                positions = positions.reshape([-1 if each == own else 1 for each in range(dims + count)])
-                inside = inside & (positions < _wide(index.length.evaluate(env), dims + count))
-                at.append(_wide(index.start.evaluate(env), dims + count) + positions)
-                kept.append(axis)
-        clipped = tuple(np.clip(each, 0, extent - 1) for each, extent in zip(at, lengths.shape))
-        size = lengths[clipped]
-        if len(at) == len(rows):  # the slice along the dim is folded: how many of its points there are
-            assert isinstance(along, Slice)
-            start, length = (_wide(each.evaluate(env), dims + count) for each in (along.start, along.length))
-            found = np.where(inside, np.clip(np.minimum(start + length, size) - np.maximum(start, 0), 0, None), 0)
-        else:
-            found = inside & (at[-1] >= 0) & (at[-1] < size)
-        sums = tuple(dims + place for place, axis in enumerate(kept) if axis in folded)
-        needed = self._needed(read.reader) if read.mask.rows.axes else 1
-        there = (found.sum(axis=sums, keepdims=True) >= needed) | ~inside.any(axis=sums, keepdims=True)
-        return np.asarray(there.all(axis=tuple(range(dims, dims + count))))
+                positions = positions.reshape([-1 if each == own else 1 for each in range(count)])
+                inside = inside & (positions < length)
+                at.append(start + positions)
+            whole = lengths[end.along]
+            size = whole[tuple(np.clip(each, 0, extent - 1) for each, extent in zip(at, whole.shape))]
+            if len(at) == len(rows.map):
+                found = found * ((at[-1] >= 0) & (at[-1] < size))
+            else:
+                found = found * np.clip(np.minimum(start + length, size) - np.maximum(start, 0), 0, None)
+        sums = tuple(dims + place for place, axis in enumerate(axes) if axis in folded)
+        needed = self._needed(read.reader) if read.is_fold else 1
+        enough = np.where(inside, found, 0).sum(axis=sums, keepdims=True) >= needed
+        enough = enough | ~inside.any(axis=sums, keepdims=True)
+        return np.asarray(enough.all(axis=tuple(range(dims, count))))
 
     def _error(
         self, read: _Read, point: tuple[int, ...], env: Mapping[Symbol, Any], lengths: Mapping[Symbol, Array]
     ) -> TempoError:
-        if read.mask.rows.axes:
+        if read.is_fold:
             return empty_error(read.reader, point)
-        end, reader, producer = read.end, read.reader, self.graph.nodes[read.edge.node]
+        ((end, rows),) = read.shown
+        reader, producer = read.reader, self.graph.nodes[read.edge.node]
         here = {symbol: value for symbol, value in env.items() if symbol not in reader.domain}
         here |= dict(zip(reader.domain, point))
         for symbol, other in self.graph.ragged.items():
             if set(other.rows) <= set(reader.domain):
                 here[_last(symbol)] = int(lengths[symbol][tuple(here[row] for row in other.rows)]) - 1
-        indices = [int(index.index.evaluate(here)) for index in read.mask.rows.map if isinstance(index, Point)]
+        indices = [int(index.index.evaluate(here)) for index in rows.map if isinstance(index, Point)]
         row = indices[:-1]
         length = int(lengths[end.along][tuple(row)])
         by = f" by {tensor_name(reader)}" if reader.name else ""
@@ -260,10 +278,8 @@ class RowChecks:
         )
 
 
-def _wide(value: Any, axes: int) -> Array:
-    """Over the reader's dims, with axes of size 1 behind them."""
-    array = np.asarray(value)
-    return array.reshape(*array.shape, *(1,) * (axes - array.ndim)) if array.ndim else array
+def _is_declared(node: Node) -> bool:
+    return node.is_merge and node.attr("role") != "cases"
 
 
 def _last(symbol: Symbol) -> Symbol:

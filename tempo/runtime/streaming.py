@@ -155,7 +155,8 @@ class Stream(Iterator[Step]):
             self._look(self._made.watched(), True)
         parts = ((output.name, id, self._points(id, output, start, stop)) for id, output in self._streamed)
         arrays = {name: self._made.handed(id, part) for name, id, part in parts}
-        return Step(arrays, start, stop, self._made.lengths({self._dim.name: stop}))
+        lengths = {**self._arguments.lengths, **self._made.lengths({self._dim.name: stop})}
+        return Step(arrays, start, stop, lengths)
 
     def _points(self, id: int, output: Output, start: int, stop: int) -> Any:
         run, axis = self._made, output.layout.index(self._dim)

@@ -49,7 +49,8 @@ def ones(shape: Any, dtype: Any = "float32") -> RecurrentTensor:
 def full_like(x: TensorLike, fill_value: TensorLike, dtype: Any = None) -> RecurrentTensor:
     """`fill_value` in the shape and dtype of `x`."""
     tensor = as_tensor(x)
-    return broadcast(as_tensor(fill_value, tensor.dtype if dtype is None else dtype), tensor.type.shape)
+    filled = broadcast(as_tensor(fill_value, tensor.dtype if dtype is None else dtype), tensor.type.shape)
+    return where(equal(tensor, tensor), filled, filled) if tensor.program.builder.lengths else filled  # points of rows
 
 
 def zeros_like(x: TensorLike, dtype: Any = None) -> RecurrentTensor:

@@ -110,13 +110,9 @@ def point_of(x: RecurrentTensor, symbol: Symbol, item: Any, what: str) -> Expr:
     """The point of a dim that is meant. Raises `IndexExpressionError` where it counts from the end of the arrays, and
     rows end before it."""
     size = x.program.builder.size(symbol)
-    given = to_expr(item, x.program, what, last=True)
-    expr = from_end(given, item, size)
-    if symbol in x.program.builder.lengths and (expr != given or expr.sizes() & size.sizes()):
-        fail(
-            f"{what} is {item}, which counts from the end of the arrays, and rows end before it along {symbol.name}",
-            f"the last point of a row is {symbol.name}.last",
-        )
+    expr = from_end(to_expr(item, x.program, what, last=True), item, size)
+    if symbol in x.program.builder.lengths:
+        _check_not_from_end(symbol.name, what, item, expr, size)
     return expr
 
 
@@ -153,9 +149,22 @@ def bounds(x: RecurrentTensor, item: slice, size: Expr, name: str) -> tuple[Expr
             fail(f"{what} is {bound}, which differs from row to row", "leave it out: a slice ends where the row does")
     start = const(0) if item.start is None else from_end(to_expr(item.start, x.program, what), item.start, size)
     stop = size if item.stop is None else from_end(to_expr(item.stop, x.program, what), item.stop, size)
-    if Symbol(name, "dim") in x.program.builder.lengths:  # no row has points behind the arrays
+    if Symbol(name, "dim") in x.program.builder.lengths:
+        for bound, expr in ((item.start, start), (item.stop, stop)):
+            _check_not_from_end(name, what, bound, expr, size)
+        # No row has points behind the arrays.
         start, stop = (x.program.builder.context.simplify(minimum(each, size)) for each in (start, stop))
     return start, stop
+
+
+def _check_not_from_end(name: str, what: str, given: Any, expr: Expr, size: Expr) -> None:
+    """Raises for a point that counts from the end of the arrays, where rows end before it."""
+    if given is None or expr == size or not ((is_integer(given) and given < 0) or expr.sizes() & size.sizes()):
+        return
+    fail(
+        f"{what} is {given}, which counts from the end of the arrays, and rows end before it along {name}",
+        f"the last point of a row is {name}.last: read at it, or select by a case on it",
+    )
 
 
 def slice_of(context: Context, start: Expr, stop: Expr) -> Slice:

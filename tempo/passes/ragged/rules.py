@@ -228,11 +228,12 @@ def _checkable(situation: Situation, index: Value) -> Value:
 
 def scattered(situation: Situation) -> Edge:
     """Padding of indices and updates adds 0 at position 0, which the base has, whatever its length."""
-    (base, indices, updates), axis = situation.values, situation.attrs["axis"]
-    if base.is_dynamic(axis):
-        last = maximum(base.lengths[axis] - 1, 0)
-        indices = replace(indices, edge=situation.tensors.at_most(indices.edge, last))
-    return situation.apply((base, indices, updates))
+    (base, *indices, updates), first = situation.values, situation.attrs["axis"]
+    for number, index in enumerate(indices):
+        if base.is_dynamic(first + number):
+            last = maximum(base.lengths[first + number] - 1, 0)
+            indices[number] = replace(index, edge=situation.tensors.at_most(index.edge, last))
+    return situation.apply((base, *indices, updates))
 
 
 def reshaped(situation: Situation) -> Edge:

@@ -3,8 +3,8 @@
 `gather {axis, batch, checked}`: data and indices, whose first `batch` axes (0 unless given) correspond; the result is
 `data.shape[:axis] + indices.shape[batch:] + data.shape[axis + 1:]`. `gather_pairs` has also `count`: that many index
 arrays of one shape, for the axes axis, axis + 1, ...; they are used together, as in NumPy's advanced indexing.
-`scatter_add {axis, batch, checked}`: base, indices, updates; what gather would read at the indices is added to. In
-LoopIR it may be `in_place`: the base is its own.
+`scatter_add {axis, batch, checked}`: base, indices, updates; what gather would read at the indices is added to, with
+`count`, too, what gather_pairs would. In LoopIR it may be `in_place`: the base is its own.
 An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` where `checked`, else clamped. With
 `lengths`, passed at run time, so many positions of each indexed axis of a gather count, whatever its size. Where
 dims were lifted, `layout` says what the axes of checked indices are: `t - 1` has the point t at position t - 1. Of dims
@@ -15,12 +15,11 @@ user counts them, and `data`, what they index.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from tempo.errors import IndexOutOfRangeError, ShapeError, UnsupportedError
+from tempo.errors import IndexOutOfRangeError, ShapeError
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.graph import Edge, TensorType
 from tempo.sdg.operators.axes import (
@@ -42,7 +41,7 @@ from tempo.sdg.operators.axes import (
 )
 from tempo.sdg.operators.making import Gradient, Reverse
 from tempo.sdg.operators.operator import Function, Lifted, Operator
-from tempo.symbolic import Expr, const
+from tempo.symbolic import Expr
 
 
 def _batch(attrs: Attrs) -> int:
@@ -197,10 +196,12 @@ def _take_one(attrs: Attrs, data: StaticType) -> Function:
     return lambda data, *given: data[(*before, inside(*given))].copy()
 
 
-def _gather_gradient(r: Reverse) -> tuple[Edge, None]:
+def _gather_gradient(r: Reverse) -> tuple[Edge | None, ...]:
     """What was read is added where it was read."""
-    (index,), attrs = _clamped(r), {"axis": r.attrs["axis"], "batch": _batch(r.attrs), "checked": False}
-    return r.apply("scatter_add", r.zeros(r.seen(r.x)), index, r.g, **attrs), None
+    attrs = {key: r.attrs[key] for key in ("axis", "batch", "count") if key in r.attrs}
+    indices = _clamped(r)
+    added = r.apply("scatter_add", r.zeros(r.seen(r.x)), *indices, r.g, **attrs, checked=False)
+    return (added, *(None for _ in indices))
 
 
 def _clamped(r: Reverse) -> tuple[Edge, ...]:
@@ -209,38 +210,14 @@ def _clamped(r: Reverse) -> tuple[Edge, ...]:
     return tuple(map(r.at_most, r.operands[1:], (each - 1 for each in lengths))) if lengths else r.operands[1:]
 
 
-def _pairs_gradient(r: Reverse) -> tuple[Edge | None, ...]:
-    """The same with the indexed axes as one, at (i0 * n1 + i1) * n2 + i2."""
-    shape, axes = r.shape(r.x), _axes(r.attrs)
-    sizes = shape[axes.start : axes.stop]
-    if sum(not size.is_const for size in sizes) > 1:
-        raise UnsupportedError(
-            f"the gradient of a read of {show(shape)} at several indices multiplies two sizes that are no numbers",
-            hint="give one of the sizes as a number",
-        )
-    joined = prod(sizes, start=const(1))
-    dtype = "int64" if joined.is_const and joined.as_int() > 2**31 else "int32"
-
-    def number(value: Expr) -> Edge:
-        return r.apply("index_value", expr=value) if dtype == "int32" else r.constant(value.as_int(), dtype)
-
-    wide = (r.apply("maximum", r.apply("cast", index, dtype=dtype), number(const(0))) for index in _clamped(r))
-    flat, *others = (r.apply("minimum", place, number(size - 1)) for place, size in zip(wide, sizes))
-    for size, place in zip(sizes[1:], others):
-        flat = r.add(r.mul(flat, number(size)), place)
-    base = r.broadcast(r.number(0), (*shape[: axes.start], joined, *shape[axes.stop :]))
-    added = r.apply("scatter_add", base, flat, r.g, axis=axes.start, batch=_batch(r.attrs), checked=False)
-    return (r.reshape(added, shape), *(None for _ in axes))
-
-
 # scatter_add {axis, batch, checked}
 
 
 def _infer_scatter(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
-    check_count("scatter_add", operands, 3)
-    base, indices, updates = operands
+    check_count("scatter_add", operands, 2 + len(_axes(attrs)))
+    base, *indices, updates = operands
     check_kind("scatter_add", check_same_dtype("scatter_add", (base, updates)), NUMBER)
-    wanted = _gathered("scatter_add", attrs, base.shape, (indices,))
+    wanted = _gathered("scatter_add", attrs, base.shape, tuple(indices))
     if updates.shape != wanted:
         raise ShapeError(f"scatter_add: updates of shape {show(updates.shape)}, not {show(wanted)}")
     return base
@@ -248,14 +225,18 @@ def _infer_scatter(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType
 
 def _scatter_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
     """Padding of indices and updates with 0 adds 0 to the first position, which changes nothing."""
-    batch, axis = _batch(attrs), attrs["axis"]
+    batch, axes, count = _batch(attrs), _axes(attrs), len(operands)
     added = len(operands[1]) - batch
-    others = (place for place in range(batch, len(result)) if place != axis)
+    indices, more = (None,) * (count - 2), added - len(axes)
+    others = (place for place in range(batch, len(result)) if place not in axes)
     return (
-        *(Factor(Role.PARALLEL, (place,) * 3, place) for place in range(batch)),
-        Factor(Role.OPAQUE, (axis, None, None), axis),
-        *(Factor(Role.PARALLEL, (at, None, at + (added - 1) * (at > axis)), at) for at in others),
-        *(Factor(Role.REDUCING, (None, batch + number, axis + number)) for number in range(added)),
+        *(Factor(Role.PARALLEL, (place,) * count, place) for place in range(batch)),
+        *(Factor(Role.OPAQUE, (axis, *indices, None), axis) for axis in axes),
+        *(Factor(Role.PARALLEL, (at, *indices, at + more * (at >= axes.stop)), at) for at in others),
+        *(
+            Factor(Role.REDUCING, (None, *(batch + number for _ in axes), axes.start + number))
+            for number in range(added)
+        ),
     )
 
 
@@ -267,22 +248,24 @@ def _numpy_scatter(call: Call) -> Function:
     attrs, base, index = call.attrs, call.operands[0], call.operands[1]
     axis, batch, dtype = attrs["axis"], _batch(attrs), call.result.numpy_dtype
     order, indexer = _indexer(attrs, base, index)
-    updates = range(call.operands[2].rank)
+    updates = range(call.operands[-1].rank)
     added = updates[axis : axis + index.rank - batch]
     reordered = (*updates[:batch], *added, *updates[batch:axis], *updates[added.stop :])
     wide = np.dtype(np.float32) if call.result.dtype in HALF else dtype
 
-    def scatter(base: Any, index: Any, updates: Any) -> Any:
+    def scatter(base: Any, *given: Any) -> Any:
+        *indices, updates = given
         result = base if attrs.get("in_place") else np.array(base, dtype=wide)
-        np.add.at(result.transpose(order), indexer((index,)), updates.transpose(reordered).astype(wide, copy=False))
+        np.add.at(result.transpose(order), indexer(indices), updates.transpose(reordered).astype(wide, copy=False))
         return result.astype(dtype, copy=False)
 
     return scatter
 
 
-def _scatter_gradient(r: Reverse) -> tuple[Edge, None, Edge]:
-    axis, batch = r.attrs["axis"], _batch(r.attrs)
-    return r.g, None, r.apply("gather", r.g, r.y, axis=axis, batch=batch, checked=False)
+def _scatter_gradient(r: Reverse) -> tuple[Edge | None, ...]:
+    indices, attrs = r.operands[1:-1], {key: r.attrs[key] for key in ("axis", "batch", "count") if key in r.attrs}
+    read = r.apply("gather_pairs" if "count" in attrs else "gather", r.g, *indices, **attrs, checked=False)
+    return (r.g, *(None for _ in indices), read)
 
 
 def _gather(name: str, gradient: Gradient) -> Operator:
@@ -301,7 +284,7 @@ def _gather(name: str, gradient: Gradient) -> Operator:
 
 INDEXING = (
     _gather("gather", _gather_gradient),
-    _gather("gather_pairs", _pairs_gradient),
+    _gather("gather_pairs", _gather_gradient),
     Operator(
         name="scatter_add",
         kind="indexing",

@@ -108,10 +108,10 @@ def _take_one(axis: int, data: StaticType) -> Function:
 
 
 def _scatter_add(call: Call) -> Function:
-    indexed, base, dtype = _Indexed.of(call, call.operands[2]), call.operands[0], call.result.dtype
+    indexed, base, dtype = _Indexed.of(call, call.operands[-1]), call.operands[0], call.result.dtype
     _check_not_empty(call, indexed)
-    if call.operands[2].elements == 0:
-        return lambda base, index, updates: base
+    if call.operands[-1].elements == 0:
+        return lambda base, *given: base
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=indexed.offsets,
         inserted_window_dims=indexed.axes,
@@ -121,8 +121,9 @@ def _scatter_add(call: Call) -> Function:
     )
     wide = "float32" if dtype in HALF else dtype
 
-    def scatter(x: Value, index: Value, updates: Value) -> Value:
-        starts = indexed.starts(base, (index,))
+    def scatter(x: Value, *given: Value) -> Value:
+        *indices, updates = given
+        starts = indexed.starts(base, tuple(indices))
         added = lax.scatter_add(converted(x, wide), starts, converted(updates, wide), numbers, mode=_IN_BOUNDS)
         return converted(added, dtype)
 

@@ -115,14 +115,15 @@ def _scatter_add(call: Call, device: torch.device) -> Function:
     attrs, base, index = call.attrs, call.operands[0], call.operands[1]
     axis, batch, dtype = attrs["axis"], attrs.get("batch", 0), result_dtype(call)
     order, indexer = _indexer(attrs, base, index, device)
-    updates = range(call.operands[2].rank)
+    updates = range(call.operands[-1].rank)
     added = updates[axis : axis + index.rank - batch]
     reordered = (*updates[:batch], *added, *updates[batch:axis], *updates[added.stop :])
     wide, own = TORCH_DTYPES["float32"] if call.result.dtype in HALF else dtype, attrs.get("in_place")
 
-    def scatter(base: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
+    def scatter(base: torch.Tensor, *given: torch.Tensor) -> torch.Tensor:
+        *indices, updates = given
         result = base if own else base.to(wide, copy=True, memory_format=torch.contiguous_format)
-        result.permute(order).index_put_(indexer((index,)), updates.permute(reordered).to(wide), accumulate=True)
+        result.permute(order).index_put_(indexer(indices), updates.permute(reordered).to(wide), accumulate=True)
         return result.to(dtype)
 
     return scatter
