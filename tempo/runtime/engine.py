@@ -66,6 +66,8 @@ class ReferenceEngine:
     def on_host(self, value: Any) -> Any:
         return np.asarray(value)
 
+    from_host = on_host
+
     def finds_order(self) -> bool:
         return False  # it follows the demand, whatever there is
 
@@ -276,6 +278,10 @@ class CompiledEngine:
     def on_host(self, value: Any) -> Any:
         """The array of an input as NumPy's."""
         return self.backend.to_host(value) if self.native(value) else np.asarray(value)
+
+    def from_host(self, array: Any) -> Any:
+        """An array of NumPy's as the backend's."""
+        return self.backend.from_host(array)
 
     def points_read(self, arguments: Arguments) -> Mapping[int, Any]:
         """By indirect read, the points that it takes; of those alone that are looked at before a run.

@@ -114,7 +114,7 @@ class Executable:
     def _run(self, arguments: Arguments, report: Progress | None) -> Outputs:
         look = self._look(arguments)
         results = self._engine.run(arguments, report, look)
-        outputs = outputs_of(results, self.graph, arguments)
+        outputs = outputs_of(results, self.graph, arguments, self._engine.from_host)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)
         return outputs

@@ -74,7 +74,7 @@ class Stream(Iterator[Step]):
         self.result: Outputs | None = None
         self._failure: BaseException | None = None
         self._dim, self._chunk, self._endless = dim, chunk, endless
-        self._arguments, self._graph = arguments, engine.graph
+        self._arguments, self._graph, self._from_host = arguments, engine.graph, engine.from_host
         self._done, self._until = from_point, 0 if narrow else from_point
         self._without = () if keep else names
         self._feeds, self._look = arguments.feeds, look
@@ -123,7 +123,7 @@ class Stream(Iterator[Step]):
         results = run.results(self._without)
         if self._look is not None:
             self._look(results.watched, False)
-        self.result = outputs_of(results, self._graph, self._arguments)
+        self.result = outputs_of(results, self._graph, self._arguments, self._from_host)
 
     def _along(self, item: Item) -> Generator[Step, None, bool]:
         """Says at its end whether that is where a streamed input ended, in a stream without an end of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -73,18 +73,21 @@ class Outputs(_ArrayMapping):
         self.lengths = dict(lengths or {})
 
 
-def outputs_of(made: Evaluated, graph: Graph, arguments: Arguments) -> Outputs:
-    """Of a run that has ended."""
+def outputs_of(
+    made: Evaluated, graph: Graph, arguments: Arguments, from_host: Callable[[Array], Any] = np.asarray
+) -> Outputs:
+    """Of a run that has ended. `from_host` gives an array of NumPy's as the backend indexes by it."""
     sizes, lengths = graph.named_sizes(arguments.sizes) | made.kept, {**arguments.lengths, **made.lengths}
     dims = {each.name: each.domain[-1].name for each in graph.outputs if each.packed and each.name in made.outputs}
-    packed = {name: _packed(made.outputs[name], lengths[dim]) for name, dim in dims.items()}
+    packed = {name: _packed(made.outputs[name], lengths[dim], from_host) for name, dim in dims.items()}
     return Outputs({**made.outputs, **packed}, made.state, sizes, lengths)
 
 
-def _packed(array: Any, lengths: Array) -> Packed:
+def _packed(array: Any, lengths: Array, from_host: Callable[[Array], Any]) -> Packed:
     inside = np.arange(array.shape[lengths.ndim]) < lengths[..., None]
     ends = np.cumsum(lengths, dtype=np.int32).ravel()
-    return Packed(array[np.nonzero(inside)], np.concatenate([np.zeros(1, np.int32), ends]))
+    at = tuple(from_host(each.astype(np.int32)) for each in np.nonzero(inside))
+    return Packed(array[at], np.concatenate([np.zeros(1, np.int32), ends]))
 
 
 class Step(_ArrayMapping):
