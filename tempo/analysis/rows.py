@@ -21,7 +21,7 @@ from tempo.sdg.operators import OPERATORS, factors_of
 from tempo.sdg.operators.axes import Factor, Role
 from tempo.sdg.operators.making import Formula
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import Context, Symbol, as_expr, const, var
+from tempo.symbolic import Context, Expr, Symbol, as_expr, const, var
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class _Walk:
 
     def _is_in_row(self, node: Node, number: int, rows: Rows) -> bool:
         """Whether it takes one point of the own row, which is known to have it; or has zeros where there is none."""
-        if node.op == "where":
+        if node.op in ("where", "gather_pairs"):
             return True
         own = all(rows.map[place] == Point(var(symbol)) for place, symbol in enumerate(self.end.rows))
         return self.is_given and number == 0 and own and rows.axes == (node.attr("axis"),)
@@ -342,6 +342,25 @@ class _Walk:
 def _dims(index: Point | Slice) -> frozenset[Symbol]:
     exprs = (index.index,) if isinstance(index, Point) else (index.start, index.length)
     return frozenset(symbol for expr in exprs for symbol in expr.dims())
+
+
+def with_own_points(graph: Graph) -> Graph:
+    """With cases that hold at one point of a row reading that as their own: h[b, 0] = x[b, 0]."""
+    nodes, context = dict(graph.nodes), Context.of(graph.dims)
+    for id, node in graph.nodes.items():
+        along = [var(end.along) for end in ends_of(graph, node.domain)]
+        if node.is_merge and along:
+            cases = (replace(case, edge=_own(case.edge, along, context.assume(case.condition))) for case in node.cases)
+            nodes[id] = replace(node, cases=tuple(cases))
+    return replace(graph, nodes=nodes)
+
+
+def _own(edge: Edge, along: Sequence[Expr], context: Context) -> Edge:
+    def own(index: Point | Slice) -> Point | Slice:
+        points = along if isinstance(index, Point) and not index.index.dims() else ()
+        return next((Point(at) for at in points if context.implies(at.eq(index.index))), index)  # type: ignore[union-attr]
+
+    return replace(edge, map=tuple(map(own, edge.map)))
 
 
 Means = Mapping[int, tuple[int, int]]

@@ -123,6 +123,8 @@ class Backward:
             region = self.region(node.id)
             where = region.context().simplify_condition(guard & condition)
             is_cyclic = self.cycle[node.id] == self.cycle[edge.node]
+            for shown in self._shown if not node.attr("in_row") else ():  # else it gives to points that there are
+                part = self._in_rows(shown, shown.read(edge), part)
             self._send(part, edge, GuardedBox(region.dims, region.box, where), is_cyclic)
 
     def _masked(self, node: Node, cotangent: Edge) -> Edge:
@@ -164,8 +166,6 @@ class Backward:
     def _send(self, cotangent: Edge, edge: Edge, reader: GuardedBox, is_cyclic: bool = False) -> None:
         producer = self.region(edge.node)
         value = (edge.node, edge.result)
-        for shown in self._shown:
-            cotangent = self._in_rows(shown, shown.read(edge), cotangent)
         found = contributions(self.nodes, cotangent, edge.map, reader, producer, is_cyclic)
         fitted = ((condition, self._fitted(part, self.type_of(value))) for condition, part in found)
         self.received.setdefault(value, []).extend(fitted)

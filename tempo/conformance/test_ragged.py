@@ -5,7 +5,7 @@ What such a program means is what it means for each row alone, as a dense progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -208,13 +208,18 @@ def by_row(dense: tp.Program, lengths: Sequence[int], x: Array, w: Array) -> dic
     return found
 
 
-def check(target: Target, statements: Sequence[tuple[Statement, int]], lengths: Sequence[int]) -> None:
+def check(
+    target: Target,
+    statements: Sequence[tuple[Statement, int]],
+    lengths: Sequence[int],
+    options: Mapping[str, Any] | None = None,
+) -> None:
     n = np.array(lengths, np.int32)
     x, w = numbers((len(n), SIZE, WIDTH)), numbers((WIDTH, WIDTH)) * 0.5
     inside = np.arange(SIZE)[None, :, None] < n[:, None, None]
     expected = by_row(program_of(statements, ragged=False), lengths, x, w)
     given = np.where(inside, x, np.nan).astype(np.float32)  # nobody sees what lies behind a row
-    outputs = target.agrees(program_of(statements, ragged=True), n=n, x=given, w=w, tolerance=100)
+    outputs = target.agrees(program_of(statements, ragged=True), n=n, x=given, w=w, tolerance=100, options=options)
     np.testing.assert_array_equal(outputs.lengths["t"], n)
     for name, array in target.arrays(outputs).items():
         most = np.abs(expected[name]).max(initial=0)
@@ -224,6 +229,27 @@ def check(target: Target, statements: Sequence[tuple[Statement, int]], lengths: 
 @pytest.mark.parametrize("name", LENGTHS)
 def test_both_ways(target: Target, name: str) -> None:
     check(target, [(forwards, 0), (backwards, 0)], LENGTHS[name])
+
+
+PACKED = {"mapping": {"t": 2}}
+"""Points of recurrences in tiles of two, whatever that costs."""
+
+
+@pytest.mark.planned
+@pytest.mark.parametrize("name", LENGTHS)
+def test_both_ways_packed(target: Target, name: str) -> None:
+    check(target, [(forwards, 0), (backwards, 1), (biased, 0)], LENGTHS[name], PACKED)
+
+
+@pytest.mark.planned
+@pytest.mark.parametrize("seed", typical(range(60), range(4)))
+def test_random_programs_packed(target: Target, seed: int) -> None:
+    random = Random(seed)
+    ways: Sequence[Statement] = (forwards, backwards)
+    found = [(random.choice(ways), random.randint(0, 3))]
+    found += [(random.choice(STATEMENTS), random.randint(0, 3)) for _ in range(random.randint(1, 3))]
+    random.shuffle(found)
+    check(target, found, [random.randint(0, SIZE) for _ in range(random.randint(1, 4))], PACKED)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.__name__)

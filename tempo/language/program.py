@@ -196,7 +196,7 @@ class Program:
 
     def _finish_alone(self) -> tuple[Graph, Graph, Mapping[str, ParameterSpec]]:
         if self._finished is None or self._finished[0] != self.builder.changes:
-            from tempo.analysis.rows import with_counts, with_folds_apart
+            from tempo.analysis.rows import with_counts, with_folds_apart, with_own_points
             from tempo.autodiff import expand_gradients  # needed only where a program is compiled
             from tempo.language.rows import without_lasts
 
@@ -210,7 +210,8 @@ class Program:
             nodes = {**self.builder.nodes, **changed, **{node.id: node for node in ended}}
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
-            declared = with_counts(with_folds_apart(declared), self.builder.means)
+            if declared.ragged:
+                declared = with_counts(with_folds_apart(with_own_points(declared)), self.builder.means)
 
             specs = {spec.name: spec for _, _, spec in finished}
             self._finished = (self.builder.changes, expand_gradients(declared), declared, specs)

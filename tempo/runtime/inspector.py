@@ -102,3 +102,60 @@ class _Placed:
         last = (order >= 0).sum(axis=1) - 1
         order = np.where(order < 0, order[np.arange(len(order)), last][:, None], order)
         return Tiles(order, (self.tile * self.lanes + self.lane).astype(np.int32), self.base)
+
+
+@dataclass(frozen=True)
+class RowTiles:
+    """Points of rows in tiles: `row[tile, lane]` and `time[tile, lane]` say which, `step[tile, lane]` where what is
+    read lies, `position[row, time]` where each does. The first `base` tiles have points that read none.
+    """
+
+    row: Array
+    time: Array
+    step: Array
+    position: Array
+    base: int
+
+
+def row_tiles(lengths: Array, size: int, lanes: int, backward: bool) -> RowTiles | None:
+    """The points of rows in the order in which they may be made: the first of all rows, or the last, then what reads
+    these, and so on. Rows go from the longest to the shortest, so those that go on are the first ones, and stay in
+    their order; as long as they fill a tile, levels follow one another without a gap.
+
+    None where no point reads another.
+    """
+    longest = np.argsort(-lengths, kind="stable")
+    counts = lengths[longest]
+    alive = np.searchsorted(-counts, -np.arange(int(counts.max(initial=0))), side="left")  # by level
+    if len(alive) < 2:
+        return None
+    alone = int((lengths == size).sum()) if backward else int(alive[0])  # of the first level, those that read none
+    base = max(1, -(-alone // lanes))
+    starts, here, left = [], base * lanes, int(alive[0]) - alone
+    for level, count in enumerate(alive.tolist()):
+        if level == 1 and not left and here == base * lanes:
+            starts.append(here)
+        elif level:
+            starts.append(here if alive[level - 1] >= lanes else -(-here // lanes) * lanes)
+        else:
+            starts.append(here - alone)
+        here = starts[-1] + count
+    rank, depth = np.nonzero(np.arange(len(alive)) < counts[:, None])
+    places = np.array(starts)[depth] + rank
+    first = (depth == 0) & (rank < alone)
+    places[first] = rank[first]
+    row, time = longest[rank], np.asarray(counts[rank] - 1 - depth if backward else depth)
+    tiles = max(base + 1, -(-here // lanes))
+    position = np.zeros((len(lengths), size), np.int32)
+    position[row, time] = places
+    filled = np.full(tiles * lanes, -1)
+    filled[places] = np.arange(len(places))
+    last = np.maximum.accumulate(np.where(filled >= 0, np.arange(len(filled)), 0))
+    taken = np.where(filled >= 0, filled, filled[last])
+    taken[: base * lanes] = np.where(filled[: base * lanes] >= 0, filled[: base * lanes], filled[0])
+    row, time = row[taken], time[taken]
+    at = time + 1 if backward else time - 1
+    there = (at >= 0) & (at < lengths[row])
+    step = np.where(there, position[row, np.clip(at, 0, size - 1)], 0)
+    made = [each.astype(np.int32).reshape(tiles, lanes) for each in (row, time, step)]
+    return RowTiles(made[0], made[1], made[2], position, base)

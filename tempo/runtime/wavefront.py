@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,9 +19,10 @@ from tempo.passes.manager import forced
 from tempo.passes.rows import rows_masked
 from tempo.passes.vectorize.search import Lift
 from tempo.passes.wavefront.components import Wavefront, wavefronts
+from tempo.passes.wavefront.rows import row_wavefronts
 from tempo.passes.wavefront.tiling import LANES, Tiled, tiled
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.inspector import Tiles, tiles
+from tempo.runtime.inspector import Tiles, row_tiles, tiles
 from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import Symbol
 
@@ -58,14 +60,13 @@ class InTiles:
 
     def given(self, arguments: Arguments, points: Points) -> Arguments | None:
         """What the program in tiles is given; None where points one by one take less time."""
-        sizes, arrays, counts = arguments.sizes, dict(arguments.arrays), dict(arguments.sizes)
+        arrays, counts = dict(arguments.arrays), dict(arguments.sizes)
         for part in self.parts:
-            read = part.read(points, sizes)
-            order = part.order(read, sizes)
-            if order is None:
+            found = part.given(points, arguments)
+            if found is None:
                 return None
-            arrays |= part.arrays(read, order, sizes)
-            counts |= dict(zip(part.counted, (order.base, len(order.order) - order.base), strict=True))
+            arrays |= found[0]
+            counts |= dict(zip(part.counted, found[1], strict=True))
         return replace(arguments, arrays=arrays, sizes=counts)
 
 
@@ -90,10 +91,39 @@ class InTilesAlong:
 
     def told(self, sizes: Sizes) -> str:
         if not sizes.keys() >= set(self.counted):
-            return "point by point; a run is in tiles where its indices make that cheaper"
+            says = "lengths" if self.wave.rows else "indices"
+            return f"point by point; a run is in tiles where its {says} make that cheaper"
         base, more = (sizes[count] for count in self.counted)
-        points = int(self.wave.dim.size.evaluate(sizes))
+        dims = (self.declared.dim(symbol).size for symbol in self.wave.symbols)
+        points = math.prod(int(each.evaluate(sizes)) for each in dims)
         return f"in tiles: {base} and {more} of {self.tiled.lane.size} for {points} points"
+
+    def given(self, points: Points, arguments: Arguments) -> tuple[dict[Port, Array], tuple[int, int]] | None:
+        """What the graph in tiles is given beside what is given anyway, and how many tiles there are without indirect
+        reads, and with; None where points one by one take less time."""
+        sizes = arguments.sizes
+        if self.tiled.row is not None:
+            return self.of_rows(arguments.lengths[self.symbol.name], sizes)
+        read = self.read(points, sizes)
+        order = self.order(read, sizes)
+        if order is None:
+            return None
+        return self.arrays(read, order, sizes), (order.base, len(order.order) - order.base)
+
+    def of_rows(self, lengths: Array, sizes: Sizes) -> tuple[dict[Port, Array], tuple[int, int]] | None:
+        """The same of points of rows."""
+        size, lanes = int(self.wave.dim.size.evaluate(sizes)), self.tiled.lane.size.as_int()
+        found = row_tiles(lengths, size, lanes, self.wave.backward)
+        if found is None:
+            return None
+        if forced(self.compiler.options.mapping, self.symbol.name) is None:
+            ratio = self._ratios.get(frozenset(sizes.items()), lambda: self._ratio(lanes, sizes, len(lengths)))
+            if len(found.time) * ratio >= size:
+                return None
+        (step,), row = self.tiled.reads, self.tiled.row
+        assert row is not None
+        arrays = {self.tiled.order: found.time, row: found.row, self.tiled.position: found.position, step: found.step}
+        return arrays, (found.base, len(found.time) - found.base)
 
     def reading(self, sizes: Sizes) -> tuple[int, int]:
         """From which to which points read others; at some sizes there are none."""
@@ -122,10 +152,10 @@ class InTilesAlong:
         turned = tiles(size - 1 - all_read[::-1], first, lanes, most)
         return None if turned is None else Tiles(size - 1 - turned.order, turned.position[::-1], turned.base)
 
-    def _ratio(self, lanes: int, sizes: Sizes) -> float:
-        """How many times as long a tile takes as a point."""
+    def _ratio(self, lanes: int, sizes: Sizes, together: int = 1) -> float:
+        """How many times as long a tile takes as a point, or so many of them."""
         work = work_at_points(self.declared, self.wave.nodes, self.symbol, LikelySizes(sizes))
-        alone, at_once = (work.cost(each, self.compiler.backend.costs).seconds for each in (1, lanes))
+        alone, at_once = (work.cost(each, self.compiler.backend.costs).seconds for each in (together, lanes))
         return at_once / alone
 
     def arrays(self, read: Sequence[Array], order: Tiles, sizes: Sizes) -> dict[Port, Array]:
@@ -142,7 +172,8 @@ def in_tiles(compiler: Compiler, declared: Graph) -> tuple[InTiles | None, list[
     graph, parts, notes = declared, list[InTilesAlong](), list[str]()
     if not _may_be(compiler):
         return None, notes
-    for symbol, wave in wavefronts(declared, compiler.graph):
+    found = (*wavefronts(declared, compiler.graph), *row_wavefronts(declared, compiler.graph))
+    for symbol, wave in found:
         way = forced(compiler.options.mapping, symbol.name)
         why = wave if isinstance(wave, str) else "mapping= says so"
         if not isinstance(wave, str) and way != "sequential":

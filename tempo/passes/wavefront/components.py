@@ -44,13 +44,22 @@ class IndirectRead:
 @dataclass(frozen=True)
 class Wavefront:
     """A recurrence along `dim`: its nodes, with the points from which to which each is asked for, and its indirect
-    reads, which are made at the points `reading`. The others are the first ones; the last, where it goes `backward`."""
+    reads, which are made at the points `reading`. The others are the first ones; the last, where it goes `backward`.
+
+    `rows`: dims of which each point is a row, with a length of its own along `dim`; points read the one before in
+    their row, or the one behind.
+    """
 
     dim: Dim
     nodes: Mapping[int, Interval]
     reading: Interval
     backward: bool
     reads: tuple[IndirectRead, ...]
+    rows: tuple[Symbol, ...] = ()
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        return (*self.rows, self.dim.symbol)
 
     @property
     def others(self) -> Interval:

@@ -9,6 +9,8 @@
 The points that read no others fill the first tiles. All is said in the language of graphs, before
 gradients are expanded: so these go over the same tiles backwards, and no scheduler or backend knows of it. The arrays
 are inputs, which an inspector makes (`tempo.runtime.inspector`).
+
+Of points of rows, `row[tile, lane]` says in which, and `order` which of it; `at` where the one before is, or behind.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from tempo.analysis.rows import Mask, Rows, exists, selected
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Wavefront
 from tempo.sdg.builder import fresh_dim
@@ -40,6 +43,7 @@ class Tiled:
     order: Port
     position: Port
     reads: tuple[Port, ...]
+    row: Port | None = None
 
 
 def tiled(graph: Graph, wave: Wavefront, lanes: int = LANES) -> Tiled:
@@ -84,6 +88,7 @@ class _Tiling:
         for merge in merges:
             self.copies[merge.id] = self.rewriter.declare(replace(merge, domain=self.over(merge), cases=())).node
         reads = {read.node: f"{name} read {number}" for number, read in enumerate(self.wave.reads)}
+        steps = [f"{name} step"] if self.wave.rows else []
         for node in graph.operands_first():
             if node.id in self.wave.nodes and not node.is_merge:
                 self.copies[node.id] = self.copied(node, reads.get(node.id)).node
@@ -95,10 +100,11 @@ class _Tiling:
                 nodes[id] = self.outside(node)
         outputs = tuple(map(self.output, graph.outputs))
         kept = {id: node for id, node in nodes.items() if id not in self.wave.nodes}
-        ports = (Port("input", each) for each in (f"{name} order", f"{name} position", *reads.values()))
+        ports = (Port("input", each) for each in (f"{name} order", f"{name} position", *reads.values(), *steps))
         order, position, *others = ports
+        row = Port("input", f"{name} row") if self.wave.rows else None
         made = replace(graph, nodes=kept, outputs=outputs)
-        return Tiled(made, (self.base.symbol, self.more.symbol), self.lane, order, position, tuple(others))
+        return Tiled(made, (self.base.symbol, self.more.symbol), self.lane, order, position, tuple(others), row)
 
     # -- what an inspector gives -------------------------------------------------------------------------------------
 
@@ -117,7 +123,7 @@ class _Tiling:
 
     def over(self, node: Node) -> tuple[Symbol, ...]:
         """Its domain in tiles."""
-        return self.graph.canonical({*node.domain, *self.lanes} - {self.symbol})
+        return self.graph.canonical({*node.domain, *self.lanes} - {*self.wave.symbols})
 
     def copied(self, node: Node, read: str | None) -> Edge:
         tensors = Tensors(self.rewriter, node.location)
@@ -149,7 +155,7 @@ class _Tiling:
         for low, high in (wave.others, wave.reading):
             context = Context.of(self.graph.dims, n.ge(low), n.lt(high))
             inside.append(context.simplify_condition(case.condition))
-        if any(self.symbol in condition.dims() for condition in inside):
+        if any(condition.dims() & {*wave.symbols} for condition in inside):
             raise UnsupportedError(f"{merge.name} has other cases than those of the points that read others")
         others, reading = inside
         where: Condition = others
@@ -163,21 +169,42 @@ class _Tiling:
     def read(self, node: Node, edge: Edge, points: tuple[Expr, Expr]) -> Edge:
         """What a node of the cycle reads at its own point, one of `points`, in tiles."""
         here = {each: Point(var(each)) for each in self.lanes}
-        if edge.node in self.wave.nodes:
-            return self.moved(edge, here)
-        if self.symbol not in edge.dims():
-            return edge
         tensors = Tensors(self.rewriter, node.location)
+        if edge.node in self.wave.nodes:
+            if not self.wave.rows or self.is_own(edge):
+                return self.moved(edge, here)
+            at = self.given(f"{self.tile.symbol.name} step", self.lanes)
+            return tensors.gather(self.rows(tensors, edge, Slice(const(0), var(self.tile.symbol))), at, 0)
+        if not edge.dims() & {*self.wave.symbols}:
+            return edge
         if any(size.dims() for size in tensors.shape(edge)):
             raise UnsupportedError("shapes of what is read vary along the dim")
         if not self.graph.is_identity(edge):
             edge = tensors.apply("copy", edge)
         domain = self.rewriter.nodes[edge.node].domain
         low, high = points
-        part = Slice(low, high - low)
-        map = tuple(part if symbol == self.symbol else index for symbol, index in zip(domain, edge.map, strict=True))
+        parts = {row: Slice(const(0), self.graph.dim(row).size) for row in self.wave.rows}
+        parts[self.symbol] = Slice(low, high - low)
+        map = tuple(parts.get(symbol, index) for symbol, index in zip(domain, edge.map, strict=True))
         order = self.order() if low == const(0) else tensors.apply("sub", self.order(), tensors.number(low))
-        return tensors.gather(replace(edge, map=map), order, 0)
+        places = {row: self.given(f"{self.tile.symbol.name} row", self.lanes) for row in self.wave.rows}
+        indices = [{**places, self.symbol: order}[symbol] for symbol in domain if symbol in parts]
+        if len(indices) == 1:
+            return tensors.gather(replace(edge, map=map), indices[0], 0)
+        attrs = {"axis": 0, "count": len(indices), "batch": 0, "checked": False, "in_row": True}
+        data = replace(edge, map=map)
+        if points == self.wave.others:  # there may be no such point, and a tile of none has numbers as well
+            end, shown = (
+                self.graph.ragged[self.symbol],
+                Rows(tuple(parts[symbol] for symbol in self.wave.symbols), (0, 1)),
+            )
+            data = selected(tensors, exists(end, tensors, shown), data, Mask(shown, 0), in_row=True)
+        return tensors.apply("gather_pairs", data, *indices, **attrs)
+
+    def is_own(self, edge: Edge) -> bool:
+        """Whether it is read at the reader's point."""
+        shown = dict(zip(self.graph.nodes[edge.node].domain, edge.map))
+        return all(shown[symbol] == Point(var(symbol)) for symbol in self.wave.symbols)
 
     # -- around it ---------------------------------------------------------------------------------------------------
 
@@ -206,7 +233,7 @@ class _Tiling:
             tensors = Tensors(self.rewriter, node.location)
             if points != (const(0), self.wave.dim.size):  # a loss may read more than is asked for
                 raise UnsupportedError("some of its points are read")
-            place = self.given(f"{self.tile.symbol.name} position", (self.symbol,))
+            place = self.given(f"{self.tile.symbol.name} position", self.wave.symbols)
             own = Edge(node.id, tuple(Point(var(each)) for each in node.domain), edge.result)
             rows = self.rows(tensors, own, Slice(const(0), self.tile.size))
             self.wholes[key] = tensors.gather(rows, place, 0)
