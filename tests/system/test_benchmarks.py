@@ -50,6 +50,7 @@ def slow(arguments: list[str], measured: str) -> Any:
             on_numpy("dynamic", "--quick", "--widths", "8", "--trees", "2", "--dynet", "none"),
             "tempo / PyTorch by depth",
         ),
+        slow(["packed", "--quick", "--backend", "torch", "--tiles", "4"], "tempo / PyTorch, packed"),
         slow(["scheduling", "--quick"], "an order"),
         slow(
             ["llm", "--quick", "--backend", "torch", "--sizes", "2M", "--peers", "transformers, dynamic"],
