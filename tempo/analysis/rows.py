@@ -16,6 +16,7 @@ from typing import Any
 
 from tempo.analysis.reports import tensor_name
 from tempo.errors import Location, UnsupportedError
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, identity_map, substitute_index
 from tempo.sdg.operators import OPERATORS, factors_of
 from tempo.sdg.operators.axes import Factor, Role
@@ -72,6 +73,9 @@ Masks = Mapping[tuple[int, int], tuple[Mask, ...]]
 """By node, or `OUTPUTS`, and the number of an operand, a case or an output."""
 
 OUTPUTS = -1
+
+Means = Mapping[int, tuple[int, int]]
+"""By quotient: the sum that is divided, and by how many terms less than it has."""
 
 
 def with_losses(graph: Graph) -> Graph:
@@ -167,16 +171,44 @@ class Shown:
         return [rows for rows in self._walk.seen(edge, None) if rows.axes]
 
 
-def with_folds_apart(graph: Graph) -> Graph:
+def with_folds_apart(graph: Graph, means: Means) -> tuple[Graph, Means]:
     """A graph before its gradients are expanded, with composites that fold points of rows inside taken apart: a softmax
-    is exponentials and their sum."""
+    is exponentials and their sum. And what means it has then."""
     while composites := {id for end in graph.ragged.values() for id in _Walk(with_losses(graph), end).composites}:
         rewriter = Rewriter(graph)
         for node in (graph.nodes[id] for id in sorted(composites)):
+            before = set(rewriter.nodes)
             formula = Formula(node.attributes, node.operands, Tensors(rewriter, node.location))
             rewriter.put(node, OPERATORS[node.op].decompose(formula))  # type: ignore[misc]
-        graph = replace(graph, nodes=rewriter.nodes)
-    return graph
+            _hold_shifts(rewriter, [id for id in rewriter.nodes if id not in before or id == node.id])
+        made = replace(graph, nodes=rewriter.nodes)
+        means = {**means, **{id: found for id in made.nodes.keys() - graph.nodes.keys() if (found := _mean(made, id))}}
+        graph = made
+    return graph, means
+
+
+def _hold_shifts(rewriter: Rewriter, made: Collection[int]) -> None:
+    """With the greatest element as a constant to gradients: it keeps exponentials finite, and cancels out."""
+    for id in made:
+        node = rewriter.nodes[id]
+        operands = tuple(
+            rewriter.pure("stop_gradient", (edge,), {}) if rewriter.nodes[edge.node].op == "reduce_max" else edge
+            for edge in node.operands
+        )
+        rewriter.nodes[id] = replace(node, operands=operands)
+
+
+def _mean(graph: Graph, id: int) -> tuple[int, int] | None:
+    """The sum that a node divides by a number that no value makes, if that is what it does."""
+    node = graph.nodes[id]
+    if node.op != "div":
+        return None
+    total, number = (graph.nodes[edge.node] for edge in node.operands)
+    while total.op == "reshape":
+        total = graph.nodes[total.operands[0].node]
+    made_of = (graph.nodes[each] for each in reached([number.id], graph.producers))
+    is_number = not any(each.is_nominal for each in made_of)
+    return (total.id, 0) if total.op == "reduce_sum" and is_number else None
 
 
 class _Walk:
@@ -361,10 +393,6 @@ def _own(edge: Edge, along: Sequence[Expr], context: Context) -> Edge:
         return next((Point(at) for at in points if context.implies(at.eq(index.index))), index)  # type: ignore[union-attr]
 
     return replace(edge, map=tuple(map(own, edge.map)))
-
-
-Means = Mapping[int, tuple[int, int]]
-"""By quotient: the sum that is divided, and by how many terms less than it has."""
 
 
 def with_counts(graph: Graph, means: Means) -> Graph:

@@ -158,6 +158,13 @@ def squares(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
     return (around * around).sum(axis=0) + tp.logsumexp(x[b, t:], axis=0) + (scanned * scanned).sum(axis=0)
 
 
+def normalized(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    """Composites that fold a row inside."""
+    seen = x[row.b, row.points()] + row.w.sum(axis=0)
+    scaled = tp.layer_norm(seen, axis=0) * seen
+    return x + scaled.sum(axis=0) + tp.log_softmax(seen, axis=0).sum(axis=0) + tp.logsumexp(seen, axis=(0, 1))
+
+
 def looked_up(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
     """Indices of a whole row, which behind it are anything."""
     ids = tp.clip(x[row.b, row.points()].sum(axis=1), -1e9, 1e9).astype("int32") % WIDTH
@@ -170,7 +177,7 @@ def positions(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
 
 STATEMENTS: Sequence[Statement] = (
     forwards, backwards, shifted_left, from_the_end, ahead, reversed_, window, so_far, attention, mean, normed, pooled,
-    biased, crossed, twice_asked, mirrored, in_turn, squares, looked_up, positions,
+    biased, crossed, twice_asked, mirrored, in_turn, squares, normalized, looked_up, positions,
 )  # fmt: skip
 
 

@@ -211,7 +211,7 @@ class Program:
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
             if declared.ragged:
-                declared = with_counts(with_folds_apart(with_own_points(declared)), self.builder.means)
+                declared = with_counts(*with_folds_apart(with_own_points(declared), self.builder.means))
 
             specs = {spec.name: spec for _, _, spec in finished}
             self._finished = (self.builder.changes, expand_gradients(declared), declared, specs)
