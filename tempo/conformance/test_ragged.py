@@ -417,6 +417,17 @@ def test_reads_of_other_dims_beside_the_last_point(target: Target) -> None:
     target.agrees(program, expected, n=np.array([3, 2], np.int32), x=given)
 
 
+@pytest.mark.planned
+def test_points_of_another_row_are_not_packed_as_the_own(target: Target) -> None:
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h = tp.recurrent("h", (), (b, t))
+        h[b, 0] = x
+        h[b, t] = h[0, t - 1] * 0.5 + x
+        return h
+
+    target.agrees(over_rows(make), options=PACKED, **rows_of()[0])
+
+
 def test_sums_of_empty_rows_beside_means(target: Target) -> None:
     inputs, inside = rows_of()
 

@@ -45,12 +45,13 @@ def _steps(graph: Graph, end: Output, ids: Collection[int]) -> set[int | None]:
 
 def _step(graph: Graph, end: Output, edge: Edge) -> int | None:
     """By how much it is away from the reader's point along the row; None where that is no number."""
-    shift: int | None = 0
+    shift = 0
     for symbol, index in zip(graph.nodes[edge.node].domain, edge.map):
         if index == Point(var(symbol)):
             continue
-        away = index.index - var(symbol) if isinstance(index, Point) and symbol == end.along else None
-        shift = away.as_int() if away is not None and away.is_const else None
+        if not isinstance(index, Point) or symbol != end.along or not (away := index.index - var(symbol)).is_const:
+            return None
+        shift = away.as_int()
     return shift
 
 
