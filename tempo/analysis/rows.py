@@ -20,8 +20,7 @@ from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, identity_map, substitute_index
 from tempo.sdg.operators import OPERATORS, factors_of
 from tempo.sdg.operators.axes import Factor, Role
-from tempo.sdg.operators.making import Formula
-from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.sdg.rewriter import Rewriter, Tensors, take_apart
 from tempo.symbolic import Context, Expr, Symbol, as_expr, const, var
 
 
@@ -178,8 +177,7 @@ def with_folds_apart(graph: Graph, means: Means) -> tuple[Graph, Means]:
         rewriter = Rewriter(graph)
         for node in (graph.nodes[id] for id in sorted(composites)):
             before = set(rewriter.nodes)
-            formula = Formula(node.attributes, node.operands, Tensors(rewriter, node.location))
-            rewriter.put(node, OPERATORS[node.op].decompose(formula))  # type: ignore[misc]
+            take_apart(rewriter, node)
             _hold_shifts(rewriter, [id for id in rewriter.nodes if id not in before or id == node.id])
         made = replace(graph, nodes=rewriter.nodes)
         means = {**means, **{id: found for id in made.nodes.keys() - graph.nodes.keys() if (found := _mean(made, id))}}
@@ -255,10 +253,10 @@ class _Walk:
     def seen(self, edge: Edge, reader: Location | None) -> Iterator[Rows]:
         producer = self.graph.nodes[edge.node]
         indices = dict(zip(producer.domain, edge.map))
-        slices = [symbol for symbol, index in indices.items() if isinstance(index, Slice)]
+        slices = {symbol: index for symbol, index in indices.items() if isinstance(index, Slice)}
         points = {symbol: index for symbol, index in indices.items() if isinstance(index, Point)}
         for rows in self.shown.get(producer.id, ()):
-            moved = rows.seen({symbol: indices[symbol] for symbol in slices}, points)  # type: ignore[misc]
+            moved = rows.seen(slices, points)
             if moved is None or not (self.is_given or len(moved.axes) == len(rows.axes)):
                 raise self._other_rows(edge, reader)
             if not self._stays(dict(zip(self.end.domain, moved.map))):
@@ -267,7 +265,7 @@ class _Walk:
             read = tuple(indices[symbol] for symbol in self.end.domain)
             if not self.is_given and not all(self._is_whole(symbol, indices[symbol]) for symbol in self.end.rows):
                 raise self._other_rows(edge, reader)
-            yield Rows(read, tuple(slices.index(symbol) for symbol in self.end.domain if symbol in slices))
+            yield Rows(read, tuple(list(slices).index(symbol) for symbol in self.end.domain if symbol in slices))
 
     def _stays(self, indices: Mapping[Symbol, Point | Slice]) -> bool:
         """In the reader's own row, and where lengths are given at points up to the reader's own; or at the first point,
@@ -389,8 +387,9 @@ def with_own_points(graph: Graph) -> Graph:
 
 def _own(edge: Edge, along: Sequence[Expr], context: Context) -> Edge:
     def own(index: Point | Slice) -> Point | Slice:
-        points = along if isinstance(index, Point) and not index.index.dims() else ()
-        return next((Point(at) for at in points if context.implies(at.eq(index.index))), index)  # type: ignore[union-attr]
+        if not isinstance(index, Point) or index.index.dims():
+            return index
+        return next((Point(at) for at in along if context.implies(at.eq(index.index))), index)
 
     return replace(edge, map=tuple(map(own, edge.map)))
 

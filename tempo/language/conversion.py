@@ -198,7 +198,7 @@ def _of_last(atom: Atom) -> RecurrentTensor:
     """The value of what varies with the last points of rows, which no node holds."""
     if isinstance(atom, Symbol):
         program = current_program()
-        lengths = RecurrentTensor(program, program.builder.lengths[Symbol(atom.name, "dim")])
+        lengths = RecurrentTensor(program, program.builder.lengths[atom.of_kind("dim")])
         return _weak("sub", cast(lengths, "int32"), index_value(const(1)))
     if isinstance(atom, (FloorDiv, Mod)):
         op = "floordiv" if isinstance(atom, FloorDiv) else "mod"

@@ -203,10 +203,9 @@ class Program:
             with self:
                 finished = [each.finished(self) for each in self.declared_parameters.values()]
                 changed = {node.id: node for made, _, _ in finished for node in made}
-                ended = [
-                    replace(node, cases=without_lasts(self, node.cases, node.domain))
-                    for node in ({**self.builder.nodes, **changed}.values() if self.builder.lengths else ())
-                ]
+                known = {**self.builder.nodes, **changed}.values() if self.builder.lengths else ()
+                merges = [node for node in known if node.is_merge]
+                ended = [replace(node, cases=without_lasts(self, node.cases, node.domain)) for node in merges]
             nodes = {**self.builder.nodes, **changed, **{node.id: node for node in ended}}
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
             declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))

@@ -17,8 +17,7 @@ from tempo.passes.rewrite.driver import without_dead_nodes
 from tempo.sdg.graph import Edge, Graph, Node
 from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.operators.axes import HALF
-from tempo.sdg.operators.making import Formula
-from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.sdg.rewriter import Rewriter, Tensors, take_apart
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class Decompose:
             return graph
         new = Rewriter(graph)
         for node in found:
-            formula = Formula(node.attributes, node.operands, Tensors(new, node.location))
-            new.put(node, OPERATORS[node.op].decompose(formula))  # type: ignore[misc]
+            take_apart(new, node)
         return replace(graph, nodes=new.nodes)
 
 

@@ -6,6 +6,7 @@ tile where a level ends goes to those of the next whose own are all in earlier t
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,28 +132,23 @@ def row_tiles(lengths: Array, size: int, lanes: int, backward: bool) -> RowTiles
         return None
     alone = int((lengths == size).sum()) if backward else int(alive[0])  # of the first level, those that read none
     base = max(1, -(-alone // lanes))
-    starts, here, left = [], base * lanes, int(alive[0]) - alone
-    for level, count in enumerate(alive.tolist()):
-        if level == 1 and not left and here == base * lanes:
-            starts.append(here)
-        elif level:
-            starts.append(here if alive[level - 1] >= lanes else -(-here // lanes) * lanes)
-        else:
-            starts.append(here - alone)
+    starts = [base * lanes - alone]
+    here = starts[0] + int(alive[0])
+    for before, count in itertools.pairwise(alive.tolist()):
+        starts.append(here if before >= lanes else -(-here // lanes) * lanes)
         here = starts[-1] + count
     rank, depth = np.nonzero(np.arange(len(alive)) < counts[:, None])
     places = np.array(starts)[depth] + rank
     first = (depth == 0) & (rank < alone)
     places[first] = rank[first]
     row, time = longest[rank], np.asarray(counts[rank] - 1 - depth if backward else depth)
-    tiles = max(base + 1, -(-here // lanes))
+    tiles = -(-here // lanes)
     position = np.zeros((len(lengths), size), np.int32)
     position[row, time] = places
     filled = np.full(tiles * lanes, -1)
     filled[places] = np.arange(len(places))
     last = np.maximum.accumulate(np.where(filled >= 0, np.arange(len(filled)), 0))
     taken = np.where(filled >= 0, filled, filled[last])
-    taken[: base * lanes] = np.where(filled[: base * lanes] >= 0, filled[: base * lanes], filled[0])
     row, time = row[taken], time[taken]
     at = time + 1 if backward else time - 1
     there = (at >= 0) & (at < lengths[row])

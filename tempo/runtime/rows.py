@@ -25,7 +25,7 @@ from tempo.analysis.rows import OUTPUTS, Mask, Rows, ends_of, row_masks, with_lo
 from tempo.errors import DomainError, SizeError, TempoError
 from tempo.runtime.arguments.call import Arguments
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import Edge, Node, Output, Point, Slice
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice
 from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Symbol, conjunction, disjunction, over_counts, var
 
 if TYPE_CHECKING:
@@ -53,7 +53,11 @@ class RowChecks:
     """Of one program. `to_host` gives the array of an input as NumPy's."""
 
     def __init__(self, program: Program, to_host: Callable[[Any], Array]) -> None:
-        self.program, self.graph, self._to_host = program, with_losses(program.declared()), to_host
+        self.program, self._to_host = program, to_host
+
+    @cached_property
+    def graph(self) -> Graph:
+        return with_losses(self.program.declared())
 
     def lengths(self, arguments: Arguments) -> dict[str, Array]:
         """By dim, how many points each row has: int32, over the rows.
@@ -62,7 +66,7 @@ class RowChecks:
         of a row, and `ShapeError` for a fold of nothing that has no value.
         """
         found: dict[Symbol, Array] = {}
-        for symbol, end in self.graph.ragged.items():
+        for symbol, end in self.program.declared().ragged.items():
             given = self._to_host(arguments.arrays[self.graph.nodes[end.edge.node].port])
             self._check_lengths(end, given, int(self.graph.dim(symbol).size.evaluate(arguments.sizes)))
             found[symbol] = given.astype(np.int32)
@@ -129,10 +133,10 @@ class RowChecks:
     def _seen_from(self, reader: Node, edge: Edge, where: Condition) -> Condition:
         """What holds at a point of the producer that is read from where this holds: as far as it says which that is."""
         within: dict[Symbol, Expr] = {}
-        for symbol, index in zip(self.graph.nodes[edge.node].domain, edge.map):
-            dims = index.index.dims() if isinstance(index, Point) else ()
-            for dim in dims:
-                shift = index.index - var(dim)  # type: ignore[union-attr]
+        pairs = zip(self.graph.nodes[edge.node].domain, edge.map)
+        for symbol, point in ((symbol, index.index) for symbol, index in pairs if isinstance(index, Point)):
+            for dim in point.dims():
+                shift = point - var(dim)
                 if shift.is_const and dim not in within:
                     within[dim] = var(symbol) - shift
         known = {symbol for symbol in within if within[symbol] == var(symbol)}
@@ -148,11 +152,11 @@ class RowChecks:
             if part.dims() <= within.keys() and {row for each in self._ends_in(part) for row in each.rows} <= known
         ]
         ends = (end for end in ends_of(self.graph, reader.domain) if end.along not in within and known >= {*end.rows})
-        return conjunction((*found, *(var(_last(end.along)).ge(0) for end in ends)))
+        return conjunction((*found, *(var(end.along.of_kind("last")).ge(0) for end in ends)))
 
     def _ends_in(self, condition: Condition) -> list[Output]:
         """The lengths of rows of which it has last points."""
-        return [end for symbol, end in self.graph.ragged.items() if _last(symbol) in condition.symbols()]
+        return [end for symbol, end in self.graph.ragged.items() if symbol.of_kind("last") in condition.symbols()]
 
     def _selects(self, node: Node, number: int) -> Condition:
         """Where an operand counts: the sides of a selection by the end of a row do in turn."""
@@ -184,7 +188,7 @@ class RowChecks:
     def _in_rows(self, node: Node) -> Condition:
         """That a point of the node is one of its rows."""
         ends = (end.along for end in ends_of(self.graph, node.domain))
-        return conjunction(var(symbol).le(var(_last(symbol))) for symbol in ends)
+        return conjunction(var(symbol).le(var(symbol.of_kind("last"))) for symbol in ends)
 
     def _is_sure(self, read: _Read) -> bool:
         """Whether it is of the reader's own row, and shows a point of it wherever it is asked for."""
@@ -192,7 +196,7 @@ class RowChecks:
             return False
         ((end, shown),) = read.shown
         *rows, index = shown.map
-        context, last = Context.of(self.graph.dims).assume(over_counts(read.where)), var(_last(end.along))
+        context, last = Context.of(self.graph.dims).assume(over_counts(read.where)), var(end.along.of_kind("last"))
         if isinstance(index, Point):
             inside = (index.index.ge(0), index.index.le(last))
         else:
@@ -206,13 +210,19 @@ class RowChecks:
         dims = read.reader.domain
         extents = [int(self.graph.dim(symbol).size.evaluate(sizes)) for symbol in dims]
         env: dict[Symbol, Any] = {**sizes, **dict(zip(dims, np.ix_(*map(np.arange, extents))))}
-        for symbol, end in self.graph.ragged.items():
-            if set(end.rows) <= set(dims):
-                env[_last(symbol)] = lengths[symbol][tuple(env[row] for row in end.rows)] - 1
+        env = self._with_lasts(read.reader, env, lengths)
         there = self._there(read, env, lengths)
         asked = np.broadcast_to(read.where.evaluate(env), extents)
         for point in np.argwhere(np.broadcast_to(~there, extents) & asked):
             raise self._error(read, tuple(map(int, point)), env, lengths)
+
+    def _with_lasts(
+        self, reader: Node, env: Mapping[Symbol, Any], lengths: Mapping[Symbol, Array]
+    ) -> dict[Symbol, Any]:
+        """With the last points of the reader's rows."""
+        ends = [end for end in self.graph.ragged.values() if {*end.rows} <= {*reader.domain}]
+        lasts = {end.along: lengths[end.along][tuple(env[row] for row in end.rows)] - 1 for end in ends}
+        return {**env, **{symbol.of_kind("last"): at for symbol, at in lasts.items()}}
 
     def _there(self, read: _Read, env: Mapping[Symbol, Any], lengths: Mapping[Symbol, Array]) -> Array:
         """Over the reader's dims: whether there is what it needs, at every position that it does not fold."""
@@ -261,9 +271,7 @@ class RowChecks:
         reader, producer = read.reader, self.graph.nodes[read.edge.node]
         here = {symbol: value for symbol, value in env.items() if symbol not in reader.domain}
         here |= dict(zip(reader.domain, point))
-        for symbol, other in self.graph.ragged.items():
-            if set(other.rows) <= set(reader.domain):
-                here[_last(symbol)] = int(lengths[symbol][tuple(here[row] for row in other.rows)]) - 1
+        here = self._with_lasts(reader, here, lengths)
         indices = [int(index.index.evaluate(here)) for index in rows.map if isinstance(index, Point)]
         row = indices[:-1]
         length = int(lengths[end.along][tuple(row)])
@@ -280,7 +288,3 @@ class RowChecks:
 
 def _is_declared(node: Node) -> bool:
     return node.is_merge and node.attr("role") != "cases"
-
-
-def _last(symbol: Symbol) -> Symbol:
-    return Symbol(symbol.name, "last")

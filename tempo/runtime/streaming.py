@@ -77,7 +77,7 @@ class Stream(Iterator[Step]):
         self._arguments, self._graph, self._from_host = arguments, engine.graph, engine.from_host
         self._done, self._until = from_point, 0 if narrow else from_point
         self._without = () if keep else names
-        self._feeds, self._look = arguments.feeds, look
+        self._look = look
         self._steps = self._run(_items(plan, dim, self._made)[top])
 
     @property
@@ -103,7 +103,7 @@ class Stream(Iterator[Step]):
         made = partial(salvaged, self._made, self._arguments, self._graph)
         guarding = guarded(made, self._made.watched, self._look)
         try:
-            with told_what_is_large(self._planned), feeding(self._feeds), guarding:
+            with told_what_is_large(self._planned), feeding(self._arguments.feeds), guarding:
                 return next(self._steps)
         except StopIteration:
             raise

@@ -10,7 +10,8 @@ from typing import Any
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.graph import Edge, Graph, Node, Slice, TensorType
-from tempo.sdg.operators.making import INDEX_DTYPE, Maker
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.making import INDEX_DTYPE, Formula, Maker
 from tempo.symbolic import (
     FALSE,
     TRUE,
@@ -49,6 +50,13 @@ class Rewriter(NodeBuilder):
             edge = self.pure("copy", (edge,), {})
         node = self.nodes[edge.node]
         self.nodes[old.id] = replace(node, id=old.id, name=old.name, location=old.location)
+
+
+def take_apart(rewriter: Rewriter, node: Node) -> None:
+    """What a composite is made of in its place."""
+    made_of = OPERATORS[node.op].decompose
+    assert made_of is not None, f"{node.op} is whole"
+    rewriter.put(node, made_of(Formula(node.attributes, node.operands, Tensors(rewriter, node.location))))
 
 
 def without_idle_dims(graph: Graph) -> Graph:

@@ -259,7 +259,7 @@ def to_expr(value: Any, program: Program, what: str, last: bool = False) -> Expr
 
 def last_point(program: Program, symbol: Symbol) -> Expr:
     builder = program.builder
-    return symbolic.var(Symbol(symbol.name, "last")) if symbol in builder.lengths else builder.size(symbol) - 1
+    return symbolic.var(symbol.of_kind("last")) if symbol in builder.lengths else builder.size(symbol) - 1
 
 
 def lasts(value: Expr | Condition | Atom) -> list[Symbol]:

@@ -129,15 +129,15 @@ class _Rows:
         for id in reversed(order):
             readers = [(reader, edge) for reader, edge in graph.consumers[id] if reader in reachable]
             is_own = all(reader in found and _step(graph, self.end, edge) == 0 for reader, edge in readers)
-            if readers and is_own and id not in asked and self.may_join(graph.nodes[id], found):
+            if readers and is_own and id not in asked and self.may_join(graph.nodes[id]):
                 found.add(id)
         for id in order:
             reads = [edge.node for edge in graph.nodes[id].operands]
-            if not found.isdisjoint(reads) and id not in found and self.may_join(graph.nodes[id], found):
+            if not found.isdisjoint(reads) and id not in found and self.may_join(graph.nodes[id]):
                 found.add(id)
         return found
 
-    def may_join(self, node: Node, found: Collection[int]) -> bool:
+    def may_join(self, node: Node) -> bool:
         """Whether it is an operator on what there is at its own point."""
         graph = self.graph
         if node.is_nominal or not is_ragged(self.end, node.domain) or not self.is_plain(node):
