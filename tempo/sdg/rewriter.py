@@ -10,8 +10,8 @@ from typing import Any
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.graph import Edge, Graph, Node, Slice, TensorType
-from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.making import INDEX_DTYPE, Formula, Maker
+from tempo.sdg.operators.table import OPERATORS
 from tempo.symbolic import (
     FALSE,
     TRUE,
