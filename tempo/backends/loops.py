@@ -1,6 +1,6 @@
 """Facts about loops for backends that compile them whole: where to split, what iterations hand on, how arrays lie."""
 
-from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, reaches, read_place, recent
+from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, overwrites, reaches, read_place, recent
 from tempo.loop_ir.analysis.layouts import layouts_in_segments, read_by_iteration
 from tempo.loop_ir.analysis.liveness import Liveness, bytes_at_most, given_up, made_first
 from tempo.loop_ir.analysis.names import used
@@ -19,6 +19,7 @@ __all__ = [
     "iterations",
     "layouts_in_segments",
     "made_first",
+    "overwrites",
     "read_place",
     "reaches",
     "read_by_iteration",

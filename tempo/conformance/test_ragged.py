@@ -176,8 +176,8 @@ def positions(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
 
 
 STATEMENTS: Sequence[Statement] = (
-    forwards, backwards, shifted_left, from_the_end, ahead, reversed_, window, so_far, attention, mean, normed, pooled,
-    biased, crossed, twice_asked, mirrored, squares, normalized, looked_up, positions,
+    forwards, backwards, in_turn, shifted_left, from_the_end, ahead, reversed_, window, so_far, attention, mean, normed,
+    pooled, biased, crossed, twice_asked, mirrored, squares, normalized, looked_up, positions,
 )  # fmt: skip
 
 
@@ -231,9 +231,9 @@ def check(
     np.testing.assert_array_equal(outputs.lengths["t"], n)
     meant = tp.compile(program, backend="reference")(n=n, x=given, w=w)
     for name, array in target.arrays(outputs).items():
-        for wanted in (expected[name], meant[name]):  # relative to the greatest: gradients cancel out
-            most = np.abs(wanted).max(initial=0)
-            np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-4 * most, err_msg=name)
+        for wanted in (expected[name], meant[name]):  # relative to the greatest: gradients cancel out, some to nothing
+            close = max(1e-4 * np.abs(wanted).max(initial=0), 1e-6)
+            np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=close, err_msg=name)
 
 
 PACKED = {"mapping": {"t": 2}}
@@ -260,12 +260,6 @@ def test_random_programs_packed(target: Target, seed: int) -> None:
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.__name__)
 def test_each_row_is_as_alone(target: Target, statement: Statement) -> None:
     check(target, [(statement, 0)], LENGTHS["an empty row"])
-
-
-@pytest.mark.one_configuration
-def test_cases_are_taken_in_turn(target: Target) -> None:
-    """With all passes: without any, JAX has what this loop makes, which has three conditions, at shifted points."""
-    check(target, [(in_turn, 0)], LENGTHS["an empty row"])
 
 
 @pytest.mark.parametrize("seed", typical(range(40), range(3)))

@@ -194,3 +194,20 @@ def test_what_is_measured_was_predicted(target: Target, length: int) -> None:
 
 SLACK = 64 * 1024
 """Bytes of what stands around arrays: Python's objects, code that is made at the first call."""
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3])
+@pytest.mark.parametrize("forwards", [True, False])
+def test_what_an_iteration_wrote_is_what_it_reads_afterwards(target: Target, distance: int, forwards: bool) -> None:
+    """The point `distance` before it lay in the same place of a circle, and is over."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        h = tp.recurrent("h", (), (t,))
+        end, before = (t, t - distance) if forwards else (t.size - 1 - t, t + distance)
+        h[end < distance] = x
+        h[t] = h[before] * 0.5 + x
+        tp.output("h", h)
+        tp.output("twice", h * 2)
+        tp.output("either", tp.where(x > 0, h, h * x))
+    target.agrees(program, x=numbers((7,)))

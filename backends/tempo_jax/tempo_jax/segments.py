@@ -40,6 +40,7 @@ from tempo.backends.loops import (
     Place,
     is_empty,
     layouts_in_segments,
+    overwrites,
     read_by_iteration,
     read_place,
 )
@@ -224,6 +225,8 @@ class SegmentTracer:
                 order = self.orders.get(buffer)
                 state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value], order)
                 state.written[buffer] = state.names[value]
+                kept = (item for item in state.handed.items() if not overwrites(statement, item[0]))
+                state.handed = dict(kept)
             case Loop(lo=lo, hi=hi):
                 if not is_empty(statement, self.static) and self.possible(statement.body):
                     self.loop(statement, lo.evaluate(state.values), hi.evaluate(state.values), state)

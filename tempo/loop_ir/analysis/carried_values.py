@@ -125,6 +125,11 @@ def _reads(block: Block, written: set[int]) -> Iterator[tuple[Read, bool]]:
             yield from _reads(inner, written)
 
 
+def overwrites(write: Write, place: Place) -> bool:
+    """Whether what was at a place may be another value from then on: what was handed on does not stand for it."""
+    return write.buffer == place[0] and not _differ(place[1], write.index)
+
+
 def _differ(first: tuple[Expr, ...], second: tuple[Expr, ...]) -> bool:
     """Whether the two are never the same place."""
     anywhere = Context.of(())

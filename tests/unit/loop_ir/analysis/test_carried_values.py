@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tempo.loop_ir.analysis.carried_values import FURTHEST, Recent, circles, earlier, recent
+from tempo.loop_ir.analysis.carried_values import FURTHEST, Recent, circles, earlier, overwrites, recent
 from tempo.loop_ir.ir import Branch, Loop, PointIndex, Read, Statement, WindowIndex, Write
 from tempo.symbolic import Expr, Symbol, const, dim, size
 
@@ -32,6 +32,15 @@ def test_the_point_before_is_handed_on() -> None:
 
 def test_what_is_handed_on_may_stand_for_a_copy() -> None:
     assert recent(loop(read(T - 1, fresh=True), write(T))) == (Recent(1, (T,), 1),)
+
+
+def test_a_place_of_a_circle_is_overwritten_by_the_write_that_comes_round_to_it() -> None:
+    going_round = write(T % 2)
+    (each,) = recent(loop(read((T - 2) % 2), going_round, read(T % 2)))
+    assert not each.replaces  # what is read after the write is of the buffer
+    assert overwrites(going_round, earlier(each, loop(), 2))
+    assert not overwrites(going_round, earlier(each, loop(), 1))
+    assert not overwrites(write(T % 2, buffer=2), earlier(each, loop(), 2))
 
 
 def test_before_is_after_where_the_loop_goes_backwards() -> None:
