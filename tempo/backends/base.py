@@ -195,6 +195,17 @@ class Backend(Protocol):
         held[(slice(None),) * axis + (slice(at, at + part.shape[axis]),)] = part
         return self.from_host(held)
 
+    def gathered(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
+        """A new array of these positions of an axis."""
+        return self.from_host(np.take(self.to_host(array), positions, axis))
+
+    def scattered(self, array: Array, axis: int, positions: np.ndarray[Any, Any], part: Array) -> Array:
+        """The array with `part` at these positions of an axis, no two of which are the same. It may be the one given,
+        which is not used again."""
+        held = self.to_host(array)
+        held[(slice(None),) * axis + (positions,)] = self.to_host(part)
+        return self.from_host(held)
+
     def up_to(self, array: Array, axis: int, count: int) -> Array:
         """The first `count` positions of an axis, a number that each run may have another one of."""
         return array[(slice(None),) * axis + (slice(count),)]

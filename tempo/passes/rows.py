@@ -10,13 +10,14 @@ For `tp.stop_when(t, condition, each=b)`, with `stop[b, t]` 0 or `t + 1` (see `G
 
 What varies along `t` and all rows goes on where its row has ended, and nobody sees it: outputs are 0 there, states stay
 as they were at the row's last point, and folds over rows get the neutral element. What remains is a graph with a stop
-of the whole run, which is all that other passes, schedulers and backends know.
+of the whole run, which is all that other passes, schedulers and backends know. It holds once all rows have ended, or
+once no more of them go on than an input says (`tempo.passes.compaction`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,16 +27,20 @@ from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import TRUE, const, var
 
 
-def rows_masked(graph: Graph) -> Graph:
-    """The graph, in which no row ends: every stop is one of the whole run; an output of role "lengths" has `ended`."""
+def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
+    """The graph, in which no row ends: every stop is one of the whole run; an output of role "lengths" has `ended`.
+
+    `most`: by stop, how many rows that go on are left alone.
+    """
     found = [(end, row_masks(graph, end)) for end in row_ends(graph)]
     if not found:
         return graph
     rewriter = Rewriter(graph)
     outputs = graph.outputs
     for end, masks in found:
-        make = _Given if end.role == "rows" else _Stopping
-        masking = make(graph, Tensors(rewriter, end.location), end)
+        tensors = Tensors(rewriter, end.location)
+        given = end.role == "rows"
+        masking = _Given(graph, tensors, end) if given else _Stopping(graph, tensors, end, (most or {}).get(end.name))
         for (id, number), each in masks.items():
             if id == OUTPUTS:
                 output = replace(outputs[number], edge=masking.masked(outputs[number].edge, each))
@@ -78,6 +83,7 @@ class _Masking(ABC):
         return replace(output, edge=self.masked(output.edge, (mask,)))
 
 
+@dataclass(frozen=True)
 class _Given(_Masking):
     """The length of each row is an input."""
 
@@ -91,8 +97,11 @@ class _Given(_Masking):
         return (self.shown(output) if is_shown else output,)
 
 
+@dataclass(frozen=True)
 class _Stopping(_Masking):
     """Rows end where a condition holds first."""
+
+    most: Edge | None = None
 
     def there(self, rows: Rows) -> Edge:
         return replace(self.live, map=rows.map)
@@ -112,8 +121,8 @@ class _Stopping(_Masking):
     def outputs(self, output: Output) -> tuple[Output, ...]:
         if output is self.end:
             lengths = replace(output, edge=self.ended, role="lengths")
-            whole = replace(output, edge=self._all(), domain=(self.end.along,), layout=())
-            return whole, lengths
+            of_run = replace(output, domain=(self.end.along,), layout=())
+            return replace(of_run, edge=self._all(), resumes=self.most is not None), lengths
         if output.role in ("stop", "lengths") or not is_ragged(self.end, output.domain):
             return (output,)
         if output.role == "state":
@@ -147,10 +156,15 @@ class _Stopping(_Masking):
             Point(var(symbol)) if symbol == self.end.along else Slice(const(0), self.graph.dim(symbol).size)
             for symbol in self.end.domain
         )
-        least = self.tensors.apply("reduce_min", replace(self.ended, map=map), axes=tuple(range(len(self.end.rows))))
-        return self.tensors.apply(
-            "where", self._is_zero(least), self._zero("int32"), self.tensors.number(var(self.end.along) + 1)
-        )
+        ended, axes = replace(self.ended, map=map), tuple(range(len(self.end.rows)))
+        goes_on: Edge
+        if self.most is None:
+            goes_on = self._is_zero(self.tensors.apply("reduce_min", ended, axes=axes))
+        else:
+            rows = self.tensors.apply("reduce_sum", self.tensors.cast(self._is_zero(ended), "int32"), axes=axes)
+            goes_on = self.tensors.apply("gt", rows, self.most)
+        here = self.tensors.number(var(self.end.along) + 1)
+        return self.tensors.apply("where", goes_on, self._zero("int32"), here)
 
     def _before(self, edge: Edge) -> Edge:
         """One point before."""

@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -274,7 +275,7 @@ class ProgramRun:
         self.arguments = [self.sizes[symbol] for symbol in self.compiled.parameters]
         inputs = {id: given[port] for port, id in self.compiled.program.inputs.items()}
         self.buffers: list[Array] = [
-            self._given(id, inputs[id]) if id in inputs else self._made(buffer) if buffer.role != "internal" else None
+            self._given(id, inputs[id]) if id in inputs else self.made(buffer) if buffer.role != "internal" else None
             for id, buffer in sorted(self.compiled.program.buffers.items())
         ]
         self.pool = self._pool() if ready.pooled else None
@@ -302,7 +303,7 @@ class ProgramRun:
         for buffer in (each for each in ready.pooled if each.is_given):
             array = self.buffers[buffer.id]
             given[buffer.id] = array if isinstance(array, np.ndarray) else self.compiled.backend.to_host(array)
-            self.buffers[buffer.id] = self._made(buffer)
+            self.buffers[buffer.id] = self.made(buffer)
         return HostPool(self.compiled.backend, ready.pooled, ready.sizes, ready.folder, given)
 
     def _extents(self, buffer: Buffer) -> tuple[int, ...]:
@@ -310,7 +311,7 @@ class ProgramRun:
         shape = self.ready.shapes[buffer.id]
         return tuple(shape[axis] for axis in buffer.to_user)
 
-    def _made(self, buffer: Buffer) -> Array:
+    def made(self, buffer: Buffer) -> Array:
         backend, shape = self.compiled.backend, self.ready.shapes[buffer.id]
         if buffer.id in self.compiled.program.constants:
             return self.compiled.constants[buffer.id]
@@ -377,6 +378,26 @@ class ProgramRun:
             self._run(item.function, *(self.bounds(item) if item.loop else (0, 0)))
         self._drop(item)
 
+    @contextmanager
+    def around(self, item: Item) -> Iterator[bool]:
+        """Inside, the item may be run by whoever asks, in parts; whether it is run at all."""
+        self._make(item)
+        yield not self.has_ended(item)
+        self._drop(item)
+
+    def part(self, item: Item, start: int) -> None:
+        """A loop from there on."""
+        with self._opened(item):
+            self._run(item.part, start, self.bounds(item)[1])
+
+    def like(self, ready: Ready, buffers: Mapping[int, Array]) -> ProgramRun:
+        """A run of the program at other sizes, in the middle of an item that has these buffers."""
+        run = copy(self)
+        run.ready, run.compiled, run.sizes = ready, ready.compiled, ready.sizes
+        run.arguments = [run.sizes[symbol] for symbol in run.compiled.parameters]
+        run.buffers = [buffers.get(id) for id in sorted(run.compiled.program.buffers)]
+        return run
+
     def upto(self, item: Item, stop: int) -> None:
         """Run a loop only so far."""
         self._make(item)
@@ -387,7 +408,7 @@ class ProgramRun:
         self.item += 1
         self.marks.clear()
         for id in item.makes:
-            self.buffers[id] = self._made(self.compiled.program.buffers[id])
+            self.buffers[id] = self.made(self.compiled.program.buffers[id])
 
     def _drop(self, item: Item) -> None:
         for id in item.drops:

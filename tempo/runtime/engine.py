@@ -13,6 +13,7 @@ import numpy as np
 from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
+from tempo.autodiff import expand_gradients
 from tempo.backends.by_point import placed
 from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
@@ -26,6 +27,7 @@ from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.passes.wavefront.components import promises
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
+from tempo.runtime.compaction import Compaction, RowRun, compaction
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.limit import Chosen, chosen
 from tempo.runtime.promises import Promises
@@ -243,7 +245,7 @@ class CompiledEngine:
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
         own = len({(id(plan.tree), sizes, bits) for (plan, _, _, sizes), bits, _ in self._compiled})
-        return own + (self.tiles.engine.executables if self.tiles is not None else 0)
+        return own + sum(each.engine.executables for each in (self.tiles, self.rows) if each is not None)
 
     @cached_property
     def _in_tiles(self) -> tuple[InTiles | None, Sequence[str]]:
@@ -251,8 +253,18 @@ class CompiledEngine:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Which recurrences that only indices order are never run in tiles, and why."""
-        return self._in_tiles[1]
+        """Which recurrences that only indices order are never run in tiles, and which rows never apart, and why."""
+        return *self._in_tiles[1], *self._compaction[1]
+
+    @cached_property
+    def _compaction(self) -> tuple[Compaction | None, Sequence[str]]:
+        return (None, ()) if self._declared is None else compaction(self.compiler, expand_gradients(self._declared))
+
+    @cached_property
+    def rows(self) -> RowRuns | None:
+        """Runs in which rows that go on are moved together, of a program of which rows end each by itself."""
+        found, _ = self._compaction
+        return None if found is None else RowRuns(found, self.scheduler_name)
 
     @cached_property
     def tiles(self) -> TiledRuns | None:
@@ -347,14 +359,23 @@ class CompiledEngine:
         if self.tiles is not None and (found := self.tiles.of(arguments, points)) is not None:
             engine, arguments = found
             return engine.run(arguments, progress, look)
+        if self.rows is not None and progress is None and look is None and self.rows.apart(arguments.sizes):
+            return self.rows.run(arguments)
+        return self.in_any_order(arguments, progress, look)
+
+    def in_any_order(
+        self, arguments: Arguments, progress: Progress | None, look: Look | None, rows: Compaction | None = None
+    ) -> Evaluated:
+        """As `run`, when it is known what is run; `rows`: that go on are moved together."""
         if self._missed:
-            return self.in_order().run(arguments, progress, look)
+            return self.in_order().in_any_order(arguments, progress, look, rows)
         try:
-            return self._run(arguments, progress, look)
+            return self._run(arguments, progress, look, rows)
         except IndexOutOfRangeError:
             if not self._looks_ahead(arguments.sizes):
                 raise
-        results = self.in_order().run(arguments, progress, look)  # raises where the index was asked for
+        # Raises where the index was asked for.
+        results = self.in_order().in_any_order(arguments, progress, look, rows)
         self._missed = True
         return results
 
@@ -363,12 +384,18 @@ class CompiledEngine:
         plans = (self.plan_for(sizes), self.in_order().plan_for(sizes)) if self._speculates else ()
         return len({_work(plan.loops) for plan in plans}) > 1
 
-    def _run(self, arguments: Arguments, progress: Progress | None, look: Look | None) -> Evaluated:
-        in_parts, plan = progress is not None, self.plan_for(arguments.sizes)
+    def _run(
+        self, arguments: Arguments, progress: Progress | None, look: Look | None, rows: Compaction | None
+    ) -> Evaluated:
+        in_parts, plan = progress is not None or rows is not None, self.plan_for(arguments.sizes)
         takes = arguments.donated and not in_parts and self.takes(arguments.sizes)
         run = self.start(plan, arguments, in_parts, donated=arguments.donated if takes else frozenset())
         with guarded(partial(salvaged, run, arguments, self.graph), run.watched, look):
-            _run_items(run, progress)
+            if rows is None:
+                _run_items(run, progress)
+            else:
+                sizes = arguments.sizes
+                RowRun(rows, sizes, lambda width: self.at(plan, {**sizes, rows.count: width}, True)).items(run)
         results = run.results()
         for array in arguments.given_up() if self.backend.donates else ():
             self.backend.delete(array)
@@ -392,6 +419,20 @@ class TiledRuns:
         given = replace(given, sizes=self.engine.sizes(given.sizes))
         self.last = sizes, given.sizes
         return self.engine, given
+
+
+class RowRuns:
+    """Runs of a program with rows that end each by itself, in which those that go on are moved together."""
+
+    def __init__(self, rows: Compaction, scheduler_name: str) -> None:
+        self.program, self.engine = rows, CompiledEngine(rows.compiled(), scheduler_name)
+
+    def apart(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether that is worth it."""
+        return len(self.program.widths(sizes)) > 1
+
+    def run(self, arguments: Arguments) -> Evaluated:
+        return self.engine.in_any_order(self.program.given(arguments), None, None, self.program)
 
 
 Engine = ReferenceEngine | CompiledEngine

@@ -306,7 +306,8 @@ class Output:
 
     `layout` says what the axes of the user's array are: a Symbol is a dim of the domain, an int an axis of the shape
     that the edge shows. Before lifting it is `(*domain, 0, 1, ...)`; lifting turns a dim into axis 0.
-    `role` is that of its `Port`. `packed`: the user is given the points that there are, row by row.
+    `role` is that of its `Port`. `packed`: the user is given the points that there are, row by row. `resumes`: of a
+    stop, whether the run may go on behind it.
     """
 
     name: str
@@ -317,6 +318,7 @@ class Output:
     role: Role = "output"
     location: Location | None = field(default=None, compare=False)
     packed: bool = False
+    resumes: bool = False
 
     @cached_property
     def port(self) -> Port:

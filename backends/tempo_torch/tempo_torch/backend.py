@@ -89,6 +89,15 @@ class TorchBackend(GenericBackend):
         array.narrow(axis, at, part.shape[axis]).copy_(from_host(part, torch.device("cpu")))
         return array
 
+    def gathered(self, array: torch.Tensor, axis: int, positions: np.ndarray[Any, Any]) -> torch.Tensor:
+        return array.index_select(axis, torch.from_numpy(positions).to(array.device))
+
+    def scattered(
+        self, array: torch.Tensor, axis: int, positions: np.ndarray[Any, Any], part: torch.Tensor
+    ) -> torch.Tensor:
+        with torch.inference_mode():  # a segment with a loop makes tensors that nobody else may write to
+            return array.index_copy_(axis, torch.from_numpy(positions).to(array.device), part)
+
     def transpose(self, array: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
         return array.permute(axes)
 

@@ -333,11 +333,13 @@ class _Builder:
                 return block(items)
 
     def loop_body(self, loop: For, block: Callable[[tuple[ScheduleTree, ...]], Block]) -> Block:
-        """It is left where the stop is known; in the driver at its end, since a segment ends where the loop is left."""
+        """It is left where the stop is known; at its end where the run may go on, and in the driver: a segment ends
+        where the loop is left."""
         items, stop = top_items(loop.body), self.stops.leaves(loop)
         if stop is None:
             return block(items)
-        at = len(items) if is_outside(loop, self.hosts, self.apart) else self.stops.known(loop)
+        at_end = stop.resumes or is_outside(loop, self.hosts, self.apart)
+        at = len(items) if at_end else self.stops.known(loop)
         return (*block(items[:at]), Stop(self.stop_buffer(stop)), *block(items[at:]))
 
 

@@ -1,0 +1,129 @@
+"""Family 11, early ends: rows that go on are moved together, and no more than they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import Target, numbers, typical
+
+ROWS, STEPS, WIDTH = 6, 9, 3
+
+
+class Rows:
+    """A program under construction, in which every tensor has a row for each `b` and a point for each `t`."""
+
+    def __init__(self, fixed: bool = False) -> None:
+        self.b, self.t = tp.dim("b"), tp.dim("t")
+        self.x = tp.input("x", (WIDTH,), (self.b, self.t))
+        self.start = tp.input("start", (WIDTH,), (self.b,))
+        self.w = tp.input("w", (WIDTH, WIDTH))
+        self.limit = tp.input("limit", (), (self.b,))
+        self.made = [self.x]
+
+    def recurrent(self, step: Callable[[tp.RecurrentTensor], tp.RecurrentTensor]) -> tp.RecurrentTensor:
+        h = tp.recurrent(f"h{len(self.made)}", (WIDTH,), (self.b, self.t))
+        h[self.b, 0] = self.start
+        h[self.b, self.t + 1] = step(h)
+        return h
+
+
+Statement = Callable[[Rows, tp.RecurrentTensor], tp.RecurrentTensor]
+
+
+def cell(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    return rows.recurrent(lambda h: tp.tanh(h @ rows.w + x))
+
+
+def window(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    return x[rows.b, tp.max(rows.t - 2, 0) : rows.t + 1].sum(axis=0) * 0.4
+
+
+def further_back(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    b, t = rows.b, rows.t
+    h = tp.recurrent(f"h{len(rows.made)}", (WIDTH,), (b, t))
+    h[t < 2] = x[b, t]
+    h[b, t] = h[b, t - 2] * 0.5 + x
+    return h
+
+
+def attention(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    h = rows.recurrent(lambda h: h * 0.5 + x)
+    past = h[rows.b, 0 : rows.t + 1]
+    return tp.softmax(past @ x, axis=0) @ past
+
+
+def drawn(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    return x + tp.random.uniform((WIDTH,), dims=(rows.b, rows.t))
+
+
+def drawn_once(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    return x * tp.random.normal((2, WIDTH), dims=(rows.b,)).sum(axis=0) + tp.random.uniform((), dims=(rows.t,))
+
+
+def numbered(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    return x * tp.as_tensor(rows.b) + tp.as_tensor(rows.t)
+
+
+def averaged(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    """Over those that go on at the same point."""
+    live = (x == x)[:, rows.t].astype("float32").sum(axis=0)
+    return rows.recurrent(lambda h: h * 0.3 + x[:, rows.t].sum(axis=0) / live)
+
+
+def learned(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    p = tp.parameter(f"p{len(rows.made)}", (WIDTH,), np.ones(WIDTH, np.float32), (rows.b, rows.t))
+    p[rows.b, rows.t + 1] = p * 0.9 + x[rows.b, rows.t]
+    return p + x
+
+
+def scheduled(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    """Beside what is of rows, what all of them share."""
+    rate = tp.recurrent(f"rate{len(rows.made)}", (), (rows.t,))
+    rate[0] = 1.0
+    rate[rows.t + 1] = rate * 0.8
+    return x * rate
+
+
+STATEMENTS: tuple[Statement, ...] = (
+    cell, window, further_back, attention, drawn, drawn_once, numbered, averaged, learned, scheduled,
+)  # fmt: skip
+
+
+def program_of(statements: list[Statement]) -> tp.Program:
+    with tp.Program("rows") as program:
+        rows = Rows()
+        for number, statement in enumerate(statements):
+            rows.made.append(statement(rows, rows.made[-1]))
+            tp.output(f"y{number}", rows.made[-1])
+        last = rows.made[-1]
+        tp.stop_when(rows.t, tp.abs(last).sum(axis=0) > rows.limit, each=rows.b)
+    return program
+
+
+def check(target: Target, statements: list[Statement], together: int, seed: int = 0) -> None:
+    """With steps of a multiple of `together` rows."""
+    random = np.random.default_rng(seed)
+    limit = random.choice([0.2, 1.0, 2.0, 3.0, 5.0, 1e9], ROWS).astype(np.float32)
+    data = {"x": numbers((ROWS, STEPS, WIDTH)), "start": numbers((ROWS, WIDTH), seed=2), "limit": limit}
+    data["w"] = numbers((WIDTH, WIDTH), seed=1)
+    options = {"mapping": {"t": together}}
+    target.agrees(program_of(statements), options=options, seed=seed, tolerance=100, **data)
+
+
+@pytest.mark.parametrize("together", [1, 4, ROWS])
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.__name__)
+def test_what_is_made_of_a_row_does_not_depend_on_those_beside_it(
+    target: Target, statement: Statement, together: int
+) -> None:
+    check(target, [statement], together)
+
+
+@pytest.mark.parametrize("seed", typical(range(60), range(6)))
+def test_random_programs(target: Target, seed: int) -> None:
+    random = Random(seed)
+    check(target, [random.choice(STATEMENTS) for _ in range(random.randint(2, 4))], random.randint(1, 3), seed)

@@ -1,0 +1,150 @@
+"""Rows that end each by itself (`tp.stop_when(l, condition, each=b)`), those that go on close together: a graph whose
+run along `l` may be left, and gone on with for some of the rows.
+
+What varies along `l` sees its own row alone, so what it makes of a row is the same whichever rows are beside it. Two
+inputs say what a position of `b` stands for: with `most`, the run is left as soon as no more rows than that go on; with
+`row`, the number of each row, where that is asked for. What is drawn is drawn for all rows, of which there are `all`,
+and looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tempo.analysis.reports import tensor_name
+from tempo.errors import UnsupportedError
+from tempo.passes.rows import rows_masked
+from tempo.sdg.builder import attribute_exprs, fresh_dim
+from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Port, Slice, TensorType, index_exprs
+from tempo.sdg.operators.making import INDEX_DTYPE
+from tempo.sdg.rewriter import Rewriter, Tensors
+from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """`graph` has no row that ends by itself any more. `stop` is that of its rows, `nodes` are those along its dim."""
+
+    graph: Graph
+    stop: Output
+    nodes: frozenset[int]
+    most: Port
+    row: Port
+    all: Symbol
+
+    @property
+    def rows(self) -> Symbol:
+        return self.stop.rows[0]
+
+
+def compacted(graph: Graph) -> Compacted | None:
+    """The graph of a program with a stop of rows; None without one.
+
+    Raises `UnsupportedError`, at the line, where rows cannot be run apart from others.
+    """
+    stops = [stop for stop in graph.stops.values() if stop.rows]
+    if not stops:
+        return None
+    stop = stops[0]
+    if len(graph.stops) > 1:
+        raise UnsupportedError("the run may end early in more than one way", location=stop.location)
+    if len(stop.rows) > 1:
+        raise UnsupportedError("rows are those of several dims", location=stop.location)
+    return _Compaction(graph, stop).compacted()
+
+
+@dataclass(frozen=True)
+class _Compaction:
+    graph: Graph
+    stop: Output
+
+    @property
+    def row(self) -> Symbol:
+        return self.stop.rows[0]
+
+    def compacted(self) -> Compacted:
+        found = [self.graph.nodes[id] for id in sorted(self.graph.reachable())]
+        inside = [node for node in found if self.stop.along in node.domain]
+        for node in inside:
+            self.check(node)
+        name, taken = self.stop.along.name, {dim.symbol.name for dim in self.graph.dims}
+        everyone = fresh_dim(f"{name}_rows", taken)
+        dims = (*self.graph.dims, Dim(everyone, var(everyone.of_kind("size"))))
+        rewriter = Rewriter(replace(self.graph, dims=dims))
+        given = self.given(rewriter, f"{name} row", (self.row,))
+        for node in found:
+            if self.asks(node):
+                tensors = Tensors(rewriter, node.location)
+                made = given if node.op == "index_value" else self.drawn(tensors, node, everyone, given)
+                attrs, number = (("name", "cases"), ("role", "cases")), rewriter.new_declaration()
+                merge = replace(node, op="merge", operands=(), attrs=attrs, declaration=number)
+                rewriter.nodes[node.id] = replace(merge, cases=(Case(TRUE, made),))
+        graph = replace(rewriter.graph, nodes=rewriter.nodes)
+        most = Port("input", f"{name} most")
+        masked = rows_masked(graph, {self.stop.name: self.given(rewriter, most.name, ())})
+        nodes = frozenset(node.id for node in inside)
+        return Compacted(masked, self.stop, nodes, most, Port("input", f"{name} row"), everyone.of_kind("size"))
+
+    def given(self, rewriter: Rewriter, name: str, domain: tuple[Symbol, ...]) -> Edge:
+        attrs = (("layout", domain), ("name", name), ("role", "input"))
+        return rewriter.declare(Node(-1, "input", domain, (TensorType((), INDEX_DTYPE),), (), attrs, (), 0, name))
+
+    def asks(self, node: Node) -> bool:
+        """Whether it says which row it is at."""
+        return self.row in node.domain and any(self.row in each.dims() for each in attribute_exprs(node))
+
+    def drawn(self, tensors: Tensors, node: Node, everyone: Symbol, row: Edge) -> Edge:
+        """What is drawn at a row, of what is drawn for all of them."""
+        attrs, count = node.attributes, var(everyone.of_kind("size"))
+        places = tuple(
+            each + 1 if isinstance(each, int) else 0 if each == var(self.row) else each for each in attrs["coordinates"]
+        )
+        attrs |= {"coordinates": places, "shape": (count, *attrs["shape"])}
+        domain = tuple(symbol for symbol in node.domain if symbol != self.row)
+        type = TensorType((count, *node.type.shape), node.type.dtype)
+        whole = replace(node, id=-1, domain=domain, results=(type,), attrs=tuple(sorted(attrs.items())))
+        return tensors.gather(tensors.rewriter.declare(whole), row, 0)
+
+    # -- what keeps rows together ------------------------------------------------------------------------------------
+
+    def check(self, node: Node) -> None:
+        why = next(self.ties(node), None)
+        if why is not None:
+            raise UnsupportedError(f"{tensor_name(node)} {why}", location=node.location)
+
+    def ties(self, node: Node) -> Iterator[str]:
+        """Why what it makes of a row is not of that row alone."""
+        if node.is_call:
+            yield "is called for all rows"
+        for _, edge in node.reads():
+            yield from self.reads(edge)
+        asked = [each for each in attribute_exprs(node) if self.row in each.dims() or self.counts(each)]
+        if asked and not self.may_ask(node):
+            yield f"is made of {asked[0]}"
+        conditions = [case.condition for case in node.cases]
+        if any(self.row in each.dims() or self.counts(each) for each in conditions):
+            yield f"has a case of {self.row.name}"
+
+    def may_ask(self, node: Node) -> bool:
+        if node.op == "index_value":
+            return bool(node.attr("expr") == var(self.row))
+        exprs = [each for each in node.attr("coordinates", ()) if isinstance(each, Expr)]
+        return node.is_draw and all(each == var(self.row) or self.row not in each.dims() for each in exprs)
+
+    def reads(self, edge: Edge) -> Iterator[str]:
+        """Of other rows, those that go on at the same point may be seen: they are all there."""
+        producer, name = self.graph.nodes[edge.node], tensor_name(self.graph.nodes[edge.node])
+        index = dict(zip(producer.domain, edge.map, strict=True))
+        at_present = index.get(self.stop.along) == Point(var(self.stop.along))
+        for symbol, each in index.items():
+            if symbol == self.row and (each == Point(var(symbol)) or (at_present and isinstance(each, Slice))):
+                continue
+            if symbol == self.row or any(self.row in expr.dims() or self.counts(expr) for expr in index_exprs(each)):
+                yield f"reads {name} of other rows, or at the number of its own"
+        if any(self.counts(size) for size in producer.results[edge.result].shape) and not at_present:
+            yield f"reads {name}, which has all rows"
+
+    def counts(self, expr: Expr | Condition) -> bool:
+        """Whether it is made of how many rows there are."""
+        return not self.graph.dim(self.row).size.sizes().isdisjoint(expr.sizes())

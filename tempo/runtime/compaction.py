@@ -1,0 +1,218 @@
+"""Runs of rows that end each by itself: those that go on are moved together, and fewer are computed.
+
+A loop along which rows end is left as soon as few of them go on; what it has of these is taken out, the same loop
+compiled for so many rows goes on from there, and at its end everything is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tempo.compiler.driver import Compiler
+from tempo.compiler.once import Once
+from tempo.costs import RUNS, LikelySizes, work_at_points
+from tempo.errors import UnsupportedError
+from tempo.loop_ir.ir import Buffer, Segment, stop_in
+from tempo.passes.compaction import Compacted, compacted
+from tempo.passes.manager import forced
+from tempo.runtime.arguments.call import Arguments
+from tempo.runtime.compiled import Array, Compiled, ProgramRun, Ready, Sizes
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Symbol, var
+
+_LESS = 0.75
+"""What a step of fewer rows may take, of one of more, so that it is worth to have code for both."""
+_LEFT = 1e-3
+"""Seconds that it takes to leave a loop and to go on."""
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """`compiler` is that of the program as it was declared, `graph` the program before rows are masked."""
+
+    compiler: Compiler
+    graph: Graph
+    program: Compacted
+    _widths: Once[frozenset[tuple[Symbol, int]], Sequence[int]] = field(default_factory=Once)
+
+    @property
+    def along(self) -> Symbol:
+        return self.program.stop.along
+
+    @property
+    def count(self) -> Symbol:
+        """The size that is the number of rows."""
+        return self.program.rows.of_kind("size")
+
+    def compiled(self) -> Compiler:
+        """Of the program of which a run may be left."""
+        options = self.compiler.options
+        if isinstance(options.mapping, Mapping):
+            given = {name: way for name, way in options.mapping.items() if name != self.along.name}
+            options = replace(options, mapping=given)
+        return replace(self.compiler, graph=self.program.graph, options=options, likely={})
+
+    def told(self, sizes: Sizes) -> str:
+        widths = self.widths(sizes) if sizes else ()
+        says = (
+            f"{', '.join(map(str, widths))} rows at a time" if len(widths) > 1 else "all rows until the last has ended"
+        )
+        return f"{self.along.name}: {says}"
+
+    def widths(self, sizes: Sizes) -> Sequence[int]:
+        """How many rows there may be in a step, from all of them downwards."""
+        return self._widths.get(frozenset(sizes.items()), lambda: tuple(self._made(sizes)))
+
+    def _made(self, sizes: Sizes) -> Iterator[int]:
+        count = sizes[self.count]
+        yield count
+        way = forced(self.compiler.options.mapping, self.along.name)
+        if way == "sequential":
+            return
+        if isinstance(way, int):
+            yield from range((count - 1) // way * way, 0, -way)
+            return
+        rates, points = self.compiler.backend.costs, int(self.graph.dim(self.along).size.evaluate(sizes))
+        own = (id for id in sorted(self.program.nodes) if self.program.rows in self.graph.nodes[id].domain)
+        work = work_at_points(self.graph, tuple(own), self.program.rows, LikelySizes(sizes))
+        once, before = _LEFT + work.launches * rates.compiling / RUNS, work.cost(count, rates).seconds
+        for width in range(count - 1, 0, -1):
+            seconds = work.cost(width, rates).seconds
+            if seconds <= _LESS * before and (before - seconds) * points / 2 > once:
+                before = seconds
+                yield width
+
+    def given(self, arguments: Arguments) -> Arguments:
+        """What the program is given beside what is given anyway."""
+        count = arguments.sizes[self.count]
+        arrays = {**arguments.arrays, self.program.row: np.arange(count, dtype=np.int32)}
+        arrays[self.program.most] = np.zeros((), np.int32)
+        return replace(arguments, arrays=arrays, sizes={**arguments.sizes, self.program.all: count})
+
+
+def compaction(compiler: Compiler, declared: Graph) -> tuple[Compaction | None, list[str]]:
+    """How rows may be run apart, and why they are not."""
+    try:
+        found = compacted(declared)
+    except UnsupportedError as error:
+        return None, [f"rows: all of them until the last has ended: {error.message}"]
+    if found is None or compiler.memory_limit is not None or compiler.offload is not None or compiler.rivals:
+        return None, []
+    if declared.dim(found.rows).size != var(found.rows.of_kind("size")) or found.rows in compiler.buckets.of:
+        return None, [f"{found.stop.along.name}: all rows until the last has ended: no size says how many there are"]
+    return Compaction(compiler, declared, found), []
+
+
+@dataclass(frozen=True)
+class RowsOfLoop:
+    """A loop along which rows end, as a run has it. `axes` are those of rows, as arrays lie, by buffer."""
+
+    item: int
+    segment: Segment
+    stop: int
+    ended: int
+    most: int
+    axes: Mapping[int, int]
+
+    @staticmethod
+    def of(code: Compiled, number: int, program: Compacted) -> RowsOfLoop | None:
+        """None where an item of a program is no such loop, or holds rows in another way than along an axis."""
+        item, loops = code.items[number], code.program
+        if item.segment is None or item.loop is None or item.loop.direction != "forward":
+            return None
+        stop, segment = stop_in(item.loop), loops.segments[item.segment]
+        named = {(port.role, port.name): id for port, id in loops.outputs.items()}
+        if stop is None or stop != named.get(("stop", program.stop.name)) or program.most not in loops.inputs:
+            return None
+        count, axes = var(program.rows.of_kind("size")), dict[int, int]()
+        for buffer in (loops.buffers[id] for id in segment.buffers):
+            found = [axis for axis, extent in enumerate(buffer.logical_shape) if count.symbols() & extent.symbols()]
+            if len(found) > 1 or any(buffer.logical_shape[axis] != count for axis in found):
+                return None
+            axes.update((buffer.id, _lies(code, buffer, axis)) for axis in found)
+        ended, most = named[("lengths", program.stop.name)], loops.inputs[program.most]
+        return RowsOfLoop(number, segment, stop, ended, most, axes) if most in segment.buffers else None
+
+    def is_like(self, other: RowsOfLoop | None, code: Compiled, others: Compiled) -> bool:
+        """Whether the loop at another number of rows has the same in the same buffers."""
+        if other is None or (self.item, self.stop, self.ended, self.most) != (
+            other.item, other.stop, other.ended, other.most,
+        ):  # fmt: skip
+            return False
+        mine, theirs = code.program.buffers, others.program.buffers
+        return self.axes == other.axes and all(mine.get(id) == theirs[id] for id in other.segment.buffers)
+
+
+def _lies(code: Compiled, buffer: Buffer, axis: int) -> int:
+    """Where an axis of a buffer is in its array."""
+    order = code.layouts.get(buffer.id)
+    seen_as_it_is = code.backend.shares_memory and not buffer.is_given
+    return axis if order is None or seen_as_it_is else order.index(axis)
+
+
+class RowRun:
+    """One run: all rows at first, and fewer where few go on. `ready` is the program at a number of rows."""
+
+    def __init__(self, plan: Compaction, sizes: Sizes, ready: Callable[[int], Ready]) -> None:
+        self.plan, self.widths, self.ready = plan, plan.widths(sizes), ready
+
+    def items(self, run: ProgramRun) -> None:
+        for number, item in enumerate(run.compiled.items):
+            loop = RowsOfLoop.of(run.compiled, number, self.plan.program)
+            if loop is None:
+                run.whole(item)
+                continue
+            with run.around(item) as runs:
+                if runs:
+                    self._make(run, loop)
+                    self._go_on(run, loop, run.bounds(item)[0], self.widths[0])
+
+    def _make(self, run: ProgramRun, loop: RowsOfLoop) -> None:
+        """A row's outputs are 0 behind its end, where it is no longer computed."""
+        for buffer in (run.compiled.program.buffers[id] for id in loop.segment.results):
+            if buffer.id in loop.axes and buffer.role == "output":
+                run.buffers[buffer.id] = run.made(replace(buffer, zeroed=True))
+
+    def _go_on(self, run: ProgramRun, loop: RowsOfLoop, start: int, width: int) -> None:
+        """The loop from there to its end, with all rows that the run has."""
+        fewer = [each for each in self.widths if each < width]
+        left = self._part(run, loop, start, max(fewer, default=0))
+        ended = run.compiled.backend.to_host(run.view(loop.ended))
+        going = np.flatnonzero(ended == 0)
+        if not left or not len(going):
+            return
+        width = min(each for each in self.widths if each >= len(going))
+        rows = np.concatenate([going, np.flatnonzero(ended)])[:width]
+        ready = self.ready(width)
+        narrow = RowsOfLoop.of(ready.compiled, loop.item, self.plan.program)
+        if narrow is None or not loop.is_like(narrow, run.compiled, ready.compiled):
+            self._part(run, loop, left, 0)
+            return
+        some = run.like(ready, {id: self._of_rows(run, loop, id, rows) for id in narrow.segment.buffers})
+        try:
+            self._go_on(some, narrow, left, width)
+        finally:
+            self._put_back(run, some, loop, rows)
+
+    def _part(self, run: ProgramRun, loop: RowsOfLoop, start: int, most: int) -> int:
+        """The loop from there to where no more than `most` rows go on; 0 if it ran to its end."""
+        run.buffers[loop.stop] = run.made(run.compiled.program.buffers[loop.stop])
+        run.buffers[loop.most] = run.compiled.backend.from_host(np.array(most, np.int32))
+        run.part(run.compiled.items[loop.item], start)
+        return run.kept(loop.stop)
+
+    def _of_rows(self, run: ProgramRun, loop: RowsOfLoop, id: int, rows: np.ndarray[Any, Any]) -> Array:
+        array, axis = run.buffers[id], loop.axes.get(id)
+        return array if array is None or axis is None else run.compiled.backend.gathered(array, axis, rows)
+
+    def _put_back(self, run: ProgramRun, some: ProgramRun, loop: RowsOfLoop, rows: np.ndarray[Any, Any]) -> None:
+        for id in loop.segment.results:
+            array, axis = some.buffers[id], loop.axes.get(id)
+            if axis is None:
+                run.buffers[id] = array
+            elif not some.is_gone(array) and not run.is_gone(run.buffers[id]):
+                run.buffers[id] = run.compiled.backend.scattered(run.buffers[id], axis, rows, array)
