@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,10 +110,13 @@ def check(target: Target, statements: list[Statement], together: int, seed: int 
     """With steps of a multiple of `together` rows."""
     random = np.random.default_rng(seed)
     limit = random.choice([0.2, 1.0, 2.0, 3.0, 5.0, 1e9], ROWS).astype(np.float32)
-    data = {"x": numbers((ROWS, STEPS, WIDTH)), "start": numbers((ROWS, WIDTH), seed=2), "limit": limit}
+    data: dict[str, Any] = {"x": numbers((ROWS, STEPS, WIDTH)), "start": numbers((ROWS, WIDTH), seed=2), "limit": limit}
     data["w"] = numbers((WIDTH, WIDTH), seed=1)
+    before = {name: array.copy() for name, array in data.items()}
     options = {"mapping": {"t": together}}
     target.agrees(program_of(statements), options=options, seed=seed, tolerance=100, **data)
+    for name, array in before.items():
+        np.testing.assert_array_equal(data[name], array, "a run writes to what it is given")
 
 
 @pytest.mark.parametrize("together", [1, 4, ROWS])

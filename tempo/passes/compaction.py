@@ -4,7 +4,7 @@ run along `l` may be left, and gone on with for some of the rows.
 What varies along `l` sees its own row alone, so what it makes of a row is the same whichever rows are beside it. Two
 inputs say what a position of `b` stands for: with `most`, the run is left as soon as no more rows than that go on; with
 `row`, the number of each row, where that is asked for. What is drawn is drawn for all rows, of which there are `all`,
-and looked up.
+and looked up. What the next point alone wants is computed there, when it is known which rows go on.
 """
 
 from __future__ import annotations
@@ -38,6 +38,50 @@ class Compacted:
         return self.stop.rows[0]
 
 
+def retimed(graph: Graph, along: Symbol) -> Graph:
+    """The graph in which what nobody wants before a later point of a dim is computed there (Leiserson and Saxe,
+    Retiming Synchronous Circuitry, 1991): of `h[l] = y[l - 1]`, `y = f(h)`, it is `h[l] = y[l]`, `y[l] = f(h[l - 1])`.
+    """
+    shown = {output.edge.node for output in graph.outputs}
+    later: dict[int, int] = {}  # by how many points
+    for node in reversed(graph.operands_first()):  # readers first
+        if node.is_nominal or along not in node.domain or node.id in shown:
+            continue
+        reads = graph.consumers[node.id]
+        found = {_ago(edge.map[node.domain.index(along)], along, later.get(reader, 0)) for reader, edge in reads}
+        (ago,) = found if len(found) == 1 else (None,)
+        if ago:
+            later[node.id] = ago
+
+    def moved(edge: Edge, symbol: Symbol, ago: int) -> Edge:
+        """As what is computed so much later reads it."""
+        own = edge.substitute({symbol: var(symbol) - ago})
+        if edge.node not in later:
+            return own
+        at = graph.nodes[edge.node].domain.index(symbol)
+        index = own.map[at]
+        assert isinstance(index, Point)
+        return replace(own, map=(*own.map[:at], Point(index.index + later[edge.node]), *own.map[at + 1 :]))
+
+    rewriter = Rewriter(graph)
+    for node in graph.nodes.values():
+        ago = later.get(node.id, 0)
+        new = rewriter.copied(node, node.id, along, (along,), var(along) - ago) if ago else node
+        cases = tuple(replace(case, edge=moved(case.edge, along, 0)) for case in node.cases)
+        rewriter.nodes[node.id] = replace(
+            new, operands=tuple(moved(each, along, ago) for each in node.operands), cases=cases
+        )
+    return replace(graph, nodes=rewriter.nodes)
+
+
+def _ago(index: Point | Slice, along: Symbol, more: int) -> int | None:
+    """How many points before its reader, who is moved by `more` of them, something is wanted."""
+    if not isinstance(index, Point):
+        return None
+    ago = var(along) - index.index
+    return ago.as_int() + more if ago.is_const else None
+
+
 def compacted(graph: Graph) -> Compacted | None:
     """The graph of a program with a stop of rows; None without one.
 
@@ -51,7 +95,7 @@ def compacted(graph: Graph) -> Compacted | None:
         raise UnsupportedError("the run may end early in more than one way", location=stop.location)
     if len(stop.rows) > 1:
         raise UnsupportedError("rows are those of several dims", location=stop.location)
-    return _Compaction(graph, stop).compacted()
+    return _Compaction(retimed(graph, stop.along), stop).compacted()
 
 
 @dataclass(frozen=True)

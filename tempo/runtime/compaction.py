@@ -169,7 +169,7 @@ class RowRun:
             with run.around(item) as runs:
                 if runs:
                     self._make(run, loop)
-                    self._go_on(run, loop, run.bounds(item)[0], self.widths[0])
+                    self._narrowing(run, loop)
 
     def _make(self, run: ProgramRun, loop: RowsOfLoop) -> None:
         """A row's outputs are 0 behind its end, where it is no longer computed."""
@@ -177,26 +177,35 @@ class RowRun:
             if buffer.id in loop.axes and buffer.role == "output":
                 run.buffers[buffer.id] = run.made(replace(buffer, zeroed=True))
 
-    def _go_on(self, run: ProgramRun, loop: RowsOfLoop, start: int, width: int) -> None:
-        """The loop from there to its end, with all rows that the run has."""
-        fewer = [each for each in self.widths if each < width]
-        left = self._part(run, loop, start, max(fewer, default=0))
-        ended = run.compiled.backend.to_host(run.view(loop.ended))
-        going = np.flatnonzero(ended == 0)
-        if not left or not len(going):
-            return
-        width = min(each for each in self.widths if each >= len(going))
-        rows = np.concatenate([going, np.flatnonzero(ended)])[:width]
-        ready = self.ready(width)
-        narrow = RowsOfLoop.of(ready.compiled, loop.item, self.plan.program)
-        if narrow is None or not loop.is_like(narrow, run.compiled, ready.compiled):
-            self._part(run, loop, left, 0)
-            return
-        some = run.like(ready, {id: self._of_rows(run, loop, id, rows) for id in narrow.segment.buffers})
+    def _narrowing(self, run: ProgramRun, loop: RowsOfLoop) -> None:
+        """The loop: of all rows, then of those, `rows`, that `some` has."""
+        some, its, start = run, loop, run.bounds(run.compiled.items[loop.item])[0]
+        rows = np.arange(self.widths[0])
         try:
-            self._go_on(some, narrow, left, width)
+            while True:
+                fewer = [each for each in self.widths if each < len(rows)]
+                start = self._part(some, its, start, max(fewer, default=0))
+                ended = some.compiled.backend.to_host(some.view(loop.ended))
+                going = np.flatnonzero(ended == 0)
+                if not start or not len(going):
+                    return
+                width = min(each for each in self.widths if each >= len(going))
+                ready = self.ready(width)
+                found = RowsOfLoop.of(ready.compiled, loop.item, self.plan.program)
+                if found is None or not loop.is_like(found, run.compiled, ready.compiled):
+                    self._part(some, its, start, 0)
+                    return
+                kept, left = np.split(np.concatenate([going, np.flatnonzero(ended)]), [width])
+                before, its = some, found
+                some = run.like(ready, {id: _rows(before, loop, id, kept) for id in found.segment.buffers})
+                if before is not run:
+                    self._put_back(run, before, loop, rows, left)
+                rows = rows[kept]
         finally:
-            self._put_back(run, some, loop, rows)
+            if some is not run:
+                self._put_back(run, some, loop, rows, np.arange(len(rows)))
+                for id in set(loop.segment.results) - loop.axes.keys():
+                    run.buffers[id] = some.buffers[id]
 
     def _part(self, run: ProgramRun, loop: RowsOfLoop, start: int, most: int) -> int:
         """The loop from there to where no more than `most` rows go on; 0 if it ran to its end."""
@@ -205,14 +214,18 @@ class RowRun:
         run.part(run.compiled.items[loop.item], start)
         return run.kept(loop.stop)
 
-    def _of_rows(self, run: ProgramRun, loop: RowsOfLoop, id: int, rows: np.ndarray[Any, Any]) -> Array:
-        array, axis = run.buffers[id], loop.axes.get(id)
-        return array if array is None or axis is None else run.compiled.backend.gathered(array, axis, rows)
+    def _put_back(
+        self, run: ProgramRun, some: ProgramRun, loop: RowsOfLoop, rows: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
+    ) -> None:
+        """What `some` has at some of its places, which are rows of the run."""
+        backend, buffers = run.compiled.backend, run.compiled.program.buffers
+        for id in set(loop.segment.results) & loop.axes.keys():
+            before = run.buffers[id]
+            if not some.is_gone(some.buffers[id]) and not run.is_gone(before):
+                own = backend.owned(before) if buffers[id].is_slot else before  # a slot may hold what is another's
+                run.buffers[id] = backend.scattered(own, loop.axes[id], rows[at], _rows(some, loop, id, at))
 
-    def _put_back(self, run: ProgramRun, some: ProgramRun, loop: RowsOfLoop, rows: np.ndarray[Any, Any]) -> None:
-        for id in loop.segment.results:
-            array, axis = some.buffers[id], loop.axes.get(id)
-            if axis is None:
-                run.buffers[id] = array
-            elif not some.is_gone(array) and not run.is_gone(run.buffers[id]):
-                run.buffers[id] = run.compiled.backend.scattered(run.buffers[id], axis, rows, array)
+
+def _rows(run: ProgramRun, loop: RowsOfLoop, id: int, rows: np.ndarray[Any, Any]) -> Array:
+    array, axis = run.buffers[id], loop.axes.get(id)
+    return array if array is None or axis is None else run.compiled.backend.gathered(array, axis, rows)

@@ -126,14 +126,16 @@ class JaxBackend:
         """By NumPy where the array lies in its memory, as it is cut."""
         if self.device.platform == "cpu":
             return self.from_host(np.take(self.to_host(array), positions, axis))
-        return jnp.take(array, positions, axis)
+        with x64_for(_name(array.dtype)):
+            return jnp.take(array, positions, axis)
 
     def scattered(self, array: Array, axis: int, positions: np.ndarray[Any, Any], part: Array) -> Array:
         if self.device.platform == "cpu":
             made = np.array(self.to_host(array))
             made[(slice(None),) * axis + (positions,)] = self.to_host(part)
             return self.from_host(made)
-        return array.at[(slice(None),) * axis + (positions,)].set(part, unique_indices=True)
+        with x64_for(_name(array.dtype)):
+            return array.at[(slice(None),) * axis + (positions,)].set(part, unique_indices=True)
 
     def up_to(self, array: Array, axis: int, count: int) -> Array:
         """Cut by NumPy where the array lies in its memory, or is so small that it is there at once: JAX compiles a
