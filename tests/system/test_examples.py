@@ -17,6 +17,7 @@ import tempo as tp
 from tempo.conformance.target import typical
 
 ROOT = Path(__file__).resolve().parents[2]
+UNTOLD = ("mvrnn", "birnn", "nestedrnn", "stackrnn")  # examples that make no picture
 
 
 def run_example(name: str, *arguments: object) -> str:
@@ -57,7 +58,8 @@ def test_both_demos_have_every_example() -> None:
 
     folder = ROOT / "examples"
     paths = [path.relative_to(folder) for each in ("*.py", "dynamic/*.py") for path in folder.glob(each)]
-    scripts = {path.with_suffix("").as_posix() for path in paths} - {"demo", "make_tiny_llama", "dynamic/mvrnn"}
+    untold = {"demo", "make_tiny_llama", *(f"dynamic/{name}" for name in UNTOLD)}
+    scripts = {path.with_suffix("").as_posix() for path in paths} - untold
     for demo in (short, long):
         assert {each.script for each in demo(Path())} == scripts
 
@@ -202,6 +204,23 @@ def test_a_treelstm_learns_to_reckon() -> None:
     found = re.search(r"all nodes: mean error ([\d.]+) to ([\d.]+)", printed)
     assert found is not None, printed
     assert float(found[2]) < 0.3 * float(found[1])
+
+
+SMALL = ("--rows", 6, "--width", 8)
+DYNAMIC = {
+    "birnn": (*SMALL, "--steps", 5, "--longest", 7),
+    "nestedrnn": (*SMALL, "--steps", 5, "--sentences", 3, "--words", 3),
+    "stackrnn": (*SMALL, "--steps", 5, "--operators", 3),
+}
+
+
+@pytest.mark.parametrize("backend", typical(["numpy", "torch", "jax"], ["numpy"]))
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_dynamic_structure_equals_pytorch_one_by_one(name: str, backend: str) -> None:
+    pytest.importorskip("torch")
+    if backend != "numpy":
+        pytest.importorskip(f"tempo_{backend}")
+    assert "equal to PyTorch" in run_example(f"dynamic/{name}.py", *DYNAMIC[name], "--backend", backend, "--check")
 
 
 @pytest.mark.slow
