@@ -131,9 +131,12 @@ def main(arguments: list[str] | None = None) -> int:
     batch = sentences(options.rows, options.sequence, draw)
     run = tp.compile(berxit(weights, options.heads, options.threshold), options.backend)
     held = run.device_put(**weights)
-    outputs, taken = timed(lambda: run(**held, **batch))
-    found = {name: np.asarray(array) for name, array in outputs.items()}
-    layers = np.asarray(outputs.lengths["l"])
+
+    def told() -> tuple[np.ndarray, Arrays]:
+        outputs = run(**held, **batch)
+        return np.asarray(outputs.lengths["l"]), {name: np.asarray(array) for name, array in outputs.items()}
+
+    (layers, found), taken = timed(told)
     print(f"{len(layers)} sentences of {batch['n'].min()} to {batch['n'].max()} tokens, in {1e3 * taken:.1f} ms")
     print(f"layers that each needs, of {options.layers}: " + " ".join(map(str, layers)))
     surest = (found["p"][row, count - 1].max() for row, count in enumerate(layers))

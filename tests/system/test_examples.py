@@ -17,7 +17,7 @@ import tempo as tp
 from tempo.conformance.target import typical
 
 ROOT = Path(__file__).resolve().parents[2]
-UNTOLD = ("mvrnn", "birnn", "nestedrnn", "stackrnn", "berxit")  # examples that make no picture
+UNTOLD = ("mvrnn", "birnn", "nestedrnn", "stackrnn", "berxit", "drnn")  # examples that make no picture
 
 
 def run_example(name: str, *arguments: object) -> str:
@@ -212,6 +212,7 @@ DYNAMIC = {
     "nestedrnn": (*SMALL, "--steps", 5, "--sentences", 3, "--words", 3),
     "stackrnn": (*SMALL, "--steps", 5, "--operators", 3),
     "berxit": ("--rows", 4, "--heads", 2, "--sequence", 9, "--layers", 4),
+    "drnn": (*SMALL, "--nodes", 9),
 }
 
 
