@@ -18,8 +18,9 @@ ROWS, STEPS, WIDTH = 6, 9, 3
 class Rows:
     """A program under construction, in which every tensor has a row for each `b` and a point for each `t`."""
 
-    def __init__(self, fixed: bool = False) -> None:
+    def __init__(self) -> None:
         self.b, self.t = tp.dim("b"), tp.dim("t")
+        self.words = tp.dim("s", lengths=tp.input("n", (), (self.b,), "int32"))
         self.x = tp.input("x", (WIDTH,), (self.b, self.t))
         self.start = tp.input("start", (WIDTH,), (self.b,))
         self.w = tp.input("w", (WIDTH, WIDTH))
@@ -90,8 +91,17 @@ def scheduled(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
     return x * rate
 
 
+def of_words(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    """Of each row several, which have a state each."""
+    b, t, s = rows.b, rows.t, rows.words
+    h = tp.recurrent(f"h{len(rows.made)}", (WIDTH,), (b, t, s))
+    h[b, 0, s] = rows.start + tp.as_tensor(s)
+    h[b, t + 1, s] = tp.sin(h + x)
+    return x + tp.softmax(h[b, t, :] @ rows.start, axis=0) @ h[b, t, :]
+
+
 STATEMENTS: tuple[Statement, ...] = (
-    cell, window, further_back, attention, drawn, drawn_once, numbered, averaged, learned, scheduled,
+    cell, window, further_back, attention, drawn, drawn_once, numbered, averaged, learned, scheduled, of_words,
 )  # fmt: skip
 
 
@@ -111,10 +121,10 @@ def check(target: Target, statements: list[Statement], together: int, seed: int 
     random = np.random.default_rng(seed)
     limit = random.choice([0.2, 1.0, 2.0, 3.0, 5.0, 1e9], ROWS).astype(np.float32)
     data: dict[str, Any] = {"x": numbers((ROWS, STEPS, WIDTH)), "start": numbers((ROWS, WIDTH), seed=2), "limit": limit}
-    data["w"] = numbers((WIDTH, WIDTH), seed=1)
+    data |= {"w": numbers((WIDTH, WIDTH), seed=1), "n": np.array([1, 3, 2, 2, 3, 1], np.int32)}
     before = {name: array.copy() for name, array in data.items()}
-    options = {"mapping": {"t": together}}
-    target.agrees(program_of(statements), options=options, seed=seed, tolerance=100, **data)
+    given: dict[str, Any] = {"options": {"mapping": {"t": together}}, "sizes": {"s": 3}, "seed": seed, "tolerance": 100}
+    target.agrees(program_of(statements), **given, **data)
     for name, array in before.items():
         np.testing.assert_array_equal(data[name], array, "a run writes to what it is given")
 

@@ -180,6 +180,24 @@ def test_two_loops_end_each_for_itself(target: Target) -> None:
     assert out.sizes == {"b": 2, "t": 5, "s": 3}
 
 
+@pytest.mark.parametrize("lengths", [[1, 3], [0, 2], [0, 0]])
+def test_rows_that_are_not_there_have_no_points_and_keep_nobody(target: Target, lengths: list[int]) -> None:
+    """Points behind the end of other rows."""
+    with tp.Program() as program:
+        b, t = tp.dim("b"), tp.dim("t")
+        s = tp.dim("s", lengths=tp.input("n", (), (b,), tp.int32))
+        h = tp.recurrent("h", (), (b, t, s))
+        h[b, 0, s] = tp.input("x", (), (b, s))
+        h[b, t, s] = h[b, t - 1, s] / 2
+        tp.output("h", h)
+        tp.stop_when(t, h < 1, each=(b, s))
+    n = np.array(lengths, np.int32)
+    out = target.agrees(program, n=n, x=np.array([[1.5, 9, 0], [0, 5, 99]], np.float32), sizes={"t": 9})
+    ends = np.array([[2, 5, 1], [1, 4, 8]]) * (np.arange(3) < n[:, None])
+    np.testing.assert_array_equal(out.lengths["t"], ends)
+    assert out.sizes["t"] == max(1, ends.max())
+
+
 @pytest.mark.planned
 @pytest.mark.parametrize(("chunk", "first", "keep"), [(1, 0, True), (2, 0, False), (100, 0, True), (1, 2, True)])
 def test_a_stream_says_how_long_rows_are_so_far(target: Target, chunk: int, first: int, keep: bool) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tempo.analysis.rows import OUTPUTS, Mask, Rows, exists, is_ragged, row_ends, row_masks, selected
+from tempo.analysis.rows import OUTPUTS, Mask, Rows, ends_of, exists, is_ragged, row_ends, row_masks, selected
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, identity_map
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import TRUE, const, var
@@ -40,7 +40,7 @@ def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
     for end, masks in found:
         tensors = Tensors(rewriter, end.location)
         given = end.role == "rows"
-        masking = _Given(graph, tensors, end) if given else _Stopping(graph, tensors, end, (most or {}).get(end.name))
+        masking = _Given(graph, tensors, end) if given else _stopping(graph, tensors, end, (most or {}).get(end.name))
         for (id, number), each in masks.items():
             if id == OUTPUTS:
                 output = replace(outputs[number], edge=masking.masked(outputs[number].edge, each))
@@ -97,6 +97,14 @@ class _Given(_Masking):
         return (self.shown(output) if is_shown else output,)
 
 
+def _stopping(graph: Graph, tensors: Tensors, stop: Output, most: Edge | None) -> _Stopping:
+    """Rows that are not there, since they are points of other rows, have ended before their first point: -1."""
+    for given in ends_of(graph, stop.domain):
+        rows = Rows(identity_map(given.domain), ())
+        stop = replace(stop, edge=selected(tensors, exists(given, tensors, rows), stop.edge, Mask(rows, -1)))
+    return _Stopping(graph, tensors, stop, most)
+
+
 @dataclass(frozen=True)
 class _Stopping(_Masking):
     """Rows end where a condition holds first."""
@@ -119,7 +127,7 @@ class _Stopping(_Masking):
         return self.tensors.rewriter.cases(cases, TensorType((), "bool"), locate=lambda: self.end.location)
 
     def outputs(self, output: Output) -> tuple[Output, ...]:
-        if output is self.end:
+        if output.port == self.end.port:
             lengths = replace(output, edge=self.ended, role="lengths")
             of_run = replace(output, domain=(self.end.along,), layout=())
             return replace(of_run, edge=self._all(), resumes=self.most is not None), lengths
@@ -156,12 +164,11 @@ class _Stopping(_Masking):
             Point(var(symbol)) if symbol == self.end.along else Slice(const(0), self.graph.dim(symbol).size)
             for symbol in self.end.domain
         )
-        ended, axes = replace(self.ended, map=map), tuple(range(len(self.end.rows)))
-        goes_on: Edge
+        going, axes = self._is_zero(replace(self.ended, map=map)), tuple(range(len(self.end.rows)))
         if self.most is None:
-            goes_on = self._is_zero(self.tensors.apply("reduce_min", ended, axes=axes))
+            goes_on = self.tensors.apply("reduce_any", going, axes=axes)
         else:
-            rows = self.tensors.apply("reduce_sum", self.tensors.cast(self._is_zero(ended), "int32"), axes=axes)
+            rows = self.tensors.apply("reduce_sum", self.tensors.cast(going, "int32"), axes=axes)
             goes_on = self.tensors.apply("gt", rows, self.most)
         here = self.tensors.number(var(self.end.along) + 1)
         return self.tensors.apply("where", goes_on, self._zero("int32"), here)

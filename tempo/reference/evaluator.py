@@ -103,13 +103,13 @@ class Evaluator:
     def run(self) -> Evaluated:
         """Every output and every effect; host calls in the order that the language prescribes."""
         lengths = {symbol: self._ends.lengths(symbol, self._extents[symbol]) for symbol in self.graph.stops}
-        kept = {symbol: int(each.max()) for symbol, each in lengths.items()}
+        kept = {symbol: max(int(each.max()), 1) for symbol, each in lengths.items()}
         for instance in self._effects_in_order():
             domain = self.graph.nodes[instance.node].domain
             if all(at < kept.get(symbol, at + 1) for symbol, at in zip(domain, instance.point)):
                 self._force(instance)
         lengths |= self._ends.given()
-        arrays = [(output, self._output(output, lengths)) for output in self.graph.outputs]
+        arrays = [(output, self._output(output, lengths, kept)) for output in self.graph.outputs]
         return Evaluated(
             outputs={output.name: array for output, array in arrays if output.role == "output"},
             state={output.name: array for output, array in arrays if output.role == "state"},
@@ -144,7 +144,7 @@ class Evaluator:
         for output in (each for each in self.graph.outputs if each.role in found):
             begins = output.role == "state" and 0 in kept.values()
             with suppress(_IsOverError):
-                value = self._given(output) if begins else self._output(self._until(output, kept), lengths)
+                value = self._given(output) if begins else self._output(self._until(output, kept), lengths, kept)
                 found[output.role][output.name] = value
         ended = {symbol.name: count for symbol, count in kept.items()}
         return Evaluated(found["output"], found["state"], ended, lengths=self._ends.of_rows(lengths))
@@ -351,11 +351,10 @@ class Evaluator:
             raise InputError(message, location=node.location)
         return array
 
-    def _output(self, output: Output, lengths: Mapping[Symbol, Array]) -> Array:
+    def _output(self, output: Output, lengths: Mapping[Symbol, Array], kept: Mapping[Symbol, int]) -> Array:
         """Of a dim that the layout does not name only the last point that is kept, of a row or of all."""
         reader = output_reader(output)
-        cut = lengths.keys() - self.graph.ragged.keys()
-        counts = [int(lengths[each].max()) if each in cut else self._extents[each] for each in output.domain]
+        counts = [kept.get(each, self._extents[each]) for each in output.domain]
         last = [symbol not in output.layout for symbol in output.domain]
         points = itertools.product(*(range(count)[is_last and -1 :] for is_last, count in zip(last, counts)))
         environments = ({**self.sizes, **dict(zip(output.domain, point))} for point in points)

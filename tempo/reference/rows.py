@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempo.analysis.reports import output_reader
-from tempo.analysis.rows import is_ragged, row_ends, row_masks, shows_rows
+from tempo.analysis.rows import ends_of, is_ragged, row_ends, row_masks, shows_rows
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice
 from tempo.symbolic import Symbol
 
@@ -41,6 +41,8 @@ class Ends:
     def _length(self, symbol: Symbol, at: Environment, most: int) -> int:
         if symbol in self.graph.ragged:
             return min(self._given_length(symbol, at), most)
+        if not self.exists([end.along for end in ends_of(self.graph, self.graph.stops[symbol].rows)], at):
+            return 0
         return self._end(symbol, at, most) or most
 
     def _given_length(self, symbol: Symbol, at: Environment) -> int:
@@ -85,7 +87,7 @@ class Ends:
             length = int(lengths[symbol][tuple(at[row] for row in stop.rows)])
             if symbol in output.layout and at[symbol] >= length:
                 return None
-            at = {**at, symbol: min(at[symbol], length - 1)}
+            at = {**at, symbol: min(at[symbol], max(length - 1, 0))}
         return at
 
     def masked(self, node: Node, at: Environment, operands: list[Array]) -> list[Array]:

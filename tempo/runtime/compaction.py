@@ -24,7 +24,7 @@ from tempo.runtime.compiled import Array, Compiled, ProgramRun, Ready, Sizes
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol, var
 
-_LESS = 0.75
+_LESS = 0.8
 """What a step of fewer rows may take, of one of more, so that it is worth to have code for both."""
 _LEFT = 1e-3
 """Seconds that it takes to leave a loop and to go on."""

@@ -352,7 +352,7 @@ class ProgramRun:
         for port, id in self.compiled.program.outputs.items():
             if port.role == "lengths" and port.name in sizes and not self.is_gone(self.buffers[id]):
                 ends, size = self.compiled.backend.to_host(self._held(id, self.view(id))), sizes[port.name]
-                found[port.name] = np.where(ends == 0, size, np.minimum(ends, size)).astype(np.int32)
+                found[port.name] = np.where(ends == 0, size, np.clip(ends, 0, size)).astype(np.int32)
         return found
 
     def is_gone(self, array: Array | None) -> bool:
