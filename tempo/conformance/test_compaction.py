@@ -100,8 +100,15 @@ def of_words(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
     return x + tp.softmax(h[b, t, :] @ rows.start, axis=0) @ h[b, t, :]
 
 
+def looked_up(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    """At indices of rows, and of steps that all rows share."""
+    of_row = rows.w.spatial[tp.abs(x).argmax(axis=0)]
+    return x + of_row * rows.w.spatial[tp.as_tensor(rows.t) % WIDTH]
+
+
 STATEMENTS: tuple[Statement, ...] = (
     cell, window, further_back, attention, drawn, drawn_once, numbered, averaged, learned, scheduled, of_words,
+    looked_up,
 )  # fmt: skip
 
 

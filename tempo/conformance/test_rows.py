@@ -257,15 +257,16 @@ def test_what_a_row_would_be_behind_its_end_need_not_be_finite(target: Target) -
 
 
 @pytest.mark.few_configurations
+@pytest.mark.parametrize("mapping", [None, {"t": 1}], ids=["", "moved together"])
 @pytest.mark.parametrize("calls", [False, True], ids=["", "calls"])
-def test_no_index_behind_the_end_of_a_row_raises(target: Target, calls: bool) -> None:
+def test_no_index_behind_the_end_of_a_row_raises(target: Target, calls: bool, mapping: Any) -> None:
     seen: list[float] = []
     with tp.Program() as program:
         b, t = tp.dims("b t")
         table, index = tp.input("table", (4,)), tp.input("index", (), (b, t), dtype=tp.int32)
         h = tp.recurrent("h", (), (b, t))
         h[b, 0] = 0.0
-        h[b, t + 1] = h + table.spatial[index]
+        h[b, t + 1] = h + table.spatial[index] * table.spatial[tp.input("of all", (), (t,), dtype=tp.int32)]
         tp.output("of all rows", table.spatial[index][:, t].sum(axis=0))
         tp.output("h", h)
         if calls:  # so that it can not be run again
@@ -273,7 +274,8 @@ def test_no_index_behind_the_end_of_a_row_raises(target: Target, calls: bool) ->
         tp.stop_when(t, h >= tp.input("most", (), (b,)), each=b)
     index_data = np.array([[0, 1, 2, 3, 1, 2], [2, 1, 2, 3, 0, 2]], np.int32)
     data: dict[str, Any] = {"table": np.ones(4, np.float32), "most": np.array([1, 3], np.float32)}
-    run = target.compile(program, checks=True)
+    data["of all"] = np.array([0, 1, 2, 99, 99, 99], np.int32)  # at the last point nobody asks for the next
+    run = target.compile(program, checks=True, mapping=mapping)
     for row, wrong in [(0, 0), (0, 1), (0, 2), (0, 4), (1, 2), (1, 3), (1, 4), (1, 5)]:
         given = index_data.copy()
         given[row, wrong:] = 99

@@ -82,17 +82,14 @@ def _ago(index: Point | Slice, along: Symbol, more: int) -> int | None:
     return ago.as_int() + more if ago.is_const else None
 
 
-def compacted(graph: Graph) -> Compacted | None:
-    """The graph of a program with a stop of rows; None without one.
+def compacted(graph: Graph) -> Compacted:
+    """The graph of a program with a stop of rows.
 
     Raises `UnsupportedError`, at the line, where rows cannot be run apart from others.
     """
-    stops = [stop for stop in graph.stops.values() if stop.rows]
-    if not stops:
-        return None
-    stop = stops[0]
-    if len(graph.stops) > 1:
-        raise UnsupportedError("the run may end early in more than one way", location=stop.location)
+    (stop, *others) = sorted(graph.stops.values(), key=lambda stop: not stop.rows)
+    if others:
+        raise UnsupportedError("the run may end early in more than one way", location=others[0].location)
     if len(stop.rows) > 1:
         raise UnsupportedError("rows are those of several dims", location=stop.location)
     return _Compaction(retimed(graph, stop.along), stop).compacted()

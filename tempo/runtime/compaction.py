@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tempo.autodiff import expand_gradients
 from tempo.compiler.driver import Compiler
 from tempo.compiler.once import Once
 from tempo.costs import RUNS, LikelySizes, work_at_points
@@ -96,15 +97,18 @@ class Compaction:
 
 def compaction(compiler: Compiler, declared: Graph) -> tuple[Compaction | None, list[str]]:
     """How rows may be run apart, and why they are not."""
-    try:
-        found = compacted(declared)
-    except UnsupportedError as error:
-        return None, [f"rows: all of them until the last has ended: {error.message}"]
-    if found is None or compiler.memory_limit is not None or compiler.offload is not None or compiler.rivals:
+    stops = [stop for stop in declared.stops.values() if stop.rows]
+    if not stops or compiler.memory_limit is not None or compiler.offload is not None or compiler.rivals:
         return None, []
-    if declared.dim(found.rows).size != var(found.rows.of_kind("size")) or found.rows in compiler.buckets.of:
-        return None, [f"{found.stop.along.name}: all rows until the last has ended: no size says how many there are"]
-    return Compaction(compiler, declared, found), []
+    whole = f"{stops[0].along.name}: all rows until the last has ended"
+    graph = expand_gradients(declared)
+    try:
+        found = compacted(graph)
+    except UnsupportedError as error:
+        return None, [f"{whole}: {error.message}"]
+    if graph.dim(found.rows).size != var(found.rows.of_kind("size")) or found.rows in compiler.buckets.of:
+        return None, [f"{whole}: no size of a call says how many there are"]
+    return Compaction(compiler, graph, found), []
 
 
 @dataclass(frozen=True)

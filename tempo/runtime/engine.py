@@ -13,7 +13,6 @@ import numpy as np
 from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
-from tempo.autodiff import expand_gradients
 from tempo.backends.by_point import placed
 from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
@@ -258,7 +257,7 @@ class CompiledEngine:
 
     @cached_property
     def _compaction(self) -> tuple[Compaction | None, Sequence[str]]:
-        return (None, ()) if self._declared is None else compaction(self.compiler, expand_gradients(self._declared))
+        return (None, ()) if self._declared is None else compaction(self.compiler, self._declared)
 
     @cached_property
     def rows(self) -> RowRuns | None:

@@ -15,6 +15,8 @@ from tempo.symbolic import Symbol
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
     notes = list(engine.notes)
+    if engine.rows is not None:
+        notes.append(engine.rows.program.told(sizes or {}))
     if engine.tiles is not None:
         program = engine.tiles.program
         engine, sizes = (engine, sizes) if sizes is None else engine.of_last_run(sizes)
@@ -39,7 +41,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         _section("passes", "\n".join(map(str, plan.passes))),
         _section("operators", operator_table(plan.passes)),
         _section("stages", "\n".join(f"{name:<16} {seconds * 1e3:9.2f} ms" for name, seconds in stages)),
-        *([_section("recurrences that indices order", "\n".join(notes))] if notes else []),
+        *([_section("points and rows", "\n".join(notes))] if notes else []),
         _section("mapping", "\n".join(map(str, plan.decisions)) or "nothing to decide"),
         _section("graph", str(plan.graph)),
         _section("statements", "\n".join(_statements(plan.program))),
