@@ -51,6 +51,7 @@ def slow(arguments: list[str], measured: str) -> Any:
             "tempo / PyTorch by depth",
         ),
         slow(["packed", "--quick", "--backend", "torch", "--tiles", "4"], "tempo / PyTorch, packed"),
+        slow(["early_exit", "--quick", "--backend", "torch"], "tempo / compaction by hand, PyTorch"),
         slow(["scheduling", "--quick"], "an order"),
         slow(
             ["llm", "--quick", "--backend", "torch", "--sizes", "2M", "--peers", "transformers, dynamic"],
