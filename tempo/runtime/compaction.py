@@ -165,14 +165,16 @@ class RowRun:
         self.plan, self.widths, self.ready = plan, plan.widths(sizes), ready
 
     def items(self, run: ProgramRun) -> None:
-        for number, item in enumerate(run.compiled.items):
-            loop = RowsOfLoop.of(run.compiled, number, self.plan.program)
+        items = run.compiled.items
+        loops = [RowsOfLoop.of(run.compiled, number, self.plan.program) for number in range(len(items))]
+        for each in filter(None, loops):
+            self._make(run, each)
+        for item, loop in zip(items, loops, strict=True):
             if loop is None:
                 run.whole(item)
                 continue
             with run.around(item) as runs:
                 if runs:
-                    self._make(run, loop)
                     self._narrowing(run, loop)
 
     def _make(self, run: ProgramRun, loop: RowsOfLoop) -> None:
