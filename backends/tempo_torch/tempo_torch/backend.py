@@ -90,13 +90,13 @@ class TorchBackend(GenericBackend):
         return array
 
     def gathered(self, array: torch.Tensor, axis: int, positions: np.ndarray[Any, Any]) -> torch.Tensor:
-        return array.index_select(axis, torch.from_numpy(positions).to(array.device))
+        return array.index_select(axis, self.from_host(positions))
 
     def scattered(
         self, array: torch.Tensor, axis: int, positions: np.ndarray[Any, Any], part: torch.Tensor
     ) -> torch.Tensor:
         with torch.inference_mode():  # a segment with a loop makes tensors that nobody else may write to
-            return array.index_copy_(axis, torch.from_numpy(positions).to(array.device), part)
+            return array.index_copy_(axis, self.from_host(positions), part)
 
     def transpose(self, array: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
         return array.permute(axes)
