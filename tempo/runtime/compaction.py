@@ -166,7 +166,7 @@ class RowRun:
 
     def items(self, run: ProgramRun) -> None:
         items = run.compiled.items
-        loops = [RowsOfLoop.of(run.compiled, number, self.plan.program) for number in range(len(items))]
+        loops = [self._loop(run, number) for number in range(len(items))]
         for each in filter(None, loops):
             self._make(run, each)
         for item, loop in zip(items, loops, strict=True):
@@ -176,6 +176,12 @@ class RowRun:
             with run.around(item) as runs:
                 if runs:
                     self._narrowing(run, loop)
+
+    def _loop(self, run: ProgramRun, number: int) -> RowsOfLoop | None:
+        """None also where the schedule has skewed a loop: an iteration is then not the point whose stop it sees."""
+        loop, along = RowsOfLoop.of(run.compiled, number, self.plan.program), self.plan.along
+        points = int(self.plan.graph.dim(along).size.evaluate(run.sizes))
+        return loop if loop is not None and run.bounds(run.compiled.items[number])[1] == points else None
 
     def _make(self, run: ProgramRun, loop: RowsOfLoop) -> None:
         """A row's outputs are 0 behind its end, where it is no longer computed."""
