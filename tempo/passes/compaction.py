@@ -107,8 +107,8 @@ class _Compaction:
     def compacted(self) -> Compacted:
         found = [self.graph.nodes[id] for id in sorted(self.graph.reachable())]
         inside = [node for node in found if self.stop.along in node.domain]
-        for node in inside:
-            self.check(node)
+        for node in found:
+            self.check(node, node in inside)
         name, taken = self.stop.along.name, {dim.symbol.name for dim in self.graph.dims}
         everyone = fresh_dim(f"{name}_rows", taken)
         dims = (*self.graph.dims, Dim(everyone, var(everyone.of_kind("size"))))
@@ -117,7 +117,8 @@ class _Compaction:
         for node in found:
             if self.asks(node):
                 tensors = Tensors(rewriter, node.location)
-                made = given if node.op == "index_value" else self.drawn(tensors, node, everyone, given)
+                is_number = node.op == "index_value"
+                made = self.numbered(tensors, node, given) if is_number else self.drawn(tensors, node, everyone, given)
                 attrs, number = (("name", "cases"), ("role", "cases")), rewriter.new_declaration()
                 merge = replace(node, op="merge", operands=(), attrs=attrs, declaration=number)
                 rewriter.nodes[node.id] = replace(merge, cases=(Case(TRUE, made),))
@@ -135,6 +136,11 @@ class _Compaction:
         """Whether it says which row it is at."""
         return self.row in node.domain and any(self.row in each.dims() for each in attribute_exprs(node))
 
+    def numbered(self, tensors: Tensors, node: Node, row: Edge) -> Edge:
+        """A number that is made of that of the row."""
+        factor = node.attr("expr").coefficient(self.row)
+        return tensors.add(tensors.times(row, factor), tensors.number(node.attr("expr") - factor * var(self.row)))
+
     def drawn(self, tensors: Tensors, node: Node, everyone: Symbol, row: Edge) -> Edge:
         """What is drawn at a row, of what is drawn for all of them."""
         attrs, count = node.attributes, var(everyone.of_kind("size"))
@@ -149,15 +155,24 @@ class _Compaction:
 
     # -- what keeps rows together ------------------------------------------------------------------------------------
 
-    def check(self, node: Node) -> None:
-        why = next(self.ties(node), None)
+    def check(self, node: Node, is_inside: bool) -> None:
+        why = next(self.ties(node) if is_inside else self.outside(node), None)
         if why is not None:
             raise UnsupportedError(f"{tensor_name(node)} {why}", location=node.location)
+
+    def outside(self, node: Node) -> Iterator[str]:
+        """Why what has no point along the dim is not that of a row wherever it stands."""
+        if self.asks(node) and not self.may_ask(node):
+            yield f"is made of {self.row.name} in a way that is not looked through"
 
     def ties(self, node: Node) -> Iterator[str]:
         """Why what it makes of a row is not of that row alone."""
         if node.is_call:
             yield "is called for all rows"
+        if node.is_nominal and any(self.counts(size) for type in node.results for size in type.shape):
+            yield "has an axis with a position for each row"
+        if any(symbol != self.row and self.counts(self.graph.dim(symbol).size) for symbol in node.domain):
+            yield "varies along a dim with a point for each row"
         for _, edge in node.reads():
             yield from self.reads(edge)
         asked = [each for each in attribute_exprs(node) if self.row in each.dims() or self.counts(each)]
@@ -169,7 +184,9 @@ class _Compaction:
 
     def may_ask(self, node: Node) -> bool:
         if node.op == "index_value":
-            return bool(node.attr("expr") == var(self.row))
+            expr = node.attr("expr")
+            rest = expr - expr.coefficient(self.row) * var(self.row)
+            return self.row not in rest.dims() and not self.counts(rest)
         exprs = [each for each in node.attr("coordinates", ()) if isinstance(each, Expr)]
         return node.is_draw and all(each == var(self.row) or self.row not in each.dims() for each in exprs)
 
@@ -183,8 +200,10 @@ class _Compaction:
                 continue
             if symbol == self.row or any(self.row in expr.dims() or self.counts(expr) for expr in index_exprs(each)):
                 yield f"reads {name} of other rows, or at the number of its own"
+        if any(symbol != self.row and self.counts(self.graph.dim(symbol).size) for symbol in index):
+            yield f"reads {name}, which varies along a dim with a point for each row"
         if any(self.counts(size) for size in producer.results[edge.result].shape) and not at_present:
-            yield f"reads {name}, which has all rows"
+            yield f"reads {name}, which has an axis with a position for each row"
 
     def counts(self, expr: Expr | Condition) -> bool:
         """Whether it is made of how many rows there are."""

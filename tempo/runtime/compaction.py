@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tempo.autodiff import expand_gradients
+from tempo.backends.by_point import ByPoint
 from tempo.compiler.driver import Compiler
 from tempo.compiler.once import Once
 from tempo.costs import RUNS, LikelySizes, work_at_points
@@ -178,10 +179,13 @@ class RowRun:
                     self._narrowing(run, loop)
 
     def _loop(self, run: ProgramRun, number: int) -> RowsOfLoop | None:
-        """None also where the schedule has skewed a loop: an iteration is then not the point whose stop it sees."""
+        """None also where rows are given in lists of arrays, and where the schedule has skewed a loop, of which an
+        iteration is not the point whose stop it sees."""
         loop, along = RowsOfLoop.of(run.compiled, number, self.plan.program), self.plan.along
         points = int(self.plan.graph.dim(along).size.evaluate(run.sizes))
-        return loop if loop is not None and run.bounds(run.compiled.items[number])[1] == points else None
+        if loop is None or run.bounds(run.compiled.items[number])[1] != points:
+            return None
+        return None if any(isinstance(run.buffers[id], ByPoint) for id in loop.axes) else loop
 
     def _make(self, run: ProgramRun, loop: RowsOfLoop) -> None:
         """A row's outputs are 0 behind its end, where it is no longer computed."""
@@ -208,11 +212,10 @@ class RowRun:
                     self._part(some, its, start, 0)
                     return
                 kept, left = np.split(np.concatenate([going, np.flatnonzero(ended)]), [width])
-                before, its = some, found
-                some = run.like(ready, {id: _rows(before, loop, id, kept) for id in found.segment.buffers})
-                if before is not run:
-                    self._put_back(run, before, loop, rows, left)
-                rows = rows[kept]
+                narrow = run.like(ready, {id: _rows(some, loop, id, kept) for id in found.segment.buffers})
+                if some is not run:
+                    self._put_back(run, some, loop, rows, left)
+                some, its, rows = narrow, found, rows[kept]
         finally:
             if some is not run:
                 self._put_back(run, some, loop, rows, np.arange(len(rows)))

@@ -359,7 +359,10 @@ class CompiledEngine:
             engine, arguments = found
             return engine.run(arguments, progress, look)
         if self.rows is not None and progress is None and look is None and self.rows.apart(arguments.sizes):
-            return self.rows.run(arguments)
+            try:
+                return self.rows.run(arguments)
+            except IndexOutOfRangeError:  # which names a place, where a row has been moved to
+                pass
         return self.in_any_order(arguments, progress, look)
 
     def in_any_order(

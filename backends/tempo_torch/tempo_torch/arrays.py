@@ -89,3 +89,17 @@ def host_writer(device: torch.device) -> Callable[[torch.Tensor, tuple[int, ...]
         return tensor
 
     return host_write
+
+
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""Which have kernels that move elements; the others have none."""
+
+
+def signed(array: torch.Tensor) -> torch.Tensor:
+    """The same bits, of a dtype that has those kernels."""
+    return array.view(_SIGNED.get(array.dtype, array.dtype))
+
+
+def positions_of(array: torch.Tensor, axis: int, positions: torch.Tensor) -> torch.Tensor:
+    """`index_select` of any dtype."""
+    return signed(array).index_select(axis, positions).view(array.dtype)

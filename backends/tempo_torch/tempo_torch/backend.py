@@ -13,7 +13,17 @@ from tempo.backends import EAGER, EAGER_CUDA, GenericBackend
 from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
-from tempo_torch.arrays import NAMES, TORCH_DTYPES, clamped, from_host, host_writer, to_host, wrapped
+from tempo_torch.arrays import (
+    NAMES,
+    TORCH_DTYPES,
+    clamped,
+    from_host,
+    host_writer,
+    positions_of,
+    signed,
+    to_host,
+    wrapped,
+)
 from tempo_torch.emitter import CudaEmitter, TorchEmitter
 from tempo_torch.memory import measured_peak
 from tempo_torch.operators import TABLE
@@ -90,13 +100,14 @@ class TorchBackend(GenericBackend):
         return array
 
     def gathered(self, array: torch.Tensor, axis: int, positions: np.ndarray[Any, Any]) -> torch.Tensor:
-        return array.index_select(axis, self.from_host(positions))
+        return positions_of(array, axis, self.from_host(positions))
 
     def scattered(
         self, array: torch.Tensor, axis: int, positions: np.ndarray[Any, Any], part: torch.Tensor
     ) -> torch.Tensor:
         with torch.inference_mode():  # a segment with a loop makes tensors that nobody else may write to
-            return array.index_copy_(axis, self.from_host(positions), part)
+            signed(array).index_copy_(axis, self.from_host(positions), signed(part))
+        return array
 
     def transpose(self, array: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
         return array.permute(axes)
