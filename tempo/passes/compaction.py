@@ -45,7 +45,7 @@ def retimed(graph: Graph, along: Symbol) -> Graph:
     shown = {output.edge.node for output in graph.outputs}
     later: dict[int, int] = {}  # by how many points
     for node in reversed(graph.operands_first()):  # readers first
-        if node.is_nominal or along not in node.domain or node.id in shown:
+        if node.is_nominal or along not in node.domain or node.id in shown or _grows(node, along):
             continue
         reads = graph.consumers[node.id]
         found = {_ago(edge.map[node.domain.index(along)], along, later.get(reader, 0)) for reader, edge in reads}
@@ -72,6 +72,13 @@ def retimed(graph: Graph, along: Symbol) -> Graph:
             new, operands=tuple(moved(each, along, ago) for each in node.operands), cases=cases
         )
     return replace(graph, nodes=rewriter.nodes)
+
+
+def _grows(node: Node, along: Symbol) -> bool:
+    """Whether it reads or makes more at later points: of one point later, it would begin with nothing."""
+    slices = (index for edge in node.operands for index in edge.map if isinstance(index, Slice))
+    exprs = (expr for index in slices for expr in index_exprs(index))
+    return any(along in expr.dims() for expr in (*exprs, *(size for type in node.results for size in type.shape)))
 
 
 def _ago(index: Point | Slice, along: Symbol, more: int) -> int | None:
