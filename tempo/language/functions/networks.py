@@ -92,8 +92,8 @@ def gelu(x: TensorLike, approximate: str | bool = "none") -> RecurrentTensor:
         )
     if _BY_TANH[approximate]:
         inside = 0.7978845608028654 * (tensor + 0.044715 * (tensor * tensor * tensor))
-        return tensor * 0.5 * (1 + tanh(inside))
-    return tensor * 0.5 * (1 + erf(tensor * 0.7071067811865476))
+        return (1 + tanh(inside)) * 0.5 * tensor  # in this order all of it can be made in one array
+    return (1 + erf(tensor * 0.7071067811865476)) * 0.5 * tensor
 
 
 def cross_entropy(
