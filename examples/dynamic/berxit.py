@@ -86,7 +86,7 @@ def torch_loop(weights: Arrays, batch: Arrays, heads: int, threshold: float) -> 
     import torch
     from torch.nn import functional
 
-    w = {name: torch.tensor(array) for name, array in weights.items()}
+    w = {name: torch.as_tensor(array) for name, array in weights.items()}
     width = heads * OF_HEAD
     found = []
     for token, n in zip(batch["token"], batch["n"]):

@@ -62,12 +62,12 @@ def training(initial: Arrays) -> tp.Program:
     return program
 
 
-def asking(initial: Arrays) -> tp.Program:
-    """The logits, the loss and its gradients."""
+def asking(initial: Arrays, learning: bool = True) -> tp.Program:
+    """The logits, the loss and, where it is for learning, its gradients."""
     with tp.Program("ask") as program:
         w = {name: tp.parameter(name, array.shape, init=array) for name, array in initial.items()}
         logits, loss = tagger(w, ())
-        for name, value in {"logits": logits, "loss": loss, **tp.grad(loss, w)}.items():
+        for name, value in {"logits": logits, "loss": loss, **(tp.grad(loss, w) if learning else {})}.items():
             tp.output(name, value)
     return program
 
@@ -94,11 +94,10 @@ def sequences(rows: int, longest: int, draw: np.random.Generator) -> Arrays:
     return {"n": n, "number": number, "tag": tag}
 
 
-def torch_loop(weights: Arrays, batch: Arrays) -> Arrays:
-    """The peer: logits, loss and gradients in PyTorch, a sequence after another."""
+def torch_values(w: Mapping[str, Any], batch: Arrays) -> dict[str, Any]:
+    """The peer: logits and loss in PyTorch, a sequence after another."""
     import torch
 
-    w = {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
     zero = torch.zeros(len(w["U"]))
     logits = []
     for number, length in zip(batch["number"], batch["n"]):
@@ -110,9 +109,16 @@ def torch_loop(weights: Arrays, batch: Arrays) -> Arrays:
         logits.append(torch.cat([torch.stack(states["U"]), torch.stack(states["V"][::-1])], 1) @ w["out"])
     tags = torch.cat([torch.tensor(tag[:length]) for tag, length in zip(batch["tag"], batch["n"])]).long()
     loss = torch.nn.functional.cross_entropy(torch.cat(logits), tags)
-    gradients = torch.autograd.grad(loss, list(w.values()))
-    padded = torch.nn.utils.rnn.pad_sequence(logits, batch_first=True)
-    found = {"logits": padded, "loss": loss, **dict(zip(w, gradients))}
+    return {"logits": torch.nn.utils.rnn.pad_sequence(logits, batch_first=True), "loss": loss}
+
+
+def torch_loop(weights: Arrays, batch: Arrays) -> Arrays:
+    """Values and gradients."""
+    import torch
+
+    w = {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
+    found = torch_values(w, batch)
+    found |= zip(w, torch.autograd.grad(found["loss"], list(w.values())))
     return {name: each.detach().numpy() for name, each in found.items()}
 
 

@@ -88,7 +88,7 @@ def torch_recursion(weights: Arrays, uniform: np.ndarray, nodes: int) -> Arrays:
     """The peer: one tree in PyTorch, by recursion, from the same noise. At `nodes` nodes it ends, whoever waits."""
     import torch
 
-    w = {name: torch.tensor(array) for name, array in weights.items()}
+    w = {name: torch.as_tensor(array) for name, array in weights.items()}
     zero = torch.zeros(w["U"].shape[1])
     made: dict[str, list[np.ndarray]] = {"parent": [], "label": [], "o": []}
 

@@ -17,6 +17,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -95,20 +96,27 @@ def sentences(count: int, draw: np.random.Generator) -> Sentences:
     }
 
 
-def torch_loop(weights: Mapping[str, np.ndarray], batch: Sentences) -> dict[str, np.ndarray]:
-    """The peer: the loss of a batch and its gradients in PyTorch, a node after another."""
+def torch_values(w: Mapping[str, Any], batch: Sentences) -> dict[str, Any]:
+    """The peer: the loss of a batch in PyTorch, a node after another."""
     import torch
 
-    w = {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
     word, child, kind = (torch.tensor(batch[name]).long() for name in ("word", "child", "kind"))
     vectors, matrices = (list(w[name][word].unbind()) for name in ("vectors", "matrices"))
     for first, second in child.tolist():
         changed = torch.cat([matrices[second] @ vectors[first], matrices[first] @ vectors[second]])
         vectors.append(torch.tanh(w["W"] @ changed))
         matrices.append(w["V"] @ torch.cat([matrices[first], matrices[second]]))
-    loss = torch.nn.functional.cross_entropy(torch.stack(vectors) @ w["S"].T, kind)
-    gradients = torch.autograd.grad(loss, list(w.values()))
-    return {"loss": loss.detach().numpy(), **{name: each.numpy() for name, each in zip(w, gradients)}}
+    return {"loss": torch.nn.functional.cross_entropy(torch.stack(vectors) @ w["S"].T, kind)}
+
+
+def torch_loop(weights: Mapping[str, np.ndarray], batch: Sentences) -> dict[str, np.ndarray]:
+    """The loss and its gradients."""
+    import torch
+
+    w = {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
+    found = torch_values(w, batch)
+    found |= zip(w, torch.autograd.grad(found["loss"], list(w.values())))
+    return {name: each.detach().numpy() for name, each in found.items()}
 
 
 Batch = Callable[[Sentences], dict[str, np.ndarray]]

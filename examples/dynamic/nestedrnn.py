@@ -63,12 +63,12 @@ def training(initial: Arrays) -> tp.Program:
     return program
 
 
-def asking(initial: Arrays) -> tp.Program:
-    """The logits, the loss and its gradients."""
+def asking(initial: Arrays, learning: bool = True) -> tp.Program:
+    """The logits, the loss and, where it is for learning, its gradients."""
     with tp.Program("ask") as program:
         w = {name: tp.parameter(name, array.shape, init=array) for name, array in initial.items()}
         logits, loss = classifier(w, ())
-        for name, value in {"logits": logits, "loss": loss, **tp.grad(loss, w)}.items():
+        for name, value in {"logits": logits, "loss": loss, **(tp.grad(loss, w) if learning else {})}.items():
             tp.output(name, value)
     return program
 
@@ -99,11 +99,9 @@ def documents(rows: int, most: int, longest: int, draw: np.random.Generator) -> 
     return {name: array.astype(np.int32) for name, array in arrays.items()}
 
 
-def torch_loop(weights: Arrays, batch: Arrays) -> Arrays:
-    """The peer: logits, loss and gradients in PyTorch, a document after another."""
+def torch_values(w: Mapping[str, Any], batch: Arrays) -> dict[str, Any]:
+    """The peer: logits and loss in PyTorch, a document after another."""
     import torch
-
-    w = {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
 
     def last(inputs: Any, u: torch.Tensor) -> torch.Tensor:
         h = torch.zeros(len(u))
@@ -117,8 +115,16 @@ def torch_loop(weights: Arrays, batch: Arrays) -> Arrays:
         said = (last(w["embedding"][sentence], w["U"]) @ w["W"] for sentence in words[first : first + count])
         logits.append(last(said, w["V"]) @ w["out"])
     loss = torch.nn.functional.cross_entropy(torch.stack(logits), torch.tensor(batch["liked"]).long())
-    gradients = torch.autograd.grad(loss, list(w.values()))
-    found = {"logits": torch.stack(logits), "loss": loss, **dict(zip(w, gradients))}
+    return {"logits": torch.stack(logits), "loss": loss}
+
+
+def torch_loop(weights: Arrays, batch: Arrays) -> Arrays:
+    """Values and gradients."""
+    import torch
+
+    w = {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
+    found = torch_values(w, batch)
+    found |= zip(w, torch.autograd.grad(found["loss"], list(w.values())))
     return {name: each.detach().numpy() for name, each in found.items()}
 
 

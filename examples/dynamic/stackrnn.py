@@ -78,12 +78,12 @@ def training(initial: Arrays) -> tp.Program:
     return program
 
 
-def asking(initial: Arrays) -> tp.Program:
-    """The loss of given transitions, and its gradients."""
+def asking(initial: Arrays, learns: bool = True) -> tp.Program:
+    """The loss of given transitions and, where it learns, its gradients."""
     with tp.Program("ask") as program:
         w = {name: tp.parameter(name, array.shape, init=array) for name, array in initial.items()}
         _, loss = learning(w, ())
-        for name, value in {"loss": loss, **tp.grad(loss, w)}.items():
+        for name, value in {"loss": loss, **(tp.grad(loss, w) if learns else {})}.items():
             tp.output(name, value)
     return program
 
@@ -162,11 +162,11 @@ def batch(found: list[list[int]]) -> Arrays:
     return {name: np.asarray(array, np.int32) for name, array in arrays.items()}
 
 
-def torch_loop(weights: Arrays, found: list[list[int]], given: bool) -> dict[str, Any]:
-    """The peer: a stack as a list, a formula after another. Loss and gradients of given transitions, or its choices."""
+def torch_values(w: Mapping[str, Any], found: list[list[int]], given: bool) -> dict[str, Any]:
+    """The peer: a stack as a list, a formula after another. The loss of given transitions, or its choices."""
     import torch
 
-    w = {name: torch.tensor(array, requires_grad=given) for name, array in weights.items()}
+    w = {name: torch.as_tensor(array) for name, array in w.items()}
     zero = torch.zeros(w["W"].shape[1])
     logits, actions = [], []
     for words in found:
@@ -184,10 +184,18 @@ def torch_loop(weights: Arrays, found: list[list[int]], given: bool) -> dict[str
                 stack[-2:] = [torch.tanh(torch.cat(stack[-2:]) @ w["W"])]
         actions.append(done)
     if not given:
-        return {"action": actions, "logits": torch.stack(logits).numpy()}
-    loss = torch.nn.functional.cross_entropy(torch.stack(logits), torch.tensor(np.concatenate(actions)))
-    gradients = torch.autograd.grad(loss, list(w.values()))
-    return {"loss": loss.detach().numpy(), **{name: each.numpy() for name, each in zip(w, gradients)}}
+        return {"action": actions, "logits": torch.stack(logits)}
+    return {"loss": torch.nn.functional.cross_entropy(torch.stack(logits), torch.tensor(np.concatenate(actions)))}
+
+
+def torch_loop(weights: Arrays, found: list[list[int]]) -> Arrays:
+    """The loss of given transitions, and its gradients."""
+    import torch
+
+    w = {name: torch.tensor(array, requires_grad=True) for name, array in weights.items()}
+    values = torch_values(w, found, given=True)
+    values |= zip(w, torch.autograd.grad(values["loss"], list(w.values())))
+    return {name: each.detach().numpy() for name, each in values.items()}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -228,10 +236,10 @@ def main(arguments: list[str] | None = None) -> int:
         learned = {name: np.asarray(state[name]) for name in initial}
         ask = tp.compile(asking(initial), options.backend, options=buckets)
         found = {name: np.asarray(array) for name, array in ask(**batch(test), state=state).items()}
-        free = torch_loop(learned, test, given=False)
+        free = torch_values(learned, test, given=False)
         assert free["action"] == chosen
         found["logits"] = np.concatenate([row[1:points] for row, points in zip(parsed["logits"], given["points"])])
-        wanted = {"logits": free["logits"], **torch_loop(learned, test, given=True)}
+        wanted = {"logits": free["logits"].numpy(), **torch_loop(learned, test)}
         differences = {name: np.abs(found[name] - each).max() / np.abs(each).max() for name, each in wanted.items()}
         name = max(differences, key=lambda name: differences[name])
         assert differences[name] < 1e-4, differences
