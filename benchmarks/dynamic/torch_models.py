@@ -43,15 +43,16 @@ def mvrnn(w: Weights, batch: Arrays) -> Values:
     """By depth: all nodes of a level over all trees at once, leaves beside those above others."""
     word, width = batch["word"], len(w["W"])
     vectors, nodes = [], []
-    below_v = below_m = w["vectors"]  # nobody reads those of no level
+    below_v = below_m = w["vectors"]  # the deepest level has leaves alone: nobody reads these
     for level, place in reversed(levels(Forest(len(word), batch["child"]))):
         leaves = word[level[level < len(word)]]
         vector, matrix = taken(w["vectors"], leaves), taken(w["matrices"], leaves)
         if len(leaves) < len(level):
-            changed = below_m.view(-1, 2, width, width) @ below_v.view(-1, 2, width).flip(1)[..., None]
-            above = torch.tanh(changed.flip(1).view(-1, 2 * width) @ w["W"].T)
-            vector = torch.cat([vector, above])
-            matrix = torch.cat([matrix, w["V"] @ below_m.view(-1, 2 * width, width)])
+            beside = below_v.view(-1, 2, width).flip(1).reshape(-1, width, 1)
+            changed = torch.bmm(below_m, beside).view(-1, 2, width).flip(1).reshape(-1, 2 * width)
+            vector = torch.cat([vector, torch.tanh(changed @ w["W"].T)])
+            v = w["V"].expand(len(changed), -1, -1)
+            matrix = torch.cat([matrix, torch.bmm(v, below_m.view(-1, 2 * width, width))])
         vectors.append(vector)
         nodes.append(level)
         below_v, below_m = taken(vector, place), taken(matrix, place)
@@ -214,7 +215,7 @@ def drnn_one_by_one(w: Weights, uniform: np.ndarray, nodes: int) -> Values:
 
 def drnn(w: Weights, uniform: np.ndarray, nodes: int) -> Values:
     """All trees in step, a node of each; those that nobody waits in are taken out."""
-    noise = torch.from_numpy(uniform)
+    noise = torch.tensor(uniform)
     gumbel = -torch.log(-torch.log(noise[:, :, 2:]))
     (rows, longest), width, live = uniform.shape[:2], w["U"].shape[1], torch.arange(len(uniform))
     above, beside, x, o = (torch.zeros(rows, longest, width) for _ in range(4))

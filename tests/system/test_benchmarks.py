@@ -50,6 +50,10 @@ def slow(arguments: list[str], measured: str) -> Any:
             on_numpy("dynamic", "--quick", "--widths", "8", "--trees", "2", "--dynet", "none"),
             "tempo / PyTorch by depth",
         ),
+        slow(
+            ["dynamic_models", "--quick", "--backend", "torch", "--models", "birnn", "drnn"],
+            "tempo / PyTorch batched by hand",
+        ),
         slow(["packed", "--quick", "--backend", "torch", "--tiles", "4"], "tempo / PyTorch, packed"),
         slow(["early_exit", "--quick", "--backend", "torch"], "tempo / compaction by hand, PyTorch"),
         slow(["scheduling", "--quick"], "an order"),
