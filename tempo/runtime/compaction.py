@@ -6,12 +6,14 @@ compiled for so many rows goes on from there, and at its end everything is put b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from tempo import dtypes
 from tempo.autodiff import expand_gradients
 from tempo.backends.by_point import ByPoint
 from tempo.compiler.driver import Compiler
@@ -28,6 +30,8 @@ from tempo.symbolic import Symbol, var
 
 _LESS = 0.8
 """What a step of fewer rows may take, of one of more, so that it is worth to have code for both."""
+_SHARE = 1 / 8
+"""Of all points, those that are made at one number of rows before it is the next one's turn."""
 _LEFT = 1e-3
 """Seconds that it takes to leave a loop and to go on."""
 
@@ -78,15 +82,29 @@ class Compaction:
         if isinstance(way, int):
             yield from range((count - 1) // way * way, 0, -way)
             return
-        rates, points = self.compiler.backend.costs, int(self.graph.dim(self.along).size.evaluate(sizes))
+        rates, likely = self.compiler.backend.costs, LikelySizes(sizes)
+        points, moved = likely.extent(self.graph.dim(self.along).size), self._bytes(likely)
         own = (id for id in sorted(self.program.nodes) if self.program.rows in self.graph.nodes[id].domain)
-        work = work_at_points(self.graph, tuple(own), self.program.rows, LikelySizes(sizes))
+        work = work_at_points(self.graph, tuple(own), self.program.rows, likely)
         once, before = _LEFT + work.launches * rates.compiling / RUNS, work.cost(count, rates).seconds
         for width in range(count - 1, 0, -1):
             seconds = work.cost(width, rates).seconds
-            if seconds <= _LESS * before and (before - seconds) * points / 2 > once:
+            rows = count + width + (3 * count if self.compiler.backend.allocates_inside else 0)  # whose arrays are new
+            saved = (before - seconds) * points * _SHARE - 2 * rows * moved * rates.byte
+            if seconds <= _LESS * before and saved > once:
                 before = seconds
                 yield width
+
+    def _bytes(self, sizes: LikelySizes) -> int:
+        """Of a row, all that is given of it and returned, which is moved with it and put back."""
+        nodes = [self.graph.nodes[id] for id in self.graph.reachable()]
+        held = [(node.domain, node.type) for node in nodes if node.is_input and self.program.rows in node.domain]
+        held += [(each.domain, each.type) for each in self.graph.outputs if self.program.rows in each.domain]
+        found = 0
+        for domain, type in held:
+            dims = (self.graph.dim(symbol).size for symbol in domain if symbol != self.program.rows)
+            found += math.prod(map(sizes.extent, (*dims, *type.shape))) * dtypes.itemsize(type.dtype)
+        return found
 
     def given(self, arguments: Arguments) -> Arguments:
         """What the program is given beside what is given anyway."""
