@@ -68,7 +68,7 @@ def drawn_once(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
 
 
 def numbered(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-    return x * tp.as_tensor(rows.b) + tp.as_tensor(rows.t)
+    return x * tp.as_tensor(2 * rows.b + 1) + tp.as_tensor(rows.t + rows.b)
 
 
 def averaged(rows: Rows, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
@@ -148,3 +148,45 @@ def test_what_is_made_of_a_row_does_not_depend_on_those_beside_it(
 def test_random_programs(target: Target, seed: int) -> None:
     random = Random(seed)
     check(target, [random.choice(STATEMENTS) for _ in range(random.randint(2, 4))], random.randint(1, 3), seed)
+
+
+@pytest.mark.parametrize("way", ["dim", "axis", "number"])
+def test_as_many_positions_as_rows_are_no_rows(target: Target, way: str) -> None:
+    with tp.Program() as program:
+        b, t = tp.dim("b"), tp.dim("t")
+        h = tp.recurrent("h", (), (b, t))
+        h[b, 0] = tp.input("start", (), (b,))
+        h[b, t + 1] = h * 0.5
+        if way == "dim":
+            c = tp.dim("c", b.size)
+            other = tp.recurrent("other", (), (t, c))
+            other[0, c] = tp.as_tensor(c) * 1.0
+            other[t + 1, c] = other * 0.5
+        elif way == "axis":
+            other = tp.random.uniform((b.size,), dims=(t,))
+        else:
+            other = h * tp.as_tensor(b.size - b)
+        tp.output("h", h)
+        tp.output("other", other)
+        tp.stop_when(t, h < 1, each=b)
+    start = np.array([9, 1.5, 0.5, 33], np.float32)
+    target.agrees(program, start=start, sizes={"t": 8}, options={"mapping": {"t": 1}})
+
+
+@pytest.mark.planned
+def test_few_rows_are_computed_by_few(target: Target) -> None:
+    """With one executable for each number of rows that there was; `explain` says which there may be."""
+    data: dict[str, Any] = {
+        "x": numbers((ROWS, STEPS, WIDTH)),
+        "start": numbers((ROWS, WIDTH)),
+        "w": numbers((WIDTH, WIDTH)),
+    }
+    data |= {"n": np.ones(ROWS, np.int32), "limit": np.array([0, 1e9, 0, 0, 0, 0], np.float32)}
+    run = target.compile(program_of([cell]), mapping={"t": 1})
+    out = run(sizes={"s": 3}, **data)
+    np.testing.assert_array_equal(out.lengths["t"], [1, STEPS, 1, 1, 1, 1])
+    assert run.executables == 2
+    assert "t: 6, 5, 4, 3, 2, 1 rows at a time" in run.explain()
+    alone = target.compile(program_of([cell]), mapping={"t": "sequential"})
+    alone(sizes={"s": 3}, **data)
+    assert "t: all rows until the last has ended" in alone.explain()

@@ -24,7 +24,8 @@ from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 
 @dataclass(frozen=True)
 class Compacted:
-    """`graph` has no row that ends by itself any more. `stop` is that of its rows, `nodes` are those along its dim."""
+    """`graph` has no row that ends by itself any more. `stop` is that of its rows, `nodes` are those along its dim.
+    `grows`: what some of them read is more at later points."""
 
     graph: Graph
     stop: Output
@@ -32,6 +33,7 @@ class Compacted:
     most: Port
     row: Port
     all: Symbol
+    grows: bool
 
     @property
     def rows(self) -> Symbol:
@@ -133,7 +135,10 @@ class _Compaction:
         most = Port("input", f"{name} most")
         masked = rows_masked(graph, {self.stop.name: self.given(rewriter, most.name, ())})
         nodes = frozenset(node.id for node in inside)
-        return Compacted(masked, self.stop, nodes, most, Port("input", f"{name} row"), everyone.of_kind("size"))
+        row, all = Port("input", f"{name} row"), everyone.of_kind("size")
+        return Compacted(
+            masked, self.stop, nodes, most, row, all, any(_grows(node, self.stop.along) for node in inside)
+        )
 
     def given(self, rewriter: Rewriter, name: str, domain: tuple[Symbol, ...]) -> Edge:
         attrs = (("layout", domain), ("name", name), ("role", "input"))

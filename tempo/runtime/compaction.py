@@ -82,6 +82,8 @@ class Compaction:
         if isinstance(way, int):
             yield from range((count - 1) // way * way, 0, -way)
             return
+        if self.program.grows and self.compiler.backend.allocates_inside:
+            return  # a loop that is gone on with has arrays of full length, of which it would copy a part at each point
         rates, likely = self.compiler.backend.costs, LikelySizes(sizes)
         points, moved = likely.extent(self.graph.dim(self.along).size), self._bytes(likely)
         own = (id for id in sorted(self.program.nodes) if self.program.rows in self.graph.nodes[id].domain)
