@@ -19,6 +19,7 @@ REASONS = {
     "tempo/lowering/": "inputs, constants, definitions and calls become buffers and items, no operators",
     "tempo/passes/attention/": "the form of attention, as it is spelled out",
     "tempo/passes/composites.py": "the form of a softmax, as it is spelled out",
+    "tempo/passes/compaction.py": "the number of a point, which is not its place where rows are moved",
     "tempo/passes/ragged/": "what moves positions steps over padding in its own way",
     "tempo/passes/recompute/": "the element that is read of a row",
     "tempo/passes/recurrence/": "the recurrences that are known",
