@@ -25,7 +25,7 @@ from tempo.passes.compaction import Compacted, compacted
 from tempo.passes.manager import forced
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Array, Compiled, ProgramRun, Ready, Sizes
-from tempo.sdg.graph import Graph
+from tempo.sdg.graph import Edge, Graph, Slice
 from tempo.symbolic import Symbol, var
 
 _LESS = 0.8
@@ -64,10 +64,9 @@ class Compaction:
 
     def told(self, sizes: Sizes) -> str:
         widths = self.widths(sizes) if sizes else ()
-        says = (
-            f"{', '.join(map(str, widths))} rows at a time" if len(widths) > 1 else "all rows until the last has ended"
-        )
-        return f"{self.along.name}: {says}"
+        if len(widths) < 2:
+            return f"{self.along.name}: all rows until the last has ended"
+        return f"{self.along.name}: {', '.join(map(str, widths))} rows at a time"
 
     def widths(self, sizes: Sizes) -> Sequence[int]:
         """How many rows there may be in a step, from all of them downwards."""
@@ -98,15 +97,23 @@ class Compaction:
                 yield width
 
     def _bytes(self, sizes: LikelySizes) -> int:
-        """Of a row, all that is given of it and returned, which is moved with it and put back."""
-        nodes = [self.graph.nodes[id] for id in self.graph.reachable()]
-        held = [(node.domain, node.type) for node in nodes if node.is_input and self.program.rows in node.domain]
-        held += [(each.domain, each.type) for each in self.graph.outputs if self.program.rows in each.domain]
+        """Of a row, all that is given of it, returned, and read of its past, which is moved with it and put back."""
+        nodes = [self.graph.nodes[id] for id in sorted(self.graph.reachable())]
+        kept = {node.id for node in nodes if node.is_input}
+        kept |= {edge.node for node in nodes for edge in node.operands if self._is_past(edge)}
+        held = [(self.graph.nodes[id].domain, self.graph.nodes[id].type) for id in sorted(kept)]
+        held += [(each.domain, each.type) for each in self.graph.outputs]
         found = 0
         for domain, type in held:
+            if self.program.rows not in domain:
+                continue
             dims = (self.graph.dim(symbol).size for symbol in domain if symbol != self.program.rows)
             found += math.prod(map(sizes.extent, (*dims, *type.shape))) * dtypes.itemsize(type.dtype)
         return found
+
+    def _is_past(self, edge: Edge) -> bool:
+        places = zip(self.graph.nodes[edge.node].domain, edge.map, strict=True)
+        return any(symbol == self.along and isinstance(index, Slice) for symbol, index in places)
 
     def given(self, arguments: Arguments) -> Arguments:
         """What the program is given beside what is given anyway."""
