@@ -190,3 +190,38 @@ def test_few_rows_are_computed_by_few(target: Target) -> None:
     alone = target.compile(program_of([cell]), mapping={"t": "sequential"})
     alone(sizes={"s": 3}, **data)
     assert "t: all rows until the last has ended" in alone.explain()
+
+
+def test_an_error_names_the_row_and_not_its_place(target: Target) -> None:
+    with tp.Program() as program:
+        b, t = tp.dim("b"), tp.dim("t")
+        table, index = tp.input("table", (4,)), tp.input("index", (), (b, t), tp.int32)
+        h = tp.recurrent("h", (), (b, t))
+        h[b, 0] = 0.0
+        h[b, t + 1] = h + table.spatial[index[b, t + 1]]
+        tp.output("h", h)
+        tp.stop_when(t, tp.as_tensor(t) >= tp.input("last", (), (b,), tp.int32), each=b)
+    given = np.zeros((4, 6), np.int32)
+    given[2, 4] = 7
+    data: dict[str, Any] = {"table": np.ones(4, np.float32), "last": np.array([0, 1, 5, 1], np.int32)}
+    run = target.compile(program, checks=True, mapping={"t": 1})
+    with pytest.raises(tp.IndexOutOfRangeError, match=r"index 7 .* at b = 2, t = 3"):
+        run(index=given, **data)
+    given[2, 4] = 3
+    np.testing.assert_array_equal(run(index=given, **data).lengths["t"], [1, 2, 6, 2])
+
+
+@pytest.mark.parametrize("order", ["b t", "t b"])
+def test_rows_may_be_given_point_by_point(target: Target, order: str) -> None:
+    with tp.Program() as program:
+        outer, inner = tp.dims(order)
+        b, t = (outer, inner) if order == "b t" else (inner, outer)
+        x = tp.input("x", (WIDTH,), (outer, inner))
+        h = tp.recurrent("h", (WIDTH,), (outer, inner))
+        h[t < 1] = 1.0
+        h[t >= 1] = (h[b, t - 1] if order == "b t" else h[t - 1, b]) * 0.5 + x
+        tp.output("h", h)
+        tp.stop_when(t, tp.as_tensor(t) >= tp.input("last", (), (b,), tp.int32), each=b)
+    data = numbers((5, 7, WIDTH) if order == "b t" else (7, 5, WIDTH))
+    last = np.array([0, 4, 6, 1, 1], np.int32)
+    target.agrees(program, x=list(data), last=last, options={"mapping": {"t": 1}})
