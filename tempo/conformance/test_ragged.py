@@ -98,8 +98,9 @@ def mean(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
 
 
 def normed(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    """Smooth: after it elements are almost equal, and rounding would say which of them is the greatest."""
     seen = x[row.b, row.points()]
-    return x / (1 + seen.var(axis=0)) + seen.max(axis=(0, 1))
+    return x / (1 + seen.var(axis=0)) + tp.logsumexp(seen, axis=(0, 1))
 
 
 def pooled(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
