@@ -17,7 +17,6 @@ from tempo.errors import UnsupportedError
 from tempo.passes.rows import rows_masked
 from tempo.sdg.builder import attribute_exprs, fresh_dim
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Port, Slice, TensorType, index_exprs
-from tempo.sdg.operators.making import INDEX_DTYPE
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 
@@ -122,7 +121,7 @@ class _Compaction:
         everyone = fresh_dim(f"{name}_rows", taken)
         dims = (*self.graph.dims, Dim(everyone, var(everyone.of_kind("size"))))
         rewriter = Rewriter(replace(self.graph, dims=dims))
-        given = self.given(rewriter, f"{name} row", (self.row,))
+        given = rewriter.given(f"{name} row", (self.row,))
         for node in found:
             if self.asks(node):
                 tensors = Tensors(rewriter, node.location)
@@ -133,16 +132,12 @@ class _Compaction:
                 rewriter.nodes[node.id] = replace(merge, cases=(Case(TRUE, made),))
         graph = replace(rewriter.graph, nodes=rewriter.nodes)
         most = Port("input", f"{name} most")
-        masked = rows_masked(graph, {self.stop.name: self.given(rewriter, most.name, ())})
+        masked = rows_masked(graph, {self.stop.name: rewriter.given(most.name, ())})
         nodes = frozenset(node.id for node in inside)
         row, all = Port("input", f"{name} row"), everyone.of_kind("size")
         return Compacted(
             masked, self.stop, nodes, most, row, all, any(_grows(node, self.stop.along) for node in inside)
         )
-
-    def given(self, rewriter: Rewriter, name: str, domain: tuple[Symbol, ...]) -> Edge:
-        attrs = (("layout", domain), ("name", name), ("role", "input"))
-        return rewriter.declare(Node(-1, "input", domain, (TensorType((), INDEX_DTYPE),), (), attrs, (), 0, name))
 
     def asks(self, node: Node) -> bool:
         """Whether it says which row it is at."""

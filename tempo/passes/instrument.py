@@ -17,10 +17,11 @@ from tempo import dtypes
 from tempo.analysis.checks.stopping import first_asked
 from tempo.analysis.demand.demand import Demand, certain_points, demand
 from tempo.analysis.reports import output_reader
-from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Slice, TensorType
+from tempo.passes.rows import rows_going
+from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, TensorType
 from tempo.sdg.operators.located import must_not_fail
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, const, disjunction, maximum, minimum, var
+from tempo.symbolic import FALSE, TRUE, Box, Condition, Context, Expr, Symbol, disjunction, maximum, minimum, var
 
 UNKNOWN, FINITE, INFINITE, NOT_A_NUMBER = 0, 1, 2, 3
 """What a watch holds at each point, int8; a tensor with both is not a number. Buffers begin with zeros."""
@@ -143,12 +144,9 @@ def _within(graph: Graph, demands: Mapping[int, Demand], node: Node, dim: Symbol
 
 def _over(rewriter: Rewriter, rows: Output, dim: Symbol) -> Edge:
     """What is 0 for as long as a row goes on."""
-    tensors, zero = Tensors(rewriter, rows.location), Tensors(rewriter, rows.location).constant(0, "int32")
-    places = zip(rows.domain, rows.edge.map, strict=True)
-    map = tuple(at if symbol == dim else Slice(const(0), rewriter.graph.dim(symbol).size) for symbol, at in places)
-    axes = tuple(range(len(map) - 1))
-    some = tensors.apply("reduce_any", tensors.apply("eq", replace(rows.edge, map=map), zero), axes=axes)
-    return tensors.apply("where", some, zero, tensors.constant(1, "int32"))
+    tensors = Tensors(rewriter, rows.location)
+    some = tensors.apply("reduce_any", rows_going(tensors, rows.edge, dim), axes=tuple(range(len(rows.rows))))
+    return tensors.apply("where", some, tensors.constant(0, "int32"), tensors.constant(1, "int32"))
 
 
 def _going_on(rewriter: Rewriter, stop: Output, dim: Symbol) -> int:

@@ -24,7 +24,7 @@ from functools import cached_property
 from tempo.analysis.rows import OUTPUTS, Mask, Rows, ends_of, exists, is_ragged, row_ends, row_masks, selected
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, identity_map
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import TRUE, const, var
+from tempo.symbolic import TRUE, Symbol, const, var
 
 
 def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
@@ -55,6 +55,16 @@ def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
             rewriter.nodes[id] = replace(node, operands=tuple(operands), cases=tuple(cases))
         outputs = tuple(made for output in outputs for made in masking.outputs(output))
     return replace(graph, nodes=rewriter.nodes, outputs=outputs)
+
+
+def rows_going(tensors: Tensors, ended: Edge, along: Symbol) -> Edge:
+    """Which rows go on behind a point, with an axis for each of their dims."""
+    rewriter = tensors.rewriter
+    sizes, domain = {dim.symbol: dim.size for dim in rewriter.dims}, rewriter.nodes[ended.node].domain
+    map: IndexMap = tuple(
+        Point(var(symbol)) if symbol == along else Slice(const(0), sizes[symbol]) for symbol in domain
+    )
+    return tensors.apply("eq", replace(ended, map=map), tensors.constant(0, "int32"))
 
 
 @dataclass(frozen=True)
@@ -160,11 +170,7 @@ class _Stopping(_Masking):
 
     def _all(self) -> Edge:
         """The stop of the whole run."""
-        map: IndexMap = tuple(
-            Point(var(symbol)) if symbol == self.end.along else Slice(const(0), self.graph.dim(symbol).size)
-            for symbol in self.end.domain
-        )
-        going, axes = self._is_zero(replace(self.ended, map=map)), tuple(range(len(self.end.rows)))
+        going, axes = rows_going(self.tensors, self.ended, self.end.along), tuple(range(len(self.end.rows)))
         if self.most is None:
             goes_on = self.tensors.apply("reduce_any", going, axes=axes)
         else:

@@ -51,6 +51,11 @@ class Rewriter(NodeBuilder):
         node = self.nodes[edge.node]
         self.nodes[old.id] = replace(node, id=old.id, name=old.name, location=old.location)
 
+    def given(self, name: str, domain: tuple[Symbol, ...], shape: tuple[Expr, ...] = ()) -> Edge:
+        """Indices that the run gives beside what the user does, as the input of that name."""
+        attrs = (("layout", (*domain, *range(len(shape)))), ("name", name), ("role", "input"))
+        return self.declare(Node(-1, "input", domain, (TensorType(shape, INDEX_DTYPE),), (), attrs, (), 0, name))
+
 
 def take_apart(rewriter: Rewriter, node: Node) -> None:
     """What a composite is made of in its place."""

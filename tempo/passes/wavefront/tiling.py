@@ -23,8 +23,7 @@ from tempo.analysis.rows import Mask, Rows, exists, selected
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Wavefront
 from tempo.sdg.builder import fresh_dim
-from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Port, Slice, TensorType
-from tempo.sdg.operators.making import INDEX_DTYPE
+from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Port, Slice
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import FALSE, Condition, Context, Dim, Expr, Symbol, const, var
 
@@ -111,9 +110,7 @@ class _Tiling:
     def given(self, name: str, domain: tuple[Symbol, ...], shape: tuple[Expr, ...] = ()) -> Edge:
         found = self._given.get(name)
         if found is None:
-            attrs = (("layout", (*domain, *range(len(shape)))), ("name", name), ("role", "input"))
-            node = Node(-1, "input", domain, (TensorType(shape, INDEX_DTYPE),), (), attrs, (), 0, name)
-            found = self._given[name] = self.rewriter.declare(node)
+            found = self._given[name] = self.rewriter.given(name, domain, shape)
         return found
 
     def order(self) -> Edge:

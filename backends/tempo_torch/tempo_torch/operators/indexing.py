@@ -10,7 +10,7 @@ import torch
 from tempo.backends.operators import Attrs, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
 from tempo_torch.arrays import TORCH_DTYPES, positions_of
-from tempo_torch.operators.builder import HALF, Builder, Function, result_dtype, unless_unsigned
+from tempo_torch.operators.builder import HALF, UNSIGNED, Builder, Function, result_dtype, unless_unsigned
 from tempo_torch.waits import waits
 
 
@@ -91,7 +91,7 @@ def _gather(call: Call, device: torch.device) -> Function:
 def _take(call: Call) -> Function:
     axis, index = call.attrs["axis"], call.operands[1]
     check, shape = _checker(call.attrs, call.operands[0].shape[axis]), call.result.shape
-    if call.operands[0].dtype.startswith("uint"):
+    if call.operands[0].dtype in UNSIGNED:
         return lambda data, *given: positions_of(data, axis, check(*given).reshape(-1)).reshape(shape)
     if index.rank == 1:
         return lambda data, *given: data.index_select(axis, check(*given))
