@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tempo.analysis.dependence.acyclic import Need
 from tempo.analysis.dependence.levels import Direction, LoopBody
 from tempo.costs import LikelySizes
+from tempo.passes.vectorize.legality import Span
 from tempo.sdg.components import connected
 from tempo.sdg.graph import Edge, Graph, Point
 from tempo.symbolic import Symbol
@@ -33,15 +34,15 @@ class Stages:
     """The stages of one block along one dim. Candidates that need no loop over the dim have none: they are *free*."""
 
     def __init__(
-        self, graph: Graph, dim: Symbol, block: LoopBody[int, Need], candidates: frozenset[int], sizes: LikelySizes
+        self, graph: Graph, dim: Symbol, block: LoopBody[int, Need], spans: Mapping[int, Span], sizes: LikelySizes
     ) -> None:
-        self.graph, self.dim, self.block, self.sizes = graph, dim, block, sizes
+        self.graph, self.dim, self.block, self.spans, self.sizes = graph, dim, block, spans, sizes
         made = (id for unit in block.units for id in unit.names if not graph.nodes[id].is_input)
         self.names = {id for id in made if dim in block.dims[id]}
         self.around = {
             id: unit.loop.dim for unit in block.units if unit.loop and unit.loop.dim != dim for id in unit.names
         }
-        self.candidates = (candidates & self.names) - self.around.keys()
+        self.candidates = (spans.keys() & self.names) - self.around.keys()
         self.into: dict[int, list[Need]] = defaultdict(list)
         self.out_of: dict[int, list[Need]] = defaultdict(list)
         for link in block.links:
@@ -145,8 +146,11 @@ class Stages:
         return sum(self._bytes_of(id) for id in ids)
 
     def _bytes_of(self, id: int) -> int:
-        """Bytes at one point of the dim and of the loops around the block, at all points of the other dims."""
+        """Bytes at one point of the dim and of the loops around the block, at all points of the other dims: none for
+        what has a few points of the dim, whatever its size."""
         node = self.graph.nodes[id]
+        if id in self.spans and self.spans[id].size.is_const and not self.graph.dim(self.dim).size.is_const:
+            return 0
         open_dims = self.block.dims.get(id, node.domain)
         extents = (self.sizes.extent(self.graph.dim(symbol).size) for symbol in open_dims if symbol != self.dim)
         return self.sizes.bytes(node) * math.prod(extents)

@@ -169,7 +169,7 @@ class _Lifting:
         attrs = dict(result.attrs)
         if attrs.get("checked") and (reads[1][1] or result.broadcast):
             attrs["layout"] = self.layout_of_indices(node, ranks[1], result.at, span)
-        return tensors.moved(tensors.apply(node.op, *operands, **attrs), result.axis, 0)
+        return tensors.moved(tensors.apply(node.op, *result.ordered(operands), **attrs), result.axis, 0)
 
     def layout_of_indices(self, node: Node, rank: int, at: int, span: Span) -> tuple[Expr | int, ...]:
         """What the axes of checked indices are, for whom an error tells: where a point lies along them, or a number of

@@ -161,10 +161,9 @@ class MappingSearch:
         sizes = candidates.sizes
         held = Held(candidates, self.rates, frozenset(id for each in self.bands(candidates) for id in each.members))
         spans, refused = self.without_refused(held)
-        among = frozenset(spans)
         chosen: set[int] = set()
         blocks = candidates.blocks
-        decisions = [decision for block in blocks for decision in self.decide(candidates, block, among, chosen)]
+        decisions = [decision for block in blocks for decision in self.decide(candidates, block, spans, chosen)]
         large = {each.nodes: why for each in decisions if each.kind == "full" and (why := held.too_much(each.nodes))}
         members = {id for nodes in large for id in nodes if id in held.why}
         points = held.block(members)
@@ -200,11 +199,11 @@ class MappingSearch:
         return spans, refused
 
     def decide(
-        self, candidates: Candidates, block: LoopBody[int, Need], among: frozenset[int], chosen: set[int]
+        self, candidates: Candidates, block: LoopBody[int, Need], spans: Mapping[int, Span], chosen: set[int]
     ) -> list[Decision]:
         """One decision for every group of candidates of the block; `chosen` are those lifted so far."""
         symbol = candidates.dim.symbol
-        stages = Stages(candidates.graph, symbol, block, among, candidates.counts)
+        stages = Stages(candidates.graph, symbol, block, spans, candidates.counts)
         decisions = []
         for group in stages.bound_groups():
             new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)

@@ -51,7 +51,7 @@ class Held:
         """The candidates that are kept for all points though nothing is lifted."""
         given = self.candidates
         blocks = (
-            Stages(given.graph, given.dim.symbol, block, frozenset(given.spans), given.counts) for block in given.blocks
+            Stages(given.graph, given.dim.symbol, block, given.spans, given.counts) for block in given.blocks
         )
         return {id for block in blocks for id in block.candidates if block.is_kept(id)}
 

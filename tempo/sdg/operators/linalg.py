@@ -91,8 +91,15 @@ def _lift_dot(attrs: Attrs, lifted: tuple[bool, ...], ranks: tuple[int, ...], si
         changed["lhs_batch"] = (0, *changed["lhs_batch"])
         changed["rhs_batch"] = (0, *changed["rhs_batch"])
         return Lifted(changed)
-    lhs_free = ranks[0] - batch - len(attrs["lhs_contract"])
-    return Lifted(changed, axis=batch if lifted[0] else batch + lhs_free)
+    free = [rank - batch - len(attrs[f"{side}_contract"]) for side, rank in zip(("lhs", "rhs"), ranks)]
+    if lifted[0] or free[1]:
+        return Lifted(changed, axis=batch if lifted[0] else batch + free[0])
+    # A matrix by vectors is the vectors by its transpose: the result lies as it is wanted.
+    exchanged = {f"{to}_{kind}": changed[f"{of}_{kind}"] for to, of in _EXCHANGED for kind in ("contract", "batch")}
+    return Lifted(exchanged, axis=batch, order=(1, 0))
+
+
+_EXCHANGED = (("lhs", "rhs"), ("rhs", "lhs"))
 
 
 def _dot_cost(call: Call) -> float:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tempo.sdg.call import Call
 from tempo.sdg.operators.axes import SIZE, Attrs, AxisRule, Fold, Infer, Shape, after_a_new_one
 from tempo.symbolic import Condition, Expr, as_expr
 
+T = TypeVar("T")
 Function = Callable[..., Any]
 Builder = Callable[[Call], Function]
 Kind = Literal[
@@ -23,7 +24,7 @@ class Lifted:
     """How an operator is applied to operands with one more leading axis.
 
     `axis` is where that axis lies in the result, `at` where it must lie in the operands that have it. With `broadcast`,
-    the others must be given it; those in `repeats` with a size of 1.
+    the others must be given it; those in `repeats` with a size of 1. It takes the operands in the `order` given.
     """
 
     attrs: Attrs
@@ -31,6 +32,10 @@ class Lifted:
     broadcast: bool = False
     at: int = 0
     repeats: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+
+    def ordered(self, operands: Sequence[T]) -> tuple[T, ...]:
+        return tuple(operands[place] for place in self.order) if self.order else tuple(operands)
 
 
 def _none_at_all(attrs: Attrs) -> int:

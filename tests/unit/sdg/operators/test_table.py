@@ -117,7 +117,7 @@ def apply_lifted(operator: Operator, sample: Sample, arrays, lifted: tuple[bool,
         operands = [
             array if new else np.broadcast_to(array, (LIFTED, *array.shape)) for array, new in zip(operands, lifted)
         ]
-    operands = [np.moveaxis(array, 0, how.at) if new else array for array, new in zip(operands, lifted)]
+    operands = how.ordered([np.moveaxis(array, 0, how.at) if new else array for array, new in zip(operands, lifted)])
     types = [StaticType(array.shape, dtypes.from_numpy(array.dtype)) for array in operands]
     symbolic = tuple(TensorType(tuple(map(as_expr, type.shape)), type.dtype) for type in types)
     result = operator.infer(how.attrs, symbolic)
@@ -156,7 +156,7 @@ def lifted_sample(sample: Sample, lifted: tuple[bool, ...]) -> Sample:
         for shape, new in zip(sample.shapes, lifted, strict=True)
     )
     scalars = (0,) * (len(operator.scalars(how.attrs)) - len(sample.scalars)) + sample.scalars
-    return Sample(sample.op, shapes, dict(how.attrs), sample.dtypes, scalars, sample.indices)
+    return Sample(sample.op, how.ordered(shapes), dict(how.attrs), sample.dtypes, scalars, sample.indices)
 
 
 LIFTED_ONCE = [
