@@ -9,6 +9,7 @@ from tempo import language as _language
 from tempo.errors import (
     BackendCallError,
     BrokenPluginError,
+    CheckpointError,
     CycleError,
     DefinitionError,
     DomainError,
@@ -64,6 +65,7 @@ _RUNTIME = {
     "Options": "tempo.compiler.options",
     "save": "tempo.runtime.results.saving",
     "load": "tempo.runtime.results.saving",
+    "Checkpoints": "tempo.runtime.checkpoints.folder",
     "register_backend": "tempo.plugins",
     "register_scheduler": "tempo.plugins",
 }
@@ -71,14 +73,14 @@ _LIBRARIES = ("llm", "nn", "optim", "rl")
 
 
 __all__ = [
-    *_language.__all__, "compile", "Options", "save", "load",  # noqa: F405 - see __getattr__
+    *_language.__all__, "compile", "Options", "save", "load", "Checkpoints",  # noqa: F405 - see __getattr__
     "register_backend", "register_scheduler", "llm", "nn", "optim", "rl",  # noqa: F405
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
     "uint32", "uint64",
     "pi", "e", "inf", "nan", "newaxis",
     "TempoError", "DomainError", "DefinitionError", "CycleError", "IndexExpressionError", "ProgramError", "ShapeError",
     "DTypeError", "SizeError", "IndexOutOfRangeError", "InputError", "MissingFileError", "MissingPackageError",
-    "UnknownBackendError",
+    "CheckpointError", "UnknownBackendError",
     "UnknownSchedulerError",
     "BrokenPluginError", "HostCallError", "BackendCallError", "NotFiniteError", "UnsupportedError", "MemoryLimitError",
     "ScheduleError",

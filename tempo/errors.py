@@ -151,6 +151,10 @@ class MissingFileError(TempoError, FileNotFoundError):
     """A file that is to be loaded, or the folder of one that is to be written, does not exist."""
 
 
+class CheckpointError(TempoError, OSError):
+    """Checkpoints that cannot be written or read; those that were whole before still are."""
+
+
 class MissingPackageError(TempoError, ImportError):
     """A package that is needed for this alone is not installed; says how to install it."""
 

@@ -1,10 +1,12 @@
 """The keywords of a call, of which no input may have the name: decided here, for every way of running a program.
 
-An input is given by its name (`run(x=...)`), to a call as to a stream, so neither may have a keyword that could be one.
-Those that nothing takes yet are kept free from the start: an input of that name would be in the way later.
+An input is given by its name (`run(x=...)`), to a call as to a stream, so neither may have a keyword that could be
+one.
 """
 
 from __future__ import annotations
 
-NOT_YET = ("checkpoint", "resume")
-RESERVED = ("seed", "sizes", "state", "strict", "donate", "progress", "chunk", "keep", "from_point", *NOT_YET)
+RESERVED = (
+    "seed", "sizes", "state", "strict", "donate", "progress", "chunk", "keep", "from_point", "checkpoint", "resume",
+    "outputs",
+)  # fmt: skip

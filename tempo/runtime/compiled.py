@@ -320,7 +320,7 @@ class ProgramRun:
         fill = 0 if starts_at_zero else _poison(buffer.dtype) if poisons else None
         if self.compiled.is_made_inside(buffer.id) and (fill is None or starts_at_zero):
             return None
-        order = buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
+        order = self._order(buffer)
         physical = shape if order is None else tuple(shape[at] for at in order)
         try:
             if buffer.id in self.compiled.on_host:
@@ -335,6 +335,10 @@ class ProgramRun:
         if order is None or (buffer.role != "output" and not backend.shares_memory):
             return array
         return backend.transpose(array, tuple(order.index(axis) for axis in range(len(order))))
+
+    def _order(self, buffer: Buffer) -> tuple[int, ...] | None:
+        """The axes in the order in which they lie in memory, where that is not the logical one."""
+        return buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
 
     def bounds(self, item: Item) -> tuple[int, int]:
         assert item.loop is not None
@@ -385,10 +389,32 @@ class ProgramRun:
         yield not self.has_ended(item)
         self._drop(item)
 
-    def part(self, item: Item, start: int) -> None:
-        """A loop from there on."""
-        with self._opened(item):
-            self._run(item.part, start, self.bounds(item)[1])
+    def part(self, item: Item, start: int, stop: int | None = None) -> None:
+        """A loop from there on, to its end or as far as is said; arrays are whole behind it."""
+        with self._opened(item, item.drops if stop is None else ()):
+            self._run(item.part, start, self.bounds(item)[1] if stop is None else stop)
+
+    def skip(self) -> None:
+        """Leave the next item out: what it would make is there."""
+        self.item += 1
+
+    def copied(self, id: int, axis: int = 0, first: int = 0, stop: int | None = None) -> np.ndarray[Any, Any]:
+        """A copy of a buffer on the host, or of some positions of an axis."""
+        array = self.buffers[id]
+        if stop is not None:
+            array = array[(slice(None),) * axis + (slice(first, stop),)]
+        return np.array(array if isinstance(array, np.ndarray) else self.compiled.backend.to_host(array), order="C")
+
+    def put(self, id: int, array: np.ndarray[Any, Any]) -> None:
+        """What `copied` gave, as the buffer's array."""
+        buffer, backend = self.compiled.program.buffers[id], self.compiled.backend
+        order = self._order(buffer) or tuple(range(array.ndim))
+        back = tuple(order.index(axis) for axis in range(len(order)))
+        lying = np.ascontiguousarray(array.transpose(order))
+        if id in self.compiled.on_host:
+            self.buffers[id] = lying.transpose(back)
+        else:
+            self.buffers[id] = backend.transpose(backend.owned(backend.from_host(lying)), back)
 
     def like(self, ready: Ready, buffers: Mapping[int, Array]) -> ProgramRun:
         """A run of the program at other sizes, in the middle of an item that has these buffers."""
@@ -430,8 +456,9 @@ class ProgramRun:
         self._drop(item)
 
     @contextmanager
-    def _opened(self, item: Item) -> Iterator[None]:
-        """Inside, the arrays of the item's segment are as chunks of it have them. What it only reads is kept whole."""
+    def _opened(self, item: Item, drops: tuple[int, ...] | None = None) -> Iterator[None]:
+        """Inside, the arrays of the item's segment are as chunks of it have them. What it only reads is kept whole.
+        `drops`: what is not needed afterwards."""
         way = None if item.segment is None else self.compiled.segments[item.segment].in_chunks
         if item.segment is None or way is None:
             yield
@@ -452,7 +479,7 @@ class ProgramRun:
         except TempoError:  # what was made so far may be asked for (`tempo.runtime.results.salvage`)
             close(())
             raise
-        close(item.drops)
+        close(item.drops if drops is None else drops)
 
     def _put(self, arrays: Mapping[int, Array]) -> None:
         for id, array in arrays.items():

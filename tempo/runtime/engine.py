@@ -26,6 +26,7 @@ from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.passes.wavefront.components import promises
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
+from tempo.runtime.checkpoints.driver import CheckpointedRun
 from tempo.runtime.compaction import Compaction, RowRun, compaction
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.limit import Chosen, chosen
@@ -365,6 +366,15 @@ class CompiledEngine:
                 pass
         return self.in_any_order(arguments, progress, look)
 
+    def checkpointed(
+        self, arguments: Arguments, progress: Progress | None, look: Look | None, run: CheckpointedRun
+    ) -> Evaluated:
+        """As `run`, with checkpoints: no row is moved, and nothing is looked up that is not demanded."""
+        points = self.points_read(arguments)
+        if self.tiles is not None and (found := self.tiles.of(arguments, points)) is not None:
+            return found[0].checkpointed(found[1], progress, look, run)
+        return self.in_order()._driven(arguments, look, lambda _, made: run.items(made, progress), in_parts=True)
+
     def in_any_order(
         self, arguments: Arguments, progress: Progress | None, look: Look | None, rows: Compaction | None = None
     ) -> Evaluated:
@@ -389,15 +399,24 @@ class CompiledEngine:
     def _run(
         self, arguments: Arguments, progress: Progress | None, look: Look | None, rows: Compaction | None
     ) -> Evaluated:
-        in_parts, plan = progress is not None or rows is not None, self.plan_for(arguments.sizes)
-        takes = arguments.donated and not in_parts and self.takes(arguments.sizes)
-        run = self.start(plan, arguments, in_parts, donated=arguments.donated if takes else frozenset())
-        with guarded(partial(salvaged, run, arguments, self.graph), run.watched, look):
+        def drive(plan: Plan, run: ProgramRun) -> None:
             if rows is None:
                 _run_items(run, progress)
             else:
                 sizes = arguments.sizes
                 RowRun(rows, sizes, lambda width: self.at(plan, {**sizes, rows.count: width}, True)).items(run)
+
+        return self._driven(arguments, look, drive, in_parts=progress is not None or rows is not None)
+
+    def _driven(
+        self, arguments: Arguments, look: Look | None, drive: Callable[[Plan, ProgramRun], None], in_parts: bool
+    ) -> Evaluated:
+        """`drive` runs the items."""
+        plan = self.plan_for(arguments.sizes)
+        takes = arguments.donated and not in_parts and self.takes(arguments.sizes)
+        run = self.start(plan, arguments, in_parts, donated=arguments.donated if takes else frozenset())
+        with guarded(partial(salvaged, run, arguments, self.graph), run.watched, look):
+            drive(plan, run)
         results = run.results()
         for array in arguments.given_up() if self.backend.donates else ():
             self.backend.delete(array)

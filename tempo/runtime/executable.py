@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from tempo.errors import (
 )
 from tempo.reference.calls import feeding
 from tempo.runtime.arguments.call import Arguments, CallChecker
+from tempo.runtime.checkpoints.folder import Checkpoints
+from tempo.runtime.checkpoints.resume import Resumed, resumed
 from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine
 from tempo.runtime.explain import explain
 from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, told_what_is_large
@@ -80,40 +82,60 @@ class Executable:
         self,
         /,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         sizes: Mapping[str, int] | None = None,
         state: Mapping[str, Any] | None = None,
         strict: bool | None = None,
         donate: bool = False,
         progress: bool | Callable[[int, int], None] = False,
+        checkpoint: Checkpoints | None = None,
+        resume: bool = False,
+        outputs: Literal["all", "new"] = "all",
         **inputs: Any,
     ) -> Outputs:
         """Run the program.
 
         `inputs` are arrays by name, the domain's dims in front, and iterators for streamed inputs; `sizes` gives sizes
-        of dims that no input carries; `progress` shows a bar (True), or is called with (done, total). `state` holds
-        parameters to start from: the `.state` of a run, what `tp.load` gives, or arrays by name. A name that is no
-        parameter is an error; with `strict=False` it is left out, as it is from the state of a run without `strict`.
+        of dims that no input carries; `seed` is that of all draws (None: 0); `progress` shows a bar (True), or is
+        called with (done, total). `state` holds parameters to start from: the `.state` of a run, what `tp.load` gives,
+        or arrays by name. A name that is no parameter is an error; with `strict=False` it is left out, as it is from
+        the state of a run without `strict`.
 
         `donate`: the run may have the memory of arrays of JAX's or PyTorch's that it is given, as `jax.jit` may with
         `donate_argnums`: what it reads no more makes room, and results may lie where it was. They must not be used
         afterwards, after a run that fails, too: JAX's are deleted, PyTorch's are empty. NumPy's stay as they are. A
         `memory_limit` is that of runs that keep what they are given.
 
+        `checkpoint`: the run keeps in a folder what it needs to go on (`tp.Checkpoints`). With `resume` it goes on at
+        the last checkpoint that is whole, or begins where there is none: it gives bit for bit what it would have given
+        with no interruption. Inputs are given again, and must be the same; seed and sizes are those of the checkpoint,
+        but for more points of `along`, where nothing reads how many there are. A stream that has `state_dict` and
+        `load_state_dict` goes on where it was; of another one as many arrays are skipped as were taken. Outputs over
+        `along` have all points, or with `outputs="new"` those behind the checkpoint.
+
         Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
-        `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`, and `NotFiniteError` where
+        `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`, `CheckpointError`, and `NotFiniteError` where
         `tp.Options(check_finite=True)` was given.
         """
-        arguments = self._arguments(inputs, sizes, state, seed, strict, donate)
+        with AtUserLine():
+            kept = resumed(checkpoint, resume, outputs, self.graph)
+            seed, sizes = (0 if seed is None else seed, sizes) if kept is None else kept.call(seed, sizes, self._calls)
+        arguments = self._arguments(inputs, sizes, state, seed, strict, donate and kept is None)
         planned = partial(self._planned, arguments.sizes)
         with AtUserLine():
             reporting = _reporter(progress)
         with reporting as report, told_what_is_large(planned), feeding(arguments.feeds):
-            return self._run(arguments, report)
+            return self._run(arguments, report, kept)
 
-    def _run(self, arguments: Arguments, report: Progress | None) -> Outputs:
+    def _run(self, arguments: Arguments, report: Progress | None, kept: Resumed | None) -> Outputs:
         look = self._look(arguments)
-        results = self._engine.run(arguments, report, look)
+        if kept is None:
+            results = self._engine.run(arguments, report, look)
+        else:
+            engine = self._planning("keeps no checkpoints")
+            with AtUserLine():
+                run = kept.run(arguments, engine)
+            results = engine.checkpointed(arguments, report, look, run)
         outputs = outputs_of(results, self.graph, arguments, self._engine.from_host)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)

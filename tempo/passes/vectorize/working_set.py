@@ -50,9 +50,7 @@ class Held:
     def _kept(self) -> Set[int]:
         """The candidates that are kept for all points though nothing is lifted."""
         given = self.candidates
-        blocks = (
-            Stages(given.graph, given.dim.symbol, block, given.spans, given.counts) for block in given.blocks
-        )
+        blocks = (Stages(given.graph, given.dim.symbol, block, given.spans, given.counts) for block in given.blocks)
         return {id for block in blocks for id in block.candidates if block.is_kept(id)}
 
     @cached_property

@@ -15,7 +15,6 @@ from tempo.backends.by_point import ByPoint
 from tempo.errors import NO_POINTS, AtUserLine, DTypeError, HostCallError, InputError, Location, SizeError, nearest
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.plugins.manager import get_backend, list_backends
-from tempo.reference.calls import Feed
 from tempo.sdg.graph import Graph, Node, Role
 from tempo.symbolic import LARGEST_SIZE, Expr, Symbol, var
 
@@ -337,34 +336,48 @@ def claim_length(table: SizeTable, node: Node, given: Any, endless: Symbol | Non
         table.claim(table.graph.dim(symbol).size, claim, symbol.name)
 
 
-def feed(graph: Graph, node: Node, given: Any, sizes: Mapping[Symbol, int]) -> Feed:
-    """Takes the next array of an iterator at every point.
+class StreamFeed:
+    """Takes the next array of an iterator at every point; `taken`: how many so far.
 
     Nothing is taken after the last point, so that a call may go on where another has stopped.
     """
-    values, dim = iter(given), node.domain[0]
-    shape = tuple(int(extent.evaluate(sizes)) for extent in node.shape)
 
-    def take(point: tuple[int, ...]) -> Array:
+    def __init__(self, graph: Graph, node: Node, given: Any, sizes: Mapping[Symbol, int]) -> None:
+        self.name, self.source, self.taken = str(node.attr("stream")), given, 0
+        self._values, self._dim, self._node = iter(given), node.domain[0], node
+        self._shape = tuple(int(extent.evaluate(sizes)) for extent in node.shape)
+        self._size = int(graph.dim(self._dim).size.evaluate(sizes))
+
+    def __call__(self, point: tuple[int, ...]) -> Array:
         """Raises `InputError` and `DTypeError` with the point, and `HostCallError` chained to what the iterator raised.
 
         The array is the run's own: an iterator may go on writing into what it gave.
         """
-        where = f"the stream {node.attr('stream')!r} at {dim.name} = {point[0]}"
+        node, where = self._node, f"the stream {self.name!r} at {self._dim.name} = {point[0]}"
+        array = np.array(as_array(self._next(where, point[0]), node, where))
+        if array.shape != self._shape:
+            raise InputError(f"{where} has shape {array.shape}, declared is {self._shape}", location=node.location)
+        return array
+
+    def _next(self, where: str, point: int) -> Any:
         try:
-            value = next(values)
+            value = next(self._values)
         except StopIteration:
-            size = int(graph.dim(dim).size.evaluate(sizes))
             raise StreamEndError(
-                f"{where} has ended: it gave {point[0]} arrays, and the size of {dim.name} is {size}",
-                location=node.location,
+                f"{where} has ended: it gave {point} arrays, and the size of {self._dim.name} is {self._size}",
+                location=self._node.location,
             ) from None
         except Exception as error:
             message = f"{where} failed: {type(error).__name__}: {error}"
-            raise HostCallError(message, location=node.location) from error
-        array = np.array(as_array(value, node, where))
-        if array.shape != shape:
-            raise InputError(f"{where} has shape {array.shape}, declared is {shape}", location=node.location)
-        return array
+            raise HostCallError(message, location=self._node.location) from error
+        self.taken += 1
+        return value
 
-    return take
+    def skip(self, count: int) -> None:
+        """Take arrays that nobody looks at."""
+        for at in range(count):
+            self._next(f"the stream {self.name!r}, going on behind {count} arrays,", at)
+
+    def begin_again(self, taken: int) -> None:
+        """What the arrays come from has been put where so many of them were taken."""
+        self._values, self.taken = iter(self.source), taken

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempo.backends.by_point import ByPoint, parts_of
-from tempo.errors import InputError, SizeError, UnsupportedError, nearest
-from tempo.keywords import NOT_YET
-from tempo.reference.calls import Feed
+from tempo.errors import InputError, SizeError, nearest
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments import binding
 from tempo.runtime.results.outputs import Outputs, State
@@ -36,7 +34,7 @@ class Arguments:
     sizes: Mapping[Symbol, int]
     arrays: Mapping[Port, Array | ByPoint]
     seed: int
-    feeds: Mapping[str, Feed] = field(default_factory=dict)
+    feeds: Mapping[str, binding.StreamFeed] = field(default_factory=dict)
     """What streamed inputs are read from, by name."""
     donated: frozenset[Port] = frozenset()
     """Those of which the caller gives up arrays of the backend's own."""
@@ -87,8 +85,6 @@ class CallChecker:
         """`endless`: a dim without an end, and the most points that it can have; a streamed input along it says nothing
         of its size."""
         seeded = binding.seed_array(seed)
-        if name := next((name for name in NOT_YET if name in inputs), None):
-            raise UnsupportedError(f"{name}= is kept for what Tempo does not do yet", hint="leave it out")
         inputs = binding.as_declared(inputs, self._declared)
         binding.check_names(inputs, self._declared, "input")
         stated = self._named_states(state, strict)
@@ -102,7 +98,7 @@ class CallChecker:
         known = self._known(arrays, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
         begun = [node for name, node in self.states.items() if name not in stated]
         initial = {node.port: self._initial.value(node, known, arrays, int(seed)) for node in begun}
-        feeds = {name: binding.feed(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
+        feeds = {name: binding.StreamFeed(self.graph, node, inputs[name], known) for name, node in self.streams.items()}
         donated = self._donated(arrays) if donate else frozenset[Port]()
         return Arguments(known, {**arrays, **initial, Port("seed", "seed"): seeded}, int(seed), feeds, donated)
 

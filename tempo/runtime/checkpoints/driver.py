@@ -1,0 +1,266 @@
+"""Runs with checkpoints: the loops over one dim in stretches, and what is live after each in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tempo.backends.by_point import parts_of
+from tempo.errors import CheckpointError, UnsupportedError, user_location
+from tempo.loop_ir.analysis.boundary import Boundary, boundary
+from tempo.runtime.arguments.call import Arguments
+from tempo.runtime.checkpoints.folder import Checkpoints, Folder, Saved, failed
+from tempo.runtime.checkpoints.outside import Outside, places
+from tempo.runtime.checkpoints.writer import Writer
+from tempo.runtime.compiled import Item, ProgramRun
+from tempo.sdg.graph import Graph
+from tempo.symbolic import Symbol
+
+Array = np.ndarray[Any, Any]
+OnHost = Callable[[Any], Array]
+Progress = Callable[[int, int], None]
+_LOGGER = logging.getLogger("tempo")
+_DIGEST_BYTES = 16
+_DIFFERS = {
+    "program": "of another program",
+    "backend": "of another backend",
+    "options": "of a run with other options",
+    "versions": "of other versions of the packages that compute",
+    "plan": "of a run that was planned in another way",
+}
+
+
+def digest(arguments: Arguments, on_host: OnHost) -> dict[str, str]:
+    """By what a run is given, a checksum of it (BLAKE2b of dtype, shape and elements)."""
+    found = {}
+    for port, value in arguments.arrays.items():
+        if port.role != "seed":
+            made = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+            for array in map(on_host, parts_of(value)):
+                made.update(f"{array.dtype}{array.shape}".encode())
+                made.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            found[f"{port.role} {port.name}"] = made.hexdigest()
+    return found
+
+
+def text_digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+@dataclass(frozen=True)
+class Position:
+    """Between two iterations of a loop, which have been run from `start` on up to `stop`, or down to it.
+
+    `ended`: the loop has no more; `stopped`: the run has ended early.
+    """
+
+    start: int
+    stop: int
+    forward: bool
+    ended: bool
+    stopped: bool
+
+    @property
+    def next(self) -> int:
+        return self.stop if self.forward else self.stop - 1
+
+
+@dataclass
+class CheckpointedRun:
+    """One run with checkpoints, from where `saved` says or from its beginning.
+
+    `identity`: what must be the same where a run goes on; `about`: what was given to it. `is_longer`: the dim has more
+    points than in the run that wrote `saved`. `only_new`: outputs over the dim are wanted from there on alone.
+    """
+
+    given: Checkpoints
+    folder: Folder
+    saved: Saved | None
+    arguments: Arguments
+    graph: Graph
+    identity: Mapping[str, Any]
+    about: Mapping[str, Any]
+    only_new: bool = False
+    is_longer: bool = False
+
+    def __post_init__(self) -> None:
+        self.outside = Outside.of(self.graph, self.arguments.feeds)
+        self._points: str | None = None if self.saved is None else self.saved.about["points"]
+        self._fixed: str | None = None
+        self._fixed_for: int | None = None
+        self.begun = 0
+        """The point with which the run has gone on."""
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def items(self, run: ProgramRun, progress: Progress | None = None) -> None:
+        """All of the driver's items, as far as no checkpoint says what they have made."""
+        items = run.compiled.items
+        along = Symbol(self.given.along, "dim")
+        loops = [at for at, item in enumerate(items) if item.loop is not None and item.loop.var == along]
+        first = self._checked(run, loops)
+        bounds = {at: run.bounds(items[at]) for at in loops}
+        total, before = sum(hi - lo for lo, hi in bounds.values()), 0
+        with Writer() as writer:
+            for at, item in enumerate(items):
+                is_made = self.saved is not None and at < first
+                if at not in loops and (self.is_longer or not is_made):
+                    run.whole(item)
+                elif is_made:
+                    run.skip()
+                else:
+                    for position in self._loop(run, at, writer, self.saved is not None and at == first):
+                        lo, hi = bounds[at]
+                        if progress is not None:
+                            progress(before + (position.stop - lo if position.forward else hi - position.stop), total)
+                if at in loops:
+                    before += bounds[at][1] - bounds[at][0]
+
+    def _checked(self, run: ProgramRun, loops: list[int]) -> int:
+        """The item with which it begins; nothing has been run yet."""
+        if not loops:
+            raise self._refused("no loop over it stands outside of all others")
+        if run.pool is not None:
+            raise self._refused("some of what the run holds lies in the host pool of memory_limit= or offload=")
+        self.identity = {**self.identity, "plan": text_digest(str(run.compiled.program))}
+        if self.saved is None:
+            self.folder.make()
+            return 0
+        for key, words in _DIFFERS.items():
+            if self.saved.about["identity"].get(key) != self.identity[key]:
+                here, there = self.identity[key], self.saved.about["identity"].get(key)
+                raise CheckpointError(
+                    f"{self.saved.path} is {words}, so this run cannot go on from it",
+                    location=user_location(),
+                    hint=f"it says {there}; here it is {here}. Another folder begins anew",
+                )
+        item = int(self.saved.about["item"])
+        if self.is_longer and item != min(loops):
+            raise self._refused("a loop over it has ended already, so there cannot be more points")
+        self.folder.make()
+        return item
+
+    def _refused(self, why: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"there are no checkpoints along {self.given.along!r}: {why}",
+            location=user_location(),
+            hint="take the outermost ordered dim as along= (print(run.explain()) shows the schedule)",
+        )
+
+    def _loop(self, run: ProgramRun, at: int, writer: Writer, goes_on: bool) -> Iterator[Position]:
+        """A loop in stretches, with a checkpoint after each."""
+        item = run.compiled.items[at]
+        with run.around(item) as runs:
+            live = boundary(run.compiled.program, at, run.sizes)
+            start = self._restored(run, live, at) if goes_on else None
+            for position in self._stretches(run, item, start) if runs or goes_on else ():
+                writer.give(self._copied(run, live, at, position))
+                yield position
+
+    def _stretches(self, run: ProgramRun, item: Item, start: int | None) -> Iterator[Position]:
+        """They end at whole numbers of `every` points from where the loop begins."""
+        assert item.loop is not None
+        (lo, hi), forward = run.bounds(item), item.loop.direction == "forward"
+        first, last, step = (lo, hi, 1) if forward else (hi, lo, -1)
+        at = first if start is None else start
+        while at != last and not run.has_ended(item):
+            done = abs(at - first) // self.given.every * self.given.every
+            stop = first + step * min(hi - lo, done + self.given.every)
+            run.part(item, *((at, stop) if forward else (stop, at)))
+            stopped = run.has_ended(item)
+            yield Position(at, stop, forward, stop == last, stopped)
+            at = stop
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _copied(self, run: ProgramRun, live: Boundary, item: int, position: Position) -> Callable[[], None]:
+        """Everything as it is now, for the thread that writes it."""
+        named = {id: f"{id} {buffer.name}" for id, buffer in run.compiled.program.buffers.items()}
+        there = {id for id, array in enumerate(run.buffers) if not run.is_gone(array)}
+        fixed, points, where = dict[str, Array](), dict[str, Array](), dict[str, tuple[int, int]]()
+        if self._fixed_for != item:
+            fixed = {named[id]: run.copied(id) for id in live.given if id in there}
+        changing = {named[id]: run.copied(id) for id in live.live(position.next, run.sizes) if id in there}
+        lo, hi = sorted((position.start, position.stop))
+        for id, each in live.points.items():
+            first, stop = max(0, lo + each.first), min(run.ready.shapes[id][each.axis], hi + each.last)
+            if first < stop and id in there:
+                points[named[id]] = run.copied(id, each.axis, first, stop)
+                where[str(id)] = each.axis, first
+        outside, held = self.outside.state()
+        changing.update((f"outside {number}", array) for number, array in enumerate(held))
+        about = {
+            **self.about,
+            "kind": "checkpoint",
+            "along": self.given.along,
+            "item": item,
+            "point": position.stop,
+            "ended": position.ended and not position.stopped,
+            "seed": self.arguments.seed,
+            "outside": outside,
+            "identity": dict(self.identity),
+        }
+        is_first, self._fixed_for = self._fixed_for != item, item
+        return partial(self._write, fixed if is_first else None, points, where, changing, about)
+
+    def _write(
+        self,
+        fixed: Mapping[str, Array] | None,
+        points: Mapping[str, Array],
+        where: Mapping[str, tuple[int, int]],
+        changing: Mapping[str, Array],
+        about: Mapping[str, Any],
+    ) -> None:
+        """What a checkpoint names is there before it is."""
+        folder = self.folder
+        try:
+            if fixed is not None:
+                self._fixed = folder.write("given", fixed, {"kind": "given"}) if fixed else None
+            if points:
+                said = {"kind": "points", "previous": self._points, "places": where}
+                self._points = folder.write("points", points, said)
+            folder.write("checkpoint", changing, {**about, "points": self._points, "given": self._fixed})
+            folder.finished(spared=int(about["ended"]))
+        except OSError as error:
+            raise failed(folder.path, error) from error
+
+    # -- going on ----------------------------------------------------------------------------------------------------
+
+    def _restored(self, run: ProgramRun, live: Boundary, item: int) -> int:
+        """With everything as it was; where the loop goes on."""
+        saved = self.saved
+        assert saved is not None
+        arrays = saved.buffers()
+        self._fixed = saved.about["given"]
+        if not self.is_longer:  # else what comes before the loop has been made anew
+            self._fixed_for = item
+            arrays |= {} if self._fixed is None else self.folder.part(self._fixed).buffers()
+        wanted = live.points.keys() - (live.shown if self.only_new else frozenset())
+        for part in reversed(list(self.folder.points(self._points if wanted else None))):
+            for id, array in part.buffers().items():
+                if id in wanted:
+                    axis, first = part.about["places"][str(id)]
+                    into = arrays.setdefault(id, np.zeros(run.ready.shapes[id], array.dtype))
+                    into[_corner(array.shape, axis, first)] = array
+        for id, array in arrays.items():
+            if array.shape != (shape := run.ready.shapes[id]):  # for the points of a longer run
+                longer = np.zeros(shape, array.dtype)
+                longer[_corner(array.shape)] = array
+                array = longer
+            run.put(id, array)
+        self.outside.restore(saved.about["outside"], dict(places(saved.arrays)))
+        self.begun = int(saved.about["point"])
+        _LOGGER.info("going on at %s = %d, from %s", self.given.along, self.begun, saved.path)
+        return self.begun
+
+
+def _corner(shape: tuple[int, ...], axis: int = 0, first: int = 0) -> tuple[slice, ...]:
+    """Where an array of that shape lies in a larger one, from position `first` of an axis on."""
+    starts = (first if at == axis else 0 for at in range(len(shape)))
+    return tuple(slice(start, start + size) for start, size in zip(starts, shape))

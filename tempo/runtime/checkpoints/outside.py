@@ -1,0 +1,176 @@
+"""What a run depends on that lies outside of it: streamed inputs, and the resources of calls of the host.
+
+A resource is an object with `state_dict()` and `load_state_dict(state)`, as those of PyTorch have them, and so may be
+what a streamed input is taken from. A state is made of numbers, texts, bytes, arrays, and lists, tuples and dicts of
+those: what JSON and safetensors can say, so that reading one runs nobody's code.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tempo.errors import HostCallError, Location, TempoError, UnsupportedError
+from tempo.runtime.arguments.binding import StreamFeed
+from tempo.sdg.graph import Graph
+
+Array = np.ndarray[Any, Any]
+_LOGGER = logging.getLogger("tempo")
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclass
+class Encoded:
+    """A state as JSON says it; its arrays lie beside it, by number."""
+
+    arrays: list[Array] = field(default_factory=list)
+
+    def of(self, value: Any) -> Any:
+        """Raises `TypeError` for what cannot be said."""
+        if type(value) in _PLAIN:
+            return value
+        if isinstance(value, bytes):
+            return {"bytes": base64.b64encode(value).decode()}
+        if isinstance(value, list):
+            return [self.of(each) for each in value]
+        if isinstance(value, tuple):
+            return {"tuple": [self.of(each) for each in value]}
+        if isinstance(value, Mapping):
+            return {"dict": [[self.of(key), self.of(each)] for key, each in value.items()]}
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
+            return {"scalar" if isinstance(value, np.generic) else "array": self._kept(np.asarray(value))}
+        if type(value).__module__ == "torch" and hasattr(value, "detach"):
+            return {"tensor": self._kept(value.detach().cpu().numpy())}
+        raise TypeError(f"a {type(value).__name__} is no number, text, array, or list or dict of those")
+
+    def _kept(self, array: Array) -> int:
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"an array of dtype {array.dtype} cannot be kept")
+        self.arrays.append(np.array(array))
+        return len(self.arrays) - 1
+
+
+def decoded(value: Any, arrays: Mapping[int, Array]) -> Any:
+    """What `Encoded.of` was given."""
+    if isinstance(value, list):
+        return [decoded(each, arrays) for each in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, held),) = value.items()
+    if kind == "bytes":
+        return base64.b64decode(held)
+    if kind == "tuple":
+        return tuple(decoded(each, arrays) for each in held)
+    if kind == "dict":
+        return {decoded(key, arrays): decoded(each, arrays) for key, each in held}
+    if kind == "tensor":
+        import torch
+
+        return torch.from_numpy(arrays[held])
+    return arrays[held][()] if kind == "scalar" else arrays[held]
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The streams and the resources of one run, each resource once, in the order in which they were declared."""
+
+    feeds: Mapping[str, StreamFeed]
+    resources: tuple[tuple[Any, Location | None], ...]
+
+    @staticmethod
+    def of(graph: Graph, feeds: Mapping[str, StreamFeed]) -> Outside:
+        """Raises `UnsupportedError` for a call of which nobody could say where it has come to."""
+        found: dict[int, tuple[Any, Location | None]] = {}
+        for node in graph.nodes.values():
+            if not node.is_host_call or node.is_stream:
+                continue
+            resource = node.attr("resource")
+            if resource is not None:
+                found.setdefault(id(resource.value), (resource.value, node.location))
+            elif node.attr("ordered_by"):
+                raise UnsupportedError(
+                    "a call of the host whose calls have an order cannot be resumed: nothing says where it has come to",
+                    location=node.location,
+                    hint="give resource=, an object with state_dict() and load_state_dict(state); or leave ordered_by= "
+                    "out, if the function keeps nothing from call to call",
+                )
+        made = Outside(feeds, tuple(found.values()))
+        made.state()  # what cannot be said is known before the first step
+        return made
+
+    def state(self) -> tuple[dict[str, Any], list[Array]]:
+        """Where all of it has come to."""
+        encoded = Encoded()
+        feeds = {name: [feed.taken, self._of_feed(feed, encoded)] for name, feed in self.feeds.items()}
+        resources = [_state_of(value, encoded, "a resource", location) for value, location in self.resources]
+        return {"streams": feeds, "resources": resources}, encoded.arrays
+
+    def _of_feed(self, feed: StreamFeed, encoded: Encoded) -> Any:
+        if not _has_state(feed.source):
+            return None
+        return _state_of(feed.source, encoded, f"the stream {feed.name!r}", None)
+
+    def restore(self, said: Mapping[str, Any], arrays: Mapping[int, Array]) -> None:
+        for name, (taken, state) in said["streams"].items():
+            feed = self.feeds[name]
+            if state is not None and _has_state(feed.source):
+                _load(feed.source, decoded(state, arrays), f"the stream {name!r}", None)
+                feed.begin_again(taken)
+            elif taken:
+                _LOGGER.info("the stream %r cannot say where it is: %d of its arrays are skipped", name, taken)
+                feed.skip(taken)
+        for (value, location), state in zip(self.resources, said["resources"], strict=True):
+            _load(value, decoded(state, arrays), "a resource", location)
+
+
+def _has_state(value: Any) -> bool:
+    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+
+
+def _state_of(value: Any, encoded: Encoded, what: str, location: Location | None) -> Any:
+    if not _has_state(value):
+        raise UnsupportedError(
+            f"{what} of calls of the host cannot be kept: {_called(value)} has no state_dict and load_state_dict",
+            location=location,
+            hint="give an object with state_dict() and load_state_dict(state)",
+        )
+    with _asked(f"state_dict of {_called(value)}", location):
+        state = value.state_dict()
+    try:
+        return encoded.of(state)
+    except TypeError as error:
+        message = f"what state_dict of {_called(value)} says cannot be kept: {error}"
+        raise UnsupportedError(message, location=location) from error
+
+
+def _load(value: Any, state: Any, what: str, location: Location | None) -> None:
+    with _asked(f"load_state_dict of {_called(value)}, {what},", location):
+        value.load_state_dict(state)
+
+
+def _called(value: Any) -> str:
+    return f"the name {value!r}" if isinstance(value, str | int | tuple) else f"a {type(value).__name__}"
+
+
+@contextmanager
+def _asked(what: str, location: Location | None) -> Iterator[None]:
+    """Inside, what somebody else's code raises is told with its line."""
+    try:
+        yield
+    except TempoError:
+        raise
+    except Exception as error:
+        raise HostCallError(f"{what} failed: {type(error).__name__}: {error}", location=location) from error
+
+
+def places(names: Mapping[str, Array]) -> Iterator[tuple[int, Array]]:
+    """Of the arrays of a checkpoint, those of states, by number."""
+    for name, array in names.items():
+        if name.startswith("outside "):
+            yield int(name.split()[1]), array
