@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 import tempo as tp
 from tempo.errors import user_location
 from tempo.rl.acting import Trajectory, check_actions, check_batch, define
+from tempo.rl.environment_state import restore, state_of
 
 Array = np.ndarray[Any, Any]
 Tensor = tp.RecurrentTensor
@@ -47,6 +48,7 @@ class GymnasiumEnvs:
         if not isinstance(space, gymnasium.spaces.Box):
             raise _unsupported(f"observations of the space {space}: only Box is supported")
         self.batch: int = environment.num_envs
+        self._length, self._ended = np.zeros(self.batch, np.int32), np.zeros(self.batch, np.bool_)
         self.observation: tuple[int, ...] = space.shape
         self.actions: int | tuple[int, ...]
         if isinstance(actions, gymnasium.spaces.Discrete):
@@ -83,6 +85,17 @@ class GymnasiumEnvs:
         if self.mode != "NEXT_STEP":
             real = tp.ones_like(terminated)
         return Trajectory(observation, action, reward, terminated, truncated, following, length, real)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the environments have come to, for a checkpoint (`tempo.rl.environment_state`).
+
+        Raises `UnsupportedError` for environments that keep what nobody can write down.
+        """
+        return {"environments": state_of(self.envs), "length": self._length, "ended": self._ended}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        restore(self.envs, state["environments"])
+        self._length, self._ended = state["length"], state["ended"]
 
     def _reset(self) -> tuple[Array, bool]:
         observation, _ = self.envs.reset(seed=self.seed)

@@ -410,7 +410,7 @@ class ProgramRun:
         buffer, backend = self.compiled.program.buffers[id], self.compiled.backend
         order = self._order(buffer) or tuple(range(array.ndim))
         back = tuple(order.index(axis) for axis in range(len(order)))
-        lying = np.ascontiguousarray(array.transpose(order))
+        lying = np.asarray(array.transpose(order), order="C")
         if id in self.compiled.on_host:
             self.buffers[id] = lying.transpose(back)
         else:

@@ -43,12 +43,10 @@ class Boundary:
     _head: Needs
     _after: Needs
 
-    def live(self, at: int, sizes: Sizes) -> tuple[int, ...]:
-        """The slots and the changing arrays, before the iteration `at`; past the last one, after the loop."""
-        here = {**sizes, self.loop.var: at}
-        lo, hi = (int(end.evaluate(sizes)) for end in (self.loop.lo, self.loop.hi))
-        found = (self._head if lo <= at < hi else self._after).items()
-        slots = (id for id, needed in found if any(each.evaluate(here) for each in needed))
+    def live(self, at: int | None, sizes: Sizes) -> tuple[int, ...]:
+        """The slots and the changing arrays, before the iteration `at`; None: after the loop."""
+        here, found = (sizes, self._after) if at is None else ({**sizes, self.loop.var: at}, self._head)
+        slots = (id for id, needed in found.items() if any(each.evaluate(here) for each in needed))
         return tuple(sorted({*slots, *self.changing} - set(self.given)))
 
 

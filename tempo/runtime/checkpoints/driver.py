@@ -67,7 +67,10 @@ class Position:
     stopped: bool
 
     @property
-    def next(self) -> int:
+    def next(self) -> int | None:
+        """The iteration that comes next; None where none does."""
+        if self.ended or self.stopped:
+            return None
         return self.stop if self.forward else self.stop - 1
 
 

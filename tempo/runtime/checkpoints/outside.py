@@ -33,8 +33,8 @@ class Encoded:
 
     def of(self, value: Any) -> Any:
         """Raises `TypeError` for what cannot be said."""
-        if type(value) in _PLAIN:
-            return value
+        if type(value) in _PLAIN or isinstance(value, np.str_):
+            return value if type(value) in _PLAIN else str(value)
         if isinstance(value, bytes):
             return {"bytes": base64.b64encode(value).decode()}
         if isinstance(value, list):
@@ -44,16 +44,20 @@ class Encoded:
         if isinstance(value, Mapping):
             return {"dict": [[self.of(key), self.of(each)] for key, each in value.items()]}
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
-            return {"scalar" if isinstance(value, np.generic) else "array": self._kept(np.asarray(value))}
+            return {"scalar" if isinstance(value, np.generic) else "array": self._array(np.asarray(value))}
         if type(value).__module__ == "torch" and hasattr(value, "detach"):
-            return {"tensor": self._kept(value.detach().cpu().numpy())}
+            return {"tensor": self._array(value.detach().cpu().numpy())}
         raise TypeError(f"a {type(value).__name__} is no number, text, array, or list or dict of those")
 
-    def _kept(self, array: Array) -> int:
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"an array of dtype {array.dtype} cannot be kept")
-        self.arrays.append(np.array(array))
-        return len(self.arrays) - 1
+    def _array(self, array: Array) -> list[Any]:
+        """Its bytes, since safetensors has not every dtype of NumPy's."""
+        self.arrays.append(np.frombuffer(array.tobytes(), np.uint8))
+        return [len(self.arrays) - 1, array.dtype.str, list(array.shape)]
+
+
+def _array(said: list[Any], arrays: Mapping[int, Array]) -> Array:
+    at, dtype, shape = said
+    return np.frombuffer(arrays[at].tobytes(), dtype).reshape(shape).copy()
 
 
 def decoded(value: Any, arrays: Mapping[int, Array]) -> Any:
@@ -72,8 +76,8 @@ def decoded(value: Any, arrays: Mapping[int, Array]) -> Any:
     if kind == "tensor":
         import torch
 
-        return torch.from_numpy(arrays[held])
-    return arrays[held][()] if kind == "scalar" else arrays[held]
+        return torch.from_numpy(_array(held, arrays))
+    return _array(held, arrays)[()] if kind == "scalar" else _array(held, arrays)
 
 
 @dataclass(frozen=True)
