@@ -139,7 +139,7 @@ class Executable:
         outputs = outputs_of(results, self.graph, arguments, self._engine.from_host)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)
-        return outputs
+        return outputs if kept is None else kept.shown(outputs, run)
 
     def _look(self, arguments: Arguments) -> Look | None:
         """What looks whether values are finite, if that is asked for; those that are given are looked at here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import assume
+from hypothesis import assume, reject
 from hypothesis import strategies as st
 
 from tempo.conformance.random_programs.agreement import Situation
@@ -14,6 +14,7 @@ from tempo.conformance.random_programs.differences import draw_differentiable
 from tempo.conformance.random_programs.generator import draw_program
 from tempo.conformance.random_programs.gradients import smooth
 from tempo.conformance.random_programs.session import Value
+from tempo.errors import UnsupportedError
 from tempo.language.program import Program
 
 _SIZES = (1, 2, 3, 5, 7)
@@ -37,7 +38,10 @@ def differentiable_programs(draw: st.DrawFn, fits: Callable[[Program, Value], bo
 @st.composite
 def situations(draw: st.DrawFn, program: RandomProgram) -> list[Situation]:
     """One to three runs of the program, mostly at different sizes."""
-    graph = program.build().program.graph()
+    try:
+        graph = program.build().program.graph()
+    except UnsupportedError:  # a gradient that there is none of
+        reject()
     open_sizes = [dim.symbol.name for dim in graph.dims if not dim.size.is_const]
     fixed = {dim.symbol.name: dim.size.as_int() for dim in graph.dims if dim.size.is_const}
     seed, special = draw(st.integers(0, 1 << 16)), draw(st.integers(0, 9)) == 9

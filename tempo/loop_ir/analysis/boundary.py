@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tempo.loop_ir.analysis.liveness import touched
 from tempo.loop_ir.analysis.needed_slots import Around, Flow, Needs, either
-from tempo.loop_ir.ir import CallSegment, Loop, LoopProgram, Read, Statement, Write, walk
+from tempo.loop_ir.ir import Block, CallSegment, Loop, LoopProgram, Read, Statement, Write, walk
 from tempo.symbolic import TRUE, Condition, Context, Symbol, conjunction, var
 
 Sizes = Mapping[Symbol, int]
@@ -64,7 +64,7 @@ def boundary(program: LoopProgram, number: int, sizes: Sizes) -> Boundary:
     stores = {id: each for id, each in program.buffers.items() if each.role in ("internal", "output")}
     slots = {id for id, each in stores.items() if each.is_slot}
     known = Around(Context.of((), _all_of(sizes)), notes=False)
-    flow = Flow(slots, _reads, segments=program.segments)
+    flow = Flow(slots, _reads, called=_called(program))
     after = _after(program, number, flow, known, slots)
     head = flow.head(loop, after, known)
     written = {each.buffer for each in _inside(program, program.items[number]) if isinstance(each, Write)}
@@ -82,6 +82,17 @@ def boundary(program: LoopProgram, number: int, sizes: Sizes) -> Boundary:
 
 def _all_of(sizes: Sizes) -> Condition:
     return conjunction(var(symbol).eq(size) for symbol, size in sizes.items())
+
+
+def _called(program: LoopProgram) -> dict[int, Block]:
+    """By segment, what one call of it does: of the points of a loop of the host that it makes by itself (as many as
+    were called for ahead), an iteration."""
+    found = {segment.id: segment.body for segment in program.segments}
+    for item in program.items:
+        for segment in program.called((item,)) if isinstance(item, Loop) else ():
+            if segment.loop is not None and segment.loop.var == item.var:
+                found[segment.id] = segment.loop.body
+    return found
 
 
 def _reads(statement: Statement) -> set[int]:

@@ -14,8 +14,9 @@ one, by its number, and what is read after the loop is needed in the last iterat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from tempo import dtypes
 from tempo.loop_ir.analysis.liveness import needed_elsewhere
@@ -119,17 +120,17 @@ class Around:
 
 
 class Flow:
-    """The analysis of `slots`: `uses` says of which of them a statement uses what they hold. Calls of `segments` are
-    what these do. What is found after each statement is noted in `after`."""
+    """The analysis of `slots`: `uses` says of which of them a statement uses what they hold. What is called, by the
+    number of the segment, is its block in `called`. What is found after each statement is noted in `after`."""
 
     def __init__(
         self,
         slots: Set[int],
         uses: Callable[[Statement], set[int]],
         after: dict[int, dict[int, tuple[Condition, ...]]] | None = None,
-        segments: Sequence[Segment] = (),
+        called: Mapping[int, Block] = MappingProxyType({}),
     ) -> None:
-        self._slots, self._uses, self._segments = slots, uses, segments
+        self._slots, self._uses, self._called = slots, uses, called
         self._notes = {} if after is None else after
 
     def block(self, block: Block, after: Needs, around: Around) -> Needs:
@@ -148,7 +149,7 @@ class Flow:
             case Stop():
                 return either(after, around.at_exit)
             case CallSegment(segment=number):
-                return self.block(self._segments[number].body, after, around)
+                return self.block(self._called[number], after, around)
             case CallHost(reads=reads, writes=writes):
                 return self.block((*reads, *writes), after, around)
         used = self._uses(statement) & self._slots

@@ -17,6 +17,7 @@ from tempo.plugins.manager import list_backends
 from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.checkpoints.driver import CheckpointedRun, digest, text_digest
 from tempo.runtime.checkpoints.folder import Checkpoints, Folder, Saved
+from tempo.runtime.results.outputs import Outputs
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
@@ -108,6 +109,16 @@ class Resumed:
         }
         made = self.given, self.folder, self.saved, arguments, self.graph, identity, about
         return CheckpointedRun(*made, only_new=self.only_new, is_longer=self.is_longer)
+
+    def shown(self, outputs: Outputs, run: CheckpointedRun) -> Outputs:
+        """The outputs, without the points that the caller does not want."""
+        if not (self.only_new and run.begun):
+            return outputs
+        axes = {each.name: each.layout.index(self.dim) for each in self.graph.outputs if self.dim in each.layout}
+        arrays = dict(outputs.items())
+        for name in arrays.keys() & axes.keys():
+            arrays[name] = arrays[name][(slice(None),) * axes[name] + (slice(run.begun, None),)]
+        return Outputs(arrays, outputs.state, outputs.sizes, outputs.lengths)
 
     def _check(self, here: Mapping[str, Any]) -> None:
         assert self.saved is not None
