@@ -332,13 +332,16 @@ class ProgramRun:
             if backend.is_out_of_memory(error):
                 raise too_large(buffer, self.sizes, str(error)) from error
             raise
-        if order is None or (buffer.role != "output" and not backend.shares_memory):
-            return array
-        return backend.transpose(array, tuple(order.index(axis) for axis in range(len(order))))
+        return array if order is None or self._lies(buffer) is not None else backend.transpose(array, _inverse(order))
 
     def _order(self, buffer: Buffer) -> tuple[int, ...] | None:
         """The axes in the order in which they lie in memory, where that is not the logical one."""
         return buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
+
+    def _lies(self, buffer: Buffer) -> tuple[int, ...] | None:
+        """The same, where the backend has no view that shows the array with its logical axes."""
+        is_view = buffer.role == "output" or buffer.id in self.compiled.on_host or self.compiled.backend.shares_memory
+        return None if is_view else self._order(buffer)
 
     def bounds(self, item: Item) -> tuple[int, int]:
         assert item.loop is not None
@@ -400,21 +403,24 @@ class ProgramRun:
 
     def copied(self, id: int, axis: int = 0, first: int = 0, stop: int | None = None) -> np.ndarray[Any, Any]:
         """A copy of a buffer on the host, or of some positions of an axis."""
-        array = self.buffers[id]
+        array, order = self.buffers[id], self._lies(self.compiled.program.buffers[id])
         if stop is not None:
+            axis = axis if order is None else order.index(axis)
             array = array[(slice(None),) * axis + (slice(first, stop),)]
-        return np.array(array if isinstance(array, np.ndarray) else self.compiled.backend.to_host(array), order="C")
+        found = array if isinstance(array, np.ndarray) else self.compiled.backend.to_host(array)
+        return np.array(found if order is None else found.transpose(_inverse(order)), order="C")
 
     def put(self, id: int, array: np.ndarray[Any, Any]) -> None:
         """What `copied` gave, as the buffer's array."""
         buffer, backend = self.compiled.program.buffers[id], self.compiled.backend
         order = self._order(buffer) or tuple(range(array.ndim))
-        back = tuple(order.index(axis) for axis in range(len(order)))
-        lying = np.asarray(array.transpose(order), order="C")
-        if id in self.compiled.on_host:
-            self.buffers[id] = lying.transpose(back)
-        else:
-            self.buffers[id] = backend.transpose(backend.owned(backend.from_host(lying)), back)
+        made: Array = np.array(array.transpose(order), order="C")
+        if id not in self.compiled.on_host:
+            made = backend.owned(backend.from_host(made))
+        if self._lies(buffer) is None:
+            back = _inverse(order)
+            made = made.transpose(back) if id in self.compiled.on_host else backend.transpose(made, back)
+        self.buffers[id] = made
 
     def like(self, ready: Ready, buffers: Mapping[int, Array]) -> ProgramRun:
         """A run of the program at other sizes, in the middle of an item that has these buffers."""
@@ -544,6 +550,10 @@ class ProgramRun:
         outputs = self.compiled.program.outputs.items()
         held = ((port.name, id) for port, id in outputs if port.role == "watch" and self.buffers[id] is not None)
         return {name: self.compiled.backend.to_host(self.output(id)) for name, id in held}
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(order.index(axis) for axis in range(len(order)))
 
 
 def _poison(dtype: str) -> Any:
