@@ -37,7 +37,7 @@ class Counter:
 
     def __call__(self, x: Array) -> Array:
         self.calls += 1
-        return np.float32(x * self.calls + self.random.uniform())
+        return np.asarray(x * self.calls + self.random.uniform(), np.float32)
 
 
 def training() -> Made:
@@ -176,7 +176,7 @@ def ragged() -> Made:
         tp.optim.SGD(0.01).minimize(loss, {"w": w})
         tp.output("loss", loss)
         tp.output("state", h[i, :, 0].sum(axis=0))
-    return program, "i", {"i": 5}, lambda: {"x": numbers((3, 6, 2)), "n": np.int32([6, 1, 4])}
+    return program, "i", {"i": 5}, lambda: {"x": numbers((3, 6, 2)), "n": np.array([6, 1, 4], np.int32)}
 
 
 def of_every_dtype() -> Made:

@@ -88,8 +88,8 @@ def _called(program: LoopProgram) -> dict[int, Block]:
     """By segment, what one call of it does: of the points of a loop of the host that it makes by itself (as many as
     were called for ahead), an iteration."""
     found = {segment.id: segment.body for segment in program.segments}
-    for item in program.items:
-        for segment in program.called((item,)) if isinstance(item, Loop) else ():
+    for item in (each for each in program.items if isinstance(each, Loop)):
+        for segment in program.called((item,)):
             if segment.loop is not None and segment.loop.var == item.var:
                 found[segment.id] = segment.loop.body
     return found

@@ -13,6 +13,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.by_point import ByPoint
 from tempo.errors import NO_POINTS, AtUserLine, DTypeError, HostCallError, InputError, Location, SizeError, nearest
+from tempo.keywords import RESERVED
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.plugins.manager import get_backend, list_backends
 from tempo.sdg.graph import Graph, Node, Role
@@ -149,7 +150,8 @@ def as_declared(given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[s
 def check_names(given: Mapping[str, Any], known: Mapping[str, Node], what: str) -> None:
     for name in given:
         if name not in known:
-            raise InputError(f"the program has no {what} {name!r}", hint=nearest(name, known))
+            hint = f"only a call as a whole takes {name}=" if name in RESERVED else nearest(name, known)
+            raise InputError(f"the program has no {what} {name!r}", hint=hint)
     for name, node in known.items():
         if name not in given:
             raise InputError(f"the {what} {name!r} is missing", location=node.location, hint=f"pass {name}=...")

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -51,10 +51,11 @@ class Checkpoints:
     keep: int | None = 3
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, str | os.PathLike) or not os.fspath(self.folder):
-            raise InputError(f"folder={self.folder!r} is no path", location=user_location())
-        if not isinstance(self.along, str):
-            raise InputError(f"along={self.along!r} is no name of a dim", location=user_location())
+        folder, along = cast(Any, self.folder), cast(Any, self.along)
+        if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+            raise InputError(f"folder={folder!r} is no path", location=user_location())
+        if not isinstance(along, str):
+            raise InputError(f"along={along!r} is no name of a dim", location=user_location())
         for name, value in (("every", self.every), ("keep", self.keep)):
             if value is None and name == "keep":
                 continue

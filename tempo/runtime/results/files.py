@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,8 @@ class Format:
     extra: str
     hint: str = ""
 
-    def library(self) -> ModuleType:
+    def library(self) -> Any:
+        """safetensors."""
         return package("safetensors.numpy", self.writer, self.extra)
 
 
@@ -77,9 +77,7 @@ def _synchronize(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _metadata(
-    library: ModuleType, format: Format, arrays: Mapping[str, Array], about: Mapping[str, Any]
-) -> dict[str, str]:
+def _metadata(library: Any, format: Format, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> dict[str, str]:
     import tempo
 
     versions = {"tempo": tempo.__version__, "numpy": np.__version__, "safetensors": library.__version__}

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,6 @@ def test_every_keyword_of_a_call_is_reserved() -> None:
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     }
     assert taken - {"self"} <= set(keywords.RESERVED)
-    assert not taken & set(keywords.NOT_YET)
 
 
 @pytest.mark.parametrize("name", keywords.RESERVED)
@@ -114,13 +114,10 @@ def test_no_input_may_have_the_name_of_a_keyword(declare: Callable[[str], Any], 
     assert caught.value.location.path == __file__
 
 
-@pytest.mark.parametrize("name", keywords.NOT_YET)
-def test_what_is_kept_for_later_is_refused(program: tp.Program, name: str) -> None:
-    for given in (True, False, None):
-        with pytest.raises(tp.UnsupportedError, match=f"{name}= is kept for what Tempo does not do yet") as caught:
-            tp.compile(program)(x=np.ones(3), **{name: given})
-        assert caught.value.location is not None
-        assert caught.value.location.path == __file__
+def test_a_stream_keeps_no_checkpoints(program: tp.Program, tmp_path: Path) -> None:
+    checkpoint = tp.Checkpoints(tmp_path, along="t")
+    with pytest.raises(tp.InputError, match="(?s)no input 'checkpoint'.*only a call as a whole takes checkpoint="):
+        tp.compile(program).stream("t", x=np.ones(3), checkpoint=checkpoint)
 
 
 def declared(dtype: str) -> tp.Program:
