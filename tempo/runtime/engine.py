@@ -76,6 +76,10 @@ class ReferenceEngine:
     def sizes(self, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
         return sizes
 
+    def of(self, graph: Graph) -> ReferenceEngine:
+        """The same for another program."""
+        return ReferenceEngine(graph, self.options)
+
     def run(self, arguments: Arguments, progress: Progress | None, look: Look | None = None) -> Evaluated:
         """Run the program once. Where a call fails in the middle, `look` is shown what was watched until then."""
         evaluator = self.evaluator(arguments)
@@ -236,6 +240,10 @@ class CompiledEngine:
         if narrow is None:
             return plan
         return self._narrowed.get((plan, narrow), lambda: self.compiler.narrowed(plan, narrow))
+
+    def of(self, graph: Graph) -> CompiledEngine:
+        """The same for another program, compiled in the same way."""
+        return self._like(graph=graph)
 
     def endless(self, dim: Symbol) -> CompiledEngine:
         """The same program along a dim that has no end."""

@@ -30,6 +30,7 @@ from tempo.runtime.checkpoints.folder import Checkpoints
 from tempo.runtime.checkpoints.resume import Resumed, resumed
 from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine
 from tempo.runtime.explain import explain
+from tempo.runtime.from_point import LateBeginnings
 from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, told_what_is_large
 from tempo.runtime.pickling import compiled_again, portable
 from tempo.runtime.results.finite import FiniteCheck
@@ -70,6 +71,7 @@ class Executable:
         self._verdict = check_symbolic(self.graph, finds_order=engine.finds_order)
         self._calls = CallChecker(program, self.graph, sizes, engine.native)
         self._rows = RowChecks(program, engine.on_host)
+        self._late = LateBeginnings(engine)
         self._checked: Once[frozenset[tuple[Symbol, int]], None] = Once()
         self._donated = frozenset[Port]()  # in the call before
         self._sizes = self._calls.known_sizes()
@@ -88,6 +90,7 @@ class Executable:
         strict: bool | None = None,
         donate: bool = False,
         progress: bool | Callable[[int, int], None] = False,
+        from_point: Mapping[str, int] | None = None,
         checkpoint: Checkpoints | None = None,
         resume: bool = False,
         outputs: Literal["all", "new"] = "all",
@@ -106,6 +109,11 @@ class Executable:
         afterwards, after a run that fails, too: JAX's are deleted, PyTorch's are empty. NumPy's stay as they are. A
         `memory_limit` is that of runs that keep what they are given.
 
+        `from_point={"i": 400}`: the run begins at point 400 of `i`, where parameters have the values of `state=`: after
+        the program was changed, say. Draws, and schedules of rates, go on where they would be; outputs over `i` have
+        the points from there on, of inputs over it (all of whose points are given) these are read, and a streamed one
+        gives the array of that point first.
+
         `checkpoint`: the run keeps in a folder what it needs to go on (`tp.Checkpoints`). With `resume` it goes on at
         the last checkpoint that is whole, or begins where there is none: it gives bit for bit what it would have given
         with no interruption. Inputs are given again, and must be the same; seed and sizes are those of the checkpoint,
@@ -121,21 +129,25 @@ class Executable:
             kept = resumed(checkpoint, resume, outputs, self.graph)
             seed, sizes = (0 if seed is None else seed, sizes) if kept is None else kept.call(seed, sizes, self._calls)
         arguments = self._arguments(inputs, sizes, state, seed, strict, donate and kept is None)
-        planned = partial(self._planned, arguments.sizes)
+        engine = self._engine
+        if from_point is not None:
+            with AtUserLine():
+                engine, arguments = self._late.at(from_point, arguments, state)
+        planned = partial(self._planned, engine, arguments.sizes)
         with AtUserLine():
             reporting = _reporter(progress)
         with reporting as report, told_what_is_large(planned), feeding(arguments.feeds):
-            return self._run(arguments, report, kept)
+            return self._run(engine, arguments, report, kept)
 
-    def _run(self, arguments: Arguments, report: Progress | None, kept: Resumed | None) -> Outputs:
+    def _run(self, engine: Engine, arguments: Arguments, report: Progress | None, kept: Resumed | None) -> Outputs:
         look = self._look(arguments)
         if kept is None:
-            results = self._engine.run(arguments, report, look)
+            results = engine.run(arguments, report, look)
         else:
-            engine = self._planning("keeps no checkpoints")
+            compiled = _planning(engine, "keeps no checkpoints")
             with AtUserLine():
-                run = kept.run(arguments, engine)
-            results = engine.checkpointed(arguments, report, look, run)
+                run = kept.run(arguments, compiled)
+            results = compiled.checkpointed(arguments, report, look, run)
         outputs = outputs_of(results, self.graph, arguments, self._engine.from_host)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)
@@ -173,7 +185,7 @@ class Executable:
         Raises `UnsupportedError` where the program cannot be run along it; without an end, where something reads the
         size or a later point, or is kept at every point.
         """
-        engine = self._planning("has no order to stream in", 'use backend="numpy"')
+        engine = _planning(self._engine, "has no order to stream in", 'use backend="numpy"')
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
             raise InputError(
@@ -289,7 +301,7 @@ class Executable:
     @property
     def memory(self) -> Memory:
         """What a run holds, for the sizes last compiled or run, and as that run was donated its inputs or not."""
-        engine, sizes = self._planning("plans nothing, so it has no run.memory"), self._sizes
+        engine, sizes = _planning(self._engine, "plans nothing, so it has no run.memory"), self._sizes
         if sizes is None:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
@@ -301,7 +313,7 @@ class Executable:
     @property
     def executables(self) -> int:
         """How many executables were made so far: one per value of the sizes that shapes are made of."""
-        return self._planning("plans nothing, so it has no run.executables").executables
+        return _planning(self._engine, "plans nothing, so it has no run.executables").executables
 
     def explain(self) -> str:
         """Passes, schedule as pseudocode, buffers, memory and generated code."""
@@ -347,19 +359,19 @@ class Executable:
 
     def _prepare(self, sizes: Mapping[Symbol, int]) -> None:
         if isinstance(self._engine, CompiledEngine):
-            with told_what_is_large(partial(self._planned, sizes)):
+            with told_what_is_large(partial(self._planned, self._engine, sizes)):
                 plan = self._engine.plan_for(sizes)
                 if self._engine.tiles is None:  # else the arrays say what is run
                     self._engine.at(plan, sizes)
 
-    def _planned(self, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:
-        engine = self._engine
+    def _planned(self, engine: Engine, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:
         return buffers_of(engine.plan_for(sizes).loops, sizes) if isinstance(engine, CompiledEngine) else ()
 
-    def _planning(self, otherwise: str, hint: str | None = None) -> CompiledEngine:
-        if not isinstance(self._engine, CompiledEngine):
-            raise UnsupportedError(f"the reference backend {otherwise}", location=user_location(), hint=hint)
-        return self._engine
+
+def _planning(engine: Engine, otherwise: str, hint: str | None = None) -> CompiledEngine:
+    if not isinstance(engine, CompiledEngine):
+        raise UnsupportedError(f"the reference backend {otherwise}", location=user_location(), hint=hint)
+    return engine
 
 
 def _size(dim: Symbol) -> Symbol:
