@@ -18,7 +18,7 @@ from typing import Any
 from tempo.caches import installed
 from tempo.cli_chat import add_chat
 from tempo.cli_generate import add_generate
-from tempo.errors import ProgramError, SizeError, TempoError
+from tempo.errors import MissingFileError, ProgramError, SizeError, TempoError
 from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_hooks, list_schedulers
 from tempo.plugins.support import exclusions, markdown
 
@@ -60,6 +60,10 @@ def _parser() -> argparse.ArgumentParser:
         "--size", metavar="DIM=N", action="append", default=[], help="the size of a dim; may be repeated"
     )
     explain.set_defaults(run=_explain)
+
+    checkpoints = commands.add_parser("checkpoints", help="what a folder of checkpoints holds, and whether it is whole")
+    checkpoints.add_argument("folder", metavar="DIR", type=Path, help="that of tp.Checkpoints(...)")
+    checkpoints.set_defaults(run=_checkpoints)
 
     add_generate(commands)
     add_chat(commands)
@@ -113,6 +117,20 @@ def _explain(parsed: argparse.Namespace) -> int:
     choices = {name: value for name in ("backend", "scheduler") if (value := getattr(parsed, name))}
     print(tp.compile(program, sizes=_sizes(parsed.size), **choices).explain())
     return 0
+
+
+def _checkpoints(parsed: argparse.Namespace) -> int:
+    from tempo.runtime.checkpoints.listing import listed
+
+    if not parsed.folder.is_dir():
+        raise MissingFileError(f"there is no folder {parsed.folder}")
+    found = list(listed(parsed.folder))
+    rows = [(each.name, each.program, each.point, f"{each.bytes:,}", each.wrong or "whole") for each in found]
+    _table(f"Checkpoints in {parsed.folder}", ("file", "program", "point", "bytes", "state"), rows)
+    if last := next((each for each in found if not each.wrong), None):
+        tensors = [(name, dtype, shape, f"{bytes:,}") for name, dtype, shape, bytes in last.tensors]
+        _table(f"Tensors of {last.name}", ("buffer", "dtype", "shape", "bytes"), tensors)
+    return 1 if not found or any(each.wrong for each in found) else 0
 
 
 def _as_json(listing: Listing) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class Executable:
         `tp.Options(check_finite=True)` was given.
         """
         with AtUserLine():
-            kept = resumed(checkpoint, resume, outputs, self.graph)
+            kept = resumed(checkpoint, resume, outputs, self.graph, self.program.name)
             seed, sizes = (0 if seed is None else seed, sizes) if kept is None else kept.call(seed, sizes, self._calls)
         arguments = self._arguments(inputs, sizes, state, seed, strict, donate and kept is None)
         engine = self._engine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,8 +53,10 @@ class LateBeginnings:
                 location=error.location,
                 hint="a run with checkpoint= keeps all that later points read",
             ) from error
-        cut = partial(self._cut, dim, point)
-        arrays = {port: cut(port, value) for port, value in arguments.arrays.items()}
+        inputs = (node for node in self._graph.nodes.values() if node.is_input and dim in node.domain)
+        axes = {node.port: node.attr("layout").index(dim) for node in inputs}
+        cut = {port: _from(arguments.arrays[port], axis, point) for port, axis in axes.items()}
+        arrays = {**arguments.arrays, **cut}
         return engine, replace(arguments, arrays=arrays, sizes=engine.sizes(sizes), donated=frozenset())
 
     def _point(self, given: Any, sizes: Mapping[Symbol, int]) -> tuple[Symbol, int]:
@@ -72,11 +73,8 @@ class LateBeginnings:
             raise SizeError(f"from_point={given!r}, and {name} has the points 0 to {size - 1}")
         return dims[name].symbol, int(point)
 
-    def _cut(self, dim: Symbol, point: int, port: Any, value: Any) -> Any:
-        """Of what varies along the dim, the points that are left."""
-        node = next(each for each in self._graph.nodes.values() if each.is_input and each.port == port)
-        if dim not in node.domain:
-            return value
-        axis = node.attr("layout").index(dim)
-        whole = value.joined() if isinstance(value, ByPoint) else value
-        return whole[(slice(None),) * axis + (slice(point, None),)]
+
+def _from(value: Any, axis: int, point: int) -> Any:
+    """The points of an axis from there on."""
+    whole = value.joined() if isinstance(value, ByPoint) else value
+    return whole[(slice(None),) * axis + (slice(point, None),)]

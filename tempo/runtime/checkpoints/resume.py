@@ -22,7 +22,7 @@ from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
 
-def resumed(given: Any, resume: Any, outputs: Any, graph: Graph) -> Resumed | None:
+def resumed(given: Any, resume: Any, outputs: Any, graph: Graph, name: str) -> Resumed | None:
     """Raises `InputError` for arguments that say nothing of the kind, `CheckpointError` where nothing can be read."""
     if not isinstance(resume, bool):
         raise InputError(f"resume={resume!r} is a {type(resume).__name__}", hint="write True or False")
@@ -47,7 +47,7 @@ def resumed(given: Any, resume: Any, outputs: Any, graph: Graph) -> Resumed | No
     if saved is not None and saved.about["along"] != given.along:
         there = saved.about["along"]
         raise CheckpointError(f"{saved.path} is along {there!r}, and along={given.along!r}", hint=f"write {there!r}")
-    return Resumed(given, folder, saved, dims[given.along], graph, outputs == "new")
+    return Resumed(given, folder, saved, dims[given.along], graph, name, outputs == "new")
 
 
 @dataclass
@@ -59,6 +59,7 @@ class Resumed:
     saved: Saved | None
     dim: Symbol
     graph: Graph
+    name: str
     only_new: bool
     is_longer: bool = False
 
@@ -98,7 +99,7 @@ class Resumed:
     def run(self, arguments: Arguments, engine: Any) -> CheckpointedRun:
         """Raises `CheckpointError` where the checkpoint is of a run that was given something else."""
         sizes = self.graph.named_sizes(arguments.sizes)
-        about = {"sizes": sizes, "inputs": digest(arguments, engine.on_host)}
+        about = {"program": self.name, "sizes": sizes, "inputs": digest(arguments, engine.on_host)}
         if self.saved is not None:
             self._check(about)
         identity = {

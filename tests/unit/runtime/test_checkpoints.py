@@ -329,3 +329,27 @@ def test_more_points_where_the_size_is_read(tmp_path: Path) -> None:
     compiled(sizes={"i": 3}, checkpoint=checkpoints)
     with pytest.raises(tp.UnsupportedError, match=r"(?s)size.*as_tensor\(i.size\)"):
         compiled(sizes={"i": 5}, checkpoint=checkpoints, resume=True)
+
+
+# -- what is there -----------------------------------------------------------------------------------------------------
+
+
+def listing(folder: Path) -> tuple[int, str]:
+    command = [sys.executable, "-m", "tempo", "checkpoints", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_listing_says_what_is_whole_and_how_large(folder: Path) -> None:
+    status, printed = listing(folder)
+    assert status == 0
+    assert "i=6 (ended)" in printed
+    assert "sum" in printed
+    assert "(6, 2)" in printed  # all points of the output
+    torn(folder / names(folder)[-1])
+    status, printed = listing(folder)
+    assert status == 1
+    assert "damaged" in printed.replace("\n", "")
+    status, printed = listing(folder / "none")
+    assert status != 0
+    assert "there is no folder" in printed

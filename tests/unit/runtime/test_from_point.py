@@ -1,0 +1,129 @@
+"""`run(state=..., from_point={"i": 4})`: the second part of a run, from the parameters of the first."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tempo as tp
+from tempo.conformance.target import numbers
+
+SIZE, POINT = 10, 4
+
+
+def program(learned: str = "adam") -> tp.Program:
+    """Draws, a schedule, inputs over the dim, conditions on it, and a dim inside."""
+    with tp.Program() as made:
+        i, e = tp.dims("i e")
+        x, w = tp.input("x", (3,), (i,)), tp.parameter("w", (3,), init=numbers((3,)), dims=(i,))
+        rate = tp.optim.linear(0.1, 0.01, SIZE)
+        noise = tp.random.normal((3,), dims=(i, e))[i, :].sum(axis=0)
+        target = tp.cases((i % 3 == 0, x), (i < 6, noise), x * tp.as_tensor(i))
+        loss = ((w - target) ** 2).sum()
+        gradient = tp.grad(loss, w)
+        if learned == "adam":
+            tp.optim.Adam(rate, dim=i).apply({"w": w}, {"w": gradient})
+        else:
+            w[i + 1] = w - rate(tp.as_tensor(i)) * gradient
+        tp.output("loss", loss)
+        tp.output("mean", loss[i : tp.min(i + 2, i.size)].mean(axis=0))
+        tp.output("last", w[i.size - 1])
+        tp.output("number", tp.as_tensor(i.size - i))
+    return made
+
+
+X = numbers((SIZE, 3), seed=1)
+
+
+@pytest.mark.parametrize("learned", ["adam", "descent"])
+@pytest.mark.parametrize("backend", ["reference", "numpy", "jax", "torch"])
+def test_two_parts_are_one_run(backend: str, learned: str) -> None:
+    if backend in ("jax", "torch"):
+        pytest.importorskip(f"tempo_{backend}")
+    run = tp.compile(program(learned), backend)
+    whole = run(x=X, sizes={"e": 2}, seed=7)
+    first = run(x=X[: POINT + 1], sizes={"e": 2}, seed=7)  # up to where the parameters are those of the point
+    later = run(x=X, sizes={"e": 2}, seed=7, state=first.state, from_point={"i": POINT})
+    for name in ("loss", "mean", "number"):
+        np.testing.assert_allclose(np.asarray(later[name]), np.asarray(whole[name])[POINT:], rtol=1e-5, err_msg=name)
+    np.testing.assert_allclose(np.asarray(later["last"]), np.asarray(whole["last"]), rtol=1e-5)
+    assert later.sizes["i"] == SIZE - POINT
+    for name, array in whole.state.items():
+        np.testing.assert_allclose(np.asarray(later.state[name]), np.asarray(array), rtol=1e-5)
+
+
+def test_of_a_dim_whose_size_the_program_says() -> None:
+    with tp.Program() as made:
+        i = tp.dim("i", SIZE)
+        w = tp.parameter("w", (), init=1.0, dims=(i,))
+        w[i + 1] = w + tp.random.uniform((), dims=(i,))
+        tp.output("w", w)
+    run = tp.compile(made)
+    whole = run()["w"]
+    np.testing.assert_array_equal(run(state={"w": whole[POINT]}, from_point={"i": POINT})["w"], whole[POINT:])
+
+
+def test_a_stream_gives_the_point_first() -> None:
+    with tp.Program() as made:
+        i = tp.dim("i")
+        x, w = tp.stream_input("x", (), (i,)), tp.parameter("w", (), init=0.0, dims=(i,))
+        w[i + 1] = w + x
+        tp.output("w", w)
+    run, data = tp.compile(made), np.arange(SIZE, dtype=np.float32)
+    whole = run(x=iter(data), sizes={"i": SIZE})["w"]
+    later = run(x=iter(data[POINT:]), sizes={"i": SIZE}, state={"w": whole[POINT]}, from_point={"i": POINT})
+    np.testing.assert_array_equal(later["w"], whole[POINT:])
+
+
+WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a number": ({"from_point": 4}, tp.InputError, "from_point=4 is no point of one dim"),
+    "two dims": ({"from_point": {"i": 1, "e": 1}}, tp.InputError, "is no point of one dim"),
+    "no dim": ({"from_point": {"j": 1}}, tp.InputError, "names 'j', which is no dim"),
+    "no integer": ({"from_point": {"i": 1.5}}, tp.InputError, "1.5 is no integer"),
+    "past the end": ({"from_point": {"i": SIZE}}, tp.SizeError, "has the points 0 to 9"),
+    "before the beginning": ({"from_point": {"i": -1}}, tp.SizeError, "has the points 0 to 9"),
+    "no state": ({"from_point": {"i": 1}, "state": None}, tp.InputError, "state= does not hold 'w'"),
+    "part of a state": (
+        {"from_point": {"i": 1}, "state": {"w": X[0]}}, tp.InputError, "state= does not hold 'adam.count'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_points(case: str) -> None:
+    given, kind, message = WRONG[case]
+    run = tp.compile(program())
+    state = run(x=X, sizes={"e": 2}).state
+    with pytest.raises(kind, match=re.escape(message)) as raised:
+        run(x=X, sizes={"e": 2}, **{"state": state, **given})
+    assert raised.value.location is not None
+    assert raised.value.location.path == __file__
+
+
+def test_what_parameters_do_not_hold_is_named() -> None:
+    with tp.Program() as made:
+        i = tp.dim("i")
+        w, h = tp.parameter("w", (), init=1.0, dims=(i,)), tp.recurrent("h", (), (i,))
+        h[0] = 1.0
+        h[i + 1] = 0.5 * h + w
+        w[i + 1] = w + h
+        tp.output("w", w)
+    run = tp.compile(made)
+    with pytest.raises(tp.InputError, match=r"(?s)needs more than parameters.*h\[i = -1\]|result of add") as raised:
+        run(sizes={"i": 5}, state={"w": 1.0}, from_point={"i": 2})
+    assert "a run with checkpoint= keeps all that later points read" in str(raised.value)
+
+
+def test_early_ends() -> None:
+    with tp.Program() as made:
+        i = tp.dim("i")
+        w = tp.parameter("w", (), init=1.0, dims=(i,))
+        w[i + 1] = w + 1
+        tp.stop_when(i, w > 5.0)
+        tp.output("w", w)
+    run = tp.compile(made)
+    with pytest.raises(tp.UnsupportedError, match="along which the run may end early"):
+        run(sizes={"i": 9}, state={"w": 1.0}, from_point={"i": 2})
