@@ -17,6 +17,7 @@ import numpy as np
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
 from tempo.backends.by_point import ByPoint, padded, parts_of, placed
+from tempo.caches import digest
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
 from tempo.errors import TempoError
@@ -79,6 +80,11 @@ class Compiled:
     seconds: float = field(
         default=0.0, compare=False
     )  # that making it took; a backend may compile more at its first run
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the plan, in which buffers have their numbers."""
+        return digest(str(self.program))
 
     @cached_property
     def handed_over(self) -> frozenset[int]:

@@ -27,6 +27,7 @@ from tempo.passes.wavefront.components import promises
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.checkpoints.driver import CheckpointedRun
+from tempo.runtime.checkpoints.identity import identity
 from tempo.runtime.compaction import Compaction, RowRun, compaction
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.limit import Chosen, chosen
@@ -121,6 +122,11 @@ class CompiledEngine:
 
     def __repr__(self) -> str:
         return f'backend="{self.backend.info.name}", scheduler="{self.scheduler_name}"'
+
+    @cached_property
+    def identity(self) -> Mapping[str, str]:
+        """What says whether a run may go on from a checkpoint."""
+        return identity(self.graph, self.backend, self.compiler.options)
 
     def plan(self, outermost: Symbol | None = None, facts: Condition = TRUE) -> Plan:
         """For every size of which `facts` are true."""

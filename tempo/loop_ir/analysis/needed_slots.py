@@ -14,9 +14,8 @@ one, by its number, and what is read after the loop is needed in the last iterat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from tempo import dtypes
 from tempo.loop_ir.analysis.liveness import needed_elsewhere
@@ -26,7 +25,6 @@ from tempo.loop_ir.ir import (
     Block,
     Branch,
     Buffer,
-    CallHost,
     CallSegment,
     Guard,
     Loop,
@@ -82,15 +80,11 @@ class NeededSlots:
         reads = (each for each in walk(segment.body) if isinstance(each, Read))
         found = NeededSlots({each.result: each.buffer for each in reads if each.buffer in large}, slots)
         if slots:
-            flow, at_end = Flow(slots, found.used, found.after), set(slots & needed_elsewhere(program, segment))
+            flow, at_end = _Flow(found), set(slots & needed_elsewhere(program, segment))
             if CallSegment(segment.id) not in program.items:  # a loop of the host calls it again
-                at_end |= flow.block(segment.body, {}, Around(notes=False)).keys()
-            found.at_start = flow.block(segment.body, dict.fromkeys(at_end, (TRUE,)), Around())
+                at_end |= flow.block(segment.body, {}, _Around(notes=False)).keys()
+            found.at_start = flow.block(segment.body, dict.fromkeys(at_end, (TRUE,)), _Around())
         return found
-
-    def used(self, statement: Statement) -> set[int]:
-        """What was read stands where its name is used."""
-        return {self.reads[name] for name in operands(statement) if name in self.reads}
 
     def released(self, statement: Statement) -> tuple[int, ...]:
         """The slots that the statement reads, and nothing after it reads before they are written anew."""
@@ -110,7 +104,7 @@ id_of = id
 
 
 @dataclass(frozen=True)
-class Around:
+class _Around:
     """What holds where a block stands, and what is needed where the loop around it is left early. `notes`: whether this
     is the last time that the block is looked at."""
 
@@ -119,41 +113,28 @@ class Around:
     notes: bool = True
 
 
-class Flow:
-    """The analysis of `slots`: `uses` says of which of them a statement uses what they hold. What is called, by the
-    number of the segment, is its block in `called`. What is found after each statement is noted in `after`."""
+class _Flow:
+    def __init__(self, found: NeededSlots) -> None:
+        self._found = found
 
-    def __init__(
-        self,
-        slots: Set[int],
-        uses: Callable[[Statement], set[int]],
-        after: dict[int, dict[int, tuple[Condition, ...]]] | None = None,
-        called: Mapping[int, Block] = MappingProxyType({}),
-    ) -> None:
-        self._slots, self._uses, self._called = slots, uses, called
-        self._notes = {} if after is None else after
-
-    def block(self, block: Block, after: Needs, around: Around) -> Needs:
+    def block(self, block: Block, after: Needs, around: _Around) -> Needs:
         for statement in reversed(block):
             after = self._before(statement, after, around)
         return after
 
-    def _before(self, statement: Statement, after: Needs, around: Around) -> Needs:
+    def _before(self, statement: Statement, after: Needs, around: _Around) -> Needs:
         match statement:
             case Branch():
                 return self._choice(statement, after, around)
             case Guard(body=body):  # which may not run
-                return either(self.block(body, after, around), after)
+                return _either(self.block(body, after, around), after)
             case Loop():
                 return self._loop(statement, after, around)
             case Stop():
-                return either(after, around.at_exit)
-            case CallSegment(segment=number):
-                return self.block(self._called[number], after, around)
-            case CallHost(reads=reads, writes=writes):
-                return self.block((*reads, *writes), after, around)
-        used = self._uses(statement) & self._slots
-        written = {statement.buffer} & self._slots if isinstance(statement, Write) else set[int]()
+                return _either(after, around.at_exit)
+        read = self._found.reads  # which stands where its name is used
+        used = {read[name] for name in operands(statement) if name in read} & self._found.slots
+        written = {statement.buffer} & self._found.slots if isinstance(statement, Write) else set[int]()
         if around.notes and (used or written):
             self._note(statement, {id: after.get(id, ()) for id in used | written}, around.known)
         kept = {id: needed for id, needed in after.items() if id not in written}
@@ -161,16 +142,16 @@ class Flow:
 
     def _note(self, statement: Statement, after: Needs, known: Context) -> None:
         """What may stand in several places is needed after it where it is after one of them."""
-        noted = self._notes.setdefault(id_of(statement), {})
+        noted = self._found.after.setdefault(id_of(statement), {})
         for id, needed in after.items():
             here = (TRUE if known.implies(each) else each for each in needed)
             noted[id] = _joined(noted.get(id, ()), here)
 
-    def _choice(self, branch: Branch, after: Needs, around: Around) -> Needs:
+    def _choice(self, branch: Branch, after: Needs, around: _Around) -> Needs:
         sides = []
         for condition, block in ((branch.condition, branch.then), (~branch.condition, branch.otherwise)):
             known = around.known.assume(condition)
-            within = Around(known, around.at_exit, around.notes)
+            within = _Around(known, around.at_exit, around.notes)
             sides.append((condition, self.block(block, _possible(after, known), within)))
         (one, then), (other, otherwise) = sides
         return {
@@ -181,29 +162,24 @@ class Flow:
             for id in then.keys() | otherwise.keys()
         }
 
-    def _loop(self, loop: Loop, after: Needs, around: Around) -> Needs:
-        first = loop.lo if loop.direction == "forward" else loop.hi - 1
-        begun = _at(self.head(loop, after, around), {loop.var: first})
-        runs = loop.hi.ge(loop.lo + const(1))
-        return _possible(begun if around.known.implies(runs) else either(begun, after), around.known)
-
-    def head(self, loop: Loop, after: Needs, around: Around) -> Needs:
-        """Before an iteration, by its number. What one iteration reads of the one before it is asked of that one; what
-        outlives two is needed always."""
+    def _loop(self, loop: Loop, after: Needs, around: _Around) -> Needs:
+        """What one iteration reads of the one before it is asked of that one; what outlives two is needed always."""
         here, step = var(loop.var), 1 if loop.direction == "forward" else -1
-        last = loop.hi - 1 if step == 1 else loop.lo
+        first, last = (loop.lo, loop.hi - 1) if step == 1 else (loop.hi - 1, loop.lo)
         known = around.known.assume(here.ge(loop.lo), here.lt(loop.hi))
         is_last = here.ge(last) if step == 1 else here.le(last)
         leaving = after if stop_in(loop) is not None else _where(after, is_last, known)
 
         def run(at_end: Needs, notes: bool = False) -> Needs:
-            return self.block(loop.body, at_end, Around(known, after, around.notes and notes))
+            return self.block(loop.body, at_end, _Around(known, after, around.notes and notes))
 
         own = run({})
         asked = _where(_at(own, {loop.var: here + step}), ~is_last, known)
-        at_end = either(leaving, asked)
+        at_end = _either(leaving, asked)
         outliving = {id: (TRUE,) for id, needed in run(at_end).items() if set(needed) - set(own.get(id, ()))}
-        return run(either(at_end, outliving), notes=True)
+        begun = _at(run(_either(at_end, outliving), notes=True), {loop.var: first})
+        runs = loop.hi.ge(loop.lo + const(1))
+        return _possible(begun if around.known.implies(runs) else _either(begun, after), around.known)
 
 
 def _joined(*needed: Iterable[Condition]) -> tuple[Condition, ...]:
@@ -211,7 +187,7 @@ def _joined(*needed: Iterable[Condition]) -> tuple[Condition, ...]:
     return (TRUE,) if TRUE in found else tuple(found)
 
 
-def either(one: Needs, other: Needs) -> Needs:
+def _either(one: Needs, other: Needs) -> Needs:
     return {id: _joined(one.get(id, ()), other.get(id, ())) for id in one.keys() | other.keys()}
 
 

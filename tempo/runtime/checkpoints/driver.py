@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tempo.backends.by_point import parts_of
 from tempo.errors import CheckpointError, UnsupportedError, user_location
 from tempo.loop_ir.analysis.boundary import Boundary, boundary
 from tempo.runtime.arguments.call import Arguments
@@ -23,10 +21,8 @@ from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
 Array = np.ndarray[Any, Any]
-OnHost = Callable[[Any], Array]
 Progress = Callable[[int, int], None]
 _LOGGER = logging.getLogger("tempo")
-_DIGEST_BYTES = 16
 _DIFFERS = {
     "program": "of another program",
     "backend": "of another backend",
@@ -34,23 +30,6 @@ _DIFFERS = {
     "versions": "of other versions of the packages that compute",
     "plan": "of a run that was planned in another way",
 }
-
-
-def digest(arguments: Arguments, on_host: OnHost) -> dict[str, str]:
-    """By what a run is given, a checksum of it (BLAKE2b of dtype, shape and elements)."""
-    found = {}
-    for port, value in arguments.arrays.items():
-        if port.role != "seed":
-            made = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-            for array in map(on_host, parts_of(value)):
-                made.update(f"{array.dtype}{array.shape}".encode())
-                made.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-            found[f"{port.role} {port.name}"] = made.hexdigest()
-    return found
-
-
-def text_digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -131,7 +110,7 @@ class CheckpointedRun:
             raise self._refused("no loop over it stands outside of all others")
         if run.pool is not None:
             raise self._refused("some of what the run holds lies in the host pool of memory_limit= or offload=")
-        self.identity = {**self.identity, "plan": text_digest(str(run.compiled.program))}
+        self.identity = {**self.identity, "plan": run.compiled.digest}
         if self.saved is None:
             self.folder.make()
             return 0
@@ -189,7 +168,7 @@ class CheckpointedRun:
         fixed, points, where = dict[str, Array](), dict[str, Array](), dict[str, tuple[int, int]]()
         if self._fixed_for != item:
             fixed = {named[id]: run.copied(id) for id in live.given if id in there}
-        changing = {named[id]: run.copied(id) for id in live.live(position.next, run.sizes) if id in there}
+        changing = {named[id]: run.copied(id) for id in live.live(position.next) if id in there}
         lo, hi = sorted((position.start, position.stop))
         for id, each in live.points.items():
             first, stop = max(0, lo + each.first), min(run.ready.shapes[id][each.axis], hi + each.last)

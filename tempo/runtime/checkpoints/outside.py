@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tempo.errors import HostCallError, Location, TempoError, UnsupportedError
+from tempo.plugins.manager import get_backend, list_backends
 from tempo.runtime.arguments.binding import StreamFeed
 from tempo.sdg.graph import Graph
 
@@ -45,14 +46,21 @@ class Encoded:
             return {"dict": [[self.of(key), self.of(each)] for key, each in value.items()]}
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
             return {"scalar" if isinstance(value, np.generic) else "array": self._array(np.asarray(value))}
-        if type(value).__module__ == "torch" and hasattr(value, "detach"):
-            return {"tensor": self._array(value.detach().cpu().numpy())}
+        if (backend := _backend_of(value)) is not None:
+            return {f"array of {backend}": self._array(get_backend(backend).to_host(value))}
         raise TypeError(f"a {type(value).__name__} is no number, text, array, or list or dict of those")
 
     def _array(self, array: Array) -> list[Any]:
         """Its bytes, since safetensors has not every dtype of NumPy's."""
         self.arrays.append(np.frombuffer(array.tobytes(), np.uint8))
         return [len(self.arrays) - 1, array.dtype.str, list(array.shape)]
+
+
+def _backend_of(value: Any) -> str | None:
+    """The backend that an array is one of: as those of PyTorch's loaders are."""
+    library = type(value).__module__.partition(".")[0].removesuffix("lib")
+    known = hasattr(value, "__dlpack__") and any(each.name == library for each in list_backends())
+    return library if known else None
 
 
 def _array(said: list[Any], arrays: Mapping[int, Array]) -> Array:
@@ -73,10 +81,8 @@ def decoded(value: Any, arrays: Mapping[int, Array]) -> Any:
         return tuple(decoded(each, arrays) for each in held)
     if kind == "dict":
         return {decoded(key, arrays): decoded(each, arrays) for key, each in held}
-    if kind == "tensor":
-        import torch
-
-        return torch.from_numpy(_array(held, arrays))
+    if kind.startswith("array of "):
+        return get_backend(kind.removeprefix("array of ")).from_host(_array(held, arrays))
     return _array(held, arrays)[()] if kind == "scalar" else _array(held, arrays)
 
 

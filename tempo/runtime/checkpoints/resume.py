@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
 from tempo.analysis.checks.stopping import endless
-from tempo.caches import versions
 from tempo.errors import CheckpointError, InputError, SizeError, nearest
-from tempo.plugins.manager import CORE_DISTRIBUTION as CORE
-from tempo.plugins.manager import list_backends
 from tempo.runtime.arguments.call import Arguments, CallChecker
-from tempo.runtime.checkpoints.driver import CheckpointedRun, digest, text_digest
+from tempo.runtime.checkpoints.driver import CheckpointedRun
 from tempo.runtime.checkpoints.folder import Checkpoints, Folder, Saved
+from tempo.runtime.checkpoints.identity import digests
 from tempo.runtime.results.outputs import Outputs
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
@@ -99,16 +95,10 @@ class Resumed:
     def run(self, arguments: Arguments, engine: Any) -> CheckpointedRun:
         """Raises `CheckpointError` where the checkpoint is of a run that was given something else."""
         sizes = self.graph.named_sizes(arguments.sizes)
-        about = {"program": self.name, "sizes": sizes, "inputs": digest(arguments, engine.on_host)}
+        about = {"program": self.name, "sizes": sizes, "inputs": digests(arguments, engine.on_host)}
         if self.saved is not None:
             self._check(about)
-        identity = {
-            "program": text_digest(str(engine.graph)),
-            "backend": f"{engine.backend.info.name} on {getattr(engine.backend, 'device', 'cpu')}",
-            "options": repr(engine.compiler.options),
-            "versions": _versions(engine.backend.info.name),
-        }
-        made = self.given, self.folder, self.saved, arguments, self.graph, identity, about
+        made = self.given, self.folder, self.saved, arguments, self.graph, engine.identity, about
         return CheckpointedRun(*made, only_new=self.only_new, is_longer=self.is_longer)
 
     def shown(self, outputs: Outputs, run: CheckpointedRun) -> Outputs:
@@ -138,15 +128,3 @@ class Resumed:
                     f"{what} is not what the run was given that {self.saved.path} is of",
                     hint="a run that goes on is given what it was given before",
                 )
-
-
-def _versions(backend: str) -> str:
-    """Of what computes: the core, the backend, and what this is made on."""
-    listed = {each.name: each.distribution.split(" ")[0] for each in list_backends()}
-    found = [CORE, "numpy"]
-    if (distribution := listed.get(backend)) not in (None, CORE):
-        assert distribution is not None
-        found.append(distribution)
-        needed = (re.match(r"[\w.-]+", each) for each in requires(distribution) or () if "extra ==" not in each)
-        found += [each[0] for each in needed if each is not None]
-    return versions(*dict.fromkeys(found))
