@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +129,15 @@ def libraries(session: Session, parameters: Arrays) -> None:
             print(f"  {name} is not measured: {error}")
             continue
         with folder() as path:
-            times = timed(session, lambda at=iter(range(1000)): saving(path / str(next(at))))
-            last = max((each for each in path.iterdir()), key=lambda each: each.stat().st_mtime)
+            times = timed(session, partial(_next_to, path, saving))
+            last = max(path.iterdir(), key=lambda each: each.stat().st_mtime)
             files = [last] if last.is_file() else [each for each in last.rglob("*") if each.is_file()]
             session.add("ppo", f"{name} saves", "bytes", sum(each.stat().st_size for each in files))
             session.add("ppo", f"{name} takes", "ms", *times)
+
+
+def _next_to(path: Path, saving: Callable[[Path], None]) -> None:
+    saving(path / str(len(list(path.iterdir()))))
 
 
 def orbax(parameters: Arrays) -> Callable[[Path], None]:
