@@ -243,6 +243,26 @@ def test_it_goes_on_anywhere_with_the_same_bits(
     assert count >= 2
 
 
+def test_points_in_a_host_pool_are_there_again(target: Target, tmp_path: Path) -> None:
+    with tp.Program() as program:
+        i, t = tp.dims("i t")
+        x, w = tp.input("x", (8,), (t,)), tp.parameter("w", (8, 8), init=0.1 * numbers((8, 8)), dims=(i,))
+        h = tp.recurrent("h", (8,), (i, t))
+        h[i, 0] = x
+        h[i, t + 1] = tp.tanh(w @ h + x[t + 1])
+        tp.optim.SGD(0.1).minimize((h[i, -1] ** 2).sum(), {"w": w})
+        tp.output("h", h[i, -1])
+    run, x_data = target.compile(program, offload="host"), numbers((300, 8))
+    checkpoints = tp.Checkpoints(tmp_path, along="i", every=1, keep=None)
+    whole = results(target, run(x=x_data, sizes={"i": 3}, checkpoint=checkpoints))
+    assert run.memory.pool_bytes > 0
+    for path in sorted(tmp_path.glob("checkpoint-*"))[1:]:
+        path.unlink()
+    again = results(target, run(x=x_data, checkpoint=checkpoints, resume=True))
+    for name, array in whole.items():
+        assert again[name].tobytes() == array.tobytes(), name
+
+
 def test_only_new_points_are_returned_where_that_is_asked(target: Target, tmp_path: Path) -> None:
     program, along, _, given = windows()
     run, checkpoints = target.compile(program), tp.Checkpoints(tmp_path / "a", along=along, every=3, keep=None)

@@ -410,6 +410,8 @@ class ProgramRun:
     def copied(self, id: int, axis: int = 0, first: int = 0, stop: int | None = None) -> np.ndarray[Any, Any]:
         """A copy of a buffer on the host, or of some positions of an axis."""
         array, order = self.buffers[id], self._lies(self.compiled.program.buffers[id])
+        if self.pool is not None and id in self.pool.arrays:
+            array, order = self.pool.arrays[id], None
         if stop is not None:
             axis = axis if order is None else order.index(axis)
             array = array[(slice(None),) * axis + (slice(first, stop),)]
@@ -419,6 +421,10 @@ class ProgramRun:
     def put(self, id: int, array: np.ndarray[Any, Any]) -> None:
         """What `copied` gave, as the buffer's array."""
         buffer, backend = self.compiled.program.buffers[id], self.compiled.backend
+        if self.pool is not None and id in self.pool.arrays:
+            self.buffers[id] = self.made(buffer)  # where the points come through
+            self.pool.restore(id, array)
+            return
         order = self._order(buffer) or tuple(range(array.ndim))
         made: Array = np.array(array.transpose(order), order="C")
         if id not in self.compiled.on_host:

@@ -164,6 +164,11 @@ class HostPool:
             self._ahead[buffer] = later, self._thread.submit(self._taken, buffer, *later)
         return array
 
+    def restore(self, buffer: int, array: np.ndarray[Any, Any]) -> None:
+        """All of a buffer, as it was."""
+        self.arrays[buffer][...] = array
+        self.ledger.there[buffer] = 0, array.shape[self.ledger.axes[buffer]]
+
     def _taken(self, buffer: int, start: int, stop: int) -> np.ndarray[Any, Any]:
         """A copy of points, which is how they are read from a file; a backend may still look at it when the next is."""
         points = self._points(buffer, start, stop)

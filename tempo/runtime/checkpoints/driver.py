@@ -108,8 +108,11 @@ class CheckpointedRun:
         """The item with which it begins; nothing has been run yet."""
         if not loops:
             raise self._refused("no loop over it stands outside of all others")
-        if run.pool is not None:
-            raise self._refused("some of what the run holds lies in the host pool of memory_limit= or offload=")
+        pooled = {buffer.id for buffer in run.ready.pooled if not buffer.is_given}
+        for at in loops if pooled else ():
+            live = boundary(run.compiled.program, at, run.sizes)
+            if not pooled.isdisjoint((*live.points, *live.changing)):
+                raise self._refused("what it adds to lies in the host pool of memory_limit= or offload=")
         self.identity = {**self.identity, "plan": run.compiled.digest}
         if self.saved is None:
             self.folder.make()
@@ -231,7 +234,7 @@ class CheckpointedRun:
                     into = arrays.setdefault(id, np.zeros(run.ready.shapes[id], array.dtype))
                     into[_corner(array.shape, axis, first)] = array
         for id, array in arrays.items():
-            if array.shape != (shape := run.ready.shapes[id]):  # for the points of a longer run
+            if self.is_longer and array.shape != (shape := run.ready.shapes[id]):
                 longer = np.zeros(shape, array.dtype)
                 longer[_corner(array.shape)] = array
                 array = longer
