@@ -119,7 +119,7 @@ class Executable:
         with no interruption. Inputs are given again, and must be the same; seed and sizes are those of the checkpoint,
         but for more points of `along`, where nothing reads how many there are. A stream that has `state_dict` and
         `load_state_dict` goes on where it was; of another one as many arrays are skipped as were taken. Outputs over
-        `along` have all points, or with `outputs="new"` those behind the checkpoint.
+        `along` have all points, or with `outputs="new"` those that were not complete at the checkpoint.
 
         Raises `InputError`, `SizeError`, `DTypeError`, `DomainError`, `DefinitionError`, `CycleError`,
         `IndexOutOfRangeError`, `HostCallError`, `MemoryLimitError`, `CheckpointError`, and `NotFiniteError` where

@@ -59,6 +59,10 @@ class Boundary:
     shown: frozenset[int]
     changing: tuple[int, ...]
 
+    @property
+    def is_forward(self) -> bool:
+        return _loop_of(self.program, self.item).direction == "forward"
+
     def live(self, at: int | None) -> tuple[int, ...]:
         """The slots and the changing arrays, before the iteration `at`; None: after the loop."""
         walk = _Walk(self.program, self.sizes)

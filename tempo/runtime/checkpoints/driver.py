@@ -76,8 +76,8 @@ class CheckpointedRun:
         self._points: str | None = None if self.saved is None else self.saved.about["points"]
         self._fixed: str | None = None
         self._fixed_for: int | None = None
-        self.begun = 0
-        """The point with which the run has gone on."""
+        self.first_new: dict[str, tuple[int, int]] = {}
+        """By output over the dim that the loop makes with which the run goes on: the axis, and the first new point."""
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -108,11 +108,10 @@ class CheckpointedRun:
         """The item with which it begins; nothing has been run yet."""
         if not loops:
             raise self._refused("no loop over it stands outside of all others")
-        pooled = {buffer.id for buffer in run.ready.pooled if not buffer.is_given}
-        for at in loops if pooled else ():
-            live = boundary(run.compiled.program, at, run.sizes)
-            if not pooled.isdisjoint((*live.points, *live.changing)):
-                raise self._refused("what it adds to lies in the host pool of memory_limit= or offload=")
+        along = Symbol(self.given.along, "dim")
+        for buffer in run.ready.pooled:  # of which some points are on their way there
+            if buffer.pooled is not None and not buffer.is_given and buffer.axes[buffer.pooled[0]].dim == along:
+                raise self._refused(f"points of {buffer.name} lie in the host pool of memory_limit= or offload=")
         self.identity = {**self.identity, "plan": run.compiled.digest}
         if self.saved is None:
             self.folder.make()
@@ -240,9 +239,13 @@ class CheckpointedRun:
                 array = longer
             run.put(id, array)
         self.outside.restore(saved.about["outside"], dict(places(saved.arrays)))
-        self.begun = int(saved.about["point"])
-        _LOGGER.info("going on at %s = %d, from %s", self.given.along, self.begun, saved.path)
-        return self.begun
+        at = int(saved.about["point"])
+        shown = {id: port.name for port, id in run.compiled.program.outputs.items() if port.role == "output"}
+        for id in live.points.keys() & shown.keys() if live.is_forward else ():
+            axis = run.compiled.program.buffers[id].layout.index(Symbol(self.given.along, "dim"))
+            self.first_new[shown[id]] = axis, max(0, at + live.points[id].last)
+        _LOGGER.info("going on at %s = %d, from %s", self.given.along, at, saved.path)
+        return at
 
 
 def _corner(shape: tuple[int, ...], axis: int = 0, first: int = 0) -> tuple[slice, ...]:

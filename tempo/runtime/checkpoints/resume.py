@@ -103,12 +103,11 @@ class Resumed:
 
     def shown(self, outputs: Outputs, run: CheckpointedRun) -> Outputs:
         """The outputs, without the points that the caller does not want."""
-        if not (self.only_new and run.begun):
+        if not self.only_new:
             return outputs
-        axes = {each.name: each.layout.index(self.dim) for each in self.graph.outputs if self.dim in each.layout}
         arrays = dict(outputs.items())
-        for name in arrays.keys() & axes.keys():
-            arrays[name] = arrays[name][(slice(None),) * axes[name] + (slice(run.begun, None),)]
+        for name, (axis, first) in run.first_new.items():
+            arrays[name] = arrays[name][(slice(None),) * axis + (slice(first, None),)]
         return Outputs(arrays, outputs.state, outputs.sizes, outputs.lengths)
 
     def _check(self, here: Mapping[str, Any]) -> None:
