@@ -38,7 +38,10 @@ def starting_at(graph: Graph, dim: Symbol, point: int) -> Graph:
     nodes = {}
     for node in graph.nodes.values():
         copy = new.copied(node, node.id, dim, (dim,), within[dim])
+        told = copy.attr("origin")
         copy = replace(new.copied(copy, node.id, size, (), within[size]), declaration=node.declaration)
+        if told is not None:  # the size is no dim
+            copy = replace(copy, attrs=tuple(sorted({**copy.attributes, "origin": told}.items())))
         begins = node.attr("role") == "parameter" and dim in node.domain
         first = var(dim).ge(1)  # before that a parameter is what was given
         cases = tuple(
@@ -63,8 +66,12 @@ def starting_at(graph: Graph, dim: Symbol, point: int) -> Graph:
 
 def _possible(graph: Graph, node: Node, cases: tuple[Case, ...]) -> tuple[Case, ...]:
     """Without those that only points before could take."""
-    here = Context.of(graph.domain_dims(node))
-    return tuple(case for case in cases if not here.excludes(case.condition)) or cases[-1:]
+    here, found = Context.of(graph.domain_dims(node)), []
+    for case in cases:
+        if not here.excludes(case.condition):
+            found.append(case)
+        here = here.assume(~case.condition)
+    return tuple(found) or cases[-1:]
 
 
 def begins_with(graph: Graph, dim: Symbol) -> list[Node]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tempo.errors import CycleError, DefinitionError, DomainError, ShapeError
@@ -54,9 +57,23 @@ def tensor_name(node: Node) -> str:
     return str(name) if name else f"the result of {node.op}"
 
 
+_FIRST: ContextVar[Mapping[Symbol, int]] = ContextVar("first", default=MappingProxyType({}))
+
+
+@contextmanager
+def beginning_at(first: Mapping[Symbol, int]) -> Iterator[None]:
+    """Inside, the points of a program that begins later along some dims are told as those of the whole one."""
+    token = _FIRST.set(first)
+    try:
+        yield
+    finally:
+        _FIRST.reset(token)
+
+
 def point_text(dims: Iterable[Symbol], point: Iterable[int | Expr]) -> str:
     """`i = 3, t = 7`; the empty point is named as such."""
-    pairs = [f"{symbol.name} = {value}" for symbol, value in zip(dims, point)]
+    first = _FIRST.get()
+    pairs = [f"{symbol.name} = {value + first.get(symbol, 0)}" for symbol, value in zip(dims, point)]
     return ", ".join(pairs) or "its only point"
 
 

@@ -275,6 +275,31 @@ def test_only_new_points_are_returned_where_that_is_asked(target: Target, tmp_pa
     np.testing.assert_array_equal(found["total"], whole["total"])
 
 
+def backwards() -> Made:
+    """A parameter at every point, and an output of a loop that goes backwards."""
+    with tp.Program() as program:
+        i = tp.dim("i")
+        x, v, z = tp.input("x", (), (i,)), tp.parameter("v", (), 1.0, (i,)), tp.recurrent("z", (), (i,))
+        z[i.size - 1] = x
+        z[i - 1] = 0.5 * z + x[i - 1] + v[i - 1]
+        tp.output("z", 2 * z)
+    return program, "i", {}, lambda: {"x": numbers((6,))}
+
+
+@pytest.mark.parametrize("case", [*CASES, backwards], ids=lambda case: case.__name__)
+def test_new_points_are_those_of_the_whole_run(target: Target, case: Callable[[], Made], tmp_path: Path) -> None:
+    program, along, sizes, given = case()
+    run = target.compile(program)
+    checkpoints = tp.Checkpoints(tmp_path, along=along, every=2, keep=None)
+    whole = results(target, run(sizes=sizes, checkpoint=checkpoints, **given()))
+    for path in sorted(tmp_path.glob("checkpoint-*"))[1:]:
+        path.unlink()
+    found = results(target, run(sizes=sizes, checkpoint=checkpoints, resume=True, outputs="new", **given()))
+    for name, array in whole.items():
+        cut = array[tuple(slice(have - has, None) for have, has in zip(array.shape, found[name].shape, strict=True))]
+        assert found[name].tobytes() == cut.tobytes(), name
+
+
 def test_a_run_can_be_made_longer(target: Target, tmp_path: Path) -> None:
     def program() -> tp.Program:
         with tp.Program() as made:

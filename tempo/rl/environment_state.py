@@ -1,9 +1,10 @@
 """Where an environment of Gymnasium has come to: the attributes of all that it is made of.
 
 Gymnasium has no such interface. What the attributes of an environment hold, of a vector of them and of its wrappers,
-is its state, where they are numbers, texts, arrays and generators of random numbers; spaces, specifications and
-functions stay as they are. An environment that keeps anything else (a physics engine, a window, another process)
-cannot be kept.
+is its state, where they are numbers, texts, arrays, members of an Enum, and generators of random numbers; spaces,
+specifications, metadata, functions and classes stay as they are, and so do attributes of classes. Arrays and generators
+that are two attributes are so again. An environment that keeps anything else (a physics engine, a window, another
+process) cannot be kept.
 """
 
 from __future__ import annotations
@@ -18,41 +19,53 @@ import numpy as np
 from tempo.errors import UnsupportedError
 
 _PLAIN = (bool, int, float, str, bytes, np.generic, np.ndarray, type(None))
-_GENERATOR = "numpy.random.Generator"
+_PARTS = ("env", "envs")
+_FIXED = ("metadata", "spec")  # by Gymnasium's own interface
+_BITS = {each.__name__: each for each in np.random.BitGenerator.__subclasses__()}
+_GENERATOR, _MEMBER, _SAME = "numpy.random.Generator", "enum.Enum", "the same as"
 
 
 def state_of(environment: Any) -> list[dict[str, Any]]:
     """Raises `UnsupportedError` for an attribute that is none of these."""
-    return [_attributes(part) for part in _parts(environment)]
+    seen: dict[int, list[Any]] = {}
+    return [_attributes(at, part, seen) for at, part in enumerate(_parts(environment))]
 
 
 def restore(environment: Any, state: list[Mapping[str, Any]]) -> None:
     """Put an environment that was made in the same way where `state_of` saw one."""
-    for part, attributes in zip(_parts(environment), state, strict=True):
+    parts = list(_parts(environment))
+    for part, attributes in zip(parts, state, strict=True):
         for name, value in attributes.items():
-            setattr(part, name, _generator(value[_GENERATOR]) if _is_generator(value) else value)
+            setattr(part, name, _restored(part, name, value, parts))
 
 
 def _parts(environment: Any) -> Iterator[Any]:
     """The environment, what it wraps, and the environments of a vector of them."""
     yield environment
-    for inner in (*_own(environment, "envs", ()), *filter(None, (_own(environment, "env", None),))):
+    # Wrappers answer for what they wrap, so only their own attributes are asked.
+    own = vars(environment)
+    for inner in (*own.get("envs", ()), *([own["env"]] if "env" in own else [])):
         yield from _parts(inner)
 
 
-def _own(part: Any, name: str, default: Any) -> Any:
-    """Wrappers answer for what they wrap, so only their own attributes are asked."""
-    return vars(part).get(name, default)
-
-
-def _attributes(part: Any) -> dict[str, Any]:
-    found = {}
+def _attributes(at: int, part: Any, seen: dict[int, list[Any]]) -> dict[str, Any]:
+    """`seen`: where each array and generator was met first."""
+    found: dict[str, Any] = {}
     for name, value in vars(part).items():
-        if name in ("env", "envs") or any(map(_is_fixed, _leaves(value))):
+        leaves = list(_leaves(value))
+        if name in _PARTS or name in _FIXED or (leaves and all(map(_is_fixed, leaves))):
             continue
+        is_shared = isinstance(value, np.ndarray | np.random.Generator)
+        if is_shared and id(value) in seen:
+            found[name] = {_SAME: seen[id(value)]}
+            continue
+        if is_shared:
+            seen[id(value)] = [at, name]
         if isinstance(value, np.random.Generator):
             found[name] = {_GENERATOR: value.bit_generator.state}
-        elif all(isinstance(each, _PLAIN) for each in _leaves(value)):
+        elif isinstance(value, enum.Enum):
+            found[name] = {_MEMBER: value.name}
+        elif all(isinstance(each, _PLAIN) for each in leaves):
             found[name] = value
         else:
             raise UnsupportedError(
@@ -77,15 +90,18 @@ def _is_fixed(value: Any) -> bool:
     """What no step changes."""
     import gymnasium
 
-    fixed = gymnasium.Space, gymnasium.envs.registration.EnvSpec, enum.Enum, types.ModuleType, type
-    return isinstance(value, fixed) or callable(value)
+    functions = types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType, type
+    return isinstance(value, (gymnasium.Space, gymnasium.envs.registration.EnvSpec, *functions))
 
 
-def _is_generator(value: Any) -> bool:
-    return isinstance(value, Mapping) and list(value) == [_GENERATOR]
-
-
-def _generator(state: Mapping[str, Any]) -> np.random.Generator:
-    bits = getattr(np.random, state["bit_generator"])()
-    bits.state = state
-    return np.random.Generator(bits)
+def _restored(part: Any, name: str, value: Any, parts: list[Any]) -> Any:
+    if not isinstance(value, Mapping) or len(value) != 1:
+        return value
+    ((kind, held),) = value.items()
+    if kind == _GENERATOR:
+        bits = _BITS[held["bit_generator"]]()
+        bits.state = held
+        return np.random.Generator(bits)
+    if kind == _MEMBER:
+        return type(getattr(part, name))[held]
+    return getattr(parts[held[0]], held[1]) if kind == _SAME else value

@@ -12,6 +12,7 @@ import numpy as np
 
 from tempo.analysis.checks.checks import check_at, check_index_values, check_symbolic, surely_fit
 from tempo.analysis.checks.stopping import check_stops
+from tempo.analysis.reports import beginning_at
 from tempo.analysis.rows import check_means
 from tempo.compiler.once import Once
 from tempo.errors import (
@@ -129,14 +130,16 @@ class Executable:
             kept = resumed(checkpoint, resume, outputs, self.graph, self.program.name)
             seed, sizes = (0 if seed is None else seed, sizes) if kept is None else kept.call(seed, sizes, self._calls)
         arguments = self._arguments(inputs, sizes, state, seed, strict, donate and kept is None)
-        engine = self._engine
-        if from_point is not None:
-            with AtUserLine():
-                engine, arguments = self._late.at(from_point, arguments, state)
-        planned = partial(self._planned, engine, arguments.sizes)
+        engine, asked = self._engine, arguments.sizes
+        first: Mapping[Symbol, int] = {}
         with AtUserLine():
+            if from_point is not None:
+                engine, arguments, first = self._late.at(from_point, arguments, state)
+            if kept is not None:
+                kept.begin(arguments, asked, _planning(engine, "keeps no checkpoints"), from_point)
             reporting = _reporter(progress)
-        with reporting as report, told_what_is_large(planned), feeding(arguments.feeds):
+        planned = partial(self._planned, engine, arguments.sizes)
+        with reporting as report, told_what_is_large(planned), feeding(arguments.feeds), beginning_at(first):
             return self._run(engine, arguments, report, kept)
 
     def _run(self, engine: Engine, arguments: Arguments, report: Progress | None, kept: Resumed | None) -> Outputs:
@@ -144,14 +147,11 @@ class Executable:
         if kept is None:
             results = engine.run(arguments, report, look)
         else:
-            compiled = _planning(engine, "keeps no checkpoints")
-            with AtUserLine():
-                run = kept.run(arguments, compiled)
-            results = compiled.checkpointed(arguments, report, look, run)
+            results = _planning(engine, "keeps no checkpoints").checkpointed(arguments, report, look, kept.run)
         outputs = outputs_of(results, self.graph, arguments, self._engine.from_host)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)
-        return outputs if kept is None else kept.shown(outputs, run)
+        return outputs if kept is None else kept.shown(outputs)
 
     def _look(self, arguments: Arguments) -> Look | None:
         """What looks whether values are finite, if that is asked for; those that are given are looked at here."""

@@ -25,16 +25,22 @@ class LateBeginnings:
         self._engine, self._graph = engine, engine.graph
         self._engines: Once[tuple[Symbol, int], Engine] = Once()
 
-    def at(self, given: Any, arguments: Arguments, state: Any) -> tuple[Engine, Arguments]:
-        """Raises `InputError` for what is no point of one dim, and for parameters that the state does not hold."""
+    def at(self, given: Any, arguments: Arguments, state: Any) -> tuple[Engine, Arguments, Mapping[Symbol, int]]:
+        """The engine, what it is given, and where it begins.
+
+        Raises `InputError` for what is no point of one dim, and for parameters that the state does not hold.
+        """
         dim, point = self._point(given, arguments.sizes)
+        if not point:
+            return self._engine, arguments, {}
+        self._check_parameters(given, dim)
         held = set(state or ())
         if missing := [node for node in begins_with(self._graph, dim) if node.attr("name") not in held]:
             names = ", ".join(repr(node.attr("name")) for node in missing)
             raise InputError(
                 f"from_point={given} begins with the values of parameters there, and state= does not hold {names}",
                 location=missing[0].location,
-                hint="give the .state of the run that came there",
+                hint="give the .state of a run whose last point that is",
             )
         if dim in self._graph.stops:
             raise UnsupportedError(
@@ -57,7 +63,27 @@ class LateBeginnings:
         axes = {node.port: node.attr("layout").index(dim) for node in inputs}
         cut = {port: _from(arguments.arrays[port], axis, point) for port, axis in axes.items()}
         arrays = {**arguments.arrays, **cut}
-        return engine, replace(arguments, arrays=arrays, sizes=engine.sizes(sizes), donated=frozenset())
+        made = replace(arguments, arrays=arrays, sizes=engine.sizes(sizes), donated=frozenset())
+        return engine, made, {dim: point}
+
+    def _check_parameters(self, given: Any, dim: Symbol) -> None:
+        """Raises for those that are not handed on from point to point of the dim alone, or the outermost of several."""
+        for node in begins_with(self._graph, dim):
+            name = node.attr("name")
+            outer = [each for each in node.domain[: node.domain.index(dim)] if node in begins_with(self._graph, each)]
+            if outer:
+                raise InputError(
+                    f"from_point={given} is inside of every point of {outer[0].name}, which hands on {name!r}, too",
+                    location=node.location,
+                    hint=f"begin at a point of {outer[0].name}",
+                )
+            if not any(self._graph.nodes[case.edge.node].attr("role") == "state" for case in node.cases):
+                raise InputError(
+                    f"from_point={given} begins with the value of {name!r}, and its cases leave no point to a value "
+                    "that is given",
+                    location=node.location,
+                    hint="leave the first point to init=",
+                )
 
     def _point(self, given: Any, sizes: Mapping[Symbol, int]) -> tuple[Symbol, int]:
         dims = {dim.symbol.name: dim for dim in self._graph.dims}

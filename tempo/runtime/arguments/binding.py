@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
+from tempo.analysis.reports import point_text
 from tempo.backends.by_point import ByPoint
 from tempo.errors import NO_POINTS, AtUserLine, DTypeError, HostCallError, InputError, Location, SizeError, nearest
 from tempo.keywords import RESERVED
@@ -355,18 +356,18 @@ class StreamFeed:
 
         The array is the run's own: an iterator may go on writing into what it gave.
         """
-        node, where = self._node, f"the stream {self.name!r} at {self._dim.name} = {point[0]}"
-        array = np.array(as_array(self._next(where, point[0]), node, where))
+        node, where = self._node, f"the stream {self.name!r} at {point_text((self._dim,), point)}"
+        array = np.array(as_array(self._next(where), node, where))
         if array.shape != self._shape:
             raise InputError(f"{where} has shape {array.shape}, declared is {self._shape}", location=node.location)
         return array
 
-    def _next(self, where: str, point: int) -> Any:
+    def _next(self, where: str) -> Any:
         try:
             value = next(self._values)
         except StopIteration:
             raise StreamEndError(
-                f"{where} has ended: it gave {point} arrays, and the size of {self._dim.name} is {self._size}",
+                f"{where} has ended: it gave {self.taken} arrays, and the size of {self._dim.name} is {self._size}",
                 location=self._node.location,
             ) from None
         except Exception as error:
@@ -377,8 +378,8 @@ class StreamFeed:
 
     def skip(self, count: int) -> None:
         """Take arrays that nobody looks at."""
-        for at in range(count):
-            self._next(f"the stream {self.name!r}, going on behind {count} arrays,", at)
+        for _ in range(count):
+            self._next(f"the stream {self.name!r}, going on behind {count} arrays,")
 
     def begin_again(self, taken: int) -> None:
         """What the arrays come from has been put where so many of them were taken."""

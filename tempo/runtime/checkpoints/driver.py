@@ -13,7 +13,7 @@ import numpy as np
 from tempo.errors import CheckpointError, UnsupportedError, user_location
 from tempo.loop_ir.analysis.boundary import Boundary, boundary
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.checkpoints.folder import Checkpoints, Folder, Saved, failed
+from tempo.runtime.checkpoints.folder import FORMAT, Checkpoints, Folder, Saved, failed
 from tempo.runtime.checkpoints.outside import Outside, places
 from tempo.runtime.checkpoints.writer import Writer
 from tempo.runtime.compiled import Item, ProgramRun
@@ -76,8 +76,11 @@ class CheckpointedRun:
         self._points: str | None = None if self.saved is None else self.saved.about["points"]
         self._fixed: str | None = None
         self._fixed_for: int | None = None
-        self.first_new: dict[str, tuple[int, int]] = {}
-        """By output over the dim that the loop makes with which the run goes on: the axis, and the first new point."""
+        self.first_new: dict[int, tuple[int, int]] = {}
+        """By buffer of an output that a forward loop makes with which the run goes on: the axis, and the first point
+        that was not complete."""
+        self.new: dict[str, tuple[int, int]] = {}
+        """The same, by the name of the output."""
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -89,7 +92,7 @@ class CheckpointedRun:
         first = self._checked(run, loops)
         bounds = {at: run.bounds(items[at]) for at in loops}
         total, before = sum(hi - lo for lo, hi in bounds.values()), 0
-        with Writer() as writer:
+        with self.folder.held(), Writer() as writer:
             for at, item in enumerate(items):
                 is_made = self.saved is not None and at < first
                 if at not in loops and (self.is_longer or not is_made):
@@ -114,20 +117,23 @@ class CheckpointedRun:
                 raise self._refused(f"points of {buffer.name} lie in the host pool of memory_limit= or offload=")
         self.identity = {**self.identity, "plan": run.compiled.digest}
         if self.saved is None:
-            self.folder.make()
             return 0
         for key, words in _DIFFERS.items():
             if self.saved.about["identity"].get(key) != self.identity[key]:
                 here, there = self.identity[key], self.saved.about["identity"].get(key)
+                if key == "plan" and self.is_longer:
+                    words += ": what is done depends on how many points there are"
+                said = f"it says {there}; here it is {here}. " if key in ("backend", "options", "versions") else ""
                 raise CheckpointError(
                     f"{self.saved.path} is {words}, so this run cannot go on from it",
                     location=user_location(),
-                    hint=f"it says {there}; here it is {here}. Another folder begins anew",
+                    hint=f"{said}Another folder begins anew; state= and from_point= take parameters along",
                 )
         item = int(self.saved.about["item"])
+        if item not in loops:
+            raise CheckpointError(f"{self.saved.path} is in no loop of this run", location=user_location())
         if self.is_longer and item != min(loops):
             raise self._refused("a loop over it has ended already, so there cannot be more points")
-        self.folder.make()
         return item
 
     def _refused(self, why: str) -> UnsupportedError:
@@ -150,12 +156,11 @@ class CheckpointedRun:
     def _stretches(self, run: ProgramRun, item: Item, start: int | None) -> Iterator[Position]:
         """They end at whole numbers of `every` points from where the loop begins."""
         assert item.loop is not None
-        (lo, hi), forward = run.bounds(item), item.loop.direction == "forward"
+        (lo, hi), forward, every = run.bounds(item), item.loop.direction == "forward", int(self.given.every)
         first, last, step = (lo, hi, 1) if forward else (hi, lo, -1)
         at = first if start is None else start
         while at != last and not run.has_ended(item):
-            done = abs(at - first) // self.given.every * self.given.every
-            stop = first + step * min(hi - lo, done + self.given.every)
+            stop = first + step * min(hi - lo, (abs(at - first) // every + 1) * every)
             run.part(item, *((at, stop) if forward else (stop, at)))
             stopped = run.has_ended(item)
             yield Position(at, stop, forward, stop == last, stopped)
@@ -213,8 +218,18 @@ class CheckpointedRun:
             folder.finished(spared=int(about["ended"]))
         except OSError as error:
             raise failed(folder.path, error) from error
+        except FORMAT.library().SafetensorError as error:
+            raise CheckpointError(f"no checkpoint can be written to {folder.path}: {error}") from error
 
     # -- going on ----------------------------------------------------------------------------------------------------
+
+    def _see_new(self, run: ProgramRun, live: Boundary, at: int) -> None:
+        program = run.compiled.program
+        others = {id for port, id in program.outputs.items() if port.role != "output"}
+        for id in live.points.keys() & set(program.outputs.values()) - others if live.is_forward else ():
+            axis = program.buffers[id].layout.index(Symbol(self.given.along, "dim"))
+            self.first_new[id] = axis, max(0, at + live.points[id].last)
+        self.new = {port.name: self.first_new[id] for port, id in program.outputs.items() if id in self.first_new}
 
     def _restored(self, run: ProgramRun, live: Boundary, item: int) -> int:
         """With everything as it was; where the loop goes on."""
@@ -225,7 +240,8 @@ class CheckpointedRun:
         if not self.is_longer:  # else what comes before the loop has been made anew
             self._fixed_for = item
             arrays |= {} if self._fixed is None else self.folder.part(self._fixed).buffers()
-        wanted = live.points.keys() - (live.shown if self.only_new else frozenset())
+        self._see_new(run, live, int(saved.about["point"]))
+        wanted = live.points.keys() - (live.shown & self.first_new.keys() if self.only_new else frozenset())
         for part in reversed(list(self.folder.points(self._points if wanted else None))):
             for id, array in part.buffers().items():
                 if id in wanted:
@@ -240,10 +256,6 @@ class CheckpointedRun:
             run.put(id, array)
         self.outside.restore(saved.about["outside"], dict(places(saved.arrays)))
         at = int(saved.about["point"])
-        shown = {id: port.name for port, id in run.compiled.program.outputs.items() if port.role == "output"}
-        for id in live.points.keys() & shown.keys() if live.is_forward else ():
-            axis = run.compiled.program.buffers[id].layout.index(Symbol(self.given.along, "dim"))
-            self.first_new[shown[id]] = axis, max(0, at + live.points[id].last)
         _LOGGER.info("going on at %s = %d, from %s", self.given.along, at, saved.path)
         return at
 

@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +28,8 @@ FORMAT = Format(
     "tempo-checkpoint", "1", "a run with checkpoint=", "state", "give the folder another name, or move the file away"
 )
 _LOGGER = logging.getLogger("tempo")
+_LOCK = ".lock"
+_SAID = {"run", "along", "item", "point", "ended", "seed", "sizes", "inputs", "outside", "identity", "points", "given"}
 _NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
 
 
@@ -52,7 +55,7 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         folder, along = cast(Any, self.folder), cast(Any, self.along)
-        if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+        if not isinstance(folder, str | os.PathLike) or not os.fspath(folder) or "\0" in str(folder):
             raise InputError(f"folder={folder!r} is no path", location=user_location())
         if not isinstance(along, str):
             raise InputError(f"along={along!r} is no name of a dim", location=user_location())
@@ -83,6 +86,8 @@ class Folder:
     keep: int | None = None
     run: str = field(default_factory=lambda: secrets.token_hex(8))
     serial: int = 0
+    damaged: set[Path] = field(default_factory=set)
+    """Checkpoints that were passed over. They stay, and do not count among those that are kept."""
 
     def checkpoints(self) -> list[Path]:
         """All that there are, the last one first."""
@@ -92,15 +97,25 @@ class Folder:
             raise failed(self.path, error) from error
         return [self.path / name for name in sorted(filter(_NAME.fullmatch, names), key=_number, reverse=True)]
 
-    def make(self) -> None:
-        """The folder, in which files can be made; raises `CheckpointError` otherwise."""
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside, the folder is there, files can be made in it, and no other run writes to it.
+
+        Raises `CheckpointError` otherwise.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / f".{secrets.token_hex(8)}"
-            probe.touch()
-            probe.unlink()
+            lock = (self.path / _LOCK).open("ab")
         except OSError as error:
             raise failed(self.path, error) from error
+        with lock:
+            try:
+                _locked(lock)
+            except BlockingIOError:
+                raise CheckpointError(
+                    f"another run is writing checkpoints to {self.path}", hint="give each run a folder of its own"
+                ) from None
+            yield
 
     def last(self, usable: Any = lambda saved: True) -> Saved | None:
         """The last whole one that is `usable`; it is what is added to from here on."""
@@ -108,12 +123,10 @@ class Folder:
         broken = list[str]()
         for path in there:
             try:
-                found = self.open(path)
-                self.run = str(found.about["run"])
-                for _ in self.points(found.about.get("points")):
-                    pass
+                found = self._whole(path)
             except (DamagedError, OSError) as error:
                 broken.append(str(error))
+                self.damaged.add(path)
                 _LOGGER.warning("%s; going on from the one before", error)
                 continue
             if not usable(found):
@@ -124,8 +137,22 @@ class Folder:
             raise CheckpointError(f"no checkpoint in {self.path} is whole", hint=broken[0])
         return None
 
+    def _whole(self, path: Path) -> Saved:
+        """With everything that it names."""
+        found = self.open(path)
+        if not found.about.keys() >= _SAID:
+            raise DamagedError(f"{path} does not say what a checkpoint says")
+        self.run = str(found.about["run"])
+        for _ in self.points(found.about["points"]):
+            pass
+        if found.about["given"] is not None:
+            self.part(found.about["given"])
+        return found
+
     def open(self, path: Path) -> Saved:
         arrays, about = read(path, FORMAT)
+        if "run" not in about:
+            raise DamagedError(f"{path} does not say of which run it is")
         return Saved(path, arrays, about)
 
     def points(self, name: str | None) -> Iterator[Saved]:
@@ -151,8 +178,18 @@ class Folder:
         """The checkpoint is whole; the last ones stay, and `spared` more."""
         self.serial += 1
         if self.keep is not None:
-            for path in self.checkpoints()[self.keep + spared :]:
+            whole = [path for path in self.checkpoints() if path not in self.damaged]
+            for path in whole[self.keep + spared :]:
                 path.unlink(missing_ok=True)
+
+
+def _locked(file: Any) -> None:
+    """Until it is closed, or its process has ended; raises `BlockingIOError` where another one has it."""
+    try:
+        import fcntl
+    except ImportError:  # not a system of this kind
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def failed(path: Path, error: OSError) -> CheckpointError:

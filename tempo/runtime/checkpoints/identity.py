@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import requires
 from typing import Any
 
@@ -16,6 +16,7 @@ from tempo.caches import digest, versions
 from tempo.compiler.options import Options
 from tempo.plugins.manager import CORE_DISTRIBUTION, list_backends
 from tempo.runtime.arguments.call import Arguments
+from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Graph
 
 _BYTES = 16
@@ -37,11 +38,18 @@ def digests(arguments: Arguments, on_host: Callable[[Any], np.ndarray[Any, Any]]
 def identity(graph: Graph, backend: Backend, options: Options) -> dict[str, str]:
     """Of what computes."""
     return {
-        "program": digest(str(graph)),
+        "program": digest(str(graph), *_constants(graph)),
         "backend": f"{backend.info.name} on {getattr(backend, 'device', 'cpu')}",
         "options": repr(options),
         "versions": _versions(backend.info.name),
     }
+
+
+def _constants(graph: Graph) -> Iterator[str]:
+    """Digests of the arrays, of which the text of a graph shows no more than a few elements."""
+    for node in graph.nodes.values():
+        if isinstance(value := node.attr("value"), ArrayValue):
+            yield value.digest.hex()
 
 
 def _versions(backend: str) -> str:

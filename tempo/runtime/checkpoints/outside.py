@@ -7,7 +7,6 @@ those: what JSON and safetensors can say, so that reading one runs nobody's code
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tempo import dtypes
 from tempo.errors import HostCallError, Location, TempoError, UnsupportedError
 from tempo.plugins.manager import get_backend, list_backends
 from tempo.runtime.arguments.binding import StreamFeed
@@ -37,10 +37,10 @@ class Encoded:
         if type(value) in _PLAIN or isinstance(value, np.str_):
             return value if type(value) in _PLAIN else str(value)
         if isinstance(value, bytes):
-            return {"bytes": base64.b64encode(value).decode()}
-        if isinstance(value, list):
+            return {"bytes": self._array(np.frombuffer(value, np.uint8))}
+        if type(value) is list:
             return [self.of(each) for each in value]
-        if isinstance(value, tuple):
+        if type(value) is tuple:
             return {"tuple": [self.of(each) for each in value]}
         if isinstance(value, Mapping):
             return {"dict": [[self.of(key), self.of(each)] for key, each in value.items()]}
@@ -52,8 +52,15 @@ class Encoded:
 
     def _array(self, array: Array) -> list[Any]:
         """Its bytes, since safetensors has not every dtype of NumPy's."""
+        name = array.dtype.str
+        if array.dtype.hasobject:
+            raise TypeError(f"an array of dtype {array.dtype} cannot be kept")
+        if array.dtype.kind == "V":  # of ml_dtypes, or of fields
+            name = array.dtype.name
+            if np.dtype(dtypes.to_numpy(name) if name in dtypes.DTYPES else object) != array.dtype:
+                raise TypeError(f"an array of dtype {array.dtype} cannot be kept")
         self.arrays.append(np.frombuffer(array.tobytes(), np.uint8))
-        return [len(self.arrays) - 1, array.dtype.str, list(array.shape)]
+        return [len(self.arrays) - 1, name, list(array.shape)]
 
 
 def _backend_of(value: Any) -> str | None:
@@ -65,7 +72,8 @@ def _backend_of(value: Any) -> str | None:
 
 def _array(said: list[Any], arrays: Mapping[int, Array]) -> Array:
     at, dtype, shape = said
-    return np.frombuffer(arrays[at].tobytes(), dtype).reshape(shape).copy()
+    numpy_dtype = dtypes.to_numpy(dtype) if dtype in dtypes.DTYPES else np.dtype(dtype)
+    return np.frombuffer(arrays[at].tobytes(), numpy_dtype).reshape(shape).copy()
 
 
 def decoded(value: Any, arrays: Mapping[int, Array]) -> Any:
@@ -76,7 +84,7 @@ def decoded(value: Any, arrays: Mapping[int, Array]) -> Any:
         return value
     ((kind, held),) = value.items()
     if kind == "bytes":
-        return base64.b64decode(held)
+        return _array(held, arrays).tobytes()
     if kind == "tuple":
         return tuple(decoded(each, arrays) for each in held)
     if kind == "dict":

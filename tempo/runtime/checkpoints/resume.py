@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tempo.analysis.checks.stopping import endless
 from tempo.errors import CheckpointError, InputError, SizeError, nearest
+from tempo.runtime.arguments.binding import seed_array
 from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.checkpoints.driver import CheckpointedRun
 from tempo.runtime.checkpoints.folder import Checkpoints, Folder, Saved
@@ -22,7 +23,7 @@ def resumed(given: Any, resume: Any, outputs: Any, graph: Graph, name: str) -> R
     """Raises `InputError` for arguments that say nothing of the kind, `CheckpointError` where nothing can be read."""
     if not isinstance(resume, bool):
         raise InputError(f"resume={resume!r} is a {type(resume).__name__}", hint="write True or False")
-    if outputs not in ("all", "new"):
+    if not isinstance(outputs, str) or outputs not in ("all", "new"):
         raise InputError(f"outputs={outputs!r} says nothing", hint='write "all" or "new"')
     if given is None:
         if resume or outputs == "new":
@@ -58,6 +59,7 @@ class Resumed:
     name: str
     only_new: bool
     is_longer: bool = False
+    run: CheckpointedRun = field(init=False)
 
     def call(
         self, seed: Any, sizes: Mapping[str, Any] | None, calls: CallChecker
@@ -66,12 +68,17 @@ class Resumed:
         if self.saved is None:
             return 0 if seed is None else seed, sizes
         there = int(self.saved.about["seed"])
-        if seed is not None and int(seed) != there:
+        if seed is not None and int(seed_array(seed)) != there:
             raise CheckpointError(f"{self.saved.path} is of a run with seed={there}, and seed={seed!r}")
-        said = {**calls.compile_sizes, **(sizes if isinstance(sizes, Mapping) else {})}
+        table = calls.table()
+        table.claim_named(sizes, "sizes=")
+        said = {**calls.compile_sizes, **(sizes or {})}
         if self.dim.name in said and int(said[self.dim.name]) > (size := self._size_there(self.saved)):
             self._make_longer(size)
-        return there, {**{name: size for name, size in self._sizes_there() if name not in said}, **(sizes or {})}
+        # An array says how long it is; a stream need not.
+        given = {each.name for node in self.graph.nodes.values() if node.is_input for each in node.domain}
+        known = given | said.keys()
+        return there, {**{name: size for name, size in self._sizes_there() if name not in known}, **(sizes or {})}
 
     def _sizes_there(self) -> list[tuple[str, int]]:
         assert self.saved is not None
@@ -92,26 +99,35 @@ class Resumed:
                 hint="every= of fewer points leaves one",
             )
 
-    def run(self, arguments: Arguments, engine: Any) -> CheckpointedRun:
-        """Raises `CheckpointError` where the checkpoint is of a run that was given something else."""
-        sizes = self.graph.named_sizes(arguments.sizes)
-        about = {"program": self.name, "sizes": sizes, "inputs": digests(arguments, engine.on_host)}
+    def begin(self, arguments: Arguments, sizes: Mapping[Symbol, int], engine: Any, from_point: Any) -> None:
+        """Make `run`. `sizes` are the caller's, whatever point the run begins at.
+
+        Raises `CheckpointError` where the checkpoint is of a run that was given something else.
+        """
+        about = {
+            "program": self.name,
+            "sizes": self.graph.named_sizes(sizes),
+            "inputs": digests(arguments, engine.on_host),
+            "from_point": None if from_point is None else {name: int(at) for name, at in from_point.items()},
+        }
         if self.saved is not None:
             self._check(about)
         made = self.given, self.folder, self.saved, arguments, self.graph, engine.identity, about
-        return CheckpointedRun(*made, only_new=self.only_new, is_longer=self.is_longer)
+        self.run = CheckpointedRun(*made, only_new=self.only_new, is_longer=self.is_longer)
 
-    def shown(self, outputs: Outputs, run: CheckpointedRun) -> Outputs:
+    def shown(self, outputs: Outputs) -> Outputs:
         """The outputs, without the points that the caller does not want."""
         if not self.only_new:
             return outputs
         arrays = dict(outputs.items())
-        for name, (axis, first) in run.first_new.items():
+        for name, (axis, first) in self.run.new.items():
             arrays[name] = arrays[name][(slice(None),) * axis + (slice(first, None),)]
         return Outputs(arrays, outputs.state, outputs.sizes, outputs.lengths)
 
     def _check(self, here: Mapping[str, Any]) -> None:
         assert self.saved is not None
+        if here["from_point"] != (there := self.saved.about.get("from_point")):
+            raise CheckpointError(f"{self.saved.path} is of a run with from_point={there}")
         for name, size in self._sizes_there():
             if here["sizes"].get(name, size) != size and not (self.is_longer and name == self.dim.name):
                 raise SizeError(

@@ -22,6 +22,7 @@ from tempo.errors import InputError, package
 
 Array = np.ndarray[Any, Any]
 
+_ABOUT = "about"
 _HEADER_LENGTH = 8  # bytes, before the header: its length, little-endian
 _DTYPES = {
     "BOOL": "bool", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64", "I8": "int8", "I16": "int16",
@@ -53,12 +54,14 @@ class Format:
 
 def write(path: Path, format: Format, arrays: Mapping[str, Array], about: Mapping[str, Any] | None = None) -> None:
     """The file and its place in the folder are on the disk when this returns. `about`: anything that JSON can say."""
-    library = format.library()
-    metadata = _metadata(library, format, arrays, about or {})
+    library, held = format.library(), dict(arrays)
+    if about is not None:  # not in the header, whose length is limited
+        held[_ABOUT] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    metadata = _metadata(library, format, held)
     draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with draft.open("xb") as file:
-            file.write(library.numpy.save(dict(arrays), metadata))
+            file.write(library.numpy.save(held, metadata))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
@@ -77,19 +80,17 @@ def _synchronize(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _metadata(library: Any, format: Format, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> dict[str, str]:
+def _metadata(library: Any, format: Format, arrays: Mapping[str, Array]) -> dict[str, str]:
     import tempo
 
     versions = {"tempo": tempo.__version__, "numpy": np.__version__, "safetensors": library.__version__}
     checksums = {name: _checksum(array) for name, array in arrays.items()}
-    said = {"versions": versions, "checksums": checksums, **({"about": about} if about else {})}
-    texts = {key: json.dumps(value) for key, value in said.items()}
-    return {"format": format.name, "version": format.version, **texts, "sum": _sum(texts)}
-
-
-def _sum(texts: Mapping[str, str]) -> str:
-    """A checksum of what is said beside the arrays."""
-    return str(zlib.crc32("\0".join(texts.get(key, "") for key in ("checksums", "about")).encode()))
+    return {
+        "format": format.name,
+        "version": format.version,
+        "versions": json.dumps(versions),
+        "checksums": json.dumps(checksums),
+    }
 
 
 def _checksum(array: Array) -> int:
@@ -127,9 +128,8 @@ def read(path: Path, format: Format) -> tuple[dict[str, Array], dict[str, Any]]:
     for name, array in arrays.items():
         if _checksum(array) != checksums[name]:
             raise _unreadable(path, format, f"it is damaged: {name!r} is not what was written")
-    if "sum" in metadata and metadata["sum"] != _sum(metadata):
-        raise _unreadable(path, format, "it is damaged: what it says of its arrays is not what was written")
-    return arrays, json.loads(metadata.get("about", "{}"))
+    about = arrays.pop(_ABOUT, None)
+    return arrays, {} if about is None else json.loads(about.tobytes())
 
 
 def _checksums(path: Path, format: Format, metadata: Mapping[str, str]) -> dict[str, Any]:

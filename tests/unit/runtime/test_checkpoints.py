@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 import tempo as tp
+from tempo.runtime.checkpoints.folder import Folder
+from tempo.runtime.checkpoints.outside import Encoded, decoded
 
 SIZE = 6
 
@@ -147,8 +151,8 @@ def flipped(path: Path) -> None:
 
 def said_otherwise(path: Path) -> None:
     data = path.read_bytes()
-    assert b'\\"point\\": 6' in data
-    path.write_bytes(data.replace(b'\\"point\\": 6', b'\\"point\\": 5'))
+    assert b'"point": 6' in data
+    path.write_bytes(data.replace(b'"point": 6', b'"point": 5'))
 
 
 @pytest.mark.parametrize("harm", [torn, flipped, said_otherwise])
@@ -222,7 +226,73 @@ def test_a_full_disk_leaves_what_was_whole(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "no checkpoint can be kept in" in done.stdout
-    assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]  # no half of a file is left
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == [".lock"]  # no half of a file
+
+
+def test_what_was_made_before_a_loop_is_missed_where_it_is_not_there(tmp_path: Path) -> None:
+    """The loop before needs no such file."""
+    with tp.Program() as made:
+        t = tp.dim("t")
+        x, h = tp.input("x", (), (t,)), tp.recurrent("h", (), (t,))
+        h[0] = x
+        h[t + 1] = tp.tanh(h + x[t + 1])
+        tp.output("h", h)
+        tp.output("slope", tp.grad((h * h)[:].sum(), x))
+    compiled, checkpoints = tp.compile(made), tp.Checkpoints(tmp_path, along="t", every=2, keep=None)
+    given = {"x": np.ones(6, np.float32)}
+    wanted = compiled(checkpoint=checkpoints, **given)
+    for name in names(tmp_path, "given")[-1:]:
+        (tmp_path / name).unlink()
+    found = compiled(checkpoint=checkpoints, resume=True, **given)
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name])
+
+
+def test_damaged_files_stay_and_do_not_count(tmp_path: Path) -> None:
+    run(tmp_path, every=1, keep=2)
+    for name in names(tmp_path)[1:]:
+        torn(tmp_path / name)
+    damaged = names(tmp_path)[1:]
+    run(tmp_path, every=1, keep=2)
+    assert set(damaged) < set(names(tmp_path))
+    assert len(names(tmp_path)) == len(damaged) + 3  # two, and the one before the end
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    with Folder(tmp_path).held(), pytest.raises(tp.CheckpointError, match="another run is writing checkpoints to"):
+        run(tmp_path)
+    run(tmp_path)
+
+
+def test_programs_that_differ_in_a_large_constant_differ(tmp_path: Path) -> None:
+    def of(value: float) -> tp.Program:
+        constant = np.zeros(3000, np.float32)
+        constant[1500] = value
+        with tp.Program() as made:
+            i = tp.dim("i")
+            w = tp.parameter("w", (), init=1.0, dims=(i,))
+            w[i + 1] = 0.5 * w + tp.as_tensor(constant).sum()
+            tp.output("w", w)
+        return made
+
+    checkpoints = tp.Checkpoints(tmp_path, along="i")
+    tp.compile(of(1.0))(sizes={"i": 3}, checkpoint=checkpoints)
+    with pytest.raises(tp.CheckpointError, match="is of another program"):
+        tp.compile(of(2.0))(sizes={"i": 3}, checkpoint=checkpoints, resume=True)
+
+
+def test_integers_of_numpy(tmp_path: Path) -> None:
+    run(tmp_path, every=np.int64(2), keep=np.int64(1))
+    assert len(names(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    "given", [{"sizes": {"i": None}}, {"sizes": 5}, {"sizes": "x"}, {"seed": "x"}, {"seed": 0.5}, {"seed": [1]}]
+)
+def test_wrong_calls_are_told_where_there_are_checkpoints_too(folder: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(tp.TempoError) as raised:
+        run(folder, **given)
+    assert raised.value.location is not None
 
 
 # -- what lies outside -------------------------------------------------------------------------------------------------
@@ -270,6 +340,47 @@ def test_resources_are_looked_at_before_the_first_step(tmp_path: Path, case: str
         tp.compile(calling(**given))(sizes={"i": 3}, checkpoint=tp.Checkpoints(tmp_path / "a", along="i"))
     assert "tp.host_call(" in str(raised.value)
     assert not (tmp_path / "a").exists()
+
+
+STATES: tuple[Any, ...] = (
+    None, True, 3, 2**100, 1.5, "text", b"bytes", [1, [2]], (1, ("a",)), {"a": {1: None}, ("b", 2): [()]},
+    np.float32(2), np.arange(6, dtype=">i4").reshape(2, 3), np.ones(2, ml_dtypes.bfloat16), np.zeros((0, 2)),
+    np.array(["a", "bcd"]), np.array([b"x"]), np.array([1 + 2j]), np.random.default_rng(3).bit_generator.state,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
+def test_states_come_back_as_they_were(state: Any) -> None:
+    encoded = Encoded()
+    said = json.loads(json.dumps(encoded.of(state)))
+    found = decoded(said, dict(enumerate(encoded.arrays)))
+    assert type(found) is type(state)
+    np.testing.assert_equal(found, state)
+    assert getattr(found, "dtype", None) == getattr(state, "dtype", None)
+
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+@pytest.mark.parametrize(
+    "state",
+    [Pair(1, 2), np.zeros(2, [("a", "i4")]), {1, 2}, np.array([None]), object()],
+    ids=lambda state: type(state).__name__,
+)
+def test_states_that_would_be_something_else_are_refused(state: Any) -> None:
+    with pytest.raises(TypeError):
+        Encoded().of(state)
+
+
+def test_large_states(tmp_path: Path) -> None:
+    """They are in no header, whose length is limited."""
+    resource = Resource({"blob": b"x" * 101_000_000})
+    checkpoints = tp.Checkpoints(tmp_path, along="i", every=2, keep=1)
+    tp.compile(calling(resource=resource))(sizes={"i": 3}, checkpoint=checkpoints)
+    resource.state = None
+    tp.compile(calling(resource=resource))(checkpoint=checkpoints, resume=True)
 
 
 def test_calls_without_an_order_keep_nothing(tmp_path: Path) -> None:

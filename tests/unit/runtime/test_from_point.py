@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,3 +128,79 @@ def test_early_ends() -> None:
     run = tp.compile(made)
     with pytest.raises(tp.UnsupportedError, match="along which the run may end early"):
         run(sizes={"i": 9}, state={"w": 1.0}, from_point={"i": 2})
+
+
+def test_inside_of_a_dim_that_hands_on_as_well() -> None:
+    with tp.Program() as made:
+        i, k = tp.dims("i k")
+        w = tp.parameter("w", (), init=1.0, dims=(i, k))
+        w[i, k + 1] = w + 1
+        w[i + 1, 0] = w[i, k.size - 1] * 10
+        tp.output("w", w)
+    run, sizes = tp.compile(made), {"i": 4, "k": 3}
+    with pytest.raises(tp.InputError, match="is inside of every point of i, which hands on 'w', too"):
+        run(sizes=sizes, state={"w": 2.0}, from_point={"k": 1})
+    whole = run(sizes=sizes)["w"]
+    later = run(sizes=sizes, state={"w": whole[2, 0]}, from_point={"i": 2})["w"]  # at its first point of k
+    np.testing.assert_array_equal(later, whole[2:])
+
+
+def test_cases_that_leave_nothing_to_a_state() -> None:
+    with tp.Program() as made:
+        i = tp.dim("i")
+        w = tp.parameter("w", (), init=1.0, dims=(i,))
+        w[0] = 5.0
+        w[i + 1] = w + 1
+        tp.output("w", w)
+    with pytest.raises(tp.InputError, match="its cases leave no point to a value that is given"):
+        tp.compile(made)(sizes={"i": 4}, state={"w": 2.0}, from_point={"i": 2})
+
+
+def test_cases_that_only_points_before_could_take() -> None:
+    with tp.Program() as made:
+        i = tp.dim("i")
+        w, late = tp.parameter("w", (), init=1.0, dims=(i,)), tp.recurrent("late", (), (i,))
+        w[i + 1] = 0.9 * w
+        late[i >= 2] = w * 2
+        late[i] = w
+        tp.output("late", late)
+    run = tp.compile(made)
+    whole = run(sizes={"i": 5})["late"]
+    found = run(sizes={"i": 5}, state={"w": whole[2] / 2}, from_point={"i": 2})["late"]
+    np.testing.assert_allclose(found, whole[2:], rtol=1e-6)
+    np.testing.assert_array_equal(run(sizes={"i": 5}, from_point={"i": 0})["late"], whole)
+
+
+def test_errors_name_the_points_of_the_program() -> None:
+    def failing(x: Any, at: Any) -> Any:
+        if at == 6:
+            raise ValueError("no")
+        return x
+
+    with tp.Program() as made:
+        i = tp.dim("i")
+        w = tp.parameter("w", (), init=1.0, dims=(i,))
+        (y,) = tp.host_call(failing, w, tp.as_tensor(i), out=[((), tp.float32)])
+        w[i + 1] = y
+        tp.output("w", w)
+    with pytest.raises(tp.HostCallError, match="failing at i = 6"):
+        tp.compile(made)(sizes={"i": 9}, state={"w": 1.0}, from_point={"i": 4})
+
+
+def test_checkpoints_of_a_later_beginning(tmp_path: Path) -> None:
+    with tp.Program() as made:
+        i = tp.dim("i")
+        w = tp.parameter("w", (2,), init=1.0, dims=(i,))
+        w[i + 1] = 0.5 * w + tp.random.normal((2,), dims=(i,))
+        tp.output("w", w)
+        tp.output("last", w[i.size - 1])
+    run = tp.compile(made)
+    whole = run(sizes={"i": SIZE})["w"]
+    checkpoints = tp.Checkpoints(tmp_path, along="i", every=2, keep=None)
+    given = {"state": {"w": whole[POINT]}, "from_point": {"i": POINT}, "checkpoint": checkpoints}
+    run(sizes={"i": SIZE}, **given)
+    max(tmp_path.glob("checkpoint-*")).unlink()
+    for sizes in ({"i": SIZE}, None):
+        np.testing.assert_array_equal(run(sizes=sizes, resume=True, **given)["w"], whole[POINT:])
+    with pytest.raises(tp.CheckpointError, match="is of a run with from_point={'i': 4}"):
+        run(checkpoint=checkpoints, resume=True, state=given["state"])
