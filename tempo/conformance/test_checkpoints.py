@@ -182,7 +182,7 @@ def ragged() -> Made:
 def of_every_dtype() -> Made:
     with tp.Program() as program:
         i = tp.dim("i")
-        for dtype in ("bool", "int8", "uint16", "int32", "float16", "bfloat16", "float32"):
+        for dtype in ("bool", "int8", "uint16", "int32", "uint64", "float16", "bfloat16", "float32", "float64"):
             s = tp.recurrent(f"s_{dtype}", (2,), (i,), dtype)
             s[0] = tp.ones((2,), dtype)
             s[i + 1] = ~s if dtype == "bool" else s + s[0]

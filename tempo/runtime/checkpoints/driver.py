@@ -224,8 +224,9 @@ class CheckpointedRun:
     # -- going on ----------------------------------------------------------------------------------------------------
 
     def _see_new(self, run: ProgramRun, live: Boundary, at: int) -> None:
-        program = run.compiled.program
-        others = {id for port, id in program.outputs.items() if port.role != "output"}
+        """Which points of outputs are to come."""
+        program, packed = run.compiled.program, {each.port for each in self.graph.outputs if each.packed}
+        others = {id for port, id in program.outputs.items() if port.role != "output" or port in packed}
         for id in live.points.keys() & set(program.outputs.values()) - others if live.is_forward else ():
             axis = program.buffers[id].layout.index(Symbol(self.given.along, "dim"))
             self.first_new[id] = axis, max(0, at + live.points[id].last)
