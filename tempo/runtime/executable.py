@@ -129,7 +129,9 @@ class Executable:
         with AtUserLine():
             kept = resumed(checkpoint, resume, outputs, self.graph, self.program.name)
             seed, sizes = (0 if seed is None else seed, sizes) if kept is None else kept.call(seed, sizes, self._calls)
-        arguments = self._arguments(inputs, sizes, state, seed, strict, donate and kept is None)
+        arguments = self._arguments(
+            inputs, sizes, state, seed, strict, donate if kept is None or not isinstance(donate, bool) else False
+        )
         engine, asked = self._engine, arguments.sizes
         first: Mapping[Symbol, int] = {}
         with AtUserLine():
