@@ -129,9 +129,9 @@ class Executable:
         with AtUserLine():
             kept = resumed(checkpoint, resume, outputs, self.graph, self.program.name)
             seed, sizes = (0 if seed is None else seed, sizes) if kept is None else kept.call(seed, sizes, self._calls)
-        arguments = self._arguments(
-            inputs, sizes, state, seed, strict, donate if kept is None or not isinstance(donate, bool) else False
-        )
+        if kept is not None and donate is True:
+            donate = False  # what it is given is looked at again where it goes on
+        arguments = self._arguments(inputs, sizes, state, seed, strict, donate)
         engine, asked = self._engine, arguments.sizes
         first: Mapping[Symbol, int] = {}
         with AtUserLine():

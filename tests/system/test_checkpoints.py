@@ -122,7 +122,7 @@ with tp.Program() as program:
     tp.output("norm", (w * w).sum())
 run = tp.compile(program)
 print("begun", flush=True)
-outputs = run(sizes={"i": 4000}, checkpoint=tp.Checkpoints(sys.argv[1], along="i", every=2, keep=2), resume=True)
+outputs = run(sizes={"i": int(sys.argv[3])}, checkpoint=tp.Checkpoints(sys.argv[1], along="i", every=2, keep=2), resume=True)
 np.save(sys.argv[2], outputs["norm"])
 """
 
@@ -130,14 +130,16 @@ np.save(sys.argv[2], outputs["norm"])
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_nothing_is_lost_when_a_process_is_killed(tmp_path: Path) -> None:
-    """Every other time while a file is written; `TEMPO_KILLS=200` kills more often."""
+    """Four of five while a file is written; `TEMPO_KILLS=250` kills more often."""
     folder, drawn, last = tmp_path / "ckpt", random.Random(0), -1
-    command = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "norm.npy")]
-    for kill in range(int(os.environ.get("TEMPO_KILLS", "4"))):
+    kills = int(os.environ.get("TEMPO_KILLS", "5"))
+    size = str(500 + 20 * kills)
+    command = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "norm.npy"), size]
+    for kill in range(kills):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
-        wait_for_more(folder, last, is_writing=kill % 2 == 0)
+        wait_for_more(folder, last, is_writing=kill % 5 > 0)
         time.sleep(drawn.uniform(0, 0.02))
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -150,7 +152,7 @@ def test_nothing_is_lost_when_a_process_is_killed(tmp_path: Path) -> None:
             assert list(opened.points(opened.open(path).about["points"]))  # all of it is whole
     (tmp_path / "norm.npy").unlink(missing_ok=True)
     assert subprocess.run(command, check=False).returncode == 0
-    whole = [sys.executable, "-c", KILLED, str(tmp_path / "whole"), str(tmp_path / "whole.npy")]
+    whole = [sys.executable, "-c", KILLED, str(tmp_path / "whole"), str(tmp_path / "whole.npy"), size]
     assert subprocess.run(whole, check=False).returncode == 0
     assert (tmp_path / "norm.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
