@@ -122,7 +122,8 @@ with tp.Program() as program:
     tp.output("norm", (w * w).sum())
 run = tp.compile(program)
 print("begun", flush=True)
-outputs = run(sizes={"i": int(sys.argv[3])}, checkpoint=tp.Checkpoints(sys.argv[1], along="i", every=2, keep=2), resume=True)
+checkpoints = tp.Checkpoints(sys.argv[1], along="i", every=2, keep=2)
+outputs = run(sizes={"i": int(sys.argv[3])}, checkpoint=checkpoints, resume=True)
 np.save(sys.argv[2], outputs["norm"])
 """
 
