@@ -149,7 +149,8 @@ class Executable:
         if kept is None:
             results = engine.run(arguments, report, look)
         else:
-            results = _planning(engine, "keeps no checkpoints").checkpointed(arguments, report, look, kept.run)
+            with AtUserLine():
+                results = _planning(engine, "keeps no checkpoints").checkpointed(arguments, report, look, kept.run)
         outputs = outputs_of(results, self.graph, arguments, self._engine.from_host)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)

@@ -226,6 +226,7 @@ def test_a_full_disk_leaves_what_was_whole(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "no checkpoint can be kept in" in done.stdout
+    assert 'File "<string>"' in done.stdout or "<string>:" in done.stdout  # the line of the call
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == [".lock"]  # no half of a file
 
 
