@@ -6,6 +6,7 @@ learned plays at the end in a second program, which takes the trained weights as
     python examples/ppo.py --backend jax --plot out/ppo.png
     python examples/ppo.py --backend torch --gymnasium
     python examples/ppo.py --backend jax --gymnax
+    python examples/ppo.py --backend jax --checkpoint out/ppo   # and again, after it was interrupted
 
 Source: Schulman et al. 2017; advantages of Schulman et al. 2016.
 """
@@ -157,6 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, help="write a picture of the learning curves")
     parser.add_argument("--save", type=Path, help="write what the last training ended with, for --load")
     parser.add_argument("--load", type=Path, help="begin with what another training ended with")
+    parser.add_argument("--checkpoint", type=Path, help="a folder: what was interrupted goes on where it was")
     options = parser.parse_args(arguments)
     settings = Settings(iterations=options.iterations)
     curves, start_from = {}, tp.load(options.load) if options.load else None
@@ -170,7 +172,11 @@ def main(arguments: list[str] | None = None) -> int:
         run = tp.compile(trainer(environment, settings), options.backend, sizes=sizes(settings))
         compiled = time.perf_counter() - start
         start = time.perf_counter()
-        trained = run(seed=seed, state=start_from)
+        kept: dict[str, Any] = {}
+        if options.checkpoint:
+            folder = options.checkpoint / f"seed-{seed}"
+            kept = {"checkpoint": tp.Checkpoints(folder, along="i", every=10), "resume": True}
+        trained = run(seed=seed, state=start_from, **kept)
         curve = tp.rl.learning_curve(trained["reward"], trained["done"])
         seconds = time.perf_counter() - start
         curves[f"seed {seed}"] = curve
