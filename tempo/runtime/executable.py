@@ -110,10 +110,11 @@ class Executable:
         afterwards, after a run that fails, too: JAX's are deleted, PyTorch's are empty. NumPy's stay as they are. A
         `memory_limit` is that of runs that keep what they are given.
 
-        `from_point={"i": 400}`: the run begins at point 400 of `i`, where parameters have the values of `state=`: after
-        the program was changed, say. Draws, and schedules of rates, go on where they would be; outputs over `i` have
-        the points from there on, of inputs over it (all of whose points are given) these are read, and a streamed one
-        gives the array of that point first.
+        `from_point={"i": 399}`: the run begins at point 399 of `i`, where parameters have the values of `state=`; those
+        that a run of 400 points ended with, so that both are one run, or others, after the program was changed. Draws,
+        and schedules of rates, go on where they would be. Outputs over `i` have the points from there on, of inputs
+        over it (all of whose points are given) these are read, and a streamed one gives the array of that point first.
+        What a parameter has at several points of dims inside it begins with at the first of them.
 
         `checkpoint`: the run keeps in a folder what it needs to go on (`tp.Checkpoints`). With `resume` it goes on at
         the last checkpoint that is whole, or begins where there is none: it gives bit for bit what it would have given
