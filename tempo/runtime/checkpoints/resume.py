@@ -76,7 +76,8 @@ class Resumed:
         if self.dim.name in said and int(said[self.dim.name]) > (size := self._size_there(self.saved)):
             self._make_longer(size)
         # An array says how long it is; a stream need not.
-        given = {each.name for node in self.graph.nodes.values() if node.is_input for each in node.domain}
+        inputs = (node for node in self.graph.nodes.values() if node.is_input and node.port.role == "input")
+        given = {each.name for node in inputs for each in node.domain}
         known = given | said.keys()
         return there, {**{name: size for name, size in self._sizes_there() if name not in known}, **(sizes or {})}
 
