@@ -114,14 +114,15 @@ import tempo as tp
 from tempo.runtime.checkpoints.folder import Folder
 
 folder, kills = Path(sys.argv[1]), int(sys.argv[2])
-size, drawn, last = 60 + 12 * kills, random.Random(0), -1
+size, drawn, last = 200 + 40 * kills, random.Random(0), -1
 with tp.Program() as program:
     i = tp.dim("i")
     w = tp.parameter("w", (200, 200), init=np.ones((200, 200), np.float32), dims=(i,))
-    w[i + 1] = 0.5 * w + tp.random.normal((200, 200), dims=(i,))
+    w[i + 1] = 0.5 * w + tp.random.normal((200,), dims=(i,))
     tp.output("norm", (w * w).sum())
 run = tp.compile(program)
 wanted = run(sizes={"i": size})["norm"]
+run(sizes={"i": 1}, checkpoint=tp.Checkpoints(folder / "ready", along="i"))  # so that no child takes long to begin
 
 
 def go():
@@ -129,46 +130,91 @@ def go():
     return run(sizes={"i": size}, checkpoint=checkpoints, resume=True)["norm"]
 
 
-def number(name):
-    return int(Path(name).stem.split("-")[1])
+def number(path):
+    return int(path.stem.split("-")[1])
 
 
-def wait_for_more(is_writing):
-    while True:
-        names = [each.name for each in folder.iterdir()] if folder.exists() else []
-        more = [name for name in names if name.startswith("checkpoint") and number(name) > last]
-        if len(more) >= 2 and (not is_writing or any(name.startswith(".checkpoint") for name in names)):
+class Half:
+    # A file of which half is written.
+    def __init__(self, file, step):
+        self.file, self.step = file, step
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.file.close()
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def write(self, data):
+        self.file.write(data[: len(data) // 2])
+        self.file.flush()
+        self.step()
+        self.file.write(data[len(data) // 2 :])
+
+
+def killed_after(steps):
+    # The process kills itself after so many steps: files opened, half written, synchronized, renamed, removed.
+    left = [steps]
+
+    def step():
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def stepping(function):
+        def call(*arguments, **keywords):
+            step()
+            return function(*arguments, **keywords)
+        return call
+
+    opened = Path.open
+    os.fsync, Path.replace, Path.unlink = map(stepping, (os.fsync, Path.replace, Path.unlink))
+    Path.open = lambda self, mode="r", *more, **options: (
+        Half(stepping(opened)(self, mode), step) if mode == "xb" else opened(self, mode, *more, **options)
+    )
+
+
+def wait_for_more(child):
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if len([path for path in folder.glob("checkpoint-*") if number(path) > last]) >= 2:
             return
+        time.sleep(0.001)
+    raise AssertionError("it has ended by itself")
 
 
 aimed = 0
 for kill in range(kills):
     child = os.fork()
+    is_aimed = kill % 5 > 0
     if not child:
+        if is_aimed:
+            killed_after(drawn.randrange(40, 80))
         go()
         os._exit(0)
-    is_writing = kill % 5 > 0
-    wait_for_more(is_writing)
-    time.sleep(0 if is_writing else drawn.uniform(0, 0.02))
-    os.kill(child, signal.SIGKILL)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    aimed += any(each.name.startswith(".checkpoint") for each in folder.iterdir())
-    for draft in folder.glob(".checkpoint*"):
-        draft.unlink()  # so that the next one is seen
+    drawn.random()  # the next child draws another number
+    if not is_aimed:
+        wait_for_more(child)
+        time.sleep(drawn.uniform(0, 0.05))
+        os.kill(child, signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL, kill
+    aimed += is_aimed
     there = Folder(folder).checkpoints()
     assert len(there) >= 2 and number(there[0]) >= last + 2, (there, last)
     last = number(there[0])
     opened = Folder(folder)
     assert opened.last().path == there[0] and not opened.damaged  # all of it is whole
 assert np.array_equal(go(), wanted)
-print(f"{kills} kills, {aimed} of them inside of the writing of a checkpoint")
+print(f"{kills} kills, {aimed} of them inside of the writing")
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_nothing_is_lost_when_a_process_is_killed(tmp_path: Path) -> None:
-    """Four of five while a file is written; `TEMPO_KILLS=250` kills more often."""
+    """Four of five at a step of the writing; `TEMPO_KILLS=250` kills more often."""
     command = [sys.executable, "-c", KILLED, str(tmp_path / "ckpt"), os.environ.get("TEMPO_KILLS", "20")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
