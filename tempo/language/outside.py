@@ -47,8 +47,8 @@ def host_call(
     Along `ordered_by` points are called in lexicographic order without holes. Calls that share a `resource` (the same
     object, or an equal name) are ordered among each other by the ordered dims that both have, then by declaration.
 
-    Checkpoints of a run (`tp.Checkpoints`) hold what `resource.state_dict()` says, for `load_state_dict(state)` where it
-    goes on. A call without resource and `ordered_by` is taken to keep nothing from call to call.
+    Checkpoints of a run (`tp.Checkpoints`) hold what `resource.state_dict()` says; where the run goes on that is given
+    to `load_state_dict(state)`. A call without resource and `ordered_by` is taken to keep nothing from call to call.
     """
     call = _Declaration(fn, inputs, out, ordered_by, batched)
     if not call.results:
