@@ -24,6 +24,7 @@ class LateBeginnings:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._graph = engine, engine.graph
         self._engines: Once[tuple[Symbol, int], Engine] = Once()
+        self._checked: Once[tuple[Symbol, int, frozenset[tuple[Symbol, int]]], None] = Once()
 
     def at(self, given: Any, arguments: Arguments, state: Any) -> tuple[Engine, Arguments, Mapping[Symbol, int]]:
         """The engine, what it is given, and where it begins.
@@ -52,7 +53,7 @@ class LateBeginnings:
         size = Symbol(dim.name, "size")
         sizes = {**arguments.sizes, **({size: arguments.sizes[size] - point} if size in arguments.sizes else {})}
         try:
-            check_at(engine.graph, sizes)
+            self._checked.get((dim, point, frozenset(sizes.items())), lambda: check_at(engine.graph, sizes))
         except (DomainError, DefinitionError) as error:
             raise InputError(
                 f"from_point={given} needs more than parameters: at the first point, {error.message}",

@@ -72,23 +72,21 @@ class CheckpointedRun:
     is_longer: bool = False
 
     def __post_init__(self) -> None:
+        self._dim = Symbol(self.given.along, "dim")
         self.outside = Outside.of(self.graph, self.arguments.feeds)
         self._points: str | None = None if self.saved is None else self.saved.about["points"]
         self._fixed: str | None = None
         self._fixed_for: int | None = None
-        self.first_new: dict[int, tuple[int, int]] = {}
-        """By buffer of an output that a forward loop makes with which the run goes on: the axis, and the first point
-        that was not complete."""
         self.new: dict[str, tuple[int, int]] = {}
-        """The same, by the name of the output."""
+        """By output that a forward loop makes with which the run goes on: the axis, and the first point that was not
+        complete."""
 
     # -- running -----------------------------------------------------------------------------------------------------
 
     def items(self, run: ProgramRun, progress: Progress | None = None) -> None:
         """All of the driver's items, as far as no checkpoint says what they have made."""
         items = run.compiled.items
-        along = Symbol(self.given.along, "dim")
-        loops = [at for at, item in enumerate(items) if item.loop is not None and item.loop.var == along]
+        loops = [at for at, item in enumerate(items) if item.loop is not None and item.loop.var == self._dim]
         first = self._checked(run, loops)
         bounds = {at: run.bounds(items[at]) for at in loops}
         total, before = sum(hi - lo for lo, hi in bounds.values()), 0
@@ -111,9 +109,8 @@ class CheckpointedRun:
         """The item with which it begins; nothing has been run yet."""
         if not loops:
             raise self._refused("no loop over it stands outside of all others")
-        along = Symbol(self.given.along, "dim")
         for buffer in run.ready.pooled:  # of which some points are on their way there
-            if buffer.pooled is not None and not buffer.is_given and buffer.axes[buffer.pooled[0]].dim == along:
+            if buffer.pooled is not None and not buffer.is_given and buffer.axes[buffer.pooled[0]].dim == self._dim:
                 raise self._refused(f"points of {buffer.name} lie in the host pool of memory_limit= or offload=")
         self.identity = {**self.identity, "plan": run.compiled.digest}
         if self.saved is None:
@@ -173,7 +170,8 @@ class CheckpointedRun:
         named = {id: f"{id} {buffer.name}" for id, buffer in run.compiled.program.buffers.items()}
         there = {id for id, array in enumerate(run.buffers) if not run.is_gone(array)}
         fixed, points, where = dict[str, Array](), dict[str, Array](), dict[str, tuple[int, int]]()
-        if self._fixed_for != item:
+        is_first, self._fixed_for = self._fixed_for != item, item
+        if is_first:
             fixed = {named[id]: run.copied(id) for id in live.given if id in there}
         changing = {named[id]: run.copied(id) for id in live.live(position.next) if id in there}
         lo, hi = sorted((position.start, position.stop))
@@ -186,7 +184,6 @@ class CheckpointedRun:
         changing.update((f"outside {number}", array) for number, array in enumerate(held))
         about = {
             **self.about,
-            "kind": "checkpoint",
             "along": self.given.along,
             "item": item,
             "point": position.stop,
@@ -195,7 +192,6 @@ class CheckpointedRun:
             "outside": outside,
             "identity": dict(self.identity),
         }
-        is_first, self._fixed_for = self._fixed_for != item, item
         return partial(self._write, fixed if is_first else None, points, where, changing, about)
 
     def _write(
@@ -210,9 +206,9 @@ class CheckpointedRun:
         folder = self.folder
         try:
             if fixed is not None:
-                self._fixed = folder.write("given", fixed, {"kind": "given"}) if fixed else None
+                self._fixed = folder.write("given", fixed, {}) if fixed else None
             if points:
-                said = {"kind": "points", "previous": self._points, "places": where}
+                said = {"previous": self._points, "places": where}
                 self._points = folder.write("points", points, said)
             folder.write("checkpoint", changing, {**about, "points": self._points, "given": self._fixed})
             folder.finished(spared=int(about["ended"]))
@@ -223,14 +219,16 @@ class CheckpointedRun:
 
     # -- going on ----------------------------------------------------------------------------------------------------
 
-    def _see_new(self, run: ProgramRun, live: Boundary, at: int) -> None:
-        """Which points of outputs are to come."""
+    def _see_new(self, run: ProgramRun, live: Boundary, at: int) -> set[int]:
+        """Which points of outputs are to come; the buffers that hold nothing else."""
         program, packed = run.compiled.program, {each.port for each in self.graph.outputs if each.packed}
         others = {id for port, id in program.outputs.items() if port.role != "output" or port in packed}
+        found: dict[int, tuple[int, int]] = {}
         for id in live.points.keys() & set(program.outputs.values()) - others if live.is_forward else ():
-            axis = program.buffers[id].layout.index(Symbol(self.given.along, "dim"))
-            self.first_new[id] = axis, max(0, at + live.points[id].last)
-        self.new = {port.name: self.first_new[id] for port, id in program.outputs.items() if id in self.first_new}
+            axis = program.buffers[id].layout.index(self._dim)
+            found[id] = axis, max(0, at + live.points[id].last)
+        self.new = {port.name: found[id] for port, id in program.outputs.items() if id in found}
+        return set(found)
 
     def _restored(self, run: ProgramRun, live: Boundary, item: int) -> int:
         """With everything as it was; where the loop goes on."""
@@ -241,8 +239,9 @@ class CheckpointedRun:
         if not self.is_longer:  # else what comes before the loop has been made anew
             self._fixed_for = item
             arrays |= {} if self._fixed is None else self.folder.part(self._fixed).buffers()
-        self._see_new(run, live, int(saved.about["point"]))
-        wanted = live.points.keys() - (live.shown & self.first_new.keys() if self.only_new else frozenset())
+        at = int(saved.about["point"])
+        new = self._see_new(run, live, at)
+        wanted = live.points.keys() - (live.shown & new if self.only_new else frozenset())
         for part in reversed(list(self.folder.points(self._points if wanted else None))):
             for id, array in part.buffers().items():
                 if id in wanted:
@@ -256,7 +255,6 @@ class CheckpointedRun:
                 array = longer
             run.put(id, array)
         self.outside.restore(saved.about["outside"], dict(places(saved.arrays)))
-        at = int(saved.about["point"])
         _LOGGER.info("going on at %s = %d, from %s", self.given.along, at, saved.path)
         return at
 
