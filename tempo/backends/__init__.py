@@ -21,6 +21,7 @@ from tempo.backends.by_point import ByPoint
 from tempo.backends.room import host_room
 from tempo.costs import EAGER, EAGER_CUDA, FUSED, FUSED_CUDA, POINTS, RUNS, Costs
 from tempo.loop_ir.analysis.index_bits import NARROW
+from tempo.placement.mesh import Mesh, Placement, Shards
 
 __all__ = [
     "Backend",
@@ -33,10 +34,13 @@ __all__ = [
     "FUSED_CUDA",
     "GenericBackend",
     "InChunks",
+    "Mesh",
     "NARROW",
     "POINTS",
+    "Placement",
     "RUNS",
     "SegmentFunction",
     "SegmentRequest",
+    "Shards",
     "host_room",
 ]

@@ -33,6 +33,7 @@ from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
 from tempo.loop_ir.transforms.dead_stores import DeadStores
 from tempo.loop_ir.transforms.loop_unswitching import LoopUnswitching
 from tempo.loop_ir.transforms.update_in_place import UpdateInPlace
+from tempo.placement.mesh import Mesh, Placement
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.sdg.call import Call
 from tempo.symbolic import Symbol
@@ -145,6 +146,11 @@ class Backend(Protocol):
         """The same backend on one of its devices; with one alone there is nothing to choose."""
         return self
 
+    def with_mesh(self, mesh: Mesh) -> Backend:
+        """The same backend on a mesh of devices, where its descriptor says `meshes`. Code is then made for programs of
+        which buffers and results have a `placement`, and `allocate` and `laid` are told one."""
+        raise NotImplementedError
+
     @abstractmethod
     def operator(self, call: Call) -> Callable[..., Array]:
         """The function of one primitive on this backend's arrays.
@@ -160,8 +166,15 @@ class Backend(Protocol):
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment: ...
 
     @abstractmethod
-    def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
-        """A new array; its contents are arbitrary unless `fill` is given."""
+    def allocate(
+        self, shape: tuple[int, ...], dtype: str, fill: Any | None = None, *, placement: Placement = ()
+    ) -> Array:
+        """A new array; its contents are arbitrary unless `fill` is given. `placement` is given on a mesh alone."""
+
+    def laid(self, array: np.ndarray[Any, Any] | Array, placement: Placement) -> Array:
+        """A NumPy array, or one of the backend's own, as it is to lie on the mesh. Raises `InputError` for one that lies
+        in parts elsewhere, which would have to be gathered."""
+        raise NotImplementedError
 
     def native(self, value: Any) -> str | None:
         """The name of the dtype where `value` is an array of this backend, which then needs no conversion."""

@@ -9,6 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tempo.backends.base import Backend
+    from tempo.placement.mesh import Placement
 
 _ALIGNMENT = 64
 """Bytes; XLA takes host memory as it lies where that is so aligned."""
@@ -62,14 +63,14 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield value
 
 
-def placed(backend: Backend, value: Any, axes: int) -> Any:
-    """What an input is given, as the backend has it: by point along the first `axes` axes at most, one array behind."""
+def placed(backend: Backend, value: Any, axes: int, placement: Placement = ()) -> Any:
+    """What an input is given, as the backend has it: by point along the first `axes` axes at most, one array behind.
+    `placement`: on a mesh, how it lies there."""
 
-    if not isinstance(value, ByPoint):
-        return backend.from_host(value)
-    if axes == 0:
-        return backend.from_host(value.joined(_to_host(backend)))
-    return ByPoint(placed(backend, part, axes - 1) for part in value)
+    if isinstance(value, ByPoint) and axes:
+        return ByPoint(placed(backend, part, axes - 1, placement[1:]) for part in value)
+    array = value.joined(_to_host(backend)) if isinstance(value, ByPoint) else value
+    return backend.laid(array, placement) if any(placement) else backend.from_host(array)
 
 
 def padded(backend: Backend, value: Any, shape: tuple[int, ...], fill: Any) -> Any:

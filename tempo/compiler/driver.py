@@ -31,6 +31,8 @@ from tempo.passes.manager import Forced, Pass, PassManager, PassRecord, forced, 
 from tempo.passes.pipeline import PassRegistry
 from tempo.passes.recompute.recompute import Recompute
 from tempo.passes.vectorize.search import Lift
+from tempo.placement.propagation import ShardingPropagation
+from tempo.placement.request import PlacementRequest
 from tempo.plugins.descriptors import BackendPlugin, Exclusion
 from tempo.plugins.manager import default_manager, list_backends
 from tempo.plugins.messages import unsupported_operator
@@ -91,9 +93,12 @@ def registered_passes() -> tuple[Pass, ...]:
     return tuple(registry.passes)
 
 
-def loop_passes_of(backend: Backend | ReferenceBackend, options: Options) -> tuple[LoopPass, ...]:
+def loop_passes_of(
+    backend: Backend | ReferenceBackend, options: Options, placement: PlacementRequest | None = None
+) -> tuple[LoopPass, ...]:
     """Those at sizes, with the backend's own."""
-    return backend.loop_passes(at_sizes(options.extent, options.tile))
+    found = at_sizes(options.extent, options.tile)
+    return backend.loop_passes(found if placement is None else (*found, ShardingPropagation(placement)))
 
 
 def pass_manager(passes: tuple[Pass, ...], loop_passes: tuple[LoopPass, ...], options: Options) -> PassManager:
@@ -132,6 +137,7 @@ class Compiler:
     it is known whether anybody asks for them, which makes a prompt one pass; a run that meets one out of range is done
     again in order, by which it is then known. `memory_limit`: bytes that a run may hold. `offload`: what goes to a
     pool on the host. `rivals`: schedulers by name whose plans are looked at beside that of `scheduler`.
+    `placement`: how what is given lies on a mesh of devices.
     """
 
     graph: Graph
@@ -145,6 +151,7 @@ class Compiler:
     memory_limit: int | None = None
     offload: Offload = None
     rivals: Mapping[str, Scheduler] = field(default_factory=dict)
+    placement: PlacementRequest | None = None
 
     # -- for all sizes ---------------------------------------------------------------------------------------------
 
@@ -259,7 +266,7 @@ class Compiler:
     @cached_property
     def loop_passes(self) -> tuple[LoopPass, ...]:
         """At sizes."""
-        return loop_passes_of(self.backend, self.options)
+        return loop_passes_of(self.backend, self.options, self.placement)
 
     @cached_property
     def stepped(self) -> tuple[Symbol, ...]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from tempo.errors import Location
+from tempo.placement.mesh import Placement, local
 from tempo.sdg.exact import same
 from tempo.sdg.graph import Node, Port, TensorType
 from tempo.symbolic import Condition, Dim, Expr, Symbol
@@ -40,7 +41,8 @@ class Buffer:
     (inputs and outputs): a Symbol is an axis, an int a position in `shape`. `local`: the variables of loops that
     have all reads in them, each of what its own iteration wrote. `zeroed`: what was not written yet is read as zeros.
     `pooled`: all points along this axis, of which there are so many, are in the host pool, and some of them here.
-    `donated`: what it is given is the program's own.
+    `donated`: what it is given is the program's own. `placement`: how its logical axes lie on a mesh; empty: it is
+    whole on every device.
     """
 
     id: int
@@ -54,6 +56,7 @@ class Buffer:
     zeroed: bool = False
     pooled: tuple[int, int] | None = None
     donated: bool = False
+    placement: Placement = ()
     location: Location | None = field(default=None, compare=False)  # of the tensor
 
     @property
@@ -80,6 +83,10 @@ class Buffer:
     def extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
         """The logical shape at these sizes; an extent below zero is of what never runs there."""
         return tuple(max(0, int(extent.evaluate(sizes))) for extent in self.logical_shape)
+
+    def local_extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
+        """What one device has of them."""
+        return local(self.extents(sizes), self.placement)
 
     @cached_property
     def is_as_given(self) -> bool:
@@ -170,7 +177,8 @@ class Write:
 class Compute:
     """One operator. `scalars` are evaluated where it runs and passed after the operands.
 
-    `point`: of a read whose indices are checked, the point that it is at, by dim.
+    `point`: of a read whose indices are checked, the point that it is at, by dim. `placement`: how the result lies on a
+    mesh; None: as whatever compiles it sees fit.
     """
 
     result: str
@@ -183,6 +191,7 @@ class Compute:
     point: tuple[tuple[Symbol, Expr], ...] = ()
     name: str = field(default="", compare=False)
     location: Location | None = field(default=None, compare=False)
+    placement: Placement | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Compute):
@@ -198,7 +207,7 @@ class Compute:
         return self.op == "mask"
 
     def _structure(self) -> tuple[Any, ...]:
-        return self.result, self.op, self.operands, self.operand_types, self.type, self.scalars
+        return self.result, self.op, self.operands, self.operand_types, self.type, self.scalars, self.placement
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@
     driver:
       run segment_0
 
-An axis is `dim@position: kind extent`. An index has one entry per axis: a point, or `start +: extent`, with `of length`
+An axis is `dim@position: kind extent`; `placed (data/4, -)` says how the axes lie on a mesh. An index has one entry per axis: a point, or `start +: extent`, with `of length`
 where only so many positions mean anything, and `clamped` where positions may lie outside of the dim. Run-time scalars
 of an operator stand in backticks behind its operands; types, attributes and placeholders are those of `tempo.sdg.text`.
 A choice between two sides that mean the same is `choose`.
@@ -49,6 +49,7 @@ from tempo.loop_ir.ir import (
     Write,
     nested,
 )
+from tempo.placement.mesh import Shards
 from tempo.sdg.grammar import (
     CONDITION,
     EXPR,
@@ -70,6 +71,14 @@ from tempo.sdg.graph import Port, Role, TensorType
 from tempo.sdg.text import DIM, NODE, TYPE, VALUE, PlaceholderNames
 
 # -- statements ----------------------------------------------------------------------------------------------------
+
+
+def _shards(text: str) -> Shards | None:
+    over, _, count = text.rpartition("/")
+    return Shards(over, int(count)) if over else None
+
+
+_PLACEMENT = many(plain(lambda cut: "-" if cut is None else f"{cut.over}/{cut.count}", _shards))
 
 
 def _id(label: str) -> int:
@@ -157,7 +166,7 @@ STATEMENT = either(
         Read: _READ,
         Compute: record(
             _compute,
-            "{result}: {type} = {op}({given}){attrs}{point}{name}",
+            "{result}: {type} = {op}({given}){attrs}{point}{placement}{name}",
             _parts_of_compute,
             result=WORD,
             type=TYPE,
@@ -165,6 +174,7 @@ STATEMENT = either(
             given=many(either({tuple: _OPERAND, object: VALUE})),
             attrs=optional(" {{{}}}", many(row("{}: {}", WORD, VALUE), dict, dict.items), {}),
             point=optional(" at ({})", many(row("{}: {}", SYMBOL, EXPR)), ()),
+            placement=optional(" placed ({})", _PLACEMENT),
             name=optional(" {}", STRING, ""),
         ),
         Assign: record(Assign, "{result} = {value}", result=WORD, value=WORD),
@@ -235,7 +245,7 @@ def _buffers(head: str) -> Syntax:
     axis = record(Axis, "{dim}@{position}: {kind} {extent}", dim=SYMBOL, position=NUMBER, kind=WORD, extent=EXPR)
     return record(
         _buffer,
-        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}{pooled}{donated}",
+        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}{pooled}{donated}{placement}",
         _parts_of_buffer,
         id=_LABEL,
         name=STRING,
@@ -247,6 +257,7 @@ def _buffers(head: str) -> Syntax:
         zeroed=flag(" zeroed"),
         pooled=optional(" pooled {}", row("{} of {}", NUMBER, NUMBER)),
         donated=flag(" donated"),
+        placement=optional(" placed ({})", _PLACEMENT, ()),
     )
 
 

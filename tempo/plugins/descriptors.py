@@ -22,7 +22,7 @@ class Capabilities:
     `unsupported` maps a feature (an operator's name, or `"operator:dtype"`) to the reason; whatever is declared there
     must raise `tp.UnsupportedError`. Everything else is supported. `composites` are the operators among those that are
     made of others (softmax, layer_norm) that the backend has a function for; it never meets the rest of them. A backend
-    that `clamps` checks indices only where `Options(checks=True)` asks for it.
+    that `clamps` checks indices only where `Options(checks=True)` asks for it. `meshes`: it runs on a mesh of devices.
 
     >>> Capabilities(unsupported={"sort:bfloat16": "no kernel"}).why_not("sort", "bfloat16")
     'no kernel'
@@ -32,6 +32,7 @@ class Capabilities:
     unsupported: Mapping[str, str] = field(default_factory=dict)
     composites: tuple[str, ...] = ()
     clamps: bool = False
+    meshes: bool = False
 
     def why_not(self, operator: str, dtype: str | None = None) -> str | None:
         """Why the operator is not supported for the dtype, or None when it is."""

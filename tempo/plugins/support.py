@@ -12,12 +12,13 @@ CHECKS = "checks"
 
 
 def support_table(backends: Sequence[BackendPlugin]) -> list[Row]:
-    """A header, then a row each for the devices, every dtype, checks, and every feature that some backend excludes."""
+    """A header, then a row each for the devices, every dtype, checks, meshes, and every feature that some backend excludes."""
     features = sorted({feature for each in backends for feature in each.capabilities.unsupported} - {CHECKS})
     rows = [("", *(each.name for each in backends))]
     rows.append(("devices", *(", ".join(each.capabilities.devices) for each in backends)))
     rows += [(dtype, *("yes" if dtype in each.dtypes else "no" for each in backends)) for dtype in DTYPES]
     rows.append((CHECKS, *map(_checks, backends)))
+    rows.append(("meshes of devices", *("yes" if each.capabilities.meshes else "no" for each in backends)))
     for feature in features:
         rows.append((feature, *("no" if feature in each.capabilities.unsupported else "yes" for each in backends)))
     return [*rows, ("everything else", *("yes" for _ in backends))]

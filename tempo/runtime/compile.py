@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,12 @@ from tempo.compiler.options import Options
 from tempo.compiler.plan import Scheduler
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
 from tempo.passes.instrument import watched
-from tempo.passes.manager import PassManager
+from tempo.passes.manager import PassManager, forced
 from tempo.passes.rows import rows_masked
-from tempo.plugins.manager import default_manager, get_backend, get_scheduler, list_schedulers
+from tempo.placement.mesh import Mesh
+from tempo.placement.request import PlacementRequest
+from tempo.plugins.descriptors import BackendPlugin
+from tempo.plugins.manager import default_manager, get_backend, get_scheduler, list_backends, list_schedulers
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
 from tempo.runtime.executable import Executable
 from tempo.runtime.host_pool import folder_of
@@ -42,6 +46,9 @@ def compile(
     options: Options | None = None,
     memory_limit: int | str | None = None,
     offload: str | os.PathLike[str] | None = None,
+    mesh: Mesh | None = None,
+    shard: Mapping[str, str] | None = None,
+    place: Mapping[str, tuple[str | None, ...]] | None = None,
 ) -> Executable:
     """Compile a program for a backend.
 
@@ -61,6 +68,13 @@ def compile(
     arrays have places for a few chunks. Without a limit all goes there that may, with one what has to;
     `run.memory.pool_bytes` and `run.memory.traffic` say how much. Inputs, outputs, and what is read whole stay.
 
+    `mesh`: the program runs on many devices as one (`tp.Mesh({"data": 4, "model": 2})`), and means the same. `shard` says
+    along which axis of the mesh a dim lies, `{"b": "data"}`: all tensors that have it, draws included; it becomes an
+    axis wherever it can. `place` says so of spatial axes of named tensors, `{"w": (None, "model")}`. How everything else
+    lies follows; `run.explain()` lists what the devices exchange, with bytes and lines, and what is gathered is warned
+    of. Sizes are divided by the counts of devices. Inputs may be JAX arrays that lie so already. `run.memory` is that of
+    one device.
+
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
     `DomainError`, `DefinitionError`, `CycleError`, `MemoryLimitError`, and `InputError` for options that do not fit the
     program.
@@ -76,14 +90,19 @@ def compile(
         if not isinstance(options, Options | None):
             raise InputError(f"options= is a {type(options).__name__}", hint="write options=tp.Options(...)")
         options, limit, folder = options or Options(), limit_in_bytes(memory_limit), folder_of(offload)
+        placement = PlacementRequest.of(program.graph(), mesh, shard, place)
         chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
         named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
         if limit is not None and getattr(chosen, "interprets", False):
             raise UnsupportedError("the reference backend plans nothing, so it keeps no memory_limit")
         if offload is not None and getattr(chosen, "interprets", False):
             raise UnsupportedError("the reference backend plans nothing, so it has no pool to offload to")
+        if device is not None and placement is not None:
+            raise InputError("device= is one device, mesh= many", hint="leave device= out: a mesh has its own devices")
         if device is not None:
             chosen = _on_device(chosen, device)
+        if placement is not None:
+            chosen, options = _on_mesh(chosen, placement), _with_axes(options, placement)
         name = named if isinstance(named, str) else type(named).__name__
         asked, rivals = named, dict[str, Scheduler]()
         if named == AUTO:
@@ -112,6 +131,7 @@ def compile(
                     memory_limit=limit,
                     offload=None if offload is None else "kept",
                     rivals=rivals,
+                    placement=placement,
                 ),
                 name,
                 folder,
@@ -119,7 +139,9 @@ def compile(
             )
         )
         given = chosen.info.name if backend is None else backend
-        recipe = partial(compile, program, given, named, device, sizes, options, memory_limit, offload)
+        recipe = partial(
+            compile, program, given, named, device, sizes, options, memory_limit, offload, mesh, shard, place
+        )
         executable = Executable(program, sizes, engine, recipe, check)
         manager.call("tempo_compile_finished", program=program, executable=executable)
         return executable
@@ -162,6 +184,31 @@ def _likely(graph: Graph, sizes: Any) -> dict[Symbol, int]:
     given = sizes if isinstance(sizes, Mapping) else {}
     symbols = {dim.symbol.name: symbol for dim in graph.dims for symbol in dim.size.sizes()}
     return {symbols[name]: size for name, size in given.items() if name in symbols and type(size) is int}
+
+
+def _on_mesh(backend: Any, placement: PlacementRequest) -> Any:
+    if not backend.info.capabilities.meshes:
+        usable = (each.descriptor for each in list_backends() if isinstance(each.descriptor, BackendPlugin))
+        able = ", ".join(each.name for each in usable if each.capabilities.meshes)
+        raise UnsupportedError(
+            f"the backend {backend.info.name!r} runs on one device", hint=f"on a mesh run: {able or 'none'}"
+        )
+    return backend.with_mesh(placement.mesh)
+
+
+def _with_axes(options: Options, placement: PlacementRequest) -> Options:
+    """Dims that lie along a mesh become axes wherever they can: a loop would go through all devices' points."""
+    ways = {dim.symbol.name: forced(options.mapping, dim.symbol.name) for dim in placement.graph.dims}
+    for name in (symbol.name for symbol in placement.shard):
+        if ways[name] not in (None, "full"):
+            raise InputError(
+                f"shard= cuts {name} into parts for many devices, and mapping= makes a loop of it",
+                hint=f"leave {name} out of mapping=",
+            )
+        if name in (options.buckets or {}):
+            raise InputError(f"{name} is in shard= and in buckets=", hint=f"leave {name} out of one of them")
+        ways[name] = "full"
+    return replace(options, mapping={name: way for name, way in ways.items() if way is not None})
 
 
 def _on_device(backend: Any, device: str) -> Any:

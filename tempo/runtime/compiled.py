@@ -31,6 +31,7 @@ from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays, taken
 from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Transfer, Write, walk
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.passes.manager import PassRecord
+from tempo.placement.mesh import Placement, permuted
 from tempo.reference.calls import call_host
 from tempo.reference.evaluator import Evaluated
 from tempo.runtime.host_pool import HostPool
@@ -113,7 +114,8 @@ class Compiled:
 
     def from_given(self, id: int, value: Any) -> Array:
         """What an input is given, as the backend has it; the axes are still the user's."""
-        return placed(self.backend, value, self.read_at_points.get(id, 0) if isinstance(value, ByPoint) else 0)
+        axes = self.read_at_points.get(id, 0) if isinstance(value, ByPoint) else 0
+        return placed(self.backend, value, axes, as_given(self.program.buffers[id]))
 
     def last_value(self, port: Port, sizes: Sizes) -> Callable[..., Array]:
         """What reads one of the program's `states`, given sizes, the point and buffers. It is made where a call has
@@ -153,7 +155,8 @@ class Compiled:
     def constants(self) -> Mapping[int, Array]:
         """The program's constants as the backend's arrays. Nothing writes to them, so all runs share them."""
         found = ((self.program.buffers[id], each.array) for id, each in self.program.constants.items())
-        return {each.id: self.backend.transpose(self.backend.from_host(array), each.from_user) for each, array in found}
+        lying = ((each, placed(self.backend, array, 0, as_given(each))) for each, array in found)
+        return {each.id: self.backend.transpose(array, each.from_user) for each, array in lying}
 
     @cached_property
     def on_host(self) -> frozenset[int]:
@@ -179,6 +182,11 @@ class Compiled:
     def is_made_inside(self, id: int) -> bool:
         """Whether the first segment that touches a buffer makes it."""
         return id in self.made_anew or (self.backend.allocates_inside and id not in self.touched_in_host_loops)
+
+
+def as_given(buffer: Buffer) -> Placement:
+    """How the user's array lies on a mesh."""
+    return permuted(buffer.placement, buffer.to_user)
 
 
 def _cut(lo: int, hi: int, length: int, forward: bool, until: int) -> Iterator[tuple[int, int]]:
@@ -333,7 +341,8 @@ class ProgramRun:
                 dtype = dtypes.to_numpy(buffer.dtype)
                 made = np.empty(physical, dtype) if fill is None else np.full(physical, fill, dtype)
                 return made.transpose(buffer.from_user)
-            array = backend.allocate(physical, buffer.dtype, fill)
+            lies = permuted(buffer.placement, range(len(physical)) if order is None else order)
+            array = backend.allocate(physical, buffer.dtype, fill, **({"placement": lies} if lies else {}))
         except Exception as error:
             if backend.is_out_of_memory(error):
                 raise too_large(buffer, self.sizes, str(error)) from error
@@ -428,7 +437,7 @@ class ProgramRun:
         order = self._order(buffer) or tuple(range(array.ndim))
         made: Array = np.array(array.transpose(order), order="C")
         if id not in self.compiled.on_host:
-            made = backend.owned(backend.from_host(made))
+            made = backend.owned(placed(backend, made, 0, permuted(buffer.placement, order)))
         if self._lies(buffer) is None:
             back = _inverse(order)
             made = made.transpose(back) if id in self.compiled.on_host else backend.transpose(made, back)

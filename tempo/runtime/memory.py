@@ -29,7 +29,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class BufferMemory:
-    """One tensor's memory. `storage`: "register", "point", "window(8)", "full", one per dim ("full x window(2)")."""
+    """One tensor's memory, on a mesh that of one device; `shape` is of all of it. `storage`: "register", "point", "window(8)", "full", one per dim ("full x window(2)")."""
 
     name: str
     shape: tuple[int, ...]
@@ -176,9 +176,10 @@ def told_what_is_large(planned: Callable[[], tuple[BufferMemory, ...]]) -> Itera
 
 def memory_of(ready: Ready, choices: tuple[Choice, ...] = ()) -> Memory:
     loops, code = ready.plan.loops, ready.compiled.program
-    windows = {buffer.id: buffer for buffer in ready.pooled}
-    here = buffers_of(replace(loops, buffers={**loops.buffers, **windows}), ready.sizes)
-    pool = tuple(_entry(loops.buffers[id], ready.sizes, loops.buffers[id].storage) for id in windows)
+    windows = {id: buffer for id, buffer in code.buffers.items() if buffer.pooled or buffer.placement}
+    lying = {id: buffer for id, buffer in windows.items() if id in loops.buffers}
+    here = buffers_of(replace(loops, buffers={**loops.buffers, **lying}), ready.sizes)
+    pool = tuple(_entry(loops.buffers[each.id], ready.sizes, loops.buffers[each.id].storage) for each in ready.pooled)
     return Memory(here, choices, lambda: ready.heap, lambda: planned_traffic(code, ready.sizes), pool)
 
 
@@ -190,8 +191,6 @@ def buffers_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> tuple[Buffe
 
 
 def _entry(buffer: Buffer, sizes: Mapping[Symbol, int], storage: str) -> BufferMemory:
-    shape = buffer.extents(sizes)
     role = "temporary" if storage == "register" else buffer.role
-    return BufferMemory(
-        buffer.name, shape, buffer.dtype, math.prod(shape) * dtypes.itemsize(buffer.dtype), storage, role
-    )
+    bytes = math.prod(buffer.local_extents(sizes)) * dtypes.itemsize(buffer.dtype)
+    return BufferMemory(buffer.name, buffer.extents(sizes), buffer.dtype, bytes, storage, role)

@@ -12,7 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempo import dtypes
-from tempo.backends import FUSED, FUSED_CUDA, CompiledSegment, Costs, InChunks, SegmentRequest, host_room
+from tempo.backends import (
+    FUSED,
+    FUSED_CUDA,
+    CompiledSegment,
+    Costs,
+    InChunks,
+    Mesh,
+    Placement,
+    SegmentRequest,
+    host_room,
+)
 from tempo.backends.loop_ir import LoopPass
 from tempo.backends.loops import bytes_at_most
 from tempo.backends.operators import Call
@@ -20,6 +30,7 @@ from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_jax import access
 from tempo_jax.jitted import Calls, JittedSegment, Meter, Scope
+from tempo_jax.mesh import DeviceMesh, on_one_device
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import is_wide, x64, x64_for
@@ -31,7 +42,7 @@ _LITTLE = 1 << 20
 
 
 class JaxBackend:
-    """Arrays are `jax.Array`s on one device."""
+    """Arrays are `jax.Array`s on one device, or on a mesh of them."""
 
     info: BackendPlugin = PLUGIN
     static_buffers = True
@@ -43,15 +54,17 @@ class JaxBackend:
     donates = True
     takes_points = True
 
-    def __init__(self, device: Any = None, made_for: str | None = None) -> None:
-        """`made_for`: a platform that code is made for, and lowered to, though it runs on `device`."""
+    def __init__(self, device: Any = None, made_for: str | None = None, mesh: Mesh | None = None) -> None:
+        """`made_for`: a platform that code is made for, and lowered to, though it runs on `device`. `mesh`: of devices
+        of this one's platform."""
         self.device = device if device is not None else jax.devices()[0]
-        self._made_for = made_for
+        self._made_for, self._named = made_for, mesh
+        self._mesh = None if mesh is None else DeviceMesh.of(mesh, self.device.platform)
         self._meter = Meter()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By its device's number: what runs on it stays in its process."""
-        return _on, (self.device.platform, self.device.id, self._made_for)
+        return _on, (self.device.platform, self.device.id, self._made_for, self._named)
 
     @property
     def costs(self) -> Costs:
@@ -63,6 +76,10 @@ class JaxBackend:
             return JaxBackend(jax.devices(name)[0])
         except RuntimeError as error:
             raise UnsupportedError(f"JAX finds no device {name!r}: {error}") from error
+
+    def with_mesh(self, mesh: Mesh) -> JaxBackend:
+        """The same backend on the first devices of the platform."""
+        return JaxBackend(self.device, self._made_for, mesh)
 
     def without_device(self, name: str) -> JaxBackend:
         """The same backend with the choices of a platform that need not be there: what it makes is lowered for that
@@ -79,7 +96,7 @@ class JaxBackend:
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         calls = Calls(self._scopes(request), self._meter, self._may_not_fit(request), self._made_for)
-        made = JittedSegment(request, self.operator, self.costs, calls)
+        made = JittedSegment(request, self.operator, self.costs, calls, self._mesh)
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
         source = f"# {request.segment.name}: one jax.jit function of the statements above"
         return CompiledSegment(made, source, in_chunks, made.by_point, made.trial, compiles=True)
@@ -94,24 +111,40 @@ class JaxBackend:
         elsewhere = () if self.device == jax.devices()[0] else (self._here,)
         return (*elsewhere, *((x64,) if is_wide(request) else ()))
 
+    @property
+    def _shares_host_memory(self) -> bool:
+        """Whether NumPy reads arrays where they lie."""
+        return self.device.platform == "cpu" and self._mesh is None
+
     # -- arrays ----------------------------------------------------------------------------------------------------
 
     def _here(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.device == jax.devices()[0] else jax.default_device(self.device)
 
-    def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
+    def allocate(
+        self, shape: tuple[int, ...], dtype: str, fill: Any | None = None, *, placement: Placement = ()
+    ) -> Array:
+        where = self._mesh.sharding(placement) if self._mesh is not None and placement else None
         with x64_for(dtype), self._here():
-            return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype))
+            return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype), device=where)
 
     def native(self, value: Any) -> str | None:
         return _name(value.dtype) if isinstance(value, jax.Array) else None
 
     def from_host(self, array: np.ndarray[Any, Any] | Array) -> Array:
-        """Only an array that is elsewhere is tied to the device: jit compiles again where that differs."""
-        if not isinstance(array, jax.Array):
-            with x64_for(_name(array.dtype)), self._here():
-                return jax.device_put(array)
-        return array if array.devices() == {self.device} else jax.device_put(array, self.device)
+        """Only an array that is elsewhere is tied to the device: jit compiles again where that differs. On a mesh it is
+        whole on every device."""
+        if self._mesh is not None:
+            return self.laid(array, ())
+        if isinstance(array, jax.Array):
+            return on_one_device(array, self.device)
+        with x64_for(_name(array.dtype)), self._here():
+            return jax.device_put(array)
+
+    def laid(self, array: np.ndarray[Any, Any] | Array, placement: Placement) -> Array:
+        assert self._mesh is not None, "where something has a placement there is a mesh"
+        with x64_for(_name(array.dtype)):
+            return self._mesh.laid(array, placement)
 
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
         return np.asarray(array)
@@ -124,13 +157,13 @@ class JaxBackend:
 
     def gathered(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
         """By NumPy where the array lies in its memory, as it is cut."""
-        if self.device.platform == "cpu":
+        if self._shares_host_memory:
             return self.from_host(np.take(self.to_host(array), positions, axis))
         with x64_for(_name(array.dtype)):
             return jnp.take(array, positions, axis)
 
     def scattered(self, array: Array, axis: int, positions: np.ndarray[Any, Any], part: Array) -> Array:
-        if self.device.platform == "cpu":
+        if self._shares_host_memory:
             made = np.array(self.to_host(array))
             made[(slice(None),) * axis + (positions,)] = self.to_host(part)
             return self.from_host(made)
@@ -141,12 +174,12 @@ class JaxBackend:
         """Cut by NumPy where the array lies in its memory, or is so small that it is there at once: JAX compiles a
         slice for each count."""
         part = (slice(None),) * axis + (slice(count),)
-        here = self.device.platform == "cpu" or array.nbytes <= _LITTLE
+        here = self._shares_host_memory or (array.nbytes <= _LITTLE and self._mesh is None)
         return self.from_host(np.array(self.to_host(array)[part])) if here else array[part]
 
     def padded(self, array: Array, shape: tuple[int, ...], fill: Any) -> Array:
         """By NumPy where the array lies in its memory, as it is cut."""
-        if self.device.platform == "cpu":
+        if self._shares_host_memory:
             made = np.full(shape, fill, array.dtype)
             made[tuple(map(slice, array.shape))] = self.to_host(array)
             return self.from_host(made)
@@ -219,8 +252,8 @@ class JaxBackend:
         """Outputs are futures; NumPy waits for them when it reads them."""
 
 
-def _on(platform: str, number: int, made_for: str | None) -> JaxBackend:
-    return JaxBackend(next(device for device in jax.devices(platform) if device.id == number), made_for)
+def _on(platform: str, number: int, made_for: str | None, mesh: Mesh | None) -> JaxBackend:
+    return JaxBackend(next(device for device in jax.devices(platform) if device.id == number), made_for, mesh)
 
 
 @lru_cache

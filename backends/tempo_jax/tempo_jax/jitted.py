@@ -20,6 +20,7 @@ from tempo.symbolic import Symbol
 from tempo.waiting import waiting
 from tempo_jax import cache
 from tempo_jax.checks import ErrorWord
+from tempo_jax.mesh import DeviceMesh
 from tempo_jax.pieces import Pieces, as_pieces
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
@@ -139,7 +140,9 @@ class JittedSegment:
     an executable that runs it whole, and others for any part of it: one for each stretch (`tempo_jax.storage`).
     """
 
-    def __init__(self, request: SegmentRequest, operator: Operator, costs: Costs, calls: Calls) -> None:
+    def __init__(
+        self, request: SegmentRequest, operator: Operator, costs: Costs, calls: Calls, mesh: DeviceMesh | None = None
+    ) -> None:
         segment = request.segment
         first = 2 + len(segment.arguments)
         kept = replaced(request.program)  # what is in them is remembered, should a call of the host fail
@@ -150,7 +153,7 @@ class JittedSegment:
         self._given_up = given_up(request.program, segment)
         self._replaced = self._results_in_inputs()
         self._jit = partial(jax.jit, donate_argnums=tuple(places[id] for id in sorted(self._donated)))
-        self._tracer = partial(SegmentTracer, request, operator, costs, self._bounds)
+        self._tracer = partial(SegmentTracer, request, operator, costs, self._bounds, mesh=mesh)
         self._made: Parts | None = None
         self._turn = threading.Lock()
         self._whole: JittedFunction | None = None

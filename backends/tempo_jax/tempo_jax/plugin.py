@@ -13,6 +13,7 @@ PLUGIN = BackendPlugin(
         devices=("cpu", "cuda", "rocm", "tpu"),
         composites=("banded_attention",),
         clamps=True,
+        meshes=True,
     ),
 )
 

@@ -52,6 +52,7 @@ from tempo_jax.alike import AlikeIterations
 from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
 from tempo_jax.loops import Handed, inside, repeat
+from tempo_jax.mesh import DeviceMesh
 from tempo_jax.operators.values import HALF
 from tempo_jax.pieces import Pieces, piece_of
 from tempo_jax.precision import is_wide
@@ -105,8 +106,9 @@ class SegmentTracer:
         costs: Costs,
         bounds: tuple[int, int] | None = None,
         in_parts: bool = False,
+        mesh: DeviceMesh | None = None,
     ) -> None:
-        self.request, self.segment, self.bounds = request, request.segment, bounds
+        self.request, self.segment, self.bounds, self.mesh = request, request.segment, bounds, mesh
         self.__name__ = request.segment.name  # JAX's name of the executable
         self.buffers = request.program.buffers
         self.static: access.Values = request.sizes
@@ -165,7 +167,7 @@ class SegmentTracer:
         """The buffers as they were given, and the state at the start."""
         segment, given = self.segment, list(arguments)
         symbols = {symbol: self.known(symbol, given.pop(0)) for symbol in segment.arguments}
-        arrays = {id: self.array(id, given.pop(0)) for id in segment.buffers}
+        arrays = {id: self.laid(id, self.array(id, given.pop(0))) for id in segment.buffers}
         state = TraceState({}, self.storage.opened(arrays), symbols, dict(zip(segment.tables, given, strict=True)))
         if self.word is not None:
             state.buffers[WORD] = self.word.clear()
@@ -177,7 +179,14 @@ class SegmentTracer:
 
     def closed(self, id: int, array: Array) -> Array:
         """The array of the whole buffer."""
-        return self.storage.closed(id, array, self.buffers[id].extents(self.static))
+        return self.laid(id, self.storage.closed(id, array, self.buffers[id].extents(self.static)))
+
+    def laid(self, id: int, array: Array) -> Array:
+        """The array of a buffer as it lies on the mesh."""
+        placement = self.buffers[id].placement
+        if self.mesh is None or not placement:
+            return array
+        return self.mesh.constrained(array, placement, self.orders.get(id))
 
     def known(self, symbol: Symbol, given: Any) -> Any:
         """A size that the executable is made for is a number, so that XLA knows how often loops over it run."""
@@ -223,7 +232,8 @@ class SegmentTracer:
             case Write(buffer, index, value, extents):
                 place = access.place(index, state.values, extents, self.static)
                 order = self.orders.get(buffer)
-                state.buffers[buffer] = access.write(state.buffers[buffer], place, state.names[value], order)
+                written = access.write(state.buffers[buffer], place, state.names[value], order)
+                state.buffers[buffer] = self.laid(buffer, written)
                 state.written[buffer] = state.names[value]
                 kept = (item for item in state.handed.items() if not overwrites(statement, item[0]))
                 state.handed = dict(kept)
@@ -250,7 +260,10 @@ class SegmentTracer:
         operands = [state.names[name] for name in statement.operands]
         if self.word is not None and is_checked(statement):
             state.buffers[WORD] = self.word.after(state.buffers[WORD], statement, operands, state.values)
-        return self.function(statement)(*operands, *(s.evaluate(state.values) for s in statement.scalars))
+        made = self.function(statement)(*operands, *(s.evaluate(state.values) for s in statement.scalars))
+        if self.mesh is None or statement.placement is None:
+            return made
+        return self.mesh.constrained(made, statement.placement)
 
     def function(self, statement: Compute) -> Callable[..., Array]:
         """The operator for the shapes at the static sizes. Raises ShapeError where it has no value for them."""

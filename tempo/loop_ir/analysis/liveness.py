@@ -199,7 +199,7 @@ def bytes_at_most(program: LoopProgram, sizes: Sizes) -> int:
 
 def buffer_bytes(program: LoopProgram, id: int, sizes: Sizes) -> int:
     buffer = program.buffers[id]
-    return math.prod(buffer.extents(sizes)) * dtypes.itemsize(buffer.dtype)
+    return math.prod(buffer.local_extents(sizes)) * dtypes.itemsize(buffer.dtype)
 
 
 def _values(program: LoopProgram, item: Statement, sizes: Sizes) -> int:

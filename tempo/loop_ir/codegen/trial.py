@@ -34,6 +34,7 @@ from tempo.loop_ir.ir import (
     Write,
     walk,
 )
+from tempo.placement.mesh import Placement, local
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import no_cost
@@ -50,14 +51,20 @@ Given = Mapping[int, Piece | None]
 def array_of(buffer: Buffer, sizes: Sizes) -> Piece:
     """The array of a buffer, whole."""
     role: Role = "given" if buffer.is_given else "returned" if buffer.role == "output" else "between"
-    return piece_of(TensorType(buffer.logical_shape, buffer.dtype), sizes, buffer.name, buffer.location, role)
+    type = TensorType(buffer.logical_shape, buffer.dtype)
+    return piece_of(type, sizes, buffer.name, buffer.location, role, buffer.placement)
 
 
 def piece_of(
-    type: TensorType, sizes: Sizes, name: str, location: Location | None = None, role: Role = "between"
+    type: TensorType,
+    sizes: Sizes,
+    name: str,
+    location: Location | None = None,
+    role: Role = "between",
+    placement: Placement = (),
 ) -> Piece:
-    """The memory of a tensor; an extent below zero is of what never runs."""
-    shape = tuple(max(0, int(size.evaluate(sizes))) for size in type.shape)
+    """The memory of a tensor, on one device; an extent below zero is of what never runs."""
+    shape = local((max(0, int(size.evaluate(sizes))) for size in type.shape), placement)
     return Piece(math.prod(shape) * dtypes.itemsize(type.dtype), name, role, shape, type.dtype, location)
 
 

@@ -237,7 +237,7 @@ class Frames:
         seen = [views[number][axis] for number, axis in factor.places]
         size = None if factor.result is None else node.shape[factor.result]
         axis: AxisClass | None = reduce(self._joined, seen, None)
-        if factor.role in (Role.MOVING, Role.OPAQUE):
+        if factor.role in (Role.MOVING, Role.MAJOR, Role.OPAQUE):
             if axis is not None or (size is not None and self.mentions(size)):
                 raise Refused
             return None

@@ -49,7 +49,7 @@ def _alike(situation: Situation, operator: Operator, factor: Factor, rules: Coll
     values, places = situation.values, factor.places
     if not any(values[number].is_dynamic(axis) for number, axis in places):
         return values
-    if factor.role in (Role.MOVING, Role.WINDOW, Role.OPAQUE):
+    if factor.role in (Role.MOVING, Role.WINDOW, Role.MAJOR, Role.OPAQUE):
         if operator.name not in rules:
             number, axis = places[0]
             raise situation.unsupported(

@@ -34,6 +34,8 @@ class Role(enum.Enum):
                anything, where there is none) the ones before it are unchanged
     WINDOW     position i sees a fixed number from position `stride * i` on, or so many are added in front and behind
     MOVING     positions are moved, dropped or inserted, by an amount that attributes and sizes of other operands say
+    MAJOR      the first of axes that are joined, or of those that one is divided into: the first half of the positions
+               reaches the first half, and so on for any parts of one size that both can be cut into
     OPAQUE     none of these
     """
 
@@ -42,6 +44,7 @@ class Role(enum.Enum):
     SCANNING = "scanning"
     WINDOW = "window"
     MOVING = "moving"
+    MAJOR = "major"
     OPAQUE = "opaque"
 
 

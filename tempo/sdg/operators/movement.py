@@ -104,6 +104,8 @@ def _reshape_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Fac
         if len(left) == len(right) == 1 and given[left[0]] == result[right[0]]:
             found.append(Factor(Role.PARALLEL, (left[0],), right[0]))
             continue
+        if left and right:
+            found.append(Factor(Role.MAJOR, (left.pop(0),), right.pop(0)))
         found += [Factor(Role.OPAQUE, (axis,)) for axis in left]
         found += [Factor(Role.OPAQUE, (None,), axis) for axis in right]
     return tuple(found)

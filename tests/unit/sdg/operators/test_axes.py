@@ -214,7 +214,7 @@ def test_an_axis_is_followed_through_statements_or_there_is_a_reason(case: Case)
     found = tracked(made, case.factor.operands, as_int, case.size)
     if found is None:
         told = case.factor.role is Role.REDUCING and case.operator.padding("float32") is None
-        moved = case.factor.role in (Role.MOVING, Role.OPAQUE) or case.factor.stride != 1
+        moved = case.factor.role in (Role.MOVING, Role.MAJOR, Role.OPAQUE) or case.factor.stride != 1
         assert told or moved or attrs.get("checked")
         return
     *cuts, other = found.at(case.size + 3)

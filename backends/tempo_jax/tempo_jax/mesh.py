@@ -1,0 +1,87 @@
+"""Arrays on a mesh of devices: what a placement is to `jax.sharding`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from tempo.backends import Mesh, Placement
+from tempo.errors import InputError, UnsupportedError
+from tempo_jax.pieces import Order, Pieces, order_within
+
+Array = Any
+_MORE = (
+    "on a processor jax.config.update('jax_num_cpu_devices', {count}), before JAX is used, makes as many of it; "
+    "or give a smaller mesh"
+)
+
+
+@dataclass(frozen=True)
+class DeviceMesh:
+    """The first devices of the platform in a grid, as near to one another as JAX can arrange."""
+
+    mesh: jax.sharding.Mesh
+
+    @staticmethod
+    def of(mesh: Mesh, platform: str) -> DeviceMesh:
+        """Raises `UnsupportedError` where there are fewer devices."""
+        there = jax.devices(platform)
+        if len(there) < mesh.devices:
+            raise UnsupportedError(
+                f"the mesh {mesh} has {mesh.devices} devices, and JAX finds {len(there)} of {platform!r}",
+                hint=_MORE.format(count=mesh.devices),
+            )
+        counts, names = tuple(mesh.axes.values()), tuple(mesh.axes)
+        kinds = (AxisType.Auto,) * len(names)  # XLA's partitioner does what constraints do not say
+        return DeviceMesh(jax.make_mesh(counts, names, kinds, devices=there[: mesh.devices]))
+
+    def sharding(self, placement: Placement = ()) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec(*(None if cut is None else cut.over for cut in placement)))
+
+    def constrained(self, array: Array, placement: Placement, order: Order | None = None) -> Array:
+        """Inside a traced function: the array with its logical axes placed so; they lie in memory in `order`."""
+        if isinstance(array, Pieces):
+            inner = (*placement[: array.axis], *placement[array.axis + 1 :])
+            within = order_within(order, array.axis)
+            return array.mapped(lambda each: self.constrained(each, inner, within))
+        lies = placement if order is None else tuple(placement[axis] for axis in order)
+        return lax.with_sharding_constraint(array, self.sharding(lies))
+
+    def laid(self, array: np.ndarray[Any, Any] | Array, placement: Placement = ()) -> Array:
+        """An array as it is to lie, copied where it is not so yet.
+
+        Raises `InputError` for one in parts that lie in another way: that is for the caller to say.
+        """
+        wanted = self.sharding(placement)
+        if not isinstance(array, jax.Array):
+            return jax.device_put(array, wanted)
+        if array.sharding.is_equivalent_to(wanted, array.ndim):
+            return array
+        if not array.is_fully_replicated:
+            raise InputError(
+                f"an array of shape {array.shape} lies in parts, as {array.sharding}, and is to lie as {wanted.spec} on "
+                f"the mesh {dict(self.mesh.shape)}",
+                hint="lay it out with jax.device_put first, which may move all of it between devices; or shard= the dim",
+            )
+        return jax.device_put(array, wanted)
+
+
+def on_one_device(array: Array, device: Any) -> Array:
+    """An array of JAX's on this device; one that lies in parts on several is never gathered without a word.
+
+    Raises `InputError` for such.
+    """
+    if array.devices() == {device}:
+        return array
+    if len(array.devices()) > 1 and not array.is_fully_replicated:
+        raise InputError(
+            f"an array of shape {array.shape} lies in parts on {len(array.devices())} devices, as {array.sharding}, and "
+            f"the program runs on one, {device}",
+            hint="compile with mesh= and shard= or place=, so that it stays as it lies; or gather it with jax.device_put",
+        )
+    return jax.device_put(array, device)

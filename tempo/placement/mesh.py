@@ -1,0 +1,77 @@
+"""Meshes of devices, and how an array lies on one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tempo.errors import InputError, user_location
+
+
+class Shards(NamedTuple):
+    """An axis lies along the axis `over` of a mesh, cut into `count` parts of one size."""
+
+    over: str
+    count: int
+
+
+Placement = tuple[Shards | None, ...]
+"""For each axis of an array how it is cut; None: whole, and the same on all devices."""
+
+
+@dataclass(frozen=True, init=False)
+class Mesh:
+    """Devices in a grid whose axes have names: `tp.Mesh({"data": 4, "model": 2})` has eight.
+
+    Raises `InputError` for what is no name or no count.
+    """
+
+    shape: tuple[tuple[str, int], ...]
+
+    def __init__(self, shape: Mapping[str, int]) -> None:
+        if not isinstance(shape, Mapping) or not shape:
+            raise _refused(f"a mesh of {shape!r}")
+        for name, count in shape.items():
+            if not (isinstance(name, str) and name.isidentifier()):
+                raise _refused(f"the mesh axis {name!r}")
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise _refused(f"{count!r} devices along the mesh axis {name!r}")
+        object.__setattr__(self, "shape", tuple(shape.items()))
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """How many devices there are along each axis."""
+        return dict(self.shape)
+
+    @property
+    def devices(self) -> int:
+        """How many there are."""
+        return math.prod(self.axes.values())
+
+    def shards(self, over: str) -> Shards:
+        return Shards(over, self.axes[over])
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={count}" for name, count in self.shape)
+
+
+def _refused(what: str) -> InputError:
+    hint = 'write tp.Mesh({"data": 4}): how many devices there are along each axis, by its name'
+    return InputError(f"{what} is none", location=user_location(), hint=hint)
+
+
+def local(shape: Iterable[int], placement: Placement) -> tuple[int, ...]:
+    """The part of an array that one device has; without a placement it has all."""
+    return tuple(_local(shape, placement)) if placement else tuple(shape)
+
+
+def _local(shape: Iterable[int], placement: Placement) -> Iterator[int]:
+    for size, cut in zip(shape, placement, strict=True):
+        yield size if cut is None else -(-size // cut.count)
+
+
+def permuted(placement: Placement, axes: Iterable[int]) -> Placement:
+    """That of an array with its axes in another order."""
+    return tuple(placement[axis] for axis in axes) if placement else ()

@@ -1,0 +1,185 @@
+"""What a caller says of where things lie: dims of the program and axes of named tensors, along axes of a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tempo.analysis.demand.demand import demand
+from tempo.analysis.dependence.acyclic import bodies, sequential_dims
+from tempo.analysis.reports import tensor_name
+from tempo.errors import InputError, SizeError, UnsupportedError, nearest
+from tempo.placement.mesh import Mesh, Placement
+from tempo.sdg.graph import Graph, Node, Port
+from tempo.symbolic import Dim, Expr, Symbol
+
+Place = Mapping[str, tuple[str | None, ...]]
+"""By name of a tensor, for each of its spatial axes, the axis of the mesh that it lies along, or None."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementRequest:
+    """`shard`: dims, with the axis of the mesh that all tensors lie along that have one. `place`: see `Place`."""
+
+    graph: Graph
+    mesh: Mesh
+    shard: Mapping[Symbol, str]
+    place: Place
+
+    @staticmethod
+    def of(graph: Graph, mesh: Any, shard: Any, place: Any) -> PlacementRequest | None:
+        """What was given to `tp.compile`, checked against the program; None without a mesh.
+
+        Raises `InputError` for names and axes that are not there, and `UnsupportedError` for dims along which something
+        is carried, or along which the host is called point by point.
+        """
+        if mesh is None:
+            for what, given in (("shard", shard), ("place", place)):
+                if given:
+                    raise InputError(f"{what}= says where things lie, on no mesh", hint='give mesh=tp.Mesh({"data": 4})')
+            return None
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"mesh= is a {type(mesh).__name__}", hint='write mesh=tp.Mesh({"data": 4})')
+        made = PlacementRequest(graph, mesh, _dims(graph, mesh, shard), _places(mesh, place))
+        made._check_tensors()
+        for symbol in made.shard:
+            made._check_dim(graph.dim(symbol))
+        return made
+
+    @cached_property
+    def inputs(self) -> Mapping[Port, Placement]:
+        """How each input lies, with the user's axes: those of its domain, then those of its shape."""
+        given = (node for node in self.graph.nodes.values() if node.is_input)
+        return {node.port: self.of_tensor(node.port.name, node.domain, len(node.shape)) for node in given}
+
+    def of_tensor(self, name: str, dims: tuple[Symbol, ...], rank: int) -> Placement:
+        """Of a tensor with these dims and so many spatial axes."""
+        of_dims = (self.shard.get(symbol) for symbol in dims)
+        axes = (*of_dims, *self.place.get(name, (None,) * rank))
+        return tuple(None if over is None else self.mesh.shards(over) for over in axes)
+
+    def check_at(self, sizes: Mapping[Symbol, int]) -> None:
+        """Raises `SizeError` for an axis that cannot be cut into parts of one size."""
+        for symbol, over in self.shard.items():
+            size = int(self.graph.dim(symbol).size.evaluate(sizes))
+            if size % self.mesh.axes[over]:
+                raise SizeError(
+                    f"{symbol.name} has {size} points, which {self.mesh.axes[over]} devices along {over!r} do not divide",
+                    hint=f"every device has as many points: give {symbol.name} a multiple of {self.mesh.axes[over]}",
+                )
+        for node, spec in self._named():
+            for axis, (over, extent) in enumerate(zip(spec, node.shape, strict=True)):
+                size = int(extent.evaluate(sizes)) if over is not None and not extent.dims() else 0
+                if over is not None and size % self.mesh.axes[over]:
+                    raise SizeError(
+                        f"{tensor_name(node)} has {size} elements along axis {axis}, which {self.mesh.axes[over]} devices "
+                        f"along {over!r} do not divide",
+                        location=node.location,
+                    )
+
+    # -- checks of names -------------------------------------------------------------------------------------------
+
+    def _named(self) -> Iterator[tuple[Node, tuple[str | None, ...]]]:
+        for node in self.graph.nodes.values():
+            name = node.port.name if node.is_input else node.name
+            if name in self.place:
+                yield node, self.place[name]
+
+    def _check_tensors(self) -> None:
+        names = {node.port.name if node.is_input else node.name for node in self.graph.nodes.values()} - {"", None}
+        for name in self.place:
+            if name not in names:
+                raise InputError(f"place= names {name!r}, which is no tensor of the program", hint=nearest(name, names))
+        for node, spec in self._named():
+            if len(spec) != len(node.shape):
+                raise InputError(
+                    f"place= says of {len(spec)} axes of {tensor_name(node)} where they lie; it has {len(node.shape)}",
+                    location=node.location,
+                    hint="write an entry for each spatial axis: the name of an axis of the mesh, or None",
+                )
+        for node in self.graph.nodes.values():
+            along = [self.shard.get(symbol) for symbol in node.domain]
+            axes = [over for over in (*along, *self.place.get(node.name, ())) if over is not None]
+            for over in axes:
+                if axes.count(over) > 1:
+                    raise InputError(
+                        f"two axes of {tensor_name(node)} would lie along {over!r}",
+                        location=node.location,
+                        hint="an axis of the mesh serves one dim or axis of each tensor",
+                    )
+
+    # -- checks of dims --------------------------------------------------------------------------------------------
+
+    def _check_dim(self, dim: Dim) -> None:
+        symbol = dim.symbol
+        if dim.sequential:
+            raise UnsupportedError(
+                f"{symbol.name} is declared sequential, so no device can have a part of it", hint=_CARRIED
+            )
+        for node in self.graph.nodes.values():
+            if node.has_effect and symbol in node.domain:
+                raise UnsupportedError(
+                    f"{tensor_name(node)} is called for one point of {symbol.name} after the other, and "
+                    f"shard={{{symbol.name!r}: ...}} gives the points to several devices",
+                    location=node.location,
+                    hint=f"let one call take all points: batched=({symbol.name},)",
+                )
+        if symbol in self.graph.stops:
+            raise UnsupportedError(f"the run may end early along {symbol.name}: its points come in order", hint=_CARRIED)
+        carried = self._carried(symbol)
+        if carried is not None:
+            raise UnsupportedError(
+                f"{tensor_name(carried)} is carried along {symbol.name}: each point waits for another one, so the points "
+                "cannot lie on several devices",
+                location=carried.location,
+                hint=_CARRIED,
+            )
+
+    def _carried(self, symbol: Symbol) -> Node | None:
+        """A tensor of a recurrence along the dim, one with a name if there is any."""
+        found = [self.graph.nodes[id] for id, dims in self._sequential.items() if symbol in dims]
+        return next((node for node in found if node.name), found[0] if found else None)
+
+    @cached_property
+    def _sequential(self) -> Mapping[int, frozenset[Symbol]]:
+        return sequential_dims(bodies(self.graph, demand(self.graph)))
+
+
+_CARRIED = "shard another dim, such as that of a batch"
+
+
+def _dims(graph: Graph, mesh: Mesh, shard: Any) -> dict[Symbol, str]:
+    dims = {dim.symbol.name: dim.symbol for dim in graph.dims}
+    for name, over in _entries("shard", shard):
+        if name not in dims:
+            raise InputError(f"shard= names {name!r}, which is no dim of the program", hint=nearest(str(name), dims))
+        _check_axis(mesh, f"shard= of {name!r}", over)
+    return {dims[name]: over for name, over in _entries("shard", shard)}
+
+
+def _places(mesh: Mesh, place: Any) -> Place:
+    for name, spec in _entries("place", place):
+        if not isinstance(spec, tuple | list):
+            hint = "write a tuple with an entry for each spatial axis: the name of an axis of the mesh, or None"
+            raise InputError(f"place= of {name!r} is {spec!r}", hint=hint)
+        for over in spec:
+            if over is not None:
+                _check_axis(mesh, f"place= of {name!r}", over)
+    return {name: tuple(spec) for name, spec in _entries("place", place)}
+
+
+def _entries(what: str, given: Any) -> Iterator[tuple[str, Any]]:
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f"{what}= is a {type(given).__name__}", hint=f'write {what}={{"name": ...}}')
+    yield from (given or {}).items()
+
+
+def _check_axis(mesh: Mesh, what: str, over: Any) -> None:
+    if over not in mesh.axes:
+        raise InputError(f"{what} names {over!r}, which is no axis of the mesh", hint=nearest(str(over), mesh.axes))
+
+
+def extent_of(size: Expr, sizes: Mapping[Symbol, int]) -> int:
+    return max(0, int(size.evaluate(sizes)))
