@@ -14,6 +14,7 @@ from tempo.errors import (
     DefinitionError,
     DomainError,
     DTypeError,
+    GatherWarning,
     HostCallError,
     IndexExpressionError,
     IndexOutOfRangeError,
@@ -84,7 +85,7 @@ __all__ = [
     "CheckpointError", "UnknownBackendError",
     "UnknownSchedulerError",
     "BrokenPluginError", "HostCallError", "BackendCallError", "NotFiniteError", "UnsupportedError", "MemoryLimitError",
-    "ScheduleError",
+    "ScheduleError", "GatherWarning",
     "InternalError",
 ]  # fmt: skip
 

@@ -216,6 +216,10 @@ class MemoryLimitError(TempoError, MemoryError):
     """No plan fits the memory limit."""
 
 
+class GatherWarning(UserWarning):
+    """Arrays that lie in parts on a mesh of devices are gathered, which nobody asked for."""
+
+
 class ScheduleError(TempoError, ValueError):
     """A schedule breaks a dependence or misses an instance (found by `tempo.schedule.verify`)."""
 

@@ -70,7 +70,7 @@ def placed(backend: Backend, value: Any, axes: int, placement: Placement = ()) -
     if isinstance(value, ByPoint) and axes:
         return ByPoint(placed(backend, part, axes - 1, placement[1:]) for part in value)
     array = value.joined(_to_host(backend)) if isinstance(value, ByPoint) else value
-    return backend.laid(array, placement) if any(placement) else backend.from_host(array)
+    return backend.laid(array, placement) if placement else backend.from_host(array)
 
 
 def padded(backend: Backend, value: Any, shape: tuple[int, ...], fill: Any) -> Any:

@@ -38,13 +38,22 @@ class Chosen:
     device: str | None
     passes: str
     is_there: bool = True
+    mesh: int | None = None
 
     @cached_property
     def target(self) -> Target:
         backend = default_manager().create("backend", self.backend)
         if self.device is not None:
             backend = self._on_device(backend)
-        return Target(backend, self.scheduler, thorough=self.passes == "each")
+        if self.mesh is not None:
+            backend = self._on_mesh(backend)
+        return Target(backend, self.scheduler, mesh=self.mesh, thorough=self.passes == "each")
+
+    def _on_mesh(self, backend: object) -> object:
+        """Where it can, the host poses as so many devices; else these must be there."""
+        if not backend.info.capabilities.meshes:  # type: ignore[attr-defined]
+            raise tp.UnsupportedError(f"the backend {self.backend!r} runs on one device")
+        return backend.with_host_devices(self.mesh) if hasattr(backend, "with_host_devices") else backend
 
     def _on_device(self, backend: object) -> object:
         devices = backend.info.capabilities.devices  # type: ignore[attr-defined]
@@ -96,6 +105,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=PASSES,
         help="each: all, none, each alone (the core's backends); few: all, none; all; none",
     )
+    group.addoption(
+        "--tempo-mesh",
+        metavar="N",
+        type=int,
+        help="on N devices, which the host poses as: a dim that may be is cut, or an axis of an input",
+    )
     group.addoption("--tempo-random-programs", metavar="N", type=int, default=100, help="how many (100)")
     group.addoption(
         "--tempo-edges", metavar="FIRST:END", type=_numbers, default=range(25), help="which of test_edges (0:25)"
@@ -122,7 +137,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.getoption("--tempo-passes")
         or ("each" if backend in {each.name for each in EMBEDDED_BACKENDS} else "few"),
         not config.getoption("--tempo-without-device"),
+        config.getoption("--tempo-mesh"),
     )
+    if chosen.mesh is not None:
+        config.addinivalue_line("filterwarnings", "ignore::tempo.errors.GatherWarning")
     try:
         _ = chosen.target, chosen.known_failures
     except (TempoError, ValueError) as error:
@@ -136,7 +154,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     unsupported = [f"{name}: {reason}" for name, reason in info.capabilities.unsupported.items()]
     return [
         f"tempo {tp.__version__}, numpy {np.__version__}, python {platform.python_version()}, {platform.machine()}",
-        f"backend {chosen.backend} ({_origin(chosen)}), device {chosen.device or 'of its choice'}",
+        f"backend {chosen.backend} ({_origin(chosen)}), device {chosen.device or 'of its choice'}"
+        + (f", a mesh of {chosen.mesh}" if chosen.mesh else ""),
         f"scheduler {chosen.scheduler}",
         f"dtypes: {', '.join(info.dtypes)}; devices: {', '.join(info.capabilities.devices)}",
         f"unsupported: {'; '.join(unsupported) or 'nothing'}; known failures: {len(chosen.known_failures)}",

@@ -12,6 +12,7 @@ import pytest
 
 import tempo as tp
 from tempo import dtypes
+from tempo.conformance.mesh import drawn
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes
 from tempo.passes.manager import PassOn, needed
 from tempo.passes.pipeline import default_passes
@@ -64,11 +65,12 @@ def _optional() -> list[str]:
 
 @dataclass(frozen=True)
 class Target:
-    """A backend on one of its devices, and a scheduler."""
+    """A backend on one of its devices, or on a mesh of so many (`tempo.conformance.mesh`), and a scheduler."""
 
     backend: Any
     scheduler: str | None = None
     configuration: Configuration = field(default_factory=lambda: Configuration("all"))
+    mesh: int | None = None
     thorough: bool = True  # else a test may leave out combinations that take long to compile
 
     @property
@@ -87,9 +89,17 @@ class Target:
         return tp.Options(**{"disable": disable, "debug": True, "poison": True, **given})
 
     def compile(
-        self, program: tp.Program, sizes: Mapping[str, int] | None = None, offload: Any = None, **options: Any
+        self,
+        program: tp.Program,
+        sizes: Mapping[str, int] | None = None,
+        offload: Any = None,
+        known: Mapping[str, int] | None = None,
+        **options: Any,
     ) -> Executable:
+        """`known`: the sizes that it will be run at, by which a mesh is drawn."""
         given = {"sizes": sizes, "options": self.options(**options), "offload": offload}
+        if self.mesh is not None and offload is None:
+            given |= drawn(program, known or sizes, self.mesh, options.get("buckets") or ())
         run: Executable = tp.compile(program, self.backend, self.scheduler, **given)
         return run
 
@@ -120,7 +130,7 @@ class Target:
         """
         meaning = tp.compile(program, "reference", options=tp.Options(**dict(options or {})))
         wanted = meaning(sizes=sizes, seed=seed, **inputs)
-        found = self.compile(program, offload=offload, **dict(options or {}))(sizes=sizes, seed=seed, **inputs)
+        found = self.compile(program, offload=offload, known=wanted.sizes, **dict(options or {}))(sizes=sizes, seed=seed, **inputs)
         assert_same(self.arrays(found), dict(wanted), tolerance)
         assert_same(self.arrays(found.state), dict(wanted.state), tolerance)
         assert found.sizes == wanted.sizes

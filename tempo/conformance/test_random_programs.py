@@ -67,7 +67,7 @@ def agreement(
         tally["programs"] += 1
         in_buckets = data.draw(st.integers(0, 3)) == 0
         strips = data.draw(st.one_of(st.none(), st.none(), st.none(), st.tuples(st.integers(0, 2), st.integers(2, 3))))
-        mode = Mode(target.backend, options, target.scheduler, target.to_numpy, in_buckets, strips)
+        mode = Mode(target.backend, options, target.scheduler, target.to_numpy, in_buckets, strips, target.mesh)
         check(program, runs[:2], [mode], tally)
 
     agree()

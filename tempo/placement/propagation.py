@@ -11,13 +11,14 @@ Source: Xu et al., GSPMD: General and Scalable Parallelization for ML Computatio
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from tempo import dtypes
-from tempo.errors import Location
+from tempo.errors import GatherWarning, Location
 from tempo.loop_ir.ir import (
     Assign,
     Block,
@@ -36,7 +37,7 @@ from tempo.loop_ir.ir import (
 )
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
-from tempo.passes.manager import Decided
+from tempo.passes.manager import Decided, PassRecord
 from tempo.placement.mesh import Mesh, Placement, Shards, local, permuted
 from tempo.placement.request import PlacementRequest, extent_of
 from tempo.sdg.graph import TensorType
@@ -61,6 +62,18 @@ class Collective:
     why: str
     loops: tuple[Symbol, ...] = ()
     location: Location | None = None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether it is what folds need, and not an array that lies in parts and is gathered."""
+        return self.kind == "all-reduce"
+
+    def warn(self) -> None:
+        """Say so at the user's line, where nobody asked for it."""
+        if not self.is_asked_for:
+            path, line = (__file__, 0) if self.location is None else (self.location.path, self.location.line)
+            text = f"{self}; what is along {self.over} is copied to all devices there"
+            warnings.warn_explicit(text, GatherWarning, path, line)
 
     def __str__(self) -> str:
         inside = f"inside {', '.join(symbol.name for symbol in self.loops)}" if self.loops else "outside of loops"
@@ -99,6 +112,12 @@ class ShardingPropagation:
     def apply(self, program: LoopProgram, context: LoopContext) -> Decided[LoopProgram]:
         found = _Propagation(program, self.request, context.sizes)
         return Decided(found.placed(), tuple(found.collectives))
+
+
+def collectives(passes: Iterable[PassRecord]) -> tuple[Collective, ...]:
+    """What the devices of a mesh exchange, as the pass has found it."""
+    found = (record.decisions for record in passes if record.name == ShardingPropagation.name)
+    return tuple(each for decisions in found for each in decisions if isinstance(each, Collective))
 
 
 class _Propagation:
@@ -372,7 +391,7 @@ class _Propagation:
     def placed(self) -> LoopProgram:
         buffers = {
             id: replace(buffer, placement=placement)
-            if any(placement := self._placement(self.buffers[id]))
+            if any(placement := self._placement(self.buffers[id])) or buffer.is_given
             else buffer
             for id, buffer in self.program.buffers.items()
         }

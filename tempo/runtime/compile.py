@@ -97,6 +97,8 @@ def compile(
             raise UnsupportedError("the reference backend plans nothing, so it keeps no memory_limit")
         if offload is not None and getattr(chosen, "interprets", False):
             raise UnsupportedError("the reference backend plans nothing, so it has no pool to offload to")
+        if offload is not None and placement is not None:
+            raise UnsupportedError("a pool on the host (offload=) is that of one device, and mesh= has many")
         if device is not None and placement is not None:
             raise InputError("device= is one device, mesh= many", hint="leave device= out: a mesh has its own devices")
         if device is not None:

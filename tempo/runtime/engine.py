@@ -24,6 +24,7 @@ from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow, Offload
 from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.passes.wavefront.components import promises
+from tempo.placement.propagation import collectives
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.checkpoints.driver import CheckpointedRun
@@ -76,6 +77,9 @@ class ReferenceEngine:
 
     def sizes(self, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
         return sizes
+
+    def check_at(self, sizes: Mapping[Symbol, int]) -> None:
+        """Every size will do."""
 
     def of(self, graph: Graph) -> ReferenceEngine:
         """The same for another program."""
@@ -228,7 +232,7 @@ class CompiledEngine:
         self.verify(plan, sizes)
         static = self.compiler.static(plan, sizes)
         key = plan, in_parts, ahead, tuple(static.values())
-        made = self._specialised.get(key, lambda: self.compiler.specialise(plan, static, not in_parts, ahead))
+        made = self._specialised.get(key, lambda: self._specialise(plan, static, not in_parts, ahead))
         name, bits = self.backend.info.name, NARROW
         if self.backend.fixed_integers:  # sizes that no shape is made of have a say in that
             bits = index_bits(made.loops, self.graph, sizes, name)
@@ -240,6 +244,17 @@ class CompiledEngine:
                 return compile_program(own, self.backend, sizes, bits)
 
         return self._compiled.get((key, bits, donated), compiled)
+
+    def _specialise(self, plan: Plan, static: Mapping[Symbol, int], whole: bool, ahead: int) -> Specialised:
+        made = self.compiler.specialise(plan, static, whole, ahead)
+        for collective in collectives(made.passes):
+            collective.warn()
+        return made
+
+    def check_at(self, sizes: Mapping[Symbol, int]) -> None:
+        """Raises `SizeError` where devices of a mesh cannot have parts of one size."""
+        if self.compiler.placement is not None:
+            self.compiler.placement.check_at(sizes)
 
     def narrowed(self, plan: Plan, narrow: Narrow | None) -> Plan:
         """The plan with outputs kept as `narrow` says."""
@@ -261,9 +276,14 @@ class CompiledEngine:
         own = len({(id(plan.tree), sizes, bits) for (plan, _, _, sizes), bits, _ in self._compiled})
         return own + sum(each.engine.executables for each in (self.tiles, self.rows) if each is not None)
 
+    @property
+    def _is_as_written(self) -> bool:
+        """Whether points and rows run where the program has them: on a mesh moving them is an exchange."""
+        return self._declared is None or self.compiler.placement is not None
+
     @cached_property
     def _in_tiles(self) -> tuple[InTiles | None, Sequence[str]]:
-        return (None, ()) if self._declared is None else in_tiles(self.compiler, self._declared)
+        return (None, ()) if self._is_as_written else in_tiles(self.compiler, self._declared)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -272,7 +292,7 @@ class CompiledEngine:
 
     @cached_property
     def _compaction(self) -> tuple[Compaction | None, Sequence[str]]:
-        return (None, ()) if self._declared is None else compaction(self.compiler, self._declared)
+        return (None, ()) if self._is_as_written else compaction(self.compiler, self._declared)
 
     @cached_property
     def rows(self) -> RowRuns | None:

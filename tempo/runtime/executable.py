@@ -358,6 +358,7 @@ class Executable:
             if not self._verdict.proven:
                 check_at(self.graph, sizes, self._verdict)
             check_index_values(self.graph, sizes)
+            self._engine.check_at(sizes)
 
         self._checked.get(frozenset(sizes.items()), check)
 

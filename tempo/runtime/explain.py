@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from tempo.lowering.scheduling.clusters import Clustered
 from tempo.lowering.scheduling.places import has_host
 from tempo.passes.manager import operator_table
+from tempo.placement.propagation import ShardingPropagation, collectives
+from tempo.placement.request import PlacementRequest
+from tempo.runtime.compiled import Compiled
 from tempo.runtime.engine import CompiledEngine
 from tempo.runtime.memory import memory_of
 from tempo.schedule.tree import For, render
@@ -53,13 +56,27 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         most = [] if limit is None else [f"a run may hold {limit} B"]
         parts.append(_section("plans, the last of which is run", "\n".join([*most, *map(str, chosen.choices)])))
     if sizes is not None and ready is not None and compiled is not None:
-        rows = "\n".join(str(each) for made in compiled.passes for each in made.decisions) or "no length varies"
+        apart = [made for made in compiled.passes if made.name != ShardingPropagation.name]
+        rows = "\n".join(str(each) for made in apart for each in made.decisions) or "no length varies"
         parts.append(_section(f"passes at {_sizes(sizes)}", "\n".join(map(str, compiled.passes))))
         parts.append(_section(f"extents at {_sizes(sizes)}", rows))
+        if engine.compiler.placement is not None:
+            parts.append(_section(f"placement at {_sizes(sizes)}", _placement(engine.compiler.placement, compiled)))
         parts.append(_section(f"memory at {_sizes(sizes)}", str(memory_of(ready))))
         code = [segment.source for segment in compiled.segments]
         parts.append(_section("code", "\n\n".join([*code, compiled.driver_source])))
     return "\n\n".join(parts) + "\n"
+
+
+def _placement(request: PlacementRequest, compiled: Compiled) -> str:
+    """The mesh, what is cut, and what the devices exchange."""
+    buffers = [each for each in compiled.program.buffers.values() if each.placement]
+    cut = [
+        f"{each.label:<5} {each.name:<24} {each.role:<9} ({', '.join('-' if cut is None else cut.over for cut in each.placement)})"
+        for each in buffers
+    ]
+    exchanged = [str(each) for each in collectives(compiled.passes)]
+    return "\n".join([f"mesh {request.mesh}", *cut, *(exchanged or ["the devices exchange nothing"])])
 
 
 def _section(title: str, body: str) -> str:

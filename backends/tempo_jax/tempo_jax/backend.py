@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import jax
+import jax.extend.backend
 import jax.numpy as jnp
 import numpy as np
 
@@ -81,6 +82,12 @@ class JaxBackend:
         """The same backend on the first devices of the platform."""
         return JaxBackend(self.device, self._made_for, mesh)
 
+    def with_host_devices(self, count: int) -> JaxBackend:
+        """The same backend where the host poses as so many devices, for tests: arrays that JAX has are lost."""
+        jax.extend.backend.clear_backends()
+        jax.config.update("jax_num_cpu_devices", count)
+        return JaxBackend(jax.devices("cpu")[0], self._made_for)
+
     def without_device(self, name: str) -> JaxBackend:
         """The same backend with the choices of a platform that need not be there: what it makes is lowered for that
         platform, and runs on this device."""
@@ -135,7 +142,7 @@ class JaxBackend:
         """Only an array that is elsewhere is tied to the device: jit compiles again where that differs. On a mesh it is
         whole on every device."""
         if self._mesh is not None:
-            return self.laid(array, ())
+            return array if self._mesh.has(array) else self.laid(array, ())
         if isinstance(array, jax.Array):
             return on_one_device(array, self.device)
         with x64_for(_name(array.dtype)), self._here():

@@ -40,6 +40,10 @@ class DeviceMesh:
         kinds = (AxisType.Auto,) * len(names)  # XLA's partitioner does what constraints do not say
         return DeviceMesh(jax.make_mesh(counts, names, kinds, devices=there[: mesh.devices]))
 
+    def has(self, array: Any) -> bool:
+        """Whether it lies on the devices of the mesh, in whatever way."""
+        return isinstance(array, jax.Array) and array.devices() == set(self.mesh.devices.flat)
+
     def sharding(self, placement: Placement = ()) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*(None if cut is None else cut.over for cut in placement)))
 

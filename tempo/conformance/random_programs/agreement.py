@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tempo.compiler.options import Options
+from tempo.conformance.mesh import drawn
 from tempo.conformance.random_programs.description import Built, RandomProgram
 from tempo.conformance.random_programs.recorder import RecordedCall
 from tempo.dtypes import to_numpy
@@ -35,7 +36,7 @@ class Mode:
     """A way to run a program, as arguments of `tp.compile`; `to_host` makes NumPy arrays of the backend's own.
 
     `buckets`: every dim that may have one is in one. `strips`: one of the dims, and of how many points are its strips,
-    which later loops compute again. A third of the programs have a pool on the host, by how many nodes they have: one
+    which later loops compute again. `mesh`: of how many devices there is one. A third of the programs have a pool on the host, by how many nodes they have: one
     draw more would make others of all.
     """
 
@@ -45,12 +46,21 @@ class Mode:
     to_host: Callable[[Any], Array] = np.asarray
     buckets: bool = False
     strips: tuple[int, int] | None = None
+    mesh: int | None = None
 
-    def compiled(self, program: Program, sizes: Mapping[str, int] | None = None, **changed: Any) -> Any:
-        """The executable; some options may be others."""
+    def compiled(
+        self,
+        program: Program,
+        sizes: Mapping[str, int] | None = None,
+        known: Mapping[str, int] | None = None,
+        **changed: Any,
+    ) -> Any:
+        """The executable; some options may be others. `known`: the sizes that it will be run at."""
         options = replace(self.options_for(program), **changed)
-        pool = "host" if len(program.graph().nodes) % 3 == 0 else None
-        return compile(program, self.backend, self.scheduler, sizes=sizes, options=options, offload=pool)
+        given: dict[str, Any] = {"offload": "host" if len(program.graph().nodes) % 3 == 0 else None}
+        if self.mesh is not None:
+            given = drawn(program, known or sizes, self.mesh, options.buckets or ())
+        return compile(program, self.backend, self.scheduler, sizes=sizes, options=options, **given)
 
     def options_for(self, program: Program) -> Options:
         options, dims = self.options, program.graph().dims
@@ -151,7 +161,7 @@ def _check_mode(
     built = program.build(mode.name)
     sizes = pairs[0][0].sizes if len(pairs) == 1 else None
     try:
-        run = mode.compiled(built.program, sizes=sizes)
+        run = mode.compiled(built.program, sizes=sizes, known=_shared(pairs))
     except UnsupportedError as error:
         counts[_unsupported(error)] += len(pairs)
         _check_no_loop_runs(program, mode, pairs, error)
@@ -171,6 +181,12 @@ def _check_mode(
             _fail(program, mode, situation, f"the plan needs {run.memory.peak_bytes} bytes")
 
 
+def _shared(pairs: Sequence[tuple[Situation, Outcome]]) -> dict[str, int]:
+    """The sizes that all runs have, as far as these are even: what lies on a mesh is divided."""
+    first, *others = (dict(situation.sizes) for situation, _ in pairs)
+    return {name: size for name, size in first.items() if all(each.get(name) == size for each in others)}
+
+
 def _check_no_loop_runs(
     program: RandomProgram, mode: Mode, pairs: Sequence[tuple[Situation, Outcome]], refused: UnsupportedError
 ) -> None:
@@ -179,7 +195,7 @@ def _check_no_loop_runs(
         return
     built = program.build(mode.name)
     try:
-        run = mode.compiled(built.program, mapping="sequential")
+        run = mode.compiled(built.program, mapping="sequential", known={})
         for situation, _ in pairs:
             if _run(built, run, situation, mode.to_host).error is None:
                 _fail(program, mode, situation, f"it runs with mapping='sequential', and was refused: {refused}")

@@ -1,0 +1,59 @@
+"""Meshes for programs that say nothing of one: a legal dim, or an axis of an input, drawn for each program."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import tempo as tp
+from tempo.placement.request import PlacementRequest
+from tempo.sdg.graph import Graph
+
+AXIS = "data"
+
+
+def drawn(
+    program: tp.Program, sizes: Mapping[str, int] | None, devices: int, without: Collection[str] = ()
+) -> dict[str, Any]:
+    """Arguments of `tp.compile`: a mesh of so many devices, and what lies along it, as far as sizes are known to divide.
+
+    `without`: dims that are not to be cut.
+    """
+    graph, mesh = program.graph(), tp.Mesh({AXIS: devices})
+    dims = [name for name in _dims(graph, sizes or {}, devices) if name not in without and _is_legal(graph, mesh, name)]
+    chosen = random.Random(len(graph.nodes))
+    if dims:
+        return {"mesh": mesh, "shard": {chosen.choice(dims): AXIS}}
+    axes = list(_axes(graph, sizes or {}, devices))
+    if axes:
+        name, axis, rank = chosen.choice(axes)
+        return {"mesh": mesh, "place": {name: tuple(AXIS if at == axis else None for at in range(rank))}}
+    return {"mesh": mesh}
+
+
+def _dims(graph: Graph, sizes: Mapping[str, int], devices: int) -> Iterator[str]:
+    known = {symbol: sizes[symbol.name] for dim in graph.dims for symbol in dim.size.sizes() if symbol.name in sizes}
+    for dim in graph.dims:
+        if dim.size.sizes() <= known.keys() and int(dim.size.evaluate(known)) % devices == 0:
+            yield dim.symbol.name
+
+
+def _is_legal(graph: Graph, mesh: tp.Mesh, name: str) -> bool:
+    try:
+        PlacementRequest.of(graph, mesh, {name: AXIS}, None)
+    except tp.UnsupportedError:
+        return False
+    return True
+
+
+def _axes(graph: Graph, sizes: Mapping[str, int], devices: int) -> Iterator[tuple[str, int, int]]:
+    """Inputs with an axis that is divided: the name, the axis, and how many there are."""
+    known = {symbol: sizes[symbol.name] for dim in graph.dims for symbol in dim.size.sizes() if symbol.name in sizes}
+    inputs = [node for node in graph.nodes.values() if node.is_input and node.port.role == "input"]
+    named = [node.name for node in graph.nodes.values()]
+    for node in inputs:
+        for axis, extent in enumerate(node.shape):
+            is_known = extent.symbols() <= known.keys() and int(extent.evaluate(known)) % devices == 0
+            if is_known and named.count(node.port.name) <= 1:
+                yield node.port.name, axis, len(node.shape)
