@@ -148,7 +148,7 @@ class Backend(Protocol):
 
     def with_mesh(self, mesh: Mesh) -> Backend:
         """The same backend on a mesh of devices, where its descriptor says `meshes`. Code is then made for programs of
-        which buffers and results have a `placement`, and `allocate` and `laid` are told one."""
+        which buffers and results have a `placement`, and `allocate_on_mesh` and `laid` are told one."""
         raise NotImplementedError
 
     @abstractmethod
@@ -166,14 +166,17 @@ class Backend(Protocol):
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment: ...
 
     @abstractmethod
-    def allocate(
-        self, shape: tuple[int, ...], dtype: str, fill: Any | None = None, *, placement: Placement = ()
-    ) -> Array:
-        """A new array; its contents are arbitrary unless `fill` is given. `placement` is given on a mesh alone."""
+    def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
+        """A new array; its contents are arbitrary unless `fill` is given."""
+
+    def allocate_on_mesh(self, shape: tuple[int, ...], dtype: str, fill: Any | None, placement: Placement) -> Array:
+        """A new array that lies so on the mesh."""
+        raise NotImplementedError
 
     def laid(self, array: np.ndarray[Any, Any] | Array, placement: Placement) -> Array:
-        """A NumPy array, or one of the backend's own, as it is to lie on the mesh. Raises `InputError` for one that lies
-        in parts elsewhere, which would have to be gathered."""
+        """A NumPy array, or one of the backend's own, as it is to lie on the mesh.
+
+        Raises `InputError` for one that lies in other parts, which would have to be gathered."""
         raise NotImplementedError
 
     def native(self, value: Any) -> str | None:

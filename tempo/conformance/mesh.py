@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tempo as tp
+from tempo.passes.manager import forced
 from tempo.placement.request import PlacementRequest
 from tempo.sdg.graph import Graph
 
 AXIS = "data"
 
 
-def drawn(
-    program: tp.Program, sizes: Mapping[str, int] | None, devices: int, without: Collection[str] = ()
-) -> dict[str, Any]:
-    """Arguments of `tp.compile`: a mesh of so many devices, and what lies along it, as far as sizes are known to divide.
+def drawn(program: tp.Program, sizes: Mapping[str, int] | None, devices: int, options: tp.Options) -> dict[str, Any]:
+    """Arguments of `tp.compile`: a mesh of so many devices, and what lies along it, as far as sizes are known.
 
-    `without`: dims that are not to be cut.
+    Dims of which the options make loops, or put in buckets, are not cut.
     """
     graph, mesh = program.graph(), tp.Mesh({AXIS: devices})
-    dims = [name for name in _dims(graph, sizes or {}, devices) if name not in without and _is_legal(graph, mesh, name)]
+    free = [
+        name
+        for name in _dims(graph, sizes or {}, devices)
+        if forced(options.mapping, name) in (None, "full") and name not in (options.buckets or {})
+    ]
+    dims = [name for name in free if _is_legal(graph, mesh, name)]
     chosen = random.Random(len(graph.nodes))
     if dims:
         return {"mesh": mesh, "shard": {chosen.choice(dims): AXIS}}

@@ -124,6 +124,7 @@ def _numbers(text: str) -> range:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "planned: needs a backend that plans (memory, streams, executables)")
+    config.addinivalue_line("markers", "one_device: is about a plan for one device; left out with --tempo-mesh")
     config.addinivalue_line("markers", "slow: takes long to compile; leave it out with `-m 'not slow'`")
     config.addinivalue_line("markers", "one_configuration: runs with all passes only")
     config.addinivalue_line(
@@ -189,6 +190,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.xfail(reason=failure.reason, strict=True))
         if item.get_closest_marker("planned") and chosen.target.interprets:
             item.add_marker(pytest.mark.skip(reason=f"{chosen.backend} evaluates the graph itself and plans nothing"))
+        if item.get_closest_marker("one_device") and chosen.mesh is not None:
+            item.add_marker(pytest.mark.skip(reason="it is about a plan for one device"))
     whole = (
         () if any("::" in argument for argument in config.args) else {name.partition("::")[0] for name in ours.values()}
     )

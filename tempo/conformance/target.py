@@ -97,9 +97,10 @@ class Target:
         **options: Any,
     ) -> Executable:
         """`known`: the sizes that it will be run at, by which a mesh is drawn."""
-        given = {"sizes": sizes, "options": self.options(**options), "offload": offload}
-        if self.mesh is not None and offload is None:
-            given |= drawn(program, known or sizes, self.mesh, options.get("buckets") or ())
+        chosen = self.options(**options)
+        given = {"sizes": sizes, "options": chosen, "offload": offload}
+        if self.mesh is not None and offload is None and isinstance(program, tp.Program):
+            given |= drawn(program, known or sizes, self.mesh, chosen)
         run: Executable = tp.compile(program, self.backend, self.scheduler, **given)
         return run
 
@@ -130,7 +131,8 @@ class Target:
         """
         meaning = tp.compile(program, "reference", options=tp.Options(**dict(options or {})))
         wanted = meaning(sizes=sizes, seed=seed, **inputs)
-        found = self.compile(program, offload=offload, known=wanted.sizes, **dict(options or {}))(sizes=sizes, seed=seed, **inputs)
+        run = self.compile(program, offload=offload, known=wanted.sizes, **dict(options or {}))
+        found = run(sizes=sizes, seed=seed, **inputs)
         assert_same(self.arrays(found), dict(wanted), tolerance)
         assert_same(self.arrays(found.state), dict(wanted.state), tolerance)
         assert found.sizes == wanted.sizes

@@ -174,6 +174,7 @@ def test_as_many_positions_as_rows_are_no_rows(target: Target, way: str) -> None
 
 
 @pytest.mark.planned
+@pytest.mark.one_device
 def test_few_rows_are_computed_by_few(target: Target) -> None:
     """With one executable for each number of rows that there was; `explain` says which there may be."""
     data: dict[str, Any] = {

@@ -41,5 +41,7 @@ def test_programs_at_the_edges(
 ) -> None:
     program = draw_edge_program(Choices.seeded(edge))
     tally["programs"] += 1
-    mode = Mode(target.backend, target.options(mapping=mapping), target.scheduler, target.to_numpy, buckets, mesh=target.mesh)
+    mode = Mode(
+        target.backend, target.options(mapping=mapping), target.scheduler, target.to_numpy, buckets, mesh=target.mesh
+    )
     check(program, edge_situations(program, edge), [mode], tally)

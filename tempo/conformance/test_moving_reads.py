@@ -110,6 +110,7 @@ def test_no_tensor_of_all_pairs_times_what_a_point_holds(target: Target, name: s
 
 @pytest.mark.planned
 @pytest.mark.one_configuration
+@pytest.mark.one_device
 def test_reads_of_all_pairs_are_lifted_where_they_are_small(target: Target) -> None:
     program = attention(WINDOWS["prefix"], 4, gradient=False)
     graphs = [target.compile(program, {"t": size}, mapping=None).explain() for size in (32, 8192)]
@@ -119,6 +120,7 @@ def test_reads_of_all_pairs_are_lifted_where_they_are_small(target: Target) -> N
 
 @pytest.mark.planned
 @pytest.mark.one_configuration
+@pytest.mark.one_device
 def test_blocks_hold_a_part_of_all_pairs(target: Target) -> None:
     """How large a part depends on the cache of the device."""
     size, program = 4096, attention(WINDOWS["prefix"], 16, gradient=False)

@@ -276,6 +276,7 @@ def test_promotion(target: Target) -> None:
 
 
 @pytest.mark.few_configurations
+@pytest.mark.one_device
 def test_zeros_of_both_signs_are_two_numbers(target: Target) -> None:
     """Also where they are attributes, in one program."""
     x_data = -np.abs(numbers((4, 2))) - 1

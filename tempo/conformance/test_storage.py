@@ -106,6 +106,7 @@ def continued_sequence() -> tp.Program:
 
 @pytest.mark.planned
 @pytest.mark.one_configuration
+@pytest.mark.one_device
 def test_a_known_prefix_is_made_in_the_buffer_of_what_follows(target: Target) -> None:
     """Its features are made at once, and no other buffer holds them."""
     sizes = {"b": 2, "t": 40, "p": 30}
@@ -142,6 +143,7 @@ def stages() -> tp.Program:
 
 @pytest.mark.planned
 @pytest.mark.one_configuration
+@pytest.mark.one_device
 def test_what_nobody_needs_any_more_is_given_back(target: Target) -> None:
     length = 1_000
     kept = target.compile(stages(), {"t": length}, lift=False).memory

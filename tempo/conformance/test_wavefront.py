@@ -116,7 +116,12 @@ HOW = (
 
 
 def is_in_tiles(target: Target, run: tp.Executable) -> bool:
-    return target.interprets or "lift" in target.configuration.disable or "n: in tiles" in run.explain()
+    return (
+        target.interprets
+        or target.mesh is not None
+        or "lift" in target.configuration.disable
+        or "n: in tiles" in run.explain()
+    )
 
 
 @pytest.mark.parametrize("how", typical(HOW, HOW[1::2]))
@@ -299,6 +304,7 @@ def test_a_chain_stays_a_loop(target: Target) -> None:
     assert target.interprets or "n: in tiles" not in run.explain()
 
 
+@pytest.mark.one_device
 def test_why_points_are_run_one_by_one(target: Target) -> None:
     if target.interprets or "lift" in target.configuration.disable:
         pytest.skip("nothing is chosen")

@@ -12,10 +12,10 @@
     driver:
       run segment_0
 
-An axis is `dim@position: kind extent`; `placed (data/4, -)` says how the axes lie on a mesh. An index has one entry per axis: a point, or `start +: extent`, with `of length`
-where only so many positions mean anything, and `clamped` where positions may lie outside of the dim. Run-time scalars
-of an operator stand in backticks behind its operands; types, attributes and placeholders are those of `tempo.sdg.text`.
-A choice between two sides that mean the same is `choose`.
+An axis is `dim@position: kind extent`; `placed (data/4, -)` says how axes lie on a mesh. An index has one entry per
+axis: a point, or `start +: extent`, with `of length` where only so many positions mean anything, and `clamped` where
+positions may lie outside of the dim. Run-time scalars of an operator stand in backticks behind its operands; types,
+attributes and placeholders are those of `tempo.sdg.text`. A choice between two sides that mean the same is `choose`.
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 from tempo.errors import InputError, user_location
 
 
-class Shards(NamedTuple):
+@dataclass(frozen=True)
+class Shards:
     """An axis lies along the axis `over` of a mesh, cut into `count` parts of one size."""
 
     over: str
@@ -31,9 +32,10 @@ class Mesh:
     shape: tuple[tuple[str, int], ...]
 
     def __init__(self, shape: Mapping[str, int]) -> None:
-        if not isinstance(shape, Mapping) or not shape:
-            raise _refused(f"a mesh of {shape!r}")
-        for name, count in shape.items():
+        given: Any = shape
+        if not isinstance(given, Mapping) or not given:
+            raise _refused(f"a mesh of {given!r}")
+        for name, count in given.items():
             if not (isinstance(name, str) and name.isidentifier()):
                 raise _refused(f"the mesh axis {name!r}")
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:

@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import ClassVar, Literal
 
 from tempo import dtypes
@@ -38,21 +39,22 @@ from tempo.loop_ir.ir import (
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
 from tempo.passes.manager import Decided, PassRecord
-from tempo.placement.mesh import Mesh, Placement, Shards, local, permuted
+from tempo.placement.mesh import Placement, local, permuted
 from tempo.placement.request import PlacementRequest, extent_of
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
-from tempo.sdg.operators.axes import Factor, Role
+from tempo.sdg.operators.axes import Factor, Factors, Role, no_axes_known
 from tempo.symbolic import Symbol, const
 
-Kind = Literal["all-reduce", "all-gather"]
+Kind = Literal["all-reduce", "all-gather", "permute"]
 
 
 @dataclass(frozen=True)
 class Collective:
     """What the devices along the axis `over` of the mesh do together, once for each iteration of `loops`.
 
-    `bytes`: of its result, on each device. `why`: what asks for it.
+    `bytes`: of its result, on each device; those that a permute moves at most. `why`: what asks for it. `warns`: what
+    lies in parts becomes whole, which nobody asked for.
     """
 
     kind: Kind
@@ -62,15 +64,11 @@ class Collective:
     why: str
     loops: tuple[Symbol, ...] = ()
     location: Location | None = None
-
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether it is what folds need, and not an array that lies in parts and is gathered."""
-        return self.kind == "all-reduce"
+    warns: bool = False
 
     def warn(self) -> None:
         """Say so at the user's line, where nobody asked for it."""
-        if not self.is_asked_for:
+        if self.warns:
             path, line = (__file__, 0) if self.location is None else (self.location.path, self.location.line)
             text = f"{self}; what is along {self.over} is copied to all devices there"
             warnings.warn_explicit(text, GatherWarning, path, line)
@@ -126,8 +124,16 @@ class _Propagation:
         self.buffers: dict[int, Cuts] = {id: self._seed(buffer) for id, buffer in program.buffers.items()}
         self.cuts: dict[int, Cuts] = {}
         """By statement that computes something."""
-        self.forced: set[int] = set()
-        """Statements whose result was cut, or a partial sum, and is whole."""
+        self.operands: dict[int, list[Cuts]] = {}
+        """By such a statement, how its operands lie."""
+        self.sums: set[int] = set()
+        """Statements whose result is added up over devices."""
+        self.whole: dict[int, dict[int, set[int]]] = {}
+        """By statement, the operands that it wants whole along some axes that are cut."""
+        self.staged: dict[int, tuple[int, str]] = {}
+        """Statements that fold a cut axis in two stages, each device's part first: the axis, and the mesh's."""
+        self.fixed = {id for port, id in program.outputs.items() if port.role == "state"}
+        self.fixed |= {id for id, buffer in program.buffers.items() if buffer.is_given}
         self.collectives: list[Collective] = []
         self._given()
         while self._sweep():
@@ -144,11 +150,14 @@ class _Propagation:
         return self._divided(buffer, (*dims, *shape))
 
     def _given(self) -> None:
-        """Inputs lie as they are given."""
-        for port, id in self.program.inputs.items():
-            if port not in self.request.inputs:
+        """Inputs lie as they are given, and state as it is given to another run."""
+        states = {(name, id) for (role, name), id in self.program.outputs.items() if role == "state"}
+        given_as = {port.name: lies for port, lies in self.request.inputs.items()}
+        named = {(port.name, id) for port, id in self.program.inputs.items()} | states
+        for name, id in sorted(named, key=lambda pair: pair[1]):
+            if name not in given_as:
                 continue
-            buffer, given = self.program.buffers[id], self.request.inputs[port]
+            buffer, given = self.program.buffers[id], given_as[name]
             lies = permuted(given, buffer.from_user)
             self.buffers[id] = tuple(None if cut is None else cut.over for cut in lies)
 
@@ -178,7 +187,7 @@ class _Propagation:
     def _sweep(self) -> bool:
         """Whether it has found out more of a buffer."""
         before, self.collectives = dict(self.buffers), []
-        self.cuts, self.forced = {}, set()
+        self.cuts, self.operands, self.sums, self.whole, self.staged = {}, {}, set(), {}, {}
         for segment in self.program.segments:
             self._block(segment.body, {}, self._around.get(segment.id, ()))
         return before != self.buffers
@@ -206,7 +215,7 @@ class _Propagation:
         match statement:
             case Read(result):
                 names[result] = self._read(statement, loops)
-            case Write(buffer, _, value):
+            case Write(value=value):
                 self._write(statement, names[value], loops)
             case Assign(result, value):
                 names[result] = names[value]
@@ -232,11 +241,13 @@ class _Propagation:
         for at, (axis, entry) in enumerate(zip(buffer.axes, read.index, strict=True)):
             cut = cuts[at]
             is_point = isinstance(entry, PointIndex)
-            whole = not is_point and entry.start == const(0) and self._same(entry.extent, axis.extent)
-            if isinstance(cut, str) and not whole:
-                why = f"read at {entry.index}" if isinstance(entry, PointIndex) else f"read from {entry.start} on"
-                left = tuple(None if each == cut else each for each in cuts)
-                self._gather(cut, self._bytes(buffer.logical_shape, buffer.dtype, left), buffer, why, loops)
+            extent, start = (const(1), entry.index) if isinstance(entry, PointIndex) else (entry.extent, entry.start)
+            is_whole = not is_point and start == const(0) and self._same(extent, axis.extent)
+            if isinstance(cut, str) and not is_whole:
+                shape = (*buffer.logical_shape[:at], extent, *buffer.logical_shape[at + 1 :])
+                bytes = self._bytes(shape, buffer.dtype, (*cuts[:at], None, *cuts[at + 1 :]))
+                why = f"read at {axis.dim.name} = {start}" + ("" if is_point else " and after it")
+                self._exchange("all-gather", cut, bytes, buffer, why, loops, warns=True)
                 cut = None
             if not is_point:
                 kept.append(cut)
@@ -245,11 +256,18 @@ class _Propagation:
     def _same(self, one: object, other: object) -> bool:
         return self._number(one) == self._number(other)
 
-    def _gather(
-        self, over: str, bytes: int, what: Buffer | Compute, why: str, loops: tuple[Symbol, ...]
+    def _exchange(
+        self,
+        kind: Kind,
+        over: str,
+        bytes: int,
+        what: Buffer | Compute,
+        why: str,
+        loops: tuple[Symbol, ...],
+        warns: bool = False,
     ) -> None:
         name = what.name or (what.op if isinstance(what, Compute) else what.label)
-        self.collectives.append(Collective("all-gather", over, bytes, name, why, loops, what.location))
+        self.collectives.append(Collective(kind, over, bytes, name, why, loops, what.location, warns))
 
     def _write(self, write: Write, cuts: Cuts, loops: tuple[Symbol, ...]) -> None:
         buffer, rest = self.program.buffers[write.buffer], list(cuts)
@@ -261,7 +279,8 @@ class _Propagation:
             if self._same(extent, buffer.axes[at].extent):
                 lies[at] = self._kept(buffer, at, lies[at], cut, loops)
             elif isinstance(cut, str):
-                self._gather(cut, self._bytes(buffer.logical_shape, buffer.dtype), buffer, "written in part", loops)
+                bytes = self._bytes(buffer.logical_shape, buffer.dtype)
+                self._exchange("all-gather", cut, bytes, buffer, "written in part", loops, warns=True)
         for at, cut in enumerate(rest, len(write.extents)):
             lies[at] = self._kept(buffer, at, lies[at], cut, loops)
         self.buffers[write.buffer] = self._once(tuple(lies))
@@ -269,10 +288,15 @@ class _Propagation:
     def _kept(self, buffer: Buffer, at: int, lies: Cut, cut: Cut, loops: tuple[Symbol, ...]) -> Cut:
         """How an axis of a buffer lies to which a value is written that lies so there."""
         if isinstance(lies, str) and isinstance(cut, str) and lies != cut:
-            self._gather(cut, self._bytes(buffer.logical_shape, buffer.dtype), buffer, f"kept along {lies}", loops)
+            bytes = self._bytes(buffer.logical_shape, buffer.dtype)
+            self._exchange("all-gather", cut, bytes, buffer, f"kept along {lies}", loops, warns=True)
+        if buffer.id in self.fixed and not isinstance(lies, _Open):
+            if isinstance(cut, str) and lies is None:
+                bytes = self._bytes(buffer.logical_shape, buffer.dtype)
+                self._exchange("all-gather", cut, bytes, buffer, "kept as it is given", loops, warns=True)
+            return lies
         fits = not isinstance(cut, str) or self._divides(self._number(buffer.logical_shape[at]), cut)
-        is_input = buffer.is_given
-        return lies if is_input else joined(lies, cut if fits else None)
+        return joined(lies, cut if fits else None)
 
     @staticmethod
     def _once(cuts: Cuts) -> Cuts:
@@ -286,54 +310,69 @@ class _Propagation:
         return tuple(found)
 
     def _computed(self, compute: Compute, operands: list[Cuts], loops: tuple[Symbol, ...]) -> Cuts:
-        shapes = [type.shape for type in compute.operand_types]
-        factors = OPERATORS[compute.op].axes(compute.attrs, shapes, compute.type.shape) if _has_rule(compute) else ()
+        self.operands[id(compute)] = operands
         is_open = all(isinstance(cut, _Open) for cuts in operands for cut in cuts)
         found: list[Cut] = [OPEN if is_open else None] * len(compute.type.shape)
-        partial: list[str] = []
-        for factor in factors:
-            cuts = [operands[number][axis] for number, axis in factor.places]
-            cut: Cut = OPEN
-            for each in cuts:
-                cut = joined(cut, each)
-            for (number, axis), each in zip(factor.places, cuts, strict=True):
-                if isinstance(each, str) and each != cut:
-                    self._regathered(compute, number, axis, each, operands[number], f"beside {cut}", loops)
+        folded: list[tuple[Factor, str]] = []
+        for factor in _factors(compute):
+            open: Cut = OPEN
+            cut = reduce(joined, (operands[number][axis] for number, axis in factor.places), open)
+            for number, axis in factor.places:
+                if isinstance(operands[number][axis], str) and operands[number][axis] != cut:
+                    self._gathered(compute, number, axis, f"it meets what lies along {cut}", loops)
             if not isinstance(cut, str):
-                if factor.result is not None and factor.role in _KEPT:
+                if factor.result is not None and factor.role is not Role.OPAQUE:
                     found[factor.result] = cut
-            elif self._keeps(factor, compute, cut, found):
+            elif self._keeps(factor, compute, cut) and cut not in found:
                 assert factor.result is not None
                 found[factor.result] = cut
-            elif factor.folds and OPERATORS[compute.op].combine is not None and cut not in partial:
-                partial.append(cut)
+                if factor.role in (Role.WINDOW, Role.MOVING):
+                    bytes = max(self._operand_bytes(compute, number) for number, _ in factor.places)
+                    self._exchange("permute", cut, bytes, compute, f"{compute.op} moves positions", loops)
+            elif factor.folds and OPERATORS[compute.op].combine is not None:
+                folded.append((factor, cut))
             else:
                 for number, axis in factor.places:
                     if operands[number][axis] == cut:
-                        self._regathered(compute, number, axis, cut, operands[number], _why(factor, compute), loops)
-        for over in partial:
-            bytes = self._bytes(compute.type.shape, compute.type.dtype, tuple(found))
-            name = compute.name or compute.op
-            self.collectives.append(
-                Collective("all-reduce", over, bytes, name, f"{compute.op} adds up", loops, compute.location)
-            )
-            self.forced.add(id(compute))
+                        self._gathered(compute, number, axis, _why(factor, compute), loops)
+        for factor, cut in folded:
+            self._folded(compute, factor, cut, tuple(found), loops)
         return tuple(found)
 
-    def _keeps(self, factor: Factor, compute: Compute, cut: str, found: Sequence[Cut]) -> bool:
+    def _keeps(self, factor: Factor, compute: Compute, cut: str) -> bool:
         """Whether the result is cut as the operands are."""
-        if factor.result is None or cut in found or factor.role not in (Role.PARALLEL, Role.MAJOR):
+        if factor.result is None:
             return False
-        sizes = [compute.operand_types[number].shape[axis] for number, axis in factor.places]
-        return all(self._divides(self._number(size), cut) for size in (*sizes, compute.type.shape[factor.result]))
+        if factor.role is Role.MAJOR:
+            sizes = [compute.operand_types[number].shape[axis] for number, axis in factor.places]
+            return all(self._divides(self._number(size), cut) for size in (*sizes, compute.type.shape[factor.result]))
+        return factor.role in (Role.PARALLEL, Role.WINDOW, Role.MOVING)
 
-    def _regathered(
-        self, compute: Compute, number: int, axis: int, cut: str, cuts: Cuts, why: str, loops: tuple[Symbol, ...]
-    ) -> None:
+    def _folded(self, compute: Compute, factor: Factor, cut: str, found: Cuts, loops: tuple[Symbol, ...]) -> None:
+        """Each device has folded what it has."""
+        bytes = self._bytes(compute.type.shape, compute.type.dtype, found)
+        if OPERATORS[compute.op].combine == _SUM:
+            self._exchange("all-reduce", cut, bytes, compute, f"{compute.op} adds up", loops)
+            self.sums.add(id(compute))
+            return
+        axis, count = factor.places[0][1], self.mesh.axes[cut]
+        if id(compute) in self.staged:
+            self._gathered(compute, 0, axis, f"{compute.op} folds another axis, too", loops)
+            return
+        self.staged[id(compute)] = axis, cut
+        self._exchange("all-gather", cut, count * bytes, compute, f"{compute.op} of what each device has found", loops)
+
+    def _gathered(self, compute: Compute, number: int, axis: int, why: str, loops: tuple[Symbol, ...]) -> None:
         """An operand is gathered along an axis."""
+        cut = self.operands[id(compute)][number][axis]
+        assert isinstance(cut, str)
+        bytes = self.mesh.axes[cut] * self._operand_bytes(compute, number)
+        self._exchange("all-gather", cut, bytes, compute, why, loops, warns=True)
+        self.whole.setdefault(id(compute), {}).setdefault(number, set()).add(axis)
+
+    def _operand_bytes(self, compute: Compute, number: int) -> int:
         type = compute.operand_types[number]
-        left = tuple(None if at == axis else each for at, each in enumerate(cuts))
-        self._gather(cut, self._bytes(type.shape, type.dtype, left), compute, why, loops)
+        return self._bytes(type.shape, type.dtype, self.operands[id(compute)][number])
 
     # -- backward, for what is open --------------------------------------------------------------------------------
 
@@ -372,11 +411,8 @@ class _Propagation:
                 )
             )
         self.cuts[id(compute)] = cuts
-        if not _has_rule(compute):
-            return
-        shapes = [type.shape for type in compute.operand_types]
-        found = [[OPEN] * len(shape) for shape in shapes]  # type: list[list[Cut]]
-        for factor in OPERATORS[compute.op].axes(compute.attrs, shapes, compute.type.shape):
+        found: list[list[Cut]] = [[OPEN] * len(type.shape) for type in compute.operand_types]
+        for factor in _factors(compute):
             for number, axis in factor.places:
                 if factor.keeps and factor.result is not None:
                     found[number][axis] = cuts[factor.result]
@@ -399,20 +435,83 @@ class _Propagation:
         return with_segments(program, self._segment)
 
     def _segment(self, segment: Segment) -> Segment:
-        def visit(statement: Statement, scope: BlockScope) -> tuple[Statement] | None:
-            if not isinstance(statement, Compute):
-                return None
-            placement = self._placement(self.cuts.get(id(statement), ()))
-            return (replace(statement, placement=placement),) if any(placement) or id(statement) in self.forced else None
+        def visit(statement: Statement, scope: BlockScope) -> tuple[Statement, ...] | None:
+            return self._statements(statement) if isinstance(statement, Compute) else None
 
         return replace(segment, body=rewritten(segment.body, visit))
 
+    def _statements(self, compute: Compute) -> tuple[Statement, ...]:
+        """The statement, behind what makes its operands whole where that is needed."""
+        placement = self._expressed(self.cuts.get(id(compute), ()), compute.type)
+        is_told = placement is not None and (any(placement) or id(compute) in self.sums)
+        made, gathers = replace(compute, placement=placement) if is_told else compute, list[Compute]()
+        for number, axes in self.whole.get(id(compute), {}).items():
+            lies = self.operands[id(compute)][number]
+            left = self._expressed(tuple(None if axis in axes else cut for axis, cut in enumerate(lies)))
+            type, name = compute.operand_types[number], made.operands[number]
+            gathers.append(_reshaped(compute, name, f"whole_{number}", type, type, left))
+            operands = (*made.operands[:number], gathers[-1].result, *made.operands[number + 1 :])
+            made = replace(made, operands=operands)
+        if id(compute) not in self.staged:
+            return (*gathers, made)
+        return (*gathers, *self._in_stages(made, *self.staged[id(compute)]))
 
-_KEPT = (Role.PARALLEL, Role.SCANNING, Role.WINDOW, Role.MOVING, Role.MAJOR)
+    def _expressed(self, cuts: Cuts, type: TensorType | None = None) -> Placement | None:
+        """The placement; None where parts would not be of one size, so that none says it."""
+        sizes = () if type is None else map(self._number, type.shape)
+        if any(isinstance(cut, str) and not self._divides(size, cut) for cut, size in zip(cuts, sizes)):
+            return None
+        return self._placement(cuts)
+
+    def _in_stages(self, compute: Compute, axis: int, over: str) -> tuple[Statement, ...]:
+        """A fold along a cut axis: of each device's part, and, when all of these are everywhere, of them."""
+        (type,), (name,), count = compute.operand_types, compute.operands, self.mesh.axes[over]
+        size, folded = const(self._number(type.shape[axis]) // count), compute.attrs["axes"]
+        shape = (*type.shape[:axis], const(count), size, *type.shape[axis + 1 :])
+        parts = _reshaped(compute, name, "parts", type, TensorType(shape, type.dtype), None)
+        place = sum(each not in folded for each in range(axis))
+        rest, kept = compute.type.shape, (compute.placement or (None,) * len(compute.type.shape))
+        of_each = TensorType((*rest[:place], const(count), *rest[place:]), compute.type.dtype)
+        found = replace(
+            compute,
+            result=f"{compute.result}__each",
+            attrs={**compute.attrs, "axes": tuple(each + (each >= axis) for each in folded)},
+            operands=(parts.result,),
+            operand_types=(parts.type,),
+            type=of_each,
+            placement=(*kept[:place], self.mesh.shards(over), *kept[place:]),
+        )
+        whole = _reshaped(found, found.result, "whole", of_each, of_each, (*kept[:place], None, *kept[place:]))
+        attrs = {**compute.attrs, "axes": (place,)}
+        return parts, found, whole, replace(compute, attrs=attrs, operands=(whole.result,), operand_types=(of_each,))
 
 
-def _has_rule(compute: Compute) -> bool:
-    return compute.op in OPERATORS
+def _reshaped(
+    of: Compute, name: str, suffix: str, type: TensorType, shape: TensorType, placement: Placement | None
+) -> Compute:
+    """A value in another shape, or the same that lies in another way."""
+    return Compute(
+        f"{of.result}__{suffix}",
+        "reshape",
+        {"shape": shape.shape},
+        (name,),
+        (type,),
+        shape,
+        name=of.name,
+        location=of.location,
+        placement=placement,
+    )
+
+
+_SUM = "add"
+"""What combines parts that an all-reduce adds up. Others are combined by their own operator: the all-reduce of a
+maximum may lose NaN, as XLA's on a processor does."""
+
+
+def _factors(compute: Compute) -> Factors:
+    """The axis rule; of a function of somebody else's nothing is known."""
+    rule = OPERATORS[compute.op].axes if compute.op in OPERATORS else no_axes_known
+    return rule(compute.attrs, [type.shape for type in compute.operand_types], compute.type.shape)
 
 
 def _why(factor: Factor, compute: Compute) -> str:

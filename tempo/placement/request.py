@@ -38,7 +38,9 @@ class PlacementRequest:
         if mesh is None:
             for what, given in (("shard", shard), ("place", place)):
                 if given:
-                    raise InputError(f"{what}= says where things lie, on no mesh", hint='give mesh=tp.Mesh({"data": 4})')
+                    raise InputError(
+                        f"{what}= says where things lie, on no mesh", hint='give mesh=tp.Mesh({"data": 4})'
+                    )
             return None
         if not isinstance(mesh, Mesh):
             raise InputError(f"mesh= is a {type(mesh).__name__}", hint='write mesh=tp.Mesh({"data": 4})')
@@ -63,19 +65,20 @@ class PlacementRequest:
     def check_at(self, sizes: Mapping[Symbol, int]) -> None:
         """Raises `SizeError` for an axis that cannot be cut into parts of one size."""
         for symbol, over in self.shard.items():
-            size = int(self.graph.dim(symbol).size.evaluate(sizes))
-            if size % self.mesh.axes[over]:
+            size, count = int(self.graph.dim(symbol).size.evaluate(sizes)), self.mesh.axes[over]
+            if size % count:
                 raise SizeError(
-                    f"{symbol.name} has {size} points, which {self.mesh.axes[over]} devices along {over!r} do not divide",
-                    hint=f"every device has as many points: give {symbol.name} a multiple of {self.mesh.axes[over]}",
+                    f"{symbol.name} has {size} points, which {count} devices along {over!r} do not divide",
+                    hint=f"every device has as many points: give {symbol.name} a multiple of {count}",
                 )
         for node, spec in self._named():
-            for axis, (over, extent) in enumerate(zip(spec, node.shape, strict=True)):
-                size = int(extent.evaluate(sizes)) if over is not None and not extent.dims() else 0
-                if over is not None and size % self.mesh.axes[over]:
+            cut = [(axis, each) for axis, each in enumerate(spec) if each is not None]
+            for axis, over in cut:
+                size, count = int(node.shape[axis].evaluate(sizes)), self.mesh.axes[over]
+                if size % count:
                     raise SizeError(
-                        f"{tensor_name(node)} has {size} elements along axis {axis}, which {self.mesh.axes[over]} devices "
-                        f"along {over!r} do not divide",
+                        f"{tensor_name(node)} has {size} elements along axis {axis}, which {count} devices along "
+                        f"{over!r} do not divide",
                         location=node.location,
                     )
 
@@ -127,12 +130,14 @@ class PlacementRequest:
                     hint=f"let one call take all points: batched=({symbol.name},)",
                 )
         if symbol in self.graph.stops:
-            raise UnsupportedError(f"the run may end early along {symbol.name}: its points come in order", hint=_CARRIED)
+            raise UnsupportedError(
+                f"the run may end early along {symbol.name}: its points come in order", hint=_CARRIED
+            )
         carried = self._carried(symbol)
         if carried is not None:
             raise UnsupportedError(
-                f"{tensor_name(carried)} is carried along {symbol.name}: each point waits for another one, so the points "
-                "cannot lie on several devices",
+                f"{tensor_name(carried)} is carried along {symbol.name}: each point waits for another one, so the "
+                "points cannot lie on several devices",
                 location=carried.location,
                 hint=_CARRIED,
             )

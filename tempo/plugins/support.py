@@ -12,7 +12,7 @@ CHECKS = "checks"
 
 
 def support_table(backends: Sequence[BackendPlugin]) -> list[Row]:
-    """A header, then a row each for the devices, every dtype, checks, meshes, and every feature that some backend excludes."""
+    """A header, then a row each for the devices, dtypes, checks, meshes, and features that some backend excludes."""
     features = sorted({feature for each in backends for feature in each.capabilities.unsupported} - {CHECKS})
     rows = [("", *(each.name for each in backends))]
     rows.append(("devices", *(", ".join(each.capabilities.devices) for each in backends)))

@@ -68,12 +68,12 @@ def compile(
     arrays have places for a few chunks. Without a limit all goes there that may, with one what has to;
     `run.memory.pool_bytes` and `run.memory.traffic` say how much. Inputs, outputs, and what is read whole stay.
 
-    `mesh`: the program runs on many devices as one (`tp.Mesh({"data": 4, "model": 2})`), and means the same. `shard` says
-    along which axis of the mesh a dim lies, `{"b": "data"}`: all tensors that have it, draws included; it becomes an
-    axis wherever it can. `place` says so of spatial axes of named tensors, `{"w": (None, "model")}`. How everything else
-    lies follows; `run.explain()` lists what the devices exchange, with bytes and lines, and what is gathered is warned
-    of. Sizes are divided by the counts of devices. Inputs may be JAX arrays that lie so already. `run.memory` is that of
-    one device.
+    `mesh`: the program runs on many devices as one (`tp.Mesh({"data": 4, "model": 2})`), and means the same. `shard`
+    says along which axis of the mesh a dim lies, `{"b": "data"}`: all tensors that have it, draws included; it becomes
+    an axis wherever it can. `place` says so of spatial axes of named tensors, `{"w": (None, "model")}`. How everything
+    else lies follows; `run.explain()` lists what the devices exchange, with bytes and lines, and what is gathered is
+    warned of (`tp.GatherWarning`). Sizes are divided by the counts of devices. Inputs may be JAX arrays that lie so
+    already. `run.memory` is that of one device.
 
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
     `DomainError`, `DefinitionError`, `CycleError`, `MemoryLimitError`, and `InputError` for options that do not fit the

@@ -341,8 +341,11 @@ class ProgramRun:
                 dtype = dtypes.to_numpy(buffer.dtype)
                 made = np.empty(physical, dtype) if fill is None else np.full(physical, fill, dtype)
                 return made.transpose(buffer.from_user)
-            lies = permuted(buffer.placement, range(len(physical)) if order is None else order)
-            array = backend.allocate(physical, buffer.dtype, fill, **({"placement": lies} if lies else {}))
+            if buffer.placement:
+                lies = permuted(buffer.placement, range(len(physical)) if order is None else order)
+                array = backend.allocate_on_mesh(physical, buffer.dtype, fill, lies)
+            else:
+                array = backend.allocate(physical, buffer.dtype, fill)
         except Exception as error:
             if backend.is_out_of_memory(error):
                 raise too_large(buffer, self.sizes, str(error)) from error

@@ -277,13 +277,13 @@ class CompiledEngine:
         return own + sum(each.engine.executables for each in (self.tiles, self.rows) if each is not None)
 
     @property
-    def _is_as_written(self) -> bool:
-        """Whether points and rows run where the program has them: on a mesh moving them is an exchange."""
-        return self._declared is None or self.compiler.placement is not None
+    def _moved(self) -> Graph | None:
+        """The program of which points and rows may be moved together; on a mesh that is an exchange."""
+        return None if self.compiler.placement is not None else self._declared
 
     @cached_property
     def _in_tiles(self) -> tuple[InTiles | None, Sequence[str]]:
-        return (None, ()) if self._is_as_written else in_tiles(self.compiler, self._declared)
+        return (None, ()) if self._moved is None else in_tiles(self.compiler, self._moved)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -292,7 +292,7 @@ class CompiledEngine:
 
     @cached_property
     def _compaction(self) -> tuple[Compaction | None, Sequence[str]]:
-        return (None, ()) if self._is_as_written else compaction(self.compiler, self._declared)
+        return (None, ()) if self._moved is None else compaction(self.compiler, self._moved)
 
     @cached_property
     def rows(self) -> RowRuns | None:

@@ -70,11 +70,9 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
 
 def _placement(request: PlacementRequest, compiled: Compiled) -> str:
     """The mesh, what is cut, and what the devices exchange."""
-    buffers = [each for each in compiled.program.buffers.values() if each.placement]
-    cut = [
-        f"{each.label:<5} {each.name:<24} {each.role:<9} ({', '.join('-' if cut is None else cut.over for cut in each.placement)})"
-        for each in buffers
-    ]
+    buffers = [each for each in compiled.program.buffers.values() if any(each.placement)]
+    axes = [", ".join("-" if cut is None else cut.over for cut in each.placement) for each in buffers]
+    cut = [f"{each.label:<5} {each.name:<24} {each.role:<9} ({lies})" for each, lies in zip(buffers, axes)]
     exchanged = [str(each) for each in collectives(compiled.passes)]
     return "\n".join([f"mesh {request.mesh}", *cut, *(exchanged or ["the devices exchange nothing"])])
 

@@ -29,7 +29,10 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class BufferMemory:
-    """One tensor's memory, on a mesh that of one device; `shape` is of all of it. `storage`: "register", "point", "window(8)", "full", one per dim ("full x window(2)")."""
+    """One tensor's memory. `storage`: "register", "point", "window(8)", "full", one per dim ("full x window(2)").
+
+    On a mesh `bytes` are those of one device; `shape` is that of all of it.
+    """
 
     name: str
     shape: tuple[int, ...]

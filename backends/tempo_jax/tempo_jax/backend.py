@@ -80,7 +80,9 @@ class JaxBackend:
 
     def with_mesh(self, mesh: Mesh) -> JaxBackend:
         """The same backend on the first devices of the platform."""
-        return JaxBackend(self.device, self._made_for, mesh)
+        made = JaxBackend(self.device, self._made_for, mesh)
+        made._meter = self._meter
+        return made
 
     def with_host_devices(self, count: int) -> JaxBackend:
         """The same backend where the host poses as so many devices, for tests: arrays that JAX has are lost."""
@@ -128,11 +130,14 @@ class JaxBackend:
     def _here(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.device == jax.devices()[0] else jax.default_device(self.device)
 
-    def allocate(
-        self, shape: tuple[int, ...], dtype: str, fill: Any | None = None, *, placement: Placement = ()
-    ) -> Array:
-        where = self._mesh.sharding(placement) if self._mesh is not None and placement else None
+    def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
         with x64_for(dtype), self._here():
+            return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype))
+
+    def allocate_on_mesh(self, shape: tuple[int, ...], dtype: str, fill: Any | None, placement: Placement) -> Array:
+        assert self._mesh is not None, "where something has a placement there is a mesh"
+        where = self._mesh.sharding(placement)
+        with x64_for(dtype):
             return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype), device=where)
 
     def native(self, value: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -60,7 +61,12 @@ def needs(function: Any, arguments: tuple[Any, ...]) -> tuple[int, int]:
 
 
 def _live() -> int:
-    return sum(array.nbytes for array in jax.live_arrays())
+    """On one device, of arrays that lie on several."""
+    return sum(_bytes_here(array) for array in jax.live_arrays())
+
+
+def _bytes_here(array: Array) -> int:
+    return math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,9 @@ class DeviceMesh:
             return array
         if not array.is_fully_replicated:
             raise InputError(
-                f"an array of shape {array.shape} lies in parts, as {array.sharding}, and is to lie as {wanted.spec} on "
-                f"the mesh {dict(self.mesh.shape)}",
-                hint="lay it out with jax.device_put first, which may move all of it between devices; or shard= the dim",
+                f"an array of shape {array.shape} lies in parts, as {array.sharding}, and is to lie as {wanted.spec} "
+                f"on the mesh {dict(self.mesh.shape)}",
+                hint="say in shard= or place= that it lies so, or lay it out with jax.device_put, which moves it",
             )
         return jax.device_put(array, wanted)
 
@@ -84,8 +84,8 @@ def on_one_device(array: Array, device: Any) -> Array:
         return array
     if len(array.devices()) > 1 and not array.is_fully_replicated:
         raise InputError(
-            f"an array of shape {array.shape} lies in parts on {len(array.devices())} devices, as {array.sharding}, and "
-            f"the program runs on one, {device}",
-            hint="compile with mesh= and shard= or place=, so that it stays as it lies; or gather it with jax.device_put",
+            f"an array of shape {array.shape} lies in parts on {len(array.devices())} devices, as {array.sharding}, "
+            f"and the program runs on one, {device}",
+            hint="compile with mesh= and shard= or place=, so that it stays as it is, or gather it with jax.device_put",
         )
     return jax.device_put(array, device)

@@ -36,8 +36,8 @@ class Mode:
     """A way to run a program, as arguments of `tp.compile`; `to_host` makes NumPy arrays of the backend's own.
 
     `buckets`: every dim that may have one is in one. `strips`: one of the dims, and of how many points are its strips,
-    which later loops compute again. `mesh`: of how many devices there is one. A third of the programs have a pool on the host, by how many nodes they have: one
-    draw more would make others of all.
+    which later loops compute again. `mesh`: of how many devices there is one. A third of the programs have a pool on
+    the host, by how many nodes they have: one draw more would make others of all.
     """
 
     backend: Any
@@ -59,7 +59,7 @@ class Mode:
         options = replace(self.options_for(program), **changed)
         given: dict[str, Any] = {"offload": "host" if len(program.graph().nodes) % 3 == 0 else None}
         if self.mesh is not None:
-            given = drawn(program, known or sizes, self.mesh, options.buckets or ())
+            given = drawn(program, known or sizes, self.mesh, options)
         return compile(program, self.backend, self.scheduler, sizes=sizes, options=options, **given)
 
     def options_for(self, program: Program) -> Options:
@@ -182,7 +182,7 @@ def _check_mode(
 
 
 def _shared(pairs: Sequence[tuple[Situation, Outcome]]) -> dict[str, int]:
-    """The sizes that all runs have, as far as these are even: what lies on a mesh is divided."""
+    """The sizes that are the same in all runs."""
     first, *others = (dict(situation.sizes) for situation, _ in pairs)
     return {name: size for name, size in first.items() if all(each.get(name) == size for each in others)}
 
