@@ -44,4 +44,6 @@ def test_programs_at_the_edges(
     mode = Mode(
         target.backend, target.options(mapping=mapping), target.scheduler, target.to_numpy, buckets, mesh=target.mesh
     )
-    check(program, edge_situations(program, edge), [mode], tally)
+    graph = program.build().program.graph()
+    runs = [each.divided(graph, target.mesh) for each in edge_situations(program, edge)]
+    check(program, runs, [mode], tally)

@@ -68,7 +68,8 @@ def agreement(
         in_buckets = data.draw(st.integers(0, 3)) == 0
         strips = data.draw(st.one_of(st.none(), st.none(), st.none(), st.tuples(st.integers(0, 2), st.integers(2, 3))))
         mode = Mode(target.backend, options, target.scheduler, target.to_numpy, in_buckets, strips, target.mesh)
-        check(program, runs[:2], [mode], tally)
+        graph = program.build().program.graph()
+        check(program, [each.divided(graph, target.mesh) for each in runs[:2]], [mode], tally)
 
     agree()
     return tally

@@ -356,8 +356,8 @@ class _Propagation:
             self.sums.add(id(compute))
             return
         axis, count = factor.places[0][1], self.mesh.axes[cut]
-        if id(compute) in self.staged:
-            self._gathered(compute, 0, axis, f"{compute.op} folds another axis, too", loops)
+        if id(compute) in self.staged or not self._divides(self._number(compute.operand_types[0].shape[axis]), cut):
+            self._gathered(compute, 0, axis, f"{compute.op} folds it", loops)
             return
         self.staged[id(compute)] = axis, cut
         self._exchange("all-gather", cut, count * bytes, compute, f"{compute.op} of what each device has found", loops)
@@ -427,7 +427,7 @@ class _Propagation:
     def placed(self) -> LoopProgram:
         buffers = {
             id: replace(buffer, placement=placement)
-            if any(placement := self._placement(self.buffers[id])) or buffer.is_given
+            if any(placement := self._placement(self.buffers[id])) or buffer.role != "internal"
             else buffer
             for id, buffer in self.program.buffers.items()
         }

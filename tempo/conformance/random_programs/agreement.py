@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tempo.runtime.compile import compile
 from tempo.runtime.engine import ReferenceEngine
 from tempo.runtime.executable import Executable
 from tempo.runtime.results.outputs import Outputs, Step
-from tempo.sdg.graph import Node
+from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Symbol, var
 
 Array = np.ndarray[Any, Any]
@@ -97,6 +98,14 @@ class Situation:
     continued: bool = False
     chunk: int | None = None
 
+    def divided(self, graph: Graph, devices: int | None) -> Situation:
+        """With sizes that so many devices divide, where they are free."""
+        if devices is None:
+            return self
+        free = {dim.symbol.name for dim in graph.dims if not dim.size.is_const}
+        sizes = {name: -(-size // devices) * devices if name in free else size for name, size in self.sizes.items()}
+        return replace(self, sizes=sizes)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -161,7 +170,7 @@ def _check_mode(
     built = program.build(mode.name)
     sizes = pairs[0][0].sizes if len(pairs) == 1 else None
     try:
-        run = mode.compiled(built.program, sizes=sizes, known=_shared(pairs))
+        run = mode.compiled(built.program, sizes=sizes, known=_divisors(pairs))
     except UnsupportedError as error:
         counts[_unsupported(error)] += len(pairs)
         _check_no_loop_runs(program, mode, pairs, error)
@@ -181,10 +190,9 @@ def _check_mode(
             _fail(program, mode, situation, f"the plan needs {run.memory.peak_bytes} bytes")
 
 
-def _shared(pairs: Sequence[tuple[Situation, Outcome]]) -> dict[str, int]:
-    """The sizes that are the same in all runs."""
-    first, *others = (dict(situation.sizes) for situation, _ in pairs)
-    return {name: size for name, size in first.items() if all(each.get(name) == size for each in others)}
+def _divisors(pairs: Sequence[tuple[Situation, Outcome]]) -> dict[str, int]:
+    """By dim, what divides its size in all runs."""
+    return {name: gcd(*(situation.sizes[name] for situation, _ in pairs)) for name in pairs[0][0].sizes}
 
 
 def _check_no_loop_runs(
