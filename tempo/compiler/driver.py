@@ -194,6 +194,12 @@ class Compiler:
         dims = [dim.symbol.name for dim in self.graph.dims] if Lift.name not in self.manager.disabled else []
 
         def made() -> Plan:
+            found = in_some_order()
+            if self.placement is not None and self.placement.shard:
+                self.placement.check_carried(found.graph, found.program.demands, planned=True)
+            return found
+
+        def in_some_order() -> Plan:
             may_be_cut = options.offload is not None and not options.recompute
             try:
                 return with_fewer_axes(attempt, self.options.mapping, dims, cut if may_be_cut else as_written)
@@ -219,6 +225,7 @@ class Compiler:
             "stepped": str(sorted(options.stepped)),
             "likely": str(sorted(options.likely.items())),
             "mapping": repr(self.options.mapping),
+            "shard": "" if self.placement is None else str(sorted(self.placement.shard.items())),
             "disabled": str(sorted(manager.disabled)),
             "backend": self.backend.info.name,
         }

@@ -121,6 +121,7 @@ def collectives(passes: Iterable[PassRecord]) -> tuple[Collective, ...]:
 class _Propagation:
     def __init__(self, program: LoopProgram, request: PlacementRequest, sizes: Mapping[Symbol, int]) -> None:
         self.program, self.request, self.mesh, self.sizes = program, request, request.mesh, sizes
+        self.shard = {symbol.name: over for symbol, over in request.shard.items()}
         self.buffers: dict[int, Cuts] = {id: self._seed(buffer) for id, buffer in program.buffers.items()}
         self.cuts: dict[int, Cuts] = {}
         """By statement that computes something."""
@@ -335,6 +336,8 @@ class _Propagation:
                 for number, axis in factor.places:
                     if operands[number][axis] == cut:
                         self._gathered(compute, number, axis, _why(factor, compute), loops)
+        for axis, name in enumerate(compute.attrs.get("dims", ())):  # of a draw: what became of dims
+            found[axis] = self.shard.get(name, found[axis])
         for factor, cut in folded:
             self._folded(compute, factor, cut, tuple(found), loops)
         return tuple(found)

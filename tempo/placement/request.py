@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tempo.analysis.demand.demand import demand
-from tempo.analysis.dependence.acyclic import bodies, sequential_dims
+from tempo.analysis.demand.demand import Demand, demand
+from tempo.analysis.dependence.acyclic import bodies
 from tempo.analysis.reports import tensor_name
 from tempo.errors import InputError, SizeError, UnsupportedError, nearest
 from tempo.placement.mesh import Mesh, Placement
@@ -48,6 +48,8 @@ class PlacementRequest:
         made._check_tensors()
         for symbol in made.shard:
             made._check_dim(graph.dim(symbol))
+        if made.shard:
+            made.check_carried(graph, demand(graph))
         return made
 
     @cached_property
@@ -133,23 +135,24 @@ class PlacementRequest:
             raise UnsupportedError(
                 f"the run may end early along {symbol.name}: its points come in order", hint=_CARRIED
             )
-        carried = self._carried(symbol)
-        if carried is not None:
-            raise UnsupportedError(
-                f"{tensor_name(carried)} is carried along {symbol.name}: each point waits for another one, so the "
-                "points cannot lie on several devices",
-                location=carried.location,
-                hint=_CARRIED,
-            )
 
-    def _carried(self, symbol: Symbol) -> Node | None:
-        """A tensor of a recurrence along the dim, one with a name if there is any."""
-        found = [self.graph.nodes[id] for id, dims in self._sequential.items() if symbol in dims]
-        return next((node for node in found if node.name), found[0] if found else None)
+    def check_carried(self, graph: Graph, demands: Mapping[int, Demand], planned: bool = False) -> None:
+        """Raises `UnsupportedError` where a recurrence of the graph goes along a dim that is cut.
 
-    @cached_property
-    def _sequential(self) -> Mapping[int, frozenset[Symbol]]:
-        return sequential_dims(bodies(self.graph, demand(self.graph)))
+        What no order is found for before passes have taken it apart may be no recurrence; `planned`: they have."""
+        for unit in (unit for body in bodies(graph, demands) for unit in body.units):
+            dims = {unit.loop.dim} if unit.loop else set[Symbol]()
+            nodes = [graph.nodes[id] for id in unit.names]
+            if unit.stuck and planned:
+                dims = {symbol for node in nodes for symbol in node.domain}
+            for symbol in dims & self.shard.keys():
+                carried = next((node for node in nodes if node.name), nodes[0])
+                raise UnsupportedError(
+                    f"{tensor_name(carried)} is carried along {symbol.name}: each point waits for another one, so the "
+                    "points cannot lie on several devices",
+                    location=carried.location,
+                    hint=_CARRIED,
+                )
 
 
 _CARRIED = "shard another dim, such as that of a batch"

@@ -61,34 +61,39 @@ def rollout(
     environment: Environment,
     policy: Callable[[Tensor], Tensor],
     dims: Sequence[tp.Dim],
-    batch: int,
+    batch: int | tp.Dim,
     name: str = "environment",
 ) -> Trajectory:
     """`batch` environments at every point of `dims`, in lexicographic order; episodes go on across all of them.
 
-    `policy` gives an action (batch,) int32, or (batch, *actions), for observations (batch, *observation). Raises
-    `DTypeError` and `ShapeError` where its actions are not the environment's, `InputError` for what is no number of
-    environments, and for environments that are not traced.
+    `policy` gives an action (batch,) int32, or (batch, *actions), for observations (batch, *observation). Environments
+    may be the points of a dim, `batch=n`: then tensors have it in their domain, and no axis for it; so `shard={"n":
+    "data"}` has the environments on many devices. Draws of a policy have that dim, too. Raises `DTypeError` and
+    `ShapeError` where actions are not the environment's, `InputError` for what is no number of environments, and for
+    environments that are not traced.
     """
-    check_batch(batch)
+    over, shape = ((batch,), ()) if isinstance(batch, tp.Dim) else ((), (batch,))
+    if not over:
+        check_batch(batch)
     if hasattr(environment, "rollout"):
         raise tp.InputError(
             f"{type(environment).__name__} is not traced: its steps are calls",
             location=user_location(),
             hint="write environment.rollout(policy, dims)",
         )
-    age = tp.recurrent(f"{name}.age", (batch,), dims, dtype=tp.int32)
-    first = environment.reset((batch,), dims=())
-    state = tp.recurrent(f"{name}.state", first.shape, dims, dtype=first.dtype)
+    domain = tuple(each for each in dims[0].program.dims if each.name in {dim.name for dim in (*over, *dims)})
+    age = tp.recurrent(f"{name}.age", shape, domain, dtype=tp.int32)
+    first = environment.reset(shape, dims=over)
+    state = tp.recurrent(f"{name}.state", first.shape, domain, dtype=first.dtype)
     observation = environment.observe(state)
     action = policy(observation)
-    check_actions(action, environment.actions, batch)
+    check_actions(action, environment.actions, shape)
     after, reward, terminated = environment.step(state, action)
     length = age + 1
     truncated = (length >= environment.longest) & ~terminated
     done = terminated | truncated
-    fresh = environment.reset((batch,), dims=tuple(dims))
-    ended = done.reshape(batch, *(1 for _ in first.shape[1:]))
+    fresh = environment.reset(shape, dims=domain)
+    ended = done.reshape(*shape, *(1 for _ in first.shape[len(shape) :]))
     define(state, dims, first, tp.where(ended, fresh, after))
     define(age, dims, 0, tp.where(done, 0, length))
     following = environment.observe(after)
@@ -98,7 +103,8 @@ def rollout(
 
 def define(tensor: Tensor, dims: Sequence[tp.Dim], first: Any, following: Tensor) -> None:
     """Define a tensor by its value at the first point of `dims` and, at the others, what `following` is before."""
-    tensor[tuple(0 for _ in dims)] = first
+    names = {dim.name for dim in dims}
+    tensor[tuple(0 if dim.name in names else dim for dim in tensor.domain)] = first
     tp.optim.define_next(tensor, dims, following)
 
 
@@ -108,10 +114,10 @@ def check_batch(batch: Any) -> None:
         raise tp.InputError(f"batch={batch!r} is no number of environments", location=user_location())
 
 
-def check_actions(action: tp.RecurrentTensor, actions: int | tuple[int, ...], batch: int) -> None:
-    """Raises `DTypeError` or `ShapeError` where `action` is not what `batch` environments take.
+def check_actions(action: tp.RecurrentTensor, actions: int | tuple[int, ...], batch: tuple[int, ...]) -> None:
+    """Raises `DTypeError` or `ShapeError` where `action` is not what environments of shape `batch` take.
 
-    `actions` is a number of choices, which are integers of shape (batch,), or the shape of continuous ones.
+    `actions` is a number of choices, which are integers of that shape, or the shape of continuous ones.
     """
     if not isinstance(action, tp.RecurrentTensor):
         raise tp.ShapeError(f"the policy gives a {type(action).__name__}, no tensor", location=user_location())
@@ -124,10 +130,11 @@ def check_actions(action: tp.RecurrentTensor, actions: int | tuple[int, ...], ba
             location=user_location(),
             hint=f"choose them by tp.rl.{policy}.sample()",
         )
-    wanted = (batch,) if isinstance(actions, int) else (batch, *actions)
+    wanted = batch if isinstance(actions, int) else (*batch, *actions)
     if action.shape != wanted:
+        many = f"{batch[0]} environments take" if batch else "an environment takes"
         raise tp.ShapeError(
-            f"the policy gives actions of shape {action.shape}; {batch} environments take {wanted}: {takes} for each",
+            f"the policy gives actions of shape {action.shape}; {many} {wanted}: {takes} for each",
             location=user_location(),
         )
 

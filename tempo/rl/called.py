@@ -71,7 +71,7 @@ class GymnasiumEnvs:
         first, begun = tp.host_call(self._reset, out=[(shape, tp.float32), ((), tp.bool_)], resource=self)
         observation = tp.recurrent(f"{name}.observation", shape, dims)
         action = policy(observation)
-        check_actions(action, self.actions, self.batch)
+        check_actions(action, self.actions, (self.batch,))
         one, flag = ((self.batch,), tp.float32), ((self.batch,), tp.bool_)
         after, reward, terminated, truncated, following, length, real = tp.host_call(
             self._step,
@@ -205,7 +205,7 @@ class GymnaxEnvs:
             tp.recurrent(f"{name}.state{at}", shape, dims, dtype=dtype) for at, (shape, dtype) in enumerate(kinds)
         ]
         action = policy(observation)
-        check_actions(action, self.actions, self.batch)
+        check_actions(action, self.actions, (self.batch,))
         keys = tp.random.bits((self.batch, 2), dims=tuple(dims))
         after, reward, terminated, truncated, following, *moved = tp.backend_call(
             self._step, keys, action, *states, out=[shown, one, flag, flag, shown, *kinds], backend="jax"

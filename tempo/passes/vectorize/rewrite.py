@@ -189,12 +189,13 @@ class _Lifting:
         return tensors.holds(node.attr("condition"), self.along(tensors, span))
 
     def random_bits(self, node: Node, span: Span) -> Node:
-        """The dim's coordinate becomes axis 0: the same draws. The span starts at 0."""
+        """The dim's coordinate becomes axis 0: the same draws. The span starts at 0. `dims` names what became an axis."""
         shape, coordinates = node.attr("shape"), []
         for coordinate in node.attr("coordinates"):
             moved = coordinate + 1 if isinstance(coordinate, int) else coordinate
             coordinates.append(0 if moved == var(self.symbol) else moved)
-        return node.with_attrs(shape=(span.size, *shape), coordinates=tuple(coordinates))
+        dims = (self.symbol.name, *node.attr("dims", ()))
+        return node.with_attrs(shape=(span.size, *shape), coordinates=tuple(coordinates), dims=dims)
 
     def slice(self, tensors: Tensors, node: Node, span: Span) -> Edge:
         """Starts that vary along the dim: its own diagonal is a transposition, others are gathers along each axis."""
