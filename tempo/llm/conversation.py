@@ -123,6 +123,7 @@ class Conversation:
             ("answer", self.request.sampling.steps, ends),
             lambda: answerer(self.model.family, self.model.dtype, self.request.sampling, ends, self.model.quantize),
             {"n": count, "p": read, "new": bucket(new)},
+            caches=("kept_key", "kept_value"),
         )
         key, value = self._remembered(count)
         arguments = {
@@ -152,4 +153,5 @@ class Conversation:
     @cached_property
     def _widen(self) -> Any:
         family = self.model.family
-        return tp.compile(widener((family.kv_heads, family.head_dim), self.model.dtype), **self.model.ways)
+        ways = self.model.compiled_with(weights=False, caches=("x",))
+        return tp.compile(widener((family.kv_heads, family.head_dim), self.model.dtype), **ways)

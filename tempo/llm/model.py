@@ -24,6 +24,7 @@ from tempo.llm.checkpoint import FLOATS, Checkpoint
 from tempo.llm.conversation import Conversation
 from tempo.llm.families import Family, read_family, stored
 from tempo.llm.generation import Request, Settings, bucket, generator, left_padded, right_padded, scorer
+from tempo.llm.parallel import Parallel
 from tempo.llm.saving import on_host
 from tempo.llm.text import Detokenizer, Tokenizer
 from tempo.llm.weights import QUANTIZED, Stored
@@ -68,13 +69,17 @@ def load(
     dtype: Any = None,
     device: str | None = None,
     quantize: str | None = None,
+    mesh: tp.Mesh | None = None,
 ) -> Model:
     """The model in a folder in Hugging Face's format: config.json, *.safetensors, tokenizer.json.
 
     `dtype`: "float32", "bfloat16" or "float16"; that of the file unless given. `quantize="int8"` holds matrices in 8
     bits, with a float32 scale for each output; all else is of `dtype`, embeddings included and a head that is one of
     them, and so is what is computed and kept. `backend`, `scheduler` and `device` as `tp.compile` has them.
-    Raises `CheckpointError` for what is missing, broken or not implemented.
+    `mesh`: many devices hold and run the model as one (`tempo.llm.parallel`): along "model" they have parts of its
+    matrices and of what is kept of each position, along "data" they have rows of text.
+    Raises `CheckpointError` for what is missing, broken or not implemented, `tp.InputError` and `tp.SizeError` for a
+    mesh that the model does not lie on.
     """
     checkpoint = Checkpoint.open(folder)
     family = read_family(checkpoint.config)
@@ -85,7 +90,8 @@ def load(
         raise tp.InputError(f"quantize is {quantize!r}", hint=f"there is {', '.join(QUANTIZED)}")
     ways = {"backend": backend, "scheduler": scheduler, "device": device}
     given = {name: way for name, way in ways.items() if way}
-    return Model(stored(family, checkpoint), family, chosen, given, quantize)
+    parallel = None if mesh is None else Parallel(mesh, family, quantize is not None)
+    return Model(stored(family, checkpoint), family, chosen, given, quantize, parallel)
 
 
 @dataclass(eq=False)
@@ -97,6 +103,7 @@ class Model:
     dtype: str
     ways: Mapping[str, Any] = field(default_factory=dict)  # how programs are compiled
     quantize: str | None = None
+    parallel: Parallel | None = None
     _made: dict[Any, Any] = field(default_factory=dict, repr=False)
     _held: dict[str, Any] = field(default_factory=dict, repr=False)  # the weights
 
@@ -253,12 +260,19 @@ class Model:
 
     # -- what both need --------------------------------------------------------------------------------------------
 
-    def _compiled(self, key: Any, program: Callable[[], tp.Program], sizes: Mapping[str, int]) -> Any:
-        """The executable for these sizes."""
+    def _compiled(
+        self, key: Any, program: Callable[[], tp.Program], sizes: Mapping[str, int], caches: Sequence[str] = ()
+    ) -> Any:
+        """The executable for these sizes. `caches`: its inputs that are keys or values."""
         at = key, *sizes.items()
         if at not in self._made:
-            self._made[at] = tp.compile(program(), sizes={**self.family.sizes, **sizes}, options=_OPTIONS, **self.ways)
+            ways = self.compiled_with(rows="b" if "b" in sizes else None, caches=caches)
+            self._made[at] = tp.compile(program(), sizes={**self.family.sizes, **sizes}, options=_OPTIONS, **ways)
         return self._made[at]
+
+    def compiled_with(self, **lies: Any) -> Mapping[str, Any]:
+        """Arguments of `tp.compile`; `lies` as `Parallel.ways` has it."""
+        return {**self.ways, **(self.parallel.ways(**lies) if self.parallel else {})}
 
     def _rows(self, prompts: Any) -> Rows:
         """As tokens. One text, or one list of tokens, is a row."""

@@ -15,7 +15,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import ClassVar, Literal
 
 from tempo import dtypes
@@ -316,20 +315,14 @@ class _Propagation:
         found: list[Cut] = [OPEN if is_open else None] * len(compute.type.shape)
         folded: list[tuple[Factor, str]] = []
         for factor in _factors(compute):
-            open: Cut = OPEN
-            cut = reduce(joined, (operands[number][axis] for number, axis in factor.places), open)
-            for number, axis in factor.places:
-                if isinstance(operands[number][axis], str) and operands[number][axis] != cut:
-                    self._gathered(compute, number, axis, f"it meets what lies along {cut}", loops)
+            cut = self._along(compute, factor, loops)
             if not isinstance(cut, str):
                 if factor.result is not None and factor.role is not Role.OPAQUE:
                     found[factor.result] = cut
             elif self._keeps(factor, compute, cut) and cut not in found:
                 assert factor.result is not None
                 found[factor.result] = cut
-                if factor.role in (Role.WINDOW, Role.MOVING):
-                    bytes = max(self._operand_bytes(compute, number) for number, _ in factor.places)
-                    self._exchange("permute", cut, bytes, compute, f"{compute.op} moves positions", loops)
+                self._moved(compute, factor, cut, loops)
             elif factor.folds and OPERATORS[compute.op].combine is not None:
                 folded.append((factor, cut))
             else:
@@ -341,6 +334,22 @@ class _Propagation:
         for factor, cut in folded:
             self._folded(compute, factor, cut, tuple(found), loops)
         return tuple(found)
+
+    def _along(self, compute: Compute, factor: Factor, loops: tuple[Symbol, ...]) -> Cut:
+        """How a factor lies; an operand that lies otherwise there is gathered."""
+        operands, cut = self.operands[id(compute)], OPEN  # type: list[Cuts], Cut
+        for number, axis in factor.places:
+            cut = joined(cut, operands[number][axis])
+        for number, axis in factor.places:
+            if isinstance(operands[number][axis], str) and operands[number][axis] != cut:
+                self._gathered(compute, number, axis, f"it meets what lies along {cut}", loops)
+        return cut
+
+    def _moved(self, compute: Compute, factor: Factor, cut: str, loops: tuple[Symbol, ...]) -> None:
+        """Positions that move may come to lie on another device."""
+        if factor.role in (Role.WINDOW, Role.MOVING):
+            bytes = max(self._operand_bytes(compute, number) for number, _ in factor.places)
+            self._exchange("permute", cut, bytes, compute, f"{compute.op} moves positions", loops)
 
     def _keeps(self, factor: Factor, compute: Compute, cut: str) -> bool:
         """Whether the result is cut as the operands are."""

@@ -39,6 +39,10 @@ class Family(ABC):
     """What tensors' names start with, unless the model was saved without its head."""
     spare: ClassVar[tuple[str, ...]] = (".rotary_emb.inv_freq", "lm_head.weight")
     """How the names end of tensors that some checkpoints have and no equation reads."""
+    columns: ClassVar[tuple[str, ...]] = ("query", "key", "value", "gate", "up")
+    """The matrices that tensor parallelism cuts by their outputs (`tempo.llm.parallel`)."""
+    rows: ClassVar[tuple[str, ...]] = ("out", "down")
+    """Those that it cuts by their inputs, which are such outputs."""
     neutral: ClassVar[float] = 1.0
     """The scale of a norm that does nothing, with which training begins."""
 

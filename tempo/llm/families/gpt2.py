@@ -33,6 +33,7 @@ class GPT2(Family):
     """Whether scores are divided by the root of a head's width."""
 
     prefix: ClassVar[str] = "transformer."
+    columns: ClassVar[tuple[str, ...]] = ("up",)  # that of queries, keys and values is one, and stays whole
     spare: ClassVar[tuple[str, ...]] = (".attn.bias", ".attn.masked_bias", "lm_head.weight")
 
     @classmethod

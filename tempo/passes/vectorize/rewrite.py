@@ -189,7 +189,7 @@ class _Lifting:
         return tensors.holds(node.attr("condition"), self.along(tensors, span))
 
     def random_bits(self, node: Node, span: Span) -> Node:
-        """The dim's coordinate becomes axis 0: the same draws. The span starts at 0. `dims` names what became an axis."""
+        """The dim's coordinate becomes axis 0: the same draws. The span starts at 0. `dims` says what became axes."""
         shape, coordinates = node.attr("shape"), []
         for coordinate in node.attr("coordinates"):
             moved = coordinate + 1 if isinstance(coordinate, int) else coordinate
