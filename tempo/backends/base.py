@@ -136,6 +136,10 @@ class Backend(Protocol):
     costs: Costs = EAGER
     """By which ways to run a program are compared: dims as axes or loops, and extents that vary."""
 
+    parts: Mapping[str, int] | None = None
+    """On a mesh whose devices are processes: the place of this one along each axis. It is given the program of its
+    part, with `all_reduce` and `all_gather`. None: what compiles its segments makes the parts, as placements say."""
+
     donates: bool = False
     """Whether the memory of its arrays can be taken from whoever gave them (`take`, `delete`)."""
 
@@ -150,6 +154,10 @@ class Backend(Protocol):
         """The same backend on a mesh of devices, where its descriptor says `meshes`. Code is then made for programs of
         which buffers and results have a `placement`, and `allocate_on_mesh` and `laid` are told one."""
         raise NotImplementedError
+
+    def joined(self, part: Array, placement: Placement) -> Array:
+        """Of an array that lies in parts this process has one: as the backend gives such arrays out."""
+        return part
 
     @abstractmethod
     def operator(self, call: Call) -> Callable[..., Array]:

@@ -98,7 +98,9 @@ def loop_passes_of(
 ) -> tuple[LoopPass, ...]:
     """Those at sizes, with the backend's own."""
     found = at_sizes(options.extent, options.tile)
-    return backend.loop_passes(found if placement is None else (*found, ShardingPropagation(placement)))
+    if placement is not None:
+        found = (*found, ShardingPropagation(placement, getattr(backend, "parts", None)))
+    return backend.loop_passes(found)
 
 
 def pass_manager(passes: tuple[Pass, ...], loop_passes: tuple[LoopPass, ...], options: Options) -> PassManager:

@@ -9,8 +9,10 @@ the reference evaluator or from closed forms. What a backend's capabilities decl
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import platform
+import subprocess
 from collections.abc import Generator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,6 +29,10 @@ from tempo.plugins.descriptors import EMBEDDED_BACKENDS
 from tempo.plugins.manager import default_manager
 
 SUITE = Path(__file__).parent
+PROCESS_VARIABLE = "TEMPO_MESH_PROCESS"
+"""Set in the processes that are the devices of a mesh."""
+TIMEOUT = 120.0
+"""Seconds of a test on such."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _numbers(text: str) -> range:
     first, end = map(int, text.split(":"))
     return range(first, end)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Where the devices of a mesh are processes, the whole session runs in each of them, test by test."""
+    count, backend = config.getoption("--tempo-mesh"), config.getoption("--tempo-backend")
+    if count is None or PROCESS_VARIABLE in os.environ:
+        return None
+    made = default_manager().create("backend", backend or os.environ.get("TEMPO_BACKEND") or "numpy")
+    if not hasattr(made, "launched"):
+        return None
+    given, given_on = list(config.invocation_params.args), ["-p", "no:xdist", "-p", "no:cacheprovider"]
+    workers = [at for at, each in enumerate(given) if each in ("-n", "--numprocesses", "--dist")]
+    left = [each for at, each in enumerate(given) if not {at, at - 1} & set(workers)]
+    command = made.launched(count, ["-m", "pytest", *given_on, *left])
+    return subprocess.run(command, env={**os.environ, PROCESS_VARIABLE: "1"}, check=False).returncode
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test in which a process waits for one that has failed ends them all."""
+    if PROCESS_VARIABLE in os.environ:
+        faulthandler.dump_traceback_later(TIMEOUT, exit=True)
+    try:
+        return (yield)
+    finally:
+        if PROCESS_VARIABLE in os.environ:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_configure(config: pytest.Config) -> None:

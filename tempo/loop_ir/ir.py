@@ -42,7 +42,7 @@ class Buffer:
     have all reads in them, each of what its own iteration wrote. `zeroed`: what was not written yet is read as zeros.
     `pooled`: all points along this axis, of which there are so many, are in the host pool, and some of them here.
     `donated`: what it is given is the program's own. `placement`: how its logical axes lie on a mesh; empty: it is
-    whole on every device.
+    whole on every device. `is_part`: its extents are those of the part that one device has.
     """
 
     id: int
@@ -57,6 +57,7 @@ class Buffer:
     pooled: tuple[int, int] | None = None
     donated: bool = False
     placement: Placement = ()
+    is_part: bool = False
     location: Location | None = field(default=None, compare=False)  # of the tensor
 
     @property
@@ -86,7 +87,7 @@ class Buffer:
 
     def local_extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
         """What one device has of them."""
-        return local(self.extents(sizes), self.placement)
+        return self.extents(sizes) if self.is_part else local(self.extents(sizes), self.placement)
 
     @cached_property
     def is_as_given(self) -> bool:

@@ -245,7 +245,7 @@ def _buffers(head: str) -> Syntax:
     axis = record(Axis, "{dim}@{position}: {kind} {extent}", dim=SYMBOL, position=NUMBER, kind=WORD, extent=EXPR)
     return record(
         _buffer,
-        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}{pooled}{donated}{placement}",
+        head + " {name}: {type} {role}{axes}{layout}{local}{zeroed}{pooled}{donated}{placement}{is_part}",
         _parts_of_buffer,
         id=_LABEL,
         name=STRING,
@@ -258,6 +258,7 @@ def _buffers(head: str) -> Syntax:
         pooled=optional(" pooled {}", row("{} of {}", NUMBER, NUMBER)),
         donated=flag(" donated"),
         placement=optional(" placed ({})", _PLACEMENT, ()),
+        is_part=flag(" part"),
     )
 
 

@@ -21,9 +21,11 @@ from tempo import dtypes
 from tempo.errors import GatherWarning, Location
 from tempo.loop_ir.ir import (
     Assign,
+    Axis,
     Block,
     Branch,
     Buffer,
+    CallHost,
     Compute,
     Guard,
     Loop,
@@ -32,8 +34,10 @@ from tempo.loop_ir.ir import (
     Read,
     Segment,
     Statement,
+    WindowIndex,
     Write,
     nested,
+    walk,
 )
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
@@ -43,7 +47,7 @@ from tempo.placement.request import PlacementRequest, extent_of
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import Factor, Factors, Role, no_axes_known
-from tempo.symbolic import Symbol, const
+from tempo.symbolic import Expr, Symbol, const
 
 Kind = Literal["all-reduce", "all-gather", "permute"]
 
@@ -100,15 +104,23 @@ def joined(one: Cut, other: Cut) -> Cut:
 
 @dataclass(frozen=True)
 class ShardingPropagation:
-    """The program with a placement for every buffer that is cut, and for every value that is or was."""
+    """The program with a placement for every buffer that is cut, and for every value that is or was.
+
+    `at`: the place of this process along each axis of the mesh, for backends whose compilers take a program of parts;
+    None: they make the parts themselves.
+    """
 
     request: PlacementRequest = field(compare=False)
+    at: Mapping[str, int] | None = None
     name: ClassVar[str] = "sharding_propagation"
     needed: ClassVar[str] = "a mesh"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> Decided[LoopProgram]:
-        found = _Propagation(program, self.request, context.sizes)
-        return Decided(found.placed(), tuple(found.collectives))
+        from tempo.placement.partition import Partition
+
+        found = Propagation(program, self.request, context.sizes, exact=self.at is not None)
+        made = found.placed() if self.at is None else Partition(found, self.at).partitioned()
+        return Decided(made, tuple(found.collectives))
 
 
 def collectives(passes: Iterable[PassRecord]) -> tuple[Collective, ...]:
@@ -117,9 +129,13 @@ def collectives(passes: Iterable[PassRecord]) -> tuple[Collective, ...]:
     return tuple(each for decisions in found for each in decisions if isinstance(each, Collective))
 
 
-class _Propagation:
-    def __init__(self, program: LoopProgram, request: PlacementRequest, sizes: Mapping[Symbol, int]) -> None:
+class Propagation:
+    def __init__(
+        self, program: LoopProgram, request: PlacementRequest, sizes: Mapping[Symbol, int], exact: bool = False
+    ) -> None:
+        """`exact`: every part is of one size and no position moves from one to another; so a program of parts needs."""
         self.program, self.request, self.mesh, self.sizes = program, request, request.mesh, sizes
+        self.exact = exact
         self.shard = {symbol.name: over for symbol, over in request.shard.items()}
         self.buffers: dict[int, Cuts] = {id: self._seed(buffer) for id, buffer in program.buffers.items()}
         self.cuts: dict[int, Cuts] = {}
@@ -134,6 +150,9 @@ class _Propagation:
         """Statements that fold a cut axis in two stages, each device's part first: the axis, and the mesh's."""
         self.fixed = {id for port, id in program.outputs.items() if port.role == "state"}
         self.fixed |= {id for id, buffer in program.buffers.items() if buffer.is_given}
+        whole = self._seen_by_others() if exact else frozenset[int]()
+        self.fixed |= whole
+        self.buffers |= {id: (None,) * len(self.buffers[id]) for id in whole}
         self.collectives: list[Collective] = []
         self._given()
         while self._sweep():
@@ -162,25 +181,33 @@ class _Propagation:
             self.buffers[id] = tuple(None if cut is None else cut.over for cut in lies)
 
     def _divided(self, buffer: Buffer, cuts: Cuts) -> Cuts:
-        """Without the cuts of axes that have too few, or too many, places for that: a window along a dim."""
+        """Without the cuts of axes whose places are not divided, or are not the points themselves."""
+        kinds = [*(axis.kind for axis in buffer.axes), *("full" for _ in buffer.shape)]
         return tuple(
-            cut if not isinstance(cut, str) or self._divides(size, cut) else None
-            for cut, size in zip(cuts, map(self._number, buffer.logical_shape), strict=True)
+            cut if not isinstance(cut, str) or (kind == "full" and self.divides(size, cut)) else None
+            for cut, size, kind in zip(cuts, buffer.logical_shape, kinds, strict=True)
         )
 
-    def _divides(self, size: int, over: str) -> bool:
-        return size % self.mesh.axes[over] == 0
+    def divides(self, size: Expr, over: str) -> bool:
+        return self.number(size) % self.mesh.axes[over] == 0
 
-    def _number(self, size: object) -> int:
-        return extent_of(size, self.sizes)  # type: ignore[arg-type]
+    def number(self, size: Expr) -> int:
+        return extent_of(size, self.sizes)
 
-    def _bytes(self, shape: Sequence[object], dtype: str, cuts: Cuts = ()) -> int:
+    def _bytes(self, shape: Sequence[Expr], dtype: str, cuts: Cuts = ()) -> int:
         """On one device."""
-        sizes = local(map(self._number, shape), self._placement(cuts))
+        sizes = local(map(self.number, shape), self.placement(cuts))
         return math.prod(sizes) * dtypes.itemsize(dtype)
 
-    def _placement(self, cuts: Cuts) -> Placement:
+    def placement(self, cuts: Cuts) -> Placement:
         return tuple(self.mesh.shards(cut) if isinstance(cut, str) else None for cut in cuts)
+
+    def _seen_by_others(self) -> frozenset[int]:
+        """The buffers that the host looks at while the program runs, and those that it writes to."""
+        told = {id for port, id in self.program.outputs.items() if port.role not in ("output", "state")}
+        calls = [each for each in walk(self.program.items) if isinstance(each, CallHost)]
+        read = {each.buffer for call in calls for each in call.reads}
+        return frozenset(told | read | {each.buffer for call in calls for each in call.writes})
 
     # -- forward ---------------------------------------------------------------------------------------------------
 
@@ -242,8 +269,7 @@ class _Propagation:
             cut = cuts[at]
             is_point = isinstance(entry, PointIndex)
             extent, start = (const(1), entry.index) if isinstance(entry, PointIndex) else (entry.extent, entry.start)
-            is_whole = not is_point and start == const(0) and self._same(extent, axis.extent)
-            if isinstance(cut, str) and not is_whole:
+            if isinstance(cut, str) and not self.is_whole(axis, entry):
                 shape = (*buffer.logical_shape[:at], extent, *buffer.logical_shape[at + 1 :])
                 bytes = self._bytes(shape, buffer.dtype, (*cuts[:at], None, *cuts[at + 1 :]))
                 why = f"read at {axis.dim.name} = {start}" + ("" if is_point else " and after it")
@@ -253,8 +279,12 @@ class _Propagation:
                 kept.append(cut)
         return (*kept, *found)
 
-    def _same(self, one: object, other: object) -> bool:
-        return self._number(one) == self._number(other)
+    def is_whole(self, axis: Axis, entry: PointIndex | WindowIndex) -> bool:
+        """Whether all positions of an axis are read."""
+        return isinstance(entry, WindowIndex) and entry.start == const(0) and self.is_all(entry.extent, axis.extent)
+
+    def is_all(self, one: Expr, other: Expr) -> bool:
+        return self.number(one) == self.number(other)
 
     def _exchange(
         self,
@@ -276,7 +306,7 @@ class _Propagation:
             if extent is None:
                 continue
             cut = rest.pop(0)
-            if self._same(extent, buffer.axes[at].extent):
+            if self.is_all(extent, buffer.axes[at].extent):
                 lies[at] = self._kept(buffer, at, lies[at], cut, loops)
             elif isinstance(cut, str):
                 bytes = self._bytes(buffer.logical_shape, buffer.dtype)
@@ -295,7 +325,7 @@ class _Propagation:
                 bytes = self._bytes(buffer.logical_shape, buffer.dtype)
                 self._exchange("all-gather", cut, bytes, buffer, "kept as it is given", loops, warns=True)
             return lies
-        fits = not isinstance(cut, str) or self._divides(self._number(buffer.logical_shape[at]), cut)
+        fits = not isinstance(cut, str) or self.divides(buffer.logical_shape[at], cut)
         return joined(lies, cut if fits else None)
 
     @staticmethod
@@ -314,12 +344,12 @@ class _Propagation:
         is_open = all(isinstance(cut, _Open) for cuts in operands for cut in cuts)
         found: list[Cut] = [OPEN if is_open else None] * len(compute.type.shape)
         folded: list[tuple[Factor, str]] = []
-        for factor in _factors(compute):
+        for factor in factors_of(compute):
             cut = self._along(compute, factor, loops)
             if not isinstance(cut, str):
-                if factor.result is not None and factor.role is not Role.OPAQUE:
+                if factor.result is not None and (factor.role is not Role.OPAQUE or factor.by_position):
                     found[factor.result] = cut
-            elif self._keeps(factor, compute, cut) and cut not in found:
+            elif self.keeps(factor, compute, cut) and cut not in found:
                 assert factor.result is not None
                 found[factor.result] = cut
                 self._moved(compute, factor, cut, loops)
@@ -351,24 +381,27 @@ class _Propagation:
             bytes = max(self._operand_bytes(compute, number) for number, _ in factor.places)
             self._exchange("permute", cut, bytes, compute, f"{compute.op} moves positions", loops)
 
-    def _keeps(self, factor: Factor, compute: Compute, cut: str) -> bool:
+    def keeps(self, factor: Factor, compute: Compute, cut: str) -> bool:
         """Whether the result is cut as the operands are."""
         if factor.result is None:
             return False
-        if factor.role is Role.MAJOR:
+        if factor.role is Role.MAJOR or self.exact:
             sizes = [compute.operand_types[number].shape[axis] for number, axis in factor.places]
-            return all(self._divides(self._number(size), cut) for size in (*sizes, compute.type.shape[factor.result]))
-        return factor.role in (Role.PARALLEL, Role.WINDOW, Role.MOVING)
+            if not all(self.divides(size, cut) for size in (*sizes, compute.type.shape[factor.result])):
+                return False
+        moves = () if self.exact else (Role.WINDOW, Role.MOVING)
+        stays = factor.by_position or factor.role in (Role.PARALLEL, Role.MAJOR, *moves)
+        return stays and not (self.exact and factor.ordered)
 
     def _folded(self, compute: Compute, factor: Factor, cut: str, found: Cuts, loops: tuple[Symbol, ...]) -> None:
         """Each device has folded what it has."""
         bytes = self._bytes(compute.type.shape, compute.type.dtype, found)
-        if OPERATORS[compute.op].combine == _SUM:
+        if OPERATORS[compute.op].combine == SUM:
             self._exchange("all-reduce", cut, bytes, compute, f"{compute.op} adds up", loops)
             self.sums.add(id(compute))
             return
         axis, count = factor.places[0][1], self.mesh.axes[cut]
-        if id(compute) in self.staged or not self._divides(self._number(compute.operand_types[0].shape[axis]), cut):
+        if id(compute) in self.staged or not self.divides(compute.operand_types[0].shape[axis], cut):
             self._gathered(compute, 0, axis, f"{compute.op} folds it", loops)
             return
         self.staged[id(compute)] = axis, cut
@@ -424,22 +457,22 @@ class _Propagation:
             )
         self.cuts[id(compute)] = cuts
         found: list[list[Cut]] = [[OPEN] * len(type.shape) for type in compute.operand_types]
-        for factor in _factors(compute):
+        for factor in factors_of(compute):
             for number, axis in factor.places:
                 if factor.keeps and factor.result is not None:
                     found[number][axis] = cuts[factor.result]
         for name, each in zip(compute.operands, found, strict=True):
             wanted.setdefault(name, tuple(each))
 
-    def _fits(self, want: Cut, size: object) -> bool:
-        return not isinstance(want, str) or self._divides(self._number(size), want)
+    def _fits(self, want: Cut, size: Expr) -> bool:
+        return not isinstance(want, str) or self.divides(size, want)
 
     # -- what was found --------------------------------------------------------------------------------------------
 
     def placed(self) -> LoopProgram:
         buffers = {
             id: replace(buffer, placement=placement)
-            if any(placement := self._placement(self.buffers[id])) or buffer.role != "internal"
+            if any(placement := self.placement(self.buffers[id])) or buffer.role != "internal"
             else buffer
             for id, buffer in self.program.buffers.items()
         }
@@ -470,15 +503,15 @@ class _Propagation:
 
     def _expressed(self, cuts: Cuts, type: TensorType | None = None) -> Placement | None:
         """The placement; None where parts would not be of one size, so that none says it."""
-        sizes = () if type is None else map(self._number, type.shape)
-        if any(isinstance(cut, str) and not self._divides(size, cut) for cut, size in zip(cuts, sizes)):
+        sizes = () if type is None else type.shape
+        if any(isinstance(cut, str) and not self.divides(size, cut) for cut, size in zip(cuts, sizes)):
             return None
-        return self._placement(cuts)
+        return self.placement(cuts)
 
     def _in_stages(self, compute: Compute, axis: int, over: str) -> tuple[Statement, ...]:
         """A fold along a cut axis: of each device's part, and, when all of these are everywhere, of them."""
         (type,), (name,), count = compute.operand_types, compute.operands, self.mesh.axes[over]
-        size, folded = const(self._number(type.shape[axis]) // count), compute.attrs["axes"]
+        size, folded = const(self.number(type.shape[axis]) // count), compute.attrs["axes"]
         shape = (*type.shape[:axis], const(count), size, *type.shape[axis + 1 :])
         parts = _reshaped(compute, name, "parts", type, TensorType(shape, type.dtype), None)
         place = sum(each not in folded for each in range(axis))
@@ -515,12 +548,12 @@ def _reshaped(
     )
 
 
-_SUM = "add"
+SUM = "add"
 """What combines parts that an all-reduce adds up. Others are combined by their own operator: the all-reduce of a
 maximum may lose NaN, as XLA's on a processor does."""
 
 
-def _factors(compute: Compute) -> Factors:
+def factors_of(compute: Compute) -> Factors:
     """The axis rule; of a function of somebody else's nothing is known."""
     rule = OPERATORS[compute.op].axes if compute.op in OPERATORS else no_axes_known
     return rule(compute.attrs, [type.shape for type in compute.operand_types], compute.type.shape)

@@ -114,7 +114,7 @@ def compile(
         manager.call("tempo_compile_started", program=program, backend=chosen.info.name, scheduler=name)
         graph, check = program.graph(), None
         passes = registered_passes()
-        _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options), options), options)
+        _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options, placement), options), options)
         if options.check_finite:
             graph, watches = watched(graph)
             check = FiniteCheck(program.graph(), watches)

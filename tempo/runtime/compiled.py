@@ -341,7 +341,7 @@ class ProgramRun:
                 dtype = dtypes.to_numpy(buffer.dtype)
                 made = np.empty(physical, dtype) if fill is None else np.full(physical, fill, dtype)
                 return made.transpose(buffer.from_user)
-            if buffer.placement:
+            if buffer.placement and not buffer.is_part:
                 lies = permuted(buffer.placement, range(len(physical)) if order is None else order)
                 array = backend.allocate_on_mesh(physical, buffer.dtype, fill, lies)
             else:
@@ -527,7 +527,13 @@ class ProgramRun:
         array = self._held(id, array)
         if id in self.compiled.on_host:
             return backend.from_host(array)
-        return backend.owned(array) if buffer.is_slot and backend.shares_memory else array
+        own = backend.owned(array) if buffer.is_slot and backend.shares_memory else array
+        return self._joined(id, own)
+
+    def _joined(self, id: int, array: Array) -> Array:
+        """An output as it is given out; of one that lies in parts a process has its own."""
+        buffer, backend = self.compiled.program.buffers[id], self.compiled.backend
+        return backend.joined(array, as_given(buffer)) if buffer.is_part and any(buffer.placement) else array
 
     def _given_back(self, id: int) -> Array:
         """The array of an output, which the run holds no longer where that is a copy."""
@@ -556,7 +562,9 @@ class ProgramRun:
     def handed(self, id: int, part: Array) -> Array:
         """A part of such a view, for good."""
         backend = self.compiled.backend
-        return backend.from_host(np.array(part)) if id in self.compiled.on_host else backend.owned(part)
+        return (
+            backend.from_host(np.array(part)) if id in self.compiled.on_host else self._joined(id, backend.owned(part))
+        )
 
     def results(self, without: Collection[str] = ()) -> Evaluated:
         """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""

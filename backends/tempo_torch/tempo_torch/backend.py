@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.backends import EAGER, EAGER_CUDA, GenericBackend
+from tempo.backends import EAGER, EAGER_CUDA, GenericBackend, Mesh, Placement
 from tempo.backends.operators import Call
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
@@ -31,14 +32,18 @@ from tempo_torch.plugin import INFO
 
 
 class TorchBackend(GenericBackend):
-    """Runs on one device. Segments run in inference mode; what `run` returns are ordinary tensors."""
+    """Runs on one device, or is one of the processes of a mesh.
+
+    Segments run in inference mode; what `run` returns are ordinary tensors, and `DTensor`s of what lies in parts.
+    """
 
     info: BackendPlugin = INFO
     donates = True
     emitter = TorchEmitter
 
-    def __init__(self, device: str = "cpu") -> None:
-        """`device` is "cpu" or "cuda"; raises `UnsupportedError` where torch finds no such device."""
+    def __init__(self, device: str = "cpu", mesh: Mesh | None = None) -> None:
+        """`device` is "cpu" or "cuda"; raises `UnsupportedError` where torch finds no such device, or where there are
+        not as many processes as the mesh has devices."""
         if device not in INFO.capabilities.devices:
             raise UnsupportedError(f"the backend 'torch' does not run on {device!r}", hint='its devices: "cpu", "cuda"')
         if device == "cuda" and not torch.cuda.is_available():
@@ -51,7 +56,32 @@ class TorchBackend(GenericBackend):
         if device == "cuda":
             self.emitter = CudaEmitter
 
+        self._processes = None
+        if mesh is not None:
+            from tempo_torch.mesh import Processes  # torch.distributed takes a while to load
+
+            self._processes = Processes.of(mesh, device)
+            self.parts, self.device = self._processes.at, self._processes.device
+
     takes_points = True
+
+    def with_mesh(self, mesh: Mesh) -> TorchBackend:
+        """This process as one of a mesh."""
+        return TorchBackend(self.device.type, mesh)
+
+    @staticmethod
+    def launched(count: int, arguments: Sequence[str]) -> list[str]:
+        """The command that runs Python with these arguments in so many processes; the first one alone is heard."""
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
+        return [*launcher, "--local-ranks-filter=0", *arguments]
+
+    def laid(self, array: np.ndarray[Any, Any] | torch.Tensor, placement: Placement) -> torch.Tensor:
+        assert self._processes is not None, "where something has a placement there is a mesh"
+        return self._processes.part(array, placement)
+
+    def joined(self, part: torch.Tensor, placement: Placement) -> torch.Tensor:
+        assert self._processes is not None, "where something lies in parts there is a mesh"
+        return self._processes.joined(part, placement)
 
     def with_device(self, device: str) -> TorchBackend:
         """The same backend on another device."""
@@ -64,6 +94,8 @@ class TorchBackend(GenericBackend):
         return SimulatedBackend(device)
 
     def operator(self, call: Call) -> Callable[..., torch.Tensor]:
+        if self._processes is not None and call.op in ("all_reduce", "all_gather"):
+            return getattr(self._processes, call.op)(call)  # type: ignore[no-any-return]
         why_not = self.info.capabilities.why_not(call.op, call.result.dtype)
         if why_not or call.op not in TABLE:
             raise UnsupportedError(

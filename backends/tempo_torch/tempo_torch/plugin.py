@@ -15,6 +15,7 @@ INFO = BackendPlugin(
     factory="tempo_torch.backend:TorchBackend",
     capabilities=Capabilities(
         devices=("cpu", "cuda"),
+        meshes=True,
         composites=("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "attention", "banded_attention"),
     ),
 )

@@ -52,7 +52,7 @@ def array_of(buffer: Buffer, sizes: Sizes) -> Piece:
     """The array of a buffer, whole."""
     role: Role = "given" if buffer.is_given else "returned" if buffer.role == "output" else "between"
     type = TensorType(buffer.logical_shape, buffer.dtype)
-    return piece_of(type, sizes, buffer.name, buffer.location, role, buffer.placement)
+    return piece_of(type, sizes, buffer.name, buffer.location, role, () if buffer.is_part else buffer.placement)
 
 
 def piece_of(

@@ -53,7 +53,8 @@ class Factor:
     """`operands`: its axis in each operand, None in those that repeat along it. `result`: that of the result, or None.
 
     Every axis is that of one factor, but for those of size 1 that repeat. `ordered`: what happens at a position depends
-    on which one it is.
+    on which one it is. `by_position`: OPAQUE, since it must not be made at other positions than are asked for, though
+    each is made of that position of the operands alone.
     """
 
     role: Role
@@ -61,6 +62,7 @@ class Factor:
     result: int | None = None
     ordered: bool = False
     stride: int = 1
+    by_position: bool = False
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:

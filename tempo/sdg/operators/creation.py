@@ -88,7 +88,8 @@ def _wrapped(value: int) -> np.int32:
 
 # random_bits {declaration, coordinates, shape, bits}: a function of seed, declaration, coordinates, never of an order
 # or of a size. The operand is the seed; each coordinate is an `Expr`, the same for the whole result, or an int, an axis
-# of the result along which the coordinate is the position.
+# of the result along which the coordinate is the position. `starts`: at which position each axis begins, of a part of a
+# draw; `dims`: which dims became axes, the first axis first.
 
 _WORD = 0xFFFFFFFF
 _WIDTHS = (8, 16, 32, 64)
@@ -112,7 +113,8 @@ def _infer_bits(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
 def _numpy_bits(call: Call) -> Function:
     shape, bits, dtype = call.result.shape, call.attrs["bits"], call.result.numpy_dtype
     declaration = int(call.attrs["declaration"]) & _WORD
-    positions = [_positions(coordinate, shape) for coordinate in call.attrs["coordinates"]]
+    starts = call.attrs.get("starts", (0,) * len(shape))
+    positions = [_positions(coordinate, shape, starts) for coordinate in call.attrs["coordinates"]]
 
     def draw(seed: Any, *scalars: int) -> Any:
         given = iter(scalars)
@@ -123,12 +125,13 @@ def _numpy_bits(call: Call) -> Function:
     return draw
 
 
-def _positions(coordinate: Any, shape: tuple[int, ...]) -> Any:
+def _positions(coordinate: Any, shape: tuple[int, ...], starts: Sequence[int]) -> Any:
     """The positions along the axis that the coordinate names, aligned with the result; None for a run-time scalar."""
     if not isinstance(coordinate, int):
         return None
     aligned = [-1 if axis == coordinate else 1 for axis in range(len(shape))]
-    return np.arange(shape[coordinate], dtype=np.uint32).reshape(aligned)
+    start = starts[coordinate]
+    return np.arange(start, start + shape[coordinate], dtype=np.uint32).reshape(aligned)
 
 
 def _join(first: Any, second: Any, bits: int) -> Any:
@@ -316,7 +319,14 @@ _OPAQUE = (
 # backend_call {fn: a BackendFunction, backend}: a tuple of what the function returns; in LoopIR alone it is taken apart
 # by backend_result {name, at, location} (that tuple).
 
+# In programs of parts alone (`tempo.placement.partition`): all_reduce {over}, the sum of what the devices along an axis
+# of the mesh have; all_gather {over, axis}, what they have, one behind the other along an axis.
+
 NOMINAL = (
+    *(
+        _nominal(name, "the devices of a mesh make it together", "it is made when all is lifted", "it has none yet")
+        for name in ("all_reduce", "all_gather")
+    ),
     _nominal("backend_call", "", _IN_LOOPS, _OPAQUE, function_of),
     _nominal("backend_result", "", _IN_LOOPS, _OPAQUE, result_of(np.asarray)),
     *(

@@ -76,15 +76,16 @@ def _infer_gather(attrs: Attrs, operands: tuple[TensorType, ...]) -> TensorType:
 def _gather_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
     """Padding in an index array is harmless where indices are clamped; a check would fail on it."""
     axes, batch, count = _axes(attrs), _batch(attrs), len(operands)
-    at_indices = Role.OPAQUE if attrs.get("checked", False) else Role.PARALLEL
+    checked = bool(attrs.get("checked", False))
+    at_indices = Role.OPAQUE if checked else Role.PARALLEL
     data = (*range(batch, axes.start), *range(axes.stop, len(operands[0])))
     more = len(operands[1]) - batch - len(axes)  # by how much the axes behind those that are indexed have moved
     return (
-        *(Factor(at_indices, (axis,) * count, axis) for axis in range(batch)),
+        *(Factor(at_indices, (axis,) * count, axis, by_position=checked) for axis in range(batch)),
         *(Factor(Role.OPAQUE, only(0, axis, count)) for axis in axes),
         *(Factor(Role.PARALLEL, only(0, axis, count), axis + more * (axis >= axes.stop)) for axis in data),
         *(
-            Factor(at_indices, (None, *(axis,) * (count - 1)), axes.start + axis - batch)
+            Factor(at_indices, (None, *(axis,) * (count - 1)), axes.start + axis - batch, by_position=checked)
             for axis in range(batch, len(operands[1]))
         ),
     )

@@ -1,0 +1,107 @@
+"""Several processes, each with a part: `torch.distributed` by gloo on CPUs and nccl on GPUs, started by `torchrun`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+from tempo.backends import Mesh, Placement
+from tempo.backends.operators import Call
+from tempo.errors import InputError, UnsupportedError
+from tempo_torch.arrays import from_host
+from tempo_torch.operators.builder import Function
+
+_HINT = "start it as: torchrun --nproc-per-node {count} script.py"
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a mesh, of which this is one."""
+
+    mesh: DeviceMesh
+    device: torch.device
+
+    @staticmethod
+    def of(mesh: Mesh, device: str) -> Processes:
+        """Raises `UnsupportedError` where the process was not started as one of as many."""
+        count = int(os.environ.get("WORLD_SIZE", "1"))
+        if dist.is_initialized():
+            count = dist.get_world_size()
+        if count != mesh.devices:
+            raise UnsupportedError(
+                f"the mesh {mesh} has {mesh.devices} devices, one for each process, and there are {count} processes",
+                hint=_HINT.format(count=mesh.devices),
+            )
+        if device == "cuda":
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        made = init_device_mesh(device, tuple(mesh.axes.values()), mesh_dim_names=tuple(mesh.axes))
+        own = torch.device("cuda", torch.cuda.current_device()) if device == "cuda" else torch.device(device)
+        return Processes(made, own)
+
+    @property
+    def at(self) -> dict[str, int]:
+        """The place of this process along each axis."""
+        names, coordinates = self.mesh.mesh_dim_names, self.mesh.get_coordinate()
+        assert names is not None, "they are given"
+        assert coordinates is not None, "every process is of the mesh"
+        return dict(zip(names, coordinates, strict=True))
+
+    def part(self, array: np.ndarray[Any, Any] | torch.Tensor, placement: Placement) -> torch.Tensor:
+        """This process's part of an array that every process is given whole, or that lies in such parts already."""
+        if isinstance(array, DTensor):
+            if tuple(array.placements) != self._placements(placement) or array.device_mesh != self.mesh:
+                raise InputError(
+                    f"a DTensor of shape {tuple(array.shape)} lies as {array.placements}, and is to lie as "
+                    f"{self._placements(placement)}",
+                    hint="say in shard= or place= that it lies so, or lay it out with redistribute, which moves it",
+                )
+            return array.to_local().detach()
+        at, index = self.at, list[slice]()
+        for size, cut in zip(array.shape, placement, strict=True):
+            count = size if cut is None else size // cut.count
+            start = 0 if cut is None else at[cut.over] * count
+            index.append(slice(start, start + count))
+        part = array[tuple(index)]
+        if isinstance(part, torch.Tensor):
+            return part.detach().to(self.device)
+        return from_host(np.ascontiguousarray(part), self.device)
+
+    def joined(self, part: torch.Tensor, placement: Placement) -> torch.Tensor:
+        """The array that lies in parts, of which every process has one."""
+        return DTensor.from_local(part, self.mesh, self._placements(placement), run_check=False)
+
+    def _placements(self, placement: Placement) -> tuple[Any, ...]:
+        over = {cut.over: axis for axis, cut in enumerate(placement) if cut is not None}
+        names = self.mesh.mesh_dim_names or ()
+        return tuple(Shard(over[name]) if name in over else Replicate() for name in names)
+
+    # -- what they do together ---------------------------------------------------------------------------------------
+
+    def all_reduce(self, call: Call) -> Function:
+        group = self.mesh.get_group(call.attrs["over"])
+
+        def reduce(part: torch.Tensor) -> torch.Tensor:
+            whole = part.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(whole, group=group)
+            return whole
+
+        return reduce
+
+    def all_gather(self, call: Call) -> Function:
+        group, axis = self.mesh.get_group(call.attrs["over"]), call.attrs["axis"]
+        count = dist.get_world_size(group)
+
+        def gather(part: torch.Tensor) -> torch.Tensor:
+            given = part.contiguous()
+            parts = [torch.empty_like(given) for _ in range(count)]
+            dist.all_gather(parts, given, group=group)
+            return torch.cat(parts, axis)
+
+        return gather

@@ -1,0 +1,355 @@
+"""The program of one device of a mesh, for backends whose compilers do not make it themselves.
+
+What is cut has as many positions as the device has. Operators run on parts where their axis rule says that they may;
+behind a fold of a cut axis stands an `all_reduce`, in front of what needs all positions an `all_gather`, and what is
+whole is sliced where it meets what is cut. Draws are of the device's own positions.
+
+Source: Xu et al., GSPMD (2021), section 4: the SPMD partitioner.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tempo.errors import UnsupportedError
+from tempo.loop_ir.ir import (
+    Assign,
+    Axis,
+    Block,
+    Branch,
+    Buffer,
+    Compute,
+    Guard,
+    Loop,
+    LoopProgram,
+    PointIndex,
+    Read,
+    Segment,
+    Statement,
+    WindowIndex,
+    Write,
+)
+from tempo.loop_ir.rewriter import with_names, with_segments
+from tempo.placement.combining import combined
+from tempo.placement.propagation import SUM, Cuts, Propagation, factors_of
+from tempo.sdg.graph import TensorType
+from tempo.sdg.operators import OPERATORS
+from tempo.sdg.operators.axes import Factor, Role
+from tempo.sdg.operators.making import cut_attrs
+from tempo.symbolic import Expr, const
+
+
+@dataclass
+class Names:
+    """What the names of a block hold: the type of the part that the device has, and how all of it is cut."""
+
+    types: dict[str, TensorType] = field(default_factory=dict)
+    cuts: dict[str, Cuts] = field(default_factory=dict)
+
+    def inner(self) -> Names:
+        return Names(dict(self.types), dict(self.cuts))
+
+    def add(self, name: str, type: TensorType, cuts: Cuts) -> None:
+        self.types[name], self.cuts[name] = type, cuts
+
+
+class Partition:
+    """`at`: the place of the device along each axis of the mesh."""
+
+    def __init__(self, found: Propagation, at: Mapping[str, int]) -> None:
+        self.found, self.program, self.mesh, self.at = found, found.program, found.mesh, at
+        self._numbers = itertools.count()
+
+    def partitioned(self) -> LoopProgram:
+        buffers = {id: self._buffer(buffer) for id, buffer in self.program.buffers.items()}
+        made = with_segments(self.program, self._segment)
+        return replace(made, buffers=buffers, registers=())
+
+    def _segment(self, segment: Segment) -> Segment:
+        return replace(segment, body=combined(self._block(segment.body, Names()), self.found.number))
+
+    def _buffer(self, buffer: Buffer) -> Buffer:
+        cuts = self.found.buffers[buffer.id]
+        count = len(buffer.axes)
+        axes = tuple(self._axis(axis, cut) for axis, cut in zip(buffer.axes, cuts))
+        shape = tuple(self._part(size, cut) for size, cut in zip(buffer.shape, cuts[count:]))
+        placement = () if buffer.role == "internal" else self.found.placement(cuts)
+        return replace(buffer, axes=axes, shape=shape, placement=placement, is_part=True)
+
+    def _axis(self, axis: Axis, cut: Any) -> Axis:
+        return replace(axis, extent=self._part(axis.extent, cut))
+
+    def _part(self, size: Expr, cut: Any) -> Expr:
+        """How many of so many positions the device has."""
+        return const(self.found.number(size) // self.mesh.axes[cut]) if isinstance(cut, str) else size
+
+    def _type(self, type: TensorType, cuts: Cuts) -> TensorType:
+        return TensorType(tuple(map(self._part, type.shape, cuts)), type.dtype)
+
+    def _start(self, size: Expr, cut: str) -> Expr:
+        """Of so many positions along a cut axis, the first that the device has."""
+        return const(self.at[cut] * (self.found.number(size) // self.mesh.axes[cut]))
+
+    # -- statements ------------------------------------------------------------------------------------------------
+
+    def _block(self, block: Block, names: Names) -> Block:
+        made: list[Statement] = []
+        for statement in block:
+            self._statement(statement, names, made)
+        return tuple(made)
+
+    def _statement(self, statement: Statement, names: Names, made: list[Statement]) -> None:
+        match statement:
+            case Read():
+                self._read(statement, names, made)
+            case Write():
+                self._write(statement, names, made)
+            case Compute():
+                self._compute(statement, names, made)
+            case Assign(result, value):
+                names.add(result, names.types[value], names.cuts[value])
+                made.append(statement)
+            case Loop(body=body) | Guard(body=body):
+                made.append(replace(statement, body=self._block(body, names.inner())))
+            case Branch():
+                made.append(self._branch(statement, names))
+            case _:
+                made.append(statement)
+
+    def _branch(self, branch: Branch, names: Names) -> Branch:
+        """What both sides make lies in one way behind them: cut, if it is on either side."""
+        inner = names.inner(), names.inner()
+        sides = [self._block(side, each) for side, each in zip((branch.then, branch.otherwise), inner, strict=True)]
+        leaving = [name for name in inner[0].cuts if name in inner[1].cuts and name not in names.cuts]
+        for name in leaving:
+            one, other = (each.cuts[name] for each in inner)
+            wanted = tuple(a if isinstance(a, str) else b for a, b in zip(one, other))
+            for at, each in enumerate(inner):
+                if each.cuts[name] != wanted:
+                    sides[at] = self._relaid(sides[at], name, each, wanted)
+            names.add(name, inner[0].types[name], wanted)
+        return replace(branch, then=sides[0], otherwise=sides[1])
+
+    def _relaid(self, side: Block, name: str, names: Names, wanted: Cuts) -> Block:
+        """The side with what it makes under a name cut so."""
+        other = self._fresh(name)
+        names.add(other, names.types[name], names.cuts[name])
+        made = list(with_names(side, {name: other}))
+        found = self._laid(other, wanted, names, made)
+        names.add(name, names.types[found], wanted)
+        return (*made, Assign(name, found))
+
+    def _read(self, read: Read, names: Names, made: list[Statement]) -> None:
+        buffer = self.program.buffers[read.buffer]
+        cuts, count = self.found.buffers[buffer.id], len(buffer.axes)
+        index, shape, lies = list(read.index), list[Expr](), list[Any]()
+        moved: list[tuple[int, Axis, PointIndex | WindowIndex]] = []
+        for at, (axis, entry, cut) in enumerate(zip(buffer.axes, read.index, cuts)):
+            if not isinstance(cut, str):
+                if isinstance(entry, WindowIndex):
+                    shape.append(entry.extent)
+                    lies.append(None)
+                continue
+            if not self.found.is_whole(axis, entry):
+                moved.append((len(shape), axis, entry))
+            extent = self._part(axis.extent, cut)
+            index[at] = WindowIndex(const(0), extent, exact=True)
+            shape.append(extent)
+            lies.append(cut)
+        names_of = read.result if not moved else self._fresh(read.result)
+        shape += [self._part(size, cut) for size, cut in zip(buffer.shape, cuts[count:])]
+        lies += [cut if isinstance(cut, str) else None for cut in cuts[count:]]
+        made.append(replace(read, result=names_of, index=tuple(index)))
+        names.add(names_of, TensorType(tuple(shape), buffer.dtype), tuple(lies))
+        for number, (place, axis, entry) in enumerate(reversed(moved)):
+            result = read.result if number == len(moved) - 1 else self._fresh(read.result)
+            names_of = self._at(names_of, result, place, axis, entry, names, made)
+
+    def _at(
+        self,
+        name: str,
+        result: str,
+        place: int,
+        axis: Axis,
+        entry: PointIndex | WindowIndex,
+        names: Names,
+        made: list[Statement],
+    ) -> str:
+        """One position, or some, of an axis that lies in parts, of which a device has not all."""
+        if isinstance(entry, WindowIndex) and not entry.exact:
+            raise UnsupportedError(
+                f"a read that may leave {axis.dim.name}, which lies in parts, is not partitioned", feature="mesh"
+            )
+        name = self._gathered(name, place, names, made)
+        type = names.types[name]
+        start, extent = (entry.index, const(1)) if isinstance(entry, PointIndex) else (entry.start, entry.extent)
+        cut = self._applied("slice", cut_attrs(type.shape, place, start, extent), name, names, made)
+        if isinstance(entry, PointIndex):
+            shape = (*type.shape[:place], *type.shape[place + 1 :])
+            cut = self._applied("reshape", {"shape": shape}, cut, names, made, TensorType(shape, type.dtype))
+            lies = names.cuts[name]
+            names.cuts[cut] = (*lies[:place], *lies[place + 1 :])
+        made.append(Assign(result, cut))
+        names.add(result, names.types[cut], names.cuts[cut])
+        return result
+
+    def _write(self, write: Write, names: Names, made: list[Statement]) -> None:
+        buffer = self.program.buffers[write.buffer]
+        cuts, count = self.found.buffers[buffer.id], len(write.extents)
+        shown = [(at, extent) for at, extent in enumerate(write.extents) if extent is not None]
+        for at, extent in shown:
+            if isinstance(cuts[at], str) and not self.found.is_all(extent, buffer.axes[at].extent):
+                raise UnsupportedError(
+                    f"{buffer.name or buffer.label} is written in part along {buffer.axes[at].dim.name}, which lies in "
+                    "parts: that is not partitioned",
+                    location=buffer.location,
+                    feature="mesh",
+                )
+        wanted = (*(cuts[at] for at, _ in shown), *cuts[count:])
+        value = self._laid(write.value, _told(wanted), names, made)
+        extents, index, own = list(write.extents), list(write.index), list[Any]()
+        for at, cut in enumerate(cuts[:count]):
+            if not isinstance(cut, str):
+                continue
+            size = buffer.axes[at].extent
+            if extents[at] is not None:
+                extents[at] = self._part(size, cut)
+                continue
+            start, many = self._start(size, cut), self._part(size, cut)
+            own.append(index[at].ge(start) & index[at].lt(start + many))
+            index[at] = index[at] - start
+        statement: Statement = replace(write, value=value, extents=tuple(extents), index=tuple(index))
+        for condition in own:
+            statement = Branch(condition, (statement,))
+        made.append(statement)
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _compute(self, compute: Compute, names: Names, made: list[Statement]) -> None:
+        target = _told(self.found.cuts[id(compute)])
+        wanted: list[list[Any]] = [[None] * len(type.shape) for type in compute.operand_types]
+        own: list[Any] = [None] * len(target)
+        folded: list[tuple[Factor, str]] = []
+        for factor in factors_of(compute):
+            cut = self._runs_on_parts(compute, factor, target, names)
+            if cut is None or any(cut in lies for lies in wanted) or cut in own:
+                continue
+            for number, axis in factor.places:
+                wanted[number][axis] = cut
+            if factor.result is None:
+                folded.append((factor, cut))
+            else:
+                own[factor.result] = cut
+        operands = [
+            self._laid(name, tuple(lies), names, made) for name, lies in zip(compute.operands, wanted, strict=True)
+        ]
+        attrs = compute.attrs
+        if compute.op == "random_bits":
+            own = list(target)
+            starts = [self._start(size, cut).as_int() if cut else 0 for size, cut in zip(compute.type.shape, own)]
+            attrs = {**attrs, "starts": tuple(starts)}
+        type = self._type(compute.type, tuple(own))
+        is_last = not folded and tuple(own) == target
+        result = compute.result if is_last else self._fresh(compute.result)
+        made.append(
+            replace(
+                compute,
+                result=result,
+                attrs=OPERATORS[compute.op].resized(attrs, type.shape) if any(own) else attrs,
+                operands=tuple(operands),
+                operand_types=tuple(names.types[name] for name in operands),
+                type=type,
+                placement=None,
+            )
+        )
+        names.add(result, type, tuple(own))
+        for factor, cut in folded:
+            result = self._folded(compute, result, factor, cut, names, made)
+        result = self._laid(result, target, names, made)
+        if result != compute.result:
+            made.append(Assign(compute.result, result))
+            names.add(compute.result, names.types[result], target)
+
+    def _runs_on_parts(self, compute: Compute, factor: Factor, target: Cuts, names: Names) -> str | None:
+        """Along which axis of the mesh an operator runs on parts of a factor; None: on all of it."""
+        if factor.result is not None:
+            cut = target[factor.result]
+            can = bool(factor.places or OPERATORS[compute.op].kind == "movement") and not factor.ordered
+            keeps = factor.role is Role.MAJOR or factor.by_position or (factor.role is Role.PARALLEL and can)
+            return cut if isinstance(cut, str) and keeps and self.found.keeps(factor, compute, cut) else None
+        if not factor.folds or OPERATORS[compute.op].combine is None:
+            return None
+        lies = (names.cuts[compute.operands[number]][axis] for number, axis in factor.places)
+        cut = next((each for each in lies if isinstance(each, str)), None)
+        sizes = (compute.operand_types[number].shape[axis] for number, axis in factor.places)
+        return cut if cut is not None and all(self.found.divides(size, cut) for size in sizes) else None
+
+    def _folded(
+        self, compute: Compute, name: str, factor: Factor, cut: str, names: Names, made: list[Statement]
+    ) -> str:
+        """Of what each device has folded, what all have."""
+        combine = OPERATORS[compute.op].combine
+        type = names.types[name]
+        if combine == SUM:
+            return self._applied("all_reduce", {"over": cut}, name, names, made, type)
+        shape = TensorType((const(1), *type.shape), type.dtype)
+        row = self._applied("reshape", {"shape": shape.shape}, name, names, made, shape)
+        names.cuts[row] = (cut, *names.cuts[name])
+        rows = self._gathered(row, 0, names, made)
+        found = self._applied(compute.op, {**compute.attrs, "axes": (0,)}, rows, names, made, type)
+        names.cuts[found] = names.cuts[name]
+        return found
+
+    # -- how values lie --------------------------------------------------------------------------------------------
+
+    def _laid(self, name: str, wanted: Cuts, names: Names, made: list[Statement]) -> str:
+        """The name of the value cut so."""
+        for place, (cut, want) in enumerate(zip(names.cuts[name], wanted, strict=True)):
+            if isinstance(cut, str) and cut != want:
+                name = self._gathered(name, place, names, made)
+        for place, (cut, want) in enumerate(zip(names.cuts[name], wanted, strict=True)):
+            if isinstance(want, str) and cut != want:
+                size = names.types[name].shape[place]
+                part = cut_attrs(names.types[name].shape, place, self._start(size, want), self._part(size, want))
+                lies = names.cuts[name]
+                name = self._applied("slice", part, name, names, made)
+                names.cuts[name] = (*lies[:place], want, *lies[place + 1 :])
+        return name
+
+    def _gathered(self, name: str, place: int, names: Names, made: list[Statement]) -> str:
+        type, lies = names.types[name], names.cuts[name]
+        over = lies[place]
+        assert isinstance(over, str), "what lies in parts is gathered"
+        size = const(self.found.number(type.shape[place]) * self.mesh.axes[over])
+        whole = TensorType((*type.shape[:place], size, *type.shape[place + 1 :]), type.dtype)
+        name = self._applied("all_gather", {"over": over, "axis": place}, name, names, made, whole)
+        names.cuts[name] = (*lies[:place], None, *lies[place + 1 :])
+        return name
+
+    def _applied(
+        self,
+        op: str,
+        attrs: Mapping[str, Any],
+        name: str,
+        names: Names,
+        made: list[Statement],
+        type: TensorType | None = None,
+    ) -> str:
+        """The name of an operator's result."""
+        given = names.types[name]
+        result = type or OPERATORS[op].infer(attrs, (given,))
+        found = self._fresh(name)
+        made.append(Compute(found, op, attrs, (name,), (given,), result, OPERATORS[op].scalars(attrs)))
+        names.add(found, result, names.cuts[name])
+        return found
+
+    def _fresh(self, name: str) -> str:
+        return f"{name.partition('__p')[0]}__p{next(self._numbers)}"
+
+
+def _told(cuts: Sequence[Any]) -> Cuts:
+    """With what may lie in any way whole."""
+    return tuple(cut if isinstance(cut, str) else None for cut in cuts)
