@@ -20,6 +20,9 @@ from gymnasium.vector import AutoresetMode
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 GAMMA = 0.99
 HIDDEN = 32
 
@@ -139,6 +142,7 @@ def plot(path: Path, found: Mapping[str, np.ndarray]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--batch", type=int, default=16, help="environments")
     parser.add_argument("--episodes", type=int, default=2, help="resets of all environments")
     parser.add_argument("--steps", type=int, default=200, help="steps after each reset")
@@ -149,7 +153,10 @@ def main(arguments: list[str] | None = None) -> int:
 
     initial = weights(options.seed)
     sizes = {"b": options.batch, "i": options.episodes, "t": options.steps}
-    run = tp.compile(rollout(CartPole(options.batch, options.seed), initial), backend=options.backend, sizes=sizes)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(
+        rollout(CartPole(options.batch, options.seed), initial), backend=options.backend, sizes=sizes, **lies
+    )
     start = time.perf_counter()
     outputs = run(seed=options.seed)
     seconds = time.perf_counter() - start
@@ -158,6 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
     frames = options.batch * options.episodes * options.steps
     print(f"CartPole-v1: {frames} environment steps in {seconds:.2f} s ({frames / seconds:.0f} per second)")
     print(f"episodes that ended: {found['done'].sum()}, mean return at t = 0: {found['returns'][:, :, 0].mean():.2f}")
+    on_mesh.tell(options, run)
     if options.check:
         start = time.perf_counter()
         expected = numpy_loop(CartPole(options.batch, options.seed), initial, found["noise"])

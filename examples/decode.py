@@ -24,6 +24,9 @@ from tokenizers import Tokenizer
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 
 @dataclass(frozen=True)
 class Config:
@@ -130,6 +133,11 @@ def rotate(x: tp.RecurrentTensor, angle: tp.RecurrentTensor) -> tp.RecurrentTens
     return tp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
+COLUMNS, ROWS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), ("o_proj", "down_proj")
+PLACE = {**dict.fromkeys(COLUMNS, (None, "model")), **dict.fromkeys(ROWS, ("model", None))}
+"""How weights lie on a mesh: two all-reduces for each layer and token. Source: Shoeybi et al. 2019, section 3."""
+
+
 def decoder(config: Config, end_of_text: int | None = None) -> tp.Program:
     """`end_of_text`: the token after which nothing is generated any more."""
     with tp.Program("decode") as program:
@@ -214,6 +222,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=48, help="how many to generate")
     parser.add_argument("--end", help="the token that ends the text, as the tokenizer has it (</s>); none unless given")
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--check", action="store_true", help="compare to transformers, token for token")
     parser.add_argument("--plot", type=Path, help="write a picture of the probabilities")
     options = parser.parse_args(arguments)
@@ -226,7 +235,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     sizes = {"l": config.layers, "p": len(prompt), "t": len(prompt) + options.tokens}
     start = time.perf_counter()
-    run = tp.compile(decoder(config, end), backend=options.backend, sizes=sizes)
+    lies = on_mesh.arguments(options, place=PLACE)
+    run = tp.compile(decoder(config, end), backend=options.backend, sizes=sizes, **lies)
     compiled = time.perf_counter() - start
     start = time.perf_counter()
     outputs = run(prompt=np.array(prompt), **weights)
@@ -235,6 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     print(tokenizer.decode(tokens))
     print(f"\n{len(tokens) - len(prompt)} tokens after {len(prompt)} in {seconds:.2f} s, compiled in {compiled:.2f} s")
+    on_mesh.tell(options, run)
     if options.check:
         expected, peer_seconds = generate_with_transformers(options.model, prompt, options.tokens, end)
         print(f"transformers: {peer_seconds:.2f} s")

@@ -29,14 +29,16 @@ class Example:
     backend: str
     shows: str
     arguments: tuple[str, ...] = ("--check",)
+    mesh: str | None = None
 
     @property
     def picture(self) -> str:
-        return f"{self.script}-{self.backend}.png"
+        return f"{self.script}-{self.backend}{'' if self.mesh is None else '-mesh'}.png"
 
     def command(self, out: Path) -> list[str]:
+        mesh = () if self.mesh is None else ("--mesh", self.mesh)
         path = out / self.picture
-        return python(self.script, "--backend", self.backend, *self.arguments, "--plot", str(path))
+        return python(self.script, "--backend", self.backend, *mesh, *self.arguments, "--plot", str(path))
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,13 @@ MODELS = {
     "lstm": "an LSTM, trained",
     "online_regression": "weights that follow a stream",
 }
+ON_DEVICES = Example(
+    "rnn",
+    "jax",
+    "the same on two devices, as which the processor poses",
+    ("--iterations", "60", "--check"),
+    mesh="data=2",
+)
 IN_TURN = ("torch", "numpy", "jax")
 
 
@@ -72,6 +81,7 @@ def short(out: Path) -> Iterator[Example]:
     yield Example("cartpole_rollout", "numpy", "Gymnasium's CartPole and the returns of each step")
     for place, (script, shows) in enumerate(MODELS.items()):
         yield Example(script, IN_TURN[place % len(IN_TURN)], shows)
+    yield ON_DEVICES
     yield reckoning("jax", "--steps", "2000")
     yield decoding("jax", out)
     yield Example("ppo", "jax", "PPO learns CartPole", ())
@@ -91,6 +101,7 @@ def long(out: Path) -> Iterator[Example]:
         yield Example("ppo", backend, "PPO learns CartPole", ("--iterations", str(TRAINED[backend])))
         yield Example("reinforce", backend, "REINFORCE learns it, by returns", ("--returns", "mc", "nstep", "td"))
         yield Example("dqn", backend, "deep Q-learning learns it", ())
+    yield ON_DEVICES
     yield training("jax", out)
     yield adapting("jax", out)
 
@@ -143,7 +154,7 @@ def said(command: list[str]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--long", action="store_true", help="each on every backend, trained for longer")
-    names = [each.script for each in short(Path())]
+    names = list(dict.fromkeys(each.script for each in short(Path())))
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
     options = parser.parse_args(arguments)

@@ -24,6 +24,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -139,11 +142,13 @@ def plot(path: Path, curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--gymnasium", action="store_true", help="Gymnasium's environment instead of the traced one")
     parser.add_argument("--seeds", type=int, default=1, help="train so many times")
     parser.add_argument("--steps", type=int, default=Settings.steps, help="of every environment")
     parser.add_argument("--plot", type=Path, help="write a picture of the learning curves")
     options = parser.parse_args(arguments)
+    on_mesh.refuse(options, "each step learns from what was drawn out of all environments, so no dim can lie along it")
     settings = Settings(steps=options.steps)
     environment: Any = tp.rl.CartPole()
     if options.gymnasium:

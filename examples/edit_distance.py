@@ -18,6 +18,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 LETTERS = 4
 
 
@@ -78,6 +81,7 @@ def plot(path: Path, edits: np.ndarray, distance: np.ndarray) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--batch", type=int, default=32, help="pairs")
     parser.add_argument("--length", type=int, default=60, help="letters of each sequence")
     parser.add_argument("--seed", type=int, default=0)
@@ -86,11 +90,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     edits, given = pairs(options.batch, options.length, options.seed)
-    run = tp.compile(edit_distance(), backend=options.backend)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(edit_distance(), backend=options.backend, **lies)
     start = time.perf_counter()
     distance = np.asarray(run(**given)["distance"])
     seconds = time.perf_counter() - start
     print(f"{options.batch} pairs of {options.length} letters in {seconds:.3f} s; distances {distance.tolist()}")
+    on_mesh.tell(options, run)
     if options.check:
         expected = [loops(x[:-1], y[:-1]) for x, y in zip(given["first"].tolist(), given["second"].tolist())]
         np.testing.assert_array_equal(distance, expected)

@@ -17,6 +17,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 STEP, PUSH, BLUR = 0.1, 0.5, 0.3  # seconds a step; deviations of the acceleration and of a sighting
 MOTION = np.kron(np.array([[1, STEP], [0, 1]]), np.eye(2)).astype(np.float32)  # of (x, y, velocity x, velocity y)
 SEEN = np.eye(2, 4, dtype=np.float32)
@@ -97,6 +100,7 @@ def plot(path: Path, truth: np.ndarray, z: np.ndarray, filtered: np.ndarray) -> 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--objects", type=int, default=64)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -105,7 +109,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     truth, z = sightings(options.objects, options.steps, options.seed)
-    run = tp.compile(kalman_filter(), backend=options.backend)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(kalman_filter(), backend=options.backend, **lies)
     start = time.perf_counter()
     outputs = run(z=z)
     seconds = time.perf_counter() - start
@@ -113,6 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     error, before = (np.sqrt(((where - truth)[:, 50:] ** 2).mean()) for where in (filtered[..., :2], z))
     print(f"{options.objects} objects, {options.steps} steps in {seconds:.3f} s")
     print(f"error of a coordinate: {before:.3f} seen, {error:.3f} filtered, {deviation[-1]:.3f} by its own account")
+    on_mesh.tell(options, run)
     if options.check:
         expected = numpy_loop(z)
         np.testing.assert_allclose(filtered, expected["filtered"], rtol=1e-3, atol=1e-3)

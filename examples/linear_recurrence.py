@@ -19,6 +19,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 
 def state_space(channels: int, states: int) -> tp.Program:
     with tp.Program("state_space") as program:
@@ -74,6 +77,7 @@ def plot(path: Path, given: Mapping[str, np.ndarray], y: np.ndarray) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--batch", type=int, default=8, help="sequences")
     parser.add_argument("--steps", type=int, default=512)
     parser.add_argument("--channels", type=int, default=16)
@@ -84,11 +88,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     given = inputs(options.batch, options.steps, options.channels, options.states, options.seed)
-    run = tp.compile(state_space(options.channels, options.states), backend=options.backend)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(state_space(options.channels, options.states), backend=options.backend, **lies)
     start = time.perf_counter()
     y = np.asarray(run(**given)["y"])
     seconds = time.perf_counter() - start
     print(f"{options.batch} sequences of {options.steps} steps in {seconds:.3f} s; root mean square {y.std():.3f}")
+    on_mesh.tell(options, run)
     if options.check:
         np.testing.assert_allclose(y, convolution(**given), rtol=1e-3, atol=1e-4)
         print("equal to the convolution to 1e-3")

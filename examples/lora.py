@@ -23,6 +23,9 @@ from train_llm import batches, documents, encode, nats, split  # beside this fil
 import tempo as tp
 from tempo import llm
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 ADAPTED = ("query", "key", "value", "out", "gate", "up", "down")
 
 
@@ -74,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--text", default="http", help="topics, or a module of Python's library")
     parser.add_argument("--out", type=Path, help="folder of the adapted model; beside the other unless given")
     parser.add_argument("--backend", default="jax")
+    on_mesh.add_argument(parser)
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--alpha", type=float, default=16.0)
     parser.add_argument("--rate", type=float, default=2e-3)
@@ -83,12 +87,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     out = options.out or options.model.with_name(f"{options.model.name}-{options.text}")
 
+    lies = on_mesh.arguments(options, shard={"b": "data"})
     base = llm.load(options.model, backend=options.backend)
     checkpoint, family, scale = base.stored.checkpoint, base.family, options.alpha / options.rank
     learned, held_out = (encode(base.tokenizer.library, part) for part in split(documents(options.text)))
     weights = {name: np.asarray(given) for name, given in base.stored.arrays("float32").items()}
     sizes = {**family.sizes, "i": options.steps, "b": options.rows, "t": family.positions}
-    run = tp.compile(tuner(family, options.rank, scale, options.rate), options.backend, sizes=sizes)
+    run = tp.compile(tuner(family, options.rank, scale, options.rate), options.backend, sizes=sizes, **lies)
     pieces = batches(learned, options.rows, family.positions, range(options.steps))
     made = run(token=pieces, **weights, progress=sys.stderr.isatty())
     arrays = {name: np.asarray(made.state[name]) for name in made.state if name.endswith((".A", ".B"))}
@@ -98,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     tuned = llm.load(out, backend=options.backend)
     share = sum(array.size for array in arrays.values()) / sum(array.size for array in weights.values())
     print(f"adapters of {100 * share:.1f} % of the weights; model: {out}")
+    on_mesh.tell(options, run)
     print(f"loss on {options.text}, held out: {nats(base, held_out):.2f} before, {nats(tuned, held_out):.2f} after")
     if options.plot:
         plot(options.plot, np.asarray(made["loss"]), options.text)

@@ -19,6 +19,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 RATE = 0.01
 
 
@@ -109,6 +112,7 @@ def plot(path: Path, losses: np.ndarray) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--iterations", type=int, default=300)
     parser.add_argument("--batch", type=int, default=32, help="sequences of an iteration")
     parser.add_argument("--steps", type=int, default=16, help="of a sequence")
@@ -120,12 +124,14 @@ def main(arguments: list[str] | None = None) -> int:
 
     initial = weights(options.hidden, options.seed)
     sizes = {"i": options.iterations, "b": options.batch, "t": options.steps}
-    run = tp.compile(training(initial), backend=options.backend, sizes=sizes)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(training(initial), backend=options.backend, sizes=sizes, **lies)
     start = time.perf_counter()
     outputs = run(seed=options.seed)
     x, losses = np.asarray(outputs["x"]), np.asarray(outputs["loss"])
     seconds = time.perf_counter() - start
     print(f"{options.iterations} iterations in {seconds:.2f} s: error {losses[0]:.3f} to {losses[-10:].mean():.3f}")
+    on_mesh.tell(options, run)
     if options.check:
         start = time.perf_counter()
         expected = torch_loop(initial, x)

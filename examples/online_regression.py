@@ -21,6 +21,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 RATE, NOISE, DRIFT = 0.5, 0.1, 0.005
 CHUNK = 100  # samples between two looks at the error
 
@@ -88,6 +91,7 @@ def plot(path: Path, errors: np.ndarray) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--samples", type=int, default=4000)
     parser.add_argument("--window", type=int, default=32, help="samples of one loss")
     parser.add_argument("--inputs", type=int, default=16)
@@ -95,6 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare to a NumPy loop")
     parser.add_argument("--plot", type=Path, help="write a picture of the error")
     options = parser.parse_args(arguments)
+    on_mesh.refuse(options, "the weights of each sample wait for those of the one before, so no dim can lie along it")
 
     program = online_regression(options.window, options.inputs)
     for count in (1000, 4000):

@@ -24,6 +24,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -55,9 +58,11 @@ def networks(settings: Settings, observation: int, actions: int, dims: Any) -> t
     return policy, value
 
 
-def act(environment: Any, policy: tp.nn.MLP, dims: tuple[tp.Dim, ...], batch: int) -> tp.rl.Trajectory:
+def act(environment: Any, policy: tp.nn.MLP, dims: tuple[tp.Dim, ...], batch: int | tp.Dim) -> tp.rl.Trajectory:
+    drawn = (*dims, batch) if isinstance(batch, tp.Dim) else dims
+
     def choose(observation: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        return tp.rl.Categorical(policy(observation)).sample(dims=dims)
+        return tp.rl.Categorical(policy(observation)).sample(dims=drawn)
 
     if isinstance(environment, (tp.rl.GymnasiumEnvs, tp.rl.GymnaxEnvs)):
         return environment.rollout(choose, dims)
@@ -78,19 +83,24 @@ def loss(
     return -gain + settings.value_weight * (error * error).mean() - settings.entropy_weight * actions.entropy().mean()
 
 
-def trainer(environment: Any, settings: Settings) -> tp.Program:
+def trainer(environment: Any, settings: Settings, as_dim: bool = False) -> tp.Program:
+    """Environments are an axis, or the points of a dim, which may lie along a mesh.
+
+    Then a minibatch has as many points of each of them, so that a device learns from those that it has.
+    """
     with tp.Program("ppo") as program:
         i, e, m = tp.dims("i e m")  # iterations, epochs, minibatches
         t = tp.dim("t", settings.steps)
+        apart = (tp.dim("n", settings.environments),) if as_dim else ()
         policy, value = networks(settings, environment.observation[0], environment.actions, (i, e, m))
         old_policy, old_value = policy.at(e=0, m=0), value.at(e=0, m=0)
 
-        seen = act(environment, old_policy, (i, t), settings.environments)
+        seen = act(environment, old_policy, (i, t), apart[0] if apart else settings.environments)
         estimate = old_value(seen.observation).spatial[..., 0]
         # An episode that was cut went on: its value stands for what would have come.
         going_on = old_value(seen.following).spatial[..., 0]
         reward = seen.reward + settings.gamma * tp.where(seen.truncated, going_on, 0.0)
-        last = going_on[i, -1]
+        last = going_on.at(t=t.size - 1)
         advantage = tp.rl.gae(reward, estimate, seen.done, t, settings.gamma, settings.decay, last)
         points = {
             "observation": seen.observation,
@@ -100,11 +110,13 @@ def trainer(environment: Any, settings: Settings) -> tp.Program:
             "returns": advantage + estimate,
         }
 
-        count = settings.environments * settings.steps
+        count = settings.steps if apart else settings.environments * settings.steps
         size = count // settings.minibatches
-        order = tp.random.permutation(count, dims=(i, e)).spatial[m * size : (m + 1) * size]
-        flat = {name: x[i, :].reshape(count, *x.shape[1:]).spatial[order] for name, x in points.items()}
-        flat = {name: tp.stop_gradient(x) for name, x in flat.items()}
+        order = tp.random.permutation(count, dims=(i, e, *apart)).spatial[m * size : (m + 1) * size]
+        first = 0 if apart else 1  # the axes behind those of environments
+        flat = {name: x.at(t=slice(None)).reshape(count, *x.shape[first:]) for name, x in points.items()}
+        flat = {name: tp.stop_gradient(x.spatial[order]) for name, x in flat.items()}
+        flat = {name: x.at(**{n.name: slice(None) for n in apart}) for name, x in flat.items()}
         adam = tp.optim.Adam(
             tp.optim.linear(settings.rate, 0.0, settings.iterations * settings.epochs * settings.minibatches),
             epsilon=1e-5,
@@ -151,6 +163,7 @@ def plot(path: Path, curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--gymnasium", action="store_true", help="Gymnasium's environment instead of the traced one")
     parser.add_argument("--gymnax", action="store_true", help="that of gymnax, traced by JAX")
     parser.add_argument("--seeds", type=int, default=1, help="train so many times")
@@ -161,6 +174,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--checkpoint", type=Path, help="a folder: what was interrupted goes on where it was")
     options = parser.parse_args(arguments)
     settings = Settings(iterations=options.iterations)
+    if options.gymnasium or options.gymnax:
+        on_mesh.refuse(options, "environments that are one call are an axis of what it returns, no dim to lie along it")
+    lies = on_mesh.arguments(options, shard={"n": "data"})
     curves, start_from = {}, tp.load(options.load) if options.load else None
     for seed in range(options.seeds):
         environment: Any = tp.rl.CartPole()
@@ -169,7 +185,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.gymnax:
             environment = tp.rl.GymnaxEnvs("CartPole-v1", settings.environments)
         start = time.perf_counter()
-        run = tp.compile(trainer(environment, settings), options.backend, sizes=sizes(settings))
+        program = trainer(environment, settings, as_dim=bool(lies))
+        run = tp.compile(program, options.backend, sizes=sizes(settings), **lies)
         compiled = time.perf_counter() - start
         start = time.perf_counter()
         kept: dict[str, Any] = {}
@@ -184,6 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
         reached = f"475 after {curve[0][solved[0]]} steps" if len(solved) else f"{curve[1].max():.0f} at most"
         total = settings.iterations * settings.steps * settings.environments
         print(f"seed {seed}: {total} steps in {seconds:.1f} s, compiled in {compiled:.1f} s; mean return {reached}")
+    on_mesh.tell(options, run)
     if options.save:
         tp.save(options.save, trained.state)
         print(f"parameters: {options.save}")

@@ -13,6 +13,7 @@ Source: Williams 1992; Sutton and Barto 2018, sections 13.4 and 7.1.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
+
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
 
 
 @dataclass(frozen=True)
@@ -44,18 +48,22 @@ class Settings:
     entropy_weight: float = 0.01
 
 
-def act(environment: Any, policy: tp.nn.MLP, dims: tuple[tp.Dim, ...], batch: int) -> tp.rl.Trajectory:
+def act(environment: Any, policy: tp.nn.MLP, dims: tuple[tp.Dim, ...], batch: int | tp.Dim) -> tp.rl.Trajectory:
+    drawn = (*dims, batch) if isinstance(batch, tp.Dim) else dims
+
     def choose(observation: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        return tp.rl.Categorical(policy(observation)).sample(dims=dims)
+        return tp.rl.Categorical(policy(observation)).sample(dims=drawn)
 
     if isinstance(environment, tp.rl.GymnasiumEnvs):
         return environment.rollout(choose, dims)
     return tp.rl.rollout(environment, choose, dims, batch)
 
 
-def trainer(environment: Any, settings: Settings, returns: str) -> tp.Program:
+def trainer(environment: Any, settings: Settings, returns: str, as_dim: bool = False) -> tp.Program:
+    """Environments are an axis, or the points of a dim, which may lie along a mesh."""
     with tp.Program("reinforce") as program:
         i, t = tp.dim("i", settings.iterations), tp.dim("t", settings.steps)
+        batch = tp.dim("n", settings.environments) if as_dim else settings.environments
         (width, gamma), inputs = (settings.width, settings.gamma), environment.observation[0]
         policy = tp.nn.MLP((inputs, width, environment.actions), name="policy", dims=(i,))
         baseline = tp.nn.MLP((inputs, width, 1), name="value", dims=(i,))
@@ -64,12 +72,12 @@ def trainer(environment: Any, settings: Settings, returns: str) -> tp.Program:
         def value(observation: tp.RecurrentTensor) -> tp.RecurrentTensor:
             return horizon * baseline(observation).spatial[..., 0]
 
-        seen = act(environment, policy, (i, t), settings.environments)
+        seen = act(environment, policy, (i, t), batch)
         estimate = value(seen.observation)
         # An episode that was cut went on: its value stands for what would have come.
         going_on = value(seen.following)
         reward = seen.reward + gamma * tp.where(seen.truncated, going_on, 0.0)
-        last = going_on[i, -1]
+        last = going_on.at(t=t.size - 1)
         match returns:  # the one line that differs
             case "mc":
                 target = tp.rl.monte_carlo(reward, seen.done, t, gamma, last)
@@ -120,12 +128,14 @@ def train(returns: str, options: argparse.Namespace) -> list[tuple[np.ndarray, n
     if options.gymnasium:
         environment = tp.rl.GymnasiumEnvs("CartPole-v1", settings.environments)
     start = time.perf_counter()
+    lies = on_mesh.arguments(options, shard={"n": "data"})
     plan = tp.Options(mapping={"t": "sequential"}) if options.sequential else None
-    run = tp.compile(trainer(environment, settings, returns), options.backend, options=plan)
-    # In CartPole what is observed is the state: float32, of all environments.
+    program = trainer(environment, settings, returns, as_dim=bool(lies))
+    run = tp.compile(program, options.backend, options=plan, **lies)
+    # In CartPole what is observed is the state, of all environments.
     observed = ("environment.state", "environment.observation")
-    kept = sum(each.bytes for each in run.memory.buffers if each.name in observed)
-    points = kept // (4 * settings.environments * environment.observation[0])
+    kept = sum(math.prod(each.shape) for each in run.memory.buffers if each.name in observed)
+    points = kept // (settings.environments * environment.observation[0])
     compiled = time.perf_counter() - start
     print(f"{returns}: compiled in {compiled:.1f} s; keeps {points} of {settings.steps} steps")
     curves = []
@@ -140,12 +150,14 @@ def train(returns: str, options: argparse.Namespace) -> list[tuple[np.ndarray, n
             f"{returns}, seed {seed}: {steps} steps in {time.perf_counter() - start:.1f} s; mean return "
             f"{means[min(99, len(means) - 1)]:.0f} of the first 100 episodes, {means[-1]:.0f} of the last"
         )
+    on_mesh.tell(options, run)
     return curves
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--returns", nargs="+", choices=tuple(LABELS), default=["mc"], help="one kind or several")
     parser.add_argument("--gymnasium", action="store_true", help="Gymnasium's environment instead of the traced one")
     parser.add_argument("--iterations", type=int, default=Settings.iterations)
@@ -154,6 +166,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="train so many times")
     parser.add_argument("--plot", type=Path, help="write a picture of the learning curves")
     options = parser.parse_args(arguments)
+    if options.gymnasium:
+        on_mesh.refuse(options, "environments that are one call are an axis of what it returns, no dim to lie along it")
     curves = {returns: train(returns, options) for returns in options.returns}
     if options.plot:
         plot(options.plot, curves, f"REINFORCE on CartPole-v1{' of Gymnasium' * options.gymnasium}")

@@ -20,6 +20,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 DELAY = 3
 RATE = 0.5
 
@@ -102,6 +105,7 @@ def plot(path: Path, found: Mapping[str, np.ndarray]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--iterations", type=int, default=200)
     parser.add_argument("--batch", type=int, default=16, help="sequences of an iteration")
     parser.add_argument("--steps", type=int, default=24, help="of a sequence")
@@ -113,12 +117,14 @@ def main(arguments: list[str] | None = None) -> int:
 
     initial = weights(options.hidden, options.seed)
     sizes = {"i": options.iterations, "b": options.batch, "t": options.steps}
-    run = tp.compile(training(initial), backend=options.backend, sizes=sizes)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(training(initial), backend=options.backend, sizes=sizes, **lies)
     start = time.perf_counter()
     outputs = run(seed=options.seed)
     found = {name: np.asarray(outputs[name]) for name in ("x", "loss", "logit")}
     seconds = time.perf_counter() - start
     print(f"{options.iterations} iterations in {seconds:.2f} s: loss {found['loss'][0]:.3f} to {found['loss'][-1]:.3f}")
+    on_mesh.tell(options, run)
     if options.check:
         start = time.perf_counter()
         expected = torch_loop(initial, found["x"])

@@ -27,6 +27,9 @@ from tqdm import tqdm
 import tempo as tp
 from tempo import llm
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 TEXTS = ("topics", "argparse", "contextlib", "dataclasses")
 END = "<|end|>"  # between documents
 STATE = "training.safetensors"
@@ -224,6 +227,7 @@ def plot(path: Path, losses: np.ndarray, held_out: float) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="jax")
+    on_mesh.add_argument(parser)
     parser.add_argument("--out", type=Path, default=Path("out/python-llama"), help="folder of the model")
     parser.add_argument(
         "--text", nargs="+", default=TEXTS, metavar="NAME", help="topics, or modules of Python's library"
@@ -247,7 +251,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     start = time.perf_counter()
     sizes = {**family.sizes, "b": settings.rows, "t": settings.positions}
-    run = tp.compile(trainer(family, settings), options.backend, sizes=sizes)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(trainer(family, settings), options.backend, sizes=sizes, **lies)
     state, losses = train(run, tokens, settings, options.out, tp.load(options.out / STATE) if options.resume else None)
     seconds = time.perf_counter() - start
     generation = {
@@ -264,6 +269,7 @@ def main(arguments: list[str] | None = None) -> int:
     unseen = nats(model, encode(tokenizer, held_out))
     print(f"{count / 1e6:.1f} million weights, {len(tokens)} tokens of text; {len(losses)} steps of "
           f"{settings.rows * settings.positions} tokens, with compiling {seconds:.0f} s")  # fmt: skip
+    on_mesh.tell(options, run)
     print(f"model: {options.out}")
     (made,) = model.generate(options.prompt)
     print(f"\n{options.prompt}{made.text}\n")

@@ -19,6 +19,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 GAMMA = 0.95
 SLIP = 0.1  # how often a move goes to either side of where it should
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -98,6 +101,7 @@ def plot(path: Path, wall: np.ndarray, found: dict[str, np.ndarray]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--size", type=int, default=12, help="rows and columns of the maze")
     parser.add_argument("--sweeps", type=int, default=200, help="at most")
     parser.add_argument("--tolerance", type=float, default=1e-5)
@@ -108,7 +112,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     wall, given = maze(options.size, options.seed)
     program = value_iteration(len(MOVES), options.tolerance)
-    run = tp.compile(program, backend=options.backend, sizes={"k": options.sweeps})
+    lies = on_mesh.arguments(options, shard={"s": "data"})
+    run = tp.compile(program, backend=options.backend, sizes={"k": options.sweeps}, **lies)
     start = time.perf_counter()
     outputs = run(**given)
     seconds = time.perf_counter() - start
@@ -117,6 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     last, sweeps = found["residual"][-1], outputs.sizes["k"]
     print(f"{sweeps} sweeps over {wall.size} states in {seconds:.3f} s; the last moved {last:.1e}")
     print(f"the start is worth {found['value'][0]:.3f}, the goal {found['value'][-1]:.3f}")
+    on_mesh.tell(options, run)
     if options.check:
         expected = numpy_loop(**given, sweeps=options.sweeps, tolerance=options.tolerance)
         assert len(expected["residual"]) == sweeps, f"the NumPy loop took {len(expected['residual'])} sweeps"

@@ -19,6 +19,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import on_mesh
+
 COURANT = 0.5
 
 
@@ -81,19 +84,22 @@ def plot(path: Path, found: dict[str, np.ndarray]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--size", type=int, default=64, help="rows and columns of the plate")
     parser.add_argument("--check", action="store_true", help="compare to a NumPy loop")
     parser.add_argument("--plot", type=Path, help="write a picture of the plate")
     options = parser.parse_args(arguments)
 
-    run = tp.compile(wave(), backend=options.backend)
+    lies = on_mesh.arguments(options, shard={"y": "data"})
+    run = tp.compile(wave(), backend=options.backend, **lies)
     start = time.perf_counter()
     outputs = run(start=bump(options.size), sizes={"t": options.steps})
     seconds = time.perf_counter() - start
     found = {name: np.asarray(outputs[name]) for name in ("first", "last", "energy")}
     print(f"{options.steps} steps of a plate of {options.size} x {options.size} in {seconds:.3f} s")
     print(f"sum of squares: {found['energy'][0]:.4f} at the start, {found['energy'][-1]:.4f} at the end")
+    on_mesh.tell(options, run)
     if options.check:
         for name, expected in numpy_loop(bump(options.size), options.steps).items():
             np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-5, err_msg=name)

@@ -20,11 +20,15 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tempo as tp
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import on_mesh
 
 VOCABULARY, CLASSES, OF_HEAD = 1000, 2, 64
 Weights = Mapping[str, tp.RecurrentTensor]
@@ -117,6 +121,7 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--rows", type=int, default=8, help="sentences of a batch")
     parser.add_argument("--sequence", type=int, default=128, help="the most tokens of a sentence")
     parser.add_argument("--layers", type=int, default=12)
@@ -129,7 +134,8 @@ def main(arguments: list[str] | None = None) -> int:
     draw = np.random.default_rng(options.seed)
     weights = drawn(options.heads, options.layers, options.sequence, draw)
     batch = sentences(options.rows, options.sequence, draw)
-    run = tp.compile(berxit(weights, options.heads, options.threshold), options.backend)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(berxit(weights, options.heads, options.threshold), options.backend, **lies)
     held = run.device_put(**weights)
 
     def told() -> tuple[np.ndarray, Arrays]:
@@ -141,6 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"layers that each needs, of {options.layers}: " + " ".join(map(str, layers)))
     surest = (found["p"][row, count - 1].max() for row, count in enumerate(layers))
     print("sure of its class after them: " + " ".join(f"{each:.2f}" for each in surest))
+    on_mesh.tell(options, run)
     if options.check:
         wanted, taken = timed(lambda: torch_loop(weights, batch, options.heads, options.threshold))
         print(f"PyTorch, sentence by sentence: {1e3 * taken:.1f} ms")

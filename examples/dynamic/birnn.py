@@ -18,11 +18,15 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tempo as tp
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import on_mesh
 
 RATE, VOCABULARY, TAGS = 0.01, 10, 2
 Weights = Mapping[str, tp.RecurrentTensor]
@@ -125,6 +129,7 @@ def torch_loop(weights: Arrays, batch: Arrays) -> Arrays:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rows", type=int, default=64, help="sequences of a batch")
     parser.add_argument("--longest", type=int, default=20, help="the most numbers of a sequence")
@@ -136,7 +141,8 @@ def main(arguments: list[str] | None = None) -> int:
     draw = np.random.default_rng(options.seed)
     initial = weights(options.width, draw)
     buckets = tp.Options(buckets={"t": "pow2"})
-    run = tp.compile(training(initial), options.backend, options=buckets)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(training(initial), options.backend, options=buckets, **lies)
     state: Any = None
     losses: list[float] = []
     start = time.perf_counter()
@@ -145,9 +151,10 @@ def main(arguments: list[str] | None = None) -> int:
         state = outputs.state
         losses.append(float(outputs["loss"]))
     print(f"{options.steps} steps in {time.perf_counter() - start:.1f} s: loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    on_mesh.tell(options, run)
 
     test = sequences(options.rows, options.longest, draw)
-    ask = tp.compile(asking(initial), options.backend, options=buckets)
+    ask = tp.compile(asking(initial), options.backend, options=buckets, **lies)
     found = {name: np.asarray(array) for name, array in ask(**test, state=state).items()}
     inside = np.arange(test["tag"].shape[1]) < test["n"][:, None]
     right = (found["logits"].argmax(2) == test["tag"])[inside]

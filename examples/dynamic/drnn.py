@@ -21,11 +21,15 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tempo as tp
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import on_mesh
 
 LABELS = "abcdefgh"
 FEW = 0.4  # what is taken off the logits of having a child or a sibling, so that trees end
@@ -131,6 +135,7 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--rows", type=int, default=64, help="trees of a batch")
     parser.add_argument("--nodes", type=int, default=50, help="the most of a tree")
     parser.add_argument("--width", type=int, default=64)
@@ -141,7 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
     weights = drawn(options.width, np.random.default_rng(options.seed))
     shapes = {name: array.shape for name, array in weights.items()}
     sizes = {"b": options.rows, "n": options.nodes}
-    run = tp.compile(drnn(shapes), options.backend, sizes=sizes)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(drnn(shapes), options.backend, sizes=sizes, **lies)
 
     def grown() -> tuple[np.ndarray, Arrays]:
         outputs = run(**weights, seed=options.seed)
@@ -154,6 +160,7 @@ def main(arguments: list[str] | None = None) -> int:
     trees = [{name: array[row, :count] for name, array in found.items()} for row, count in enumerate(nodes)]
     for tree in sorted((tree for tree in trees if len(tree["o"]) < 12), key=lambda tree: -len(tree["o"]))[:3]:
         print(f"  {written(tree['parent'], tree['label'])}")
+    on_mesh.tell(options, run)
     if options.check:
         wanted, taken = timed(lambda: [torch_recursion(weights, each, options.nodes) for each in found["uniform"]])
         print(f"PyTorch, tree by tree: {1e3 * taken:.1f} ms")

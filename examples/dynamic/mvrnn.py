@@ -17,11 +17,15 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tempo as tp
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import on_mesh
 
 WORDS, KINDS, LENGTHS = 100, 5, (5, 20)
 Sentences = dict[str, np.ndarray]
@@ -143,12 +147,16 @@ def milliseconds(run: Batch, batches: list[Sentences]) -> float:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--sentences", type=int, nargs="+", default=[8, 64], metavar="COUNT", help="of a batch")
     parser.add_argument("--batches", type=int, default=5, help="of each count")
     parser.add_argument("--width", type=int, default=64, help="of vectors and matrices")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--check", action="store_true", help="compare to PyTorch, node by node")
     options = parser.parse_args(arguments)
+    on_mesh.refuse(
+        options, "the sentences are one dim of nodes, which wait for their children, so no dim can lie along it"
+    )
 
     initial, draw = weights(options.width, options.seed), np.random.default_rng(options.seed)
     (plain, forward), (learning, backward) = (compiled(initial, options.backend, each) for each in (False, True))

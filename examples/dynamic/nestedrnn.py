@@ -19,11 +19,15 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tempo as tp
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import on_mesh
 
 RATE, VOCABULARY, CLASSES = 0.005, 8, 2  # words from 4 on are glad ones
 Weights = Mapping[str, tp.RecurrentTensor]
@@ -131,6 +135,7 @@ def torch_loop(weights: Arrays, batch: Arrays) -> Arrays:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rows", type=int, default=64, help="documents of a batch")
     parser.add_argument("--sentences", type=int, default=5, help="the most of a document")
@@ -144,7 +149,8 @@ def main(arguments: list[str] | None = None) -> int:
     initial = weights(options.width, draw)
     sizes = (options.rows, options.sentences, options.words)
     buckets = tp.Options(buckets={"s": "pow2", "t": "pow2"})
-    run = tp.compile(training(initial), options.backend, sizes={"u": options.sentences}, options=buckets)
+    lies = on_mesh.arguments(options, shard={"d": "data"})
+    run = tp.compile(training(initial), options.backend, sizes={"u": options.sentences}, options=buckets, **lies)
     state: Any = None
     losses: list[float] = []
     start = time.perf_counter()
@@ -153,9 +159,10 @@ def main(arguments: list[str] | None = None) -> int:
         state = outputs.state
         losses.append(float(outputs["loss"]))
     print(f"{options.steps} steps in {time.perf_counter() - start:.1f} s: loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    on_mesh.tell(options, run)
 
     test = documents(*sizes, draw)
-    ask = tp.compile(asking(initial), options.backend, sizes={"u": options.sentences}, options=buckets)
+    ask = tp.compile(asking(initial), options.backend, sizes={"u": options.sentences}, options=buckets, **lies)
     found = {name: np.asarray(array) for name, array in ask(**test, state=state).items()}
     right = found["logits"].argmax(1) == test["liked"]
     lengths = (test[name] for name in ("sentences", "words"))

@@ -21,11 +21,15 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tempo as tp
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import on_mesh
 
 RATE = 0.005
 WORDS = ["x", "y", "z", "+", "*", "end"]
@@ -201,6 +205,7 @@ def torch_loop(weights: Arrays, found: list[list[int]]) -> Arrays:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rows", type=int, default=64, help="formulas of a batch")
     parser.add_argument("--operators", type=int, default=6, help="the most of a formula")
@@ -212,7 +217,8 @@ def main(arguments: list[str] | None = None) -> int:
     draw = np.random.default_rng(options.seed)
     initial = weights(options.width, draw)
     buckets = tp.Options(buckets={"k": "pow2", "t": "pow2"})
-    run = tp.compile(training(initial), options.backend, options=buckets)
+    lies = on_mesh.arguments(options, shard={"b": "data"})
+    run = tp.compile(training(initial), options.backend, options=buckets, **lies)
     state: Any = None
     losses: list[float] = []
     start = time.perf_counter()
@@ -221,10 +227,11 @@ def main(arguments: list[str] | None = None) -> int:
         state = outputs.state
         losses.append(float(outputs["loss"]))
     print(f"{options.steps} steps in {time.perf_counter() - start:.1f} s: loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    on_mesh.tell(options, run)
 
     test = formulas(options.rows, options.operators, draw)
     given = batch(test)
-    parse = tp.compile(parsing(initial), options.backend, options=buckets)
+    parse = tp.compile(parsing(initial), options.backend, options=buckets, **lies)
     sizes = {"t": given.pop("action").shape[1]}
     parsed = {name: np.asarray(each) for name, each in parse(**given, sizes=sizes, state=state).items()}
     chosen = [row[1:points].tolist() for row, points in zip(parsed["action"], given["points"])]
@@ -234,7 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"  {bracketed(test[longest], chosen[longest])}")
     if options.check:
         learned = {name: np.asarray(state[name]) for name in initial}
-        ask = tp.compile(asking(initial), options.backend, options=buckets)
+        ask = tp.compile(asking(initial), options.backend, options=buckets, **lies)
         found = {name: np.asarray(array) for name, array in ask(**batch(test), state=state).items()}
         free = torch_values(learned, test, given=False)
         assert free["action"] == chosen

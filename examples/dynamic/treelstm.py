@@ -27,6 +27,9 @@ import numpy as np
 
 import tempo as tp
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import on_mesh
+
 RATE = 0.02
 MOST = 20  # no part of an expression is worth more, or less than its negative
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -182,6 +185,7 @@ def plot(path: Path, losses: np.ndarray, value: np.ndarray, said: Mapping[str, n
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="numpy")
+    on_mesh.add_argument(parser)
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--trees", type=int, default=32, help="expressions of a step")
     parser.add_argument("--depth", type=int, default=3, help="the most operators above a digit")
@@ -190,6 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare to PyTorch, node by node")
     parser.add_argument("--plot", type=Path, help="write a picture of the error and of what it says")
     options = parser.parse_args(arguments)
+    on_mesh.refuse(options, "a forest is one dim of nodes, which wait for their children, so no dim can lie along it")
 
     initial, draw = weights(options.width, options.seed), random.Random(options.seed)
     buckets = tp.Options(buckets={"leaf": "pow2", "inner": "pow2"})

@@ -33,6 +33,7 @@ PROCESS_VARIABLE = "TEMPO_MESH_PROCESS"
 """Set in the processes that are the devices of a mesh."""
 TIMEOUT = 120.0
 """Seconds of a test on such."""
+_STDERR = os.dup(2)  # before pytest captures it
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """A test in which a process waits for one that has failed ends them all."""
     if PROCESS_VARIABLE in os.environ:
-        faulthandler.dump_traceback_later(TIMEOUT, exit=True)
+        faulthandler.dump_traceback_later(TIMEOUT, exit=True, file=_STDERR)
     try:
         return (yield)
     finally:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from tempo import dtypes
-from tempo.errors import GatherWarning, Location
+from tempo.errors import GatherWarning, Location, UnsupportedError
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -150,9 +150,9 @@ class Propagation:
         """Statements that fold a cut axis in two stages, each device's part first: the axis, and the mesh's."""
         self.fixed = {id for port, id in program.outputs.items() if port.role == "state"}
         self.fixed |= {id for id, buffer in program.buffers.items() if buffer.is_given}
-        whole = self._seen_by_others() if exact else frozenset[int]()
-        self.fixed |= whole
-        self.buffers |= {id: (None,) * len(self.buffers[id]) for id in whole}
+        self._seen = self._seen_by_others() if exact else frozenset[int]()
+        self.fixed |= self._seen
+        self.buffers |= {id: (None,) * len(self.buffers[id]) for id in self._seen}
         self.collectives: list[Collective] = []
         self._given()
         while self._sweep():
@@ -177,6 +177,9 @@ class Propagation:
             if name not in given_as:
                 continue
             buffer, given = self.program.buffers[id], given_as[name]
+            if self.exact and id in self._seen and any(given):
+                message = f"a call of the host looks at {buffer.name}, of which every process has a part"
+                raise UnsupportedError(message, location=buffer.location, feature="mesh")
             lies = permuted(given, buffer.from_user)
             self.buffers[id] = tuple(None if cut is None else cut.over for cut in lies)
 

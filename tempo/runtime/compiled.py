@@ -117,6 +117,15 @@ class Compiled:
         axes = self.read_at_points.get(id, 0) if isinstance(value, ByPoint) else 0
         return placed(self.backend, value, axes, as_given(self.program.buffers[id]))
 
+    def put(self, id: int, value: Any) -> Array:
+        """The same for the caller to keep."""
+        return self.joined(id, self.from_given(id, value))
+
+    def joined(self, id: int, array: Array) -> Array:
+        """The user's array of a buffer; of one that lies in parts a process has its own."""
+        buffer = self.program.buffers[id]
+        return self.backend.joined(array, as_given(buffer)) if buffer.is_part and any(buffer.placement) else array
+
     def last_value(self, port: Port, sizes: Sizes) -> Callable[..., Array]:
         """What reads one of the program's `states`, given sizes, the point and buffers. It is made where a call has
         failed, at the values of all sizes: how much it sees need be no number for what runs."""
@@ -528,12 +537,7 @@ class ProgramRun:
         if id in self.compiled.on_host:
             return backend.from_host(array)
         own = backend.owned(array) if buffer.is_slot and backend.shares_memory else array
-        return self._joined(id, own)
-
-    def _joined(self, id: int, array: Array) -> Array:
-        """An output as it is given out; of one that lies in parts a process has its own."""
-        buffer, backend = self.compiled.program.buffers[id], self.compiled.backend
-        return backend.joined(array, as_given(buffer)) if buffer.is_part and any(buffer.placement) else array
+        return self.compiled.joined(id, own)
 
     def _given_back(self, id: int) -> Array:
         """The array of an output, which the run holds no longer where that is a copy."""
@@ -562,9 +566,9 @@ class ProgramRun:
     def handed(self, id: int, part: Array) -> Array:
         """A part of such a view, for good."""
         backend = self.compiled.backend
-        return (
-            backend.from_host(np.array(part)) if id in self.compiled.on_host else self._joined(id, backend.owned(part))
-        )
+        if id in self.compiled.on_host:
+            return backend.from_host(np.array(part))
+        return self.compiled.joined(id, backend.owned(part))
 
     def results(self, without: Collection[str] = ()) -> Evaluated:
         """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""

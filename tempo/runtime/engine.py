@@ -375,7 +375,7 @@ class CompiledEngine:
 
     def _device_put(self, port: Port, value: Any, code: Compiled | None) -> Any:
         if code is not None and port in code.program.inputs:
-            return code.from_given(code.program.inputs[port], value)
+            return code.put(code.program.inputs[port], value)
         return placed(self.backend, value, np.ndim(value) if self.backend.takes_points else 0)
 
     def in_order(self) -> CompiledEngine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -58,10 +59,71 @@ def test_both_demos_have_every_example() -> None:
 
     folder = ROOT / "examples"
     paths = [path.relative_to(folder) for each in ("*.py", "dynamic/*.py") for path in folder.glob(each)]
-    untold = {"demo", "make_tiny_llama", *(f"dynamic/{name}" for name in UNTOLD)}
+    untold = {"demo", "make_tiny_llama", "on_mesh", *(f"dynamic/{name}" for name in UNTOLD)}
     scripts = {path.with_suffix("").as_posix() for path in paths} - untold
     for demo in (short, long):
         assert {each.script for each in demo(Path())} == scripts
+
+
+def test_both_demos_show_an_example_on_a_mesh() -> None:
+    from examples.demo import long, short
+
+    for demo in (short, long):
+        (shown,) = (each for each in demo(Path()) if each.mesh is not None)
+        assert shown.picture == "rnn-jax-mesh.png"
+        assert shown.command(Path())[2:6] == ["--backend", "jax", "--mesh", "data=2"]
+
+
+ON_MESH = {
+    "rnn": ("--iterations", 3, "--batch", 4, "--steps", 6, "--hidden", 4),
+    "ppo": ("--iterations", 2),
+}
+
+
+@pytest.mark.parametrize("name", ON_MESH)
+def test_an_example_lies_on_a_mesh_and_gathers_nothing(name: str) -> None:
+    pytest.importorskip("tempo_jax")
+    printed = run_example(f"{name}.py", "--backend", "jax", "--mesh", "data=2", *ON_MESH[name])
+    found = re.search(
+        r"mesh data=2: (\d+) tensors lie in parts; each device holds \d+ B at most\n((?:  .*\n)+)", printed
+    )
+    assert found is not None, printed
+    assert int(found[1]) > 5
+    assert "x all-reduce over data" in found[2]
+    assert "all-gather" not in found[2]
+
+
+def stopped(name: str, *arguments: object) -> str:
+    """What an example says that ends at once."""
+    command = [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("dqn.py",), "each step learns from what was drawn out of all environments"),
+        (("ppo.py", "--gymnasium"), "an axis of what it returns, no dim to lie along it"),
+        pytest.param(("dynamic/treelstm.py",), "nodes, which wait for their children", marks=pytest.mark.slow),
+    ],
+)
+def test_an_example_that_cannot_lie_on_a_mesh_says_why(arguments: tuple[str, ...], why: str) -> None:
+    name, *more = arguments
+    (line,) = stopped(name, *more, "--mesh", "data=2").splitlines()
+    assert line.startswith("--mesh data=2: ")
+    assert why in line
+
+
+def test_a_mesh_that_is_none_is_refused() -> None:
+    from examples.on_mesh import mesh
+
+    assert str(mesh("data=2, model=3")) == "data=2, model=3"
+    for text in ("", "data", "data=0", "data=x", "data=2,data=2", "2=2"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is no mesh: write data=2"):
+            mesh(text)
+    assert "this example lies along 'data'" in stopped("rnn.py", "--backend", "jax", "--mesh", "model=2")
 
 
 @pytest.fixture(scope="module")

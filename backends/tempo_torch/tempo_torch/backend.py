@@ -118,7 +118,8 @@ class TorchBackend(GenericBackend):
         return from_host(array, self.device)
 
     def to_host(self, array: torch.Tensor) -> np.ndarray[Any, Any]:
-        return to_host(array)
+        """Of what lies in parts all of it, for which every process has to ask."""
+        return to_host(array.full_tensor() if hasattr(array, "full_tensor") else array)
 
     def take(self, array: torch.Tensor) -> None:
         """It is empty from here on; its storage stays as long as anything else holds it."""

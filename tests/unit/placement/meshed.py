@@ -1,0 +1,28 @@
+"""NumPy's backend as if it had many devices: plans are made, and sizes looked at, but nothing runs on a mesh."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import tempo as tp
+from tempo.backends.numpy.backend import NumpyBackend
+from tempo.compiler.driver import Specialised
+from tempo.runtime.engine import CompiledEngine
+
+
+class Meshed(NumpyBackend):
+    """The capability, and no more."""
+
+    info = replace(NumpyBackend.info, capabilities=replace(NumpyBackend.info.capabilities, meshes=True))
+
+    def with_mesh(self, mesh: tp.Mesh) -> Meshed:
+        return self
+
+
+def specialised(program: tp.Program, mesh: dict[str, int], sizes: dict[str, int], **given: Any) -> Specialised:
+    """The program's loops at these sizes, with placements."""
+    engine = tp.compile(program, Meshed(), mesh=tp.Mesh(mesh), **given)._engine
+    assert isinstance(engine, CompiledEngine)
+    known = {symbol: sizes[symbol.name] for dim in engine.graph.dims for symbol in dim.size.sizes()}
+    return engine.compiler.specialise(engine.compiler.plan(), known)
