@@ -14,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from tempo import dtypes
 from tempo.errors import UnsupportedError
 from tempo.loop_ir.ir import (
     Assign,
@@ -34,7 +37,8 @@ from tempo.loop_ir.ir import (
 )
 from tempo.loop_ir.rewriter import with_names, with_segments
 from tempo.placement.combining import combined
-from tempo.placement.propagation import SUM, Cuts, Propagation, factors_of
+from tempo.placement.propagation import Cuts, Propagation, can_fold_parts, factors_of
+from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import Factor, Role
@@ -162,8 +166,16 @@ class Partition:
         names_of = read.result if not moved else self._fresh(read.result)
         shape += [self._part(size, cut) for size, cut in zip(buffer.shape, cuts[count:])]
         lies += [cut if isinstance(cut, str) else None for cut in cuts[count:]]
-        made.append(replace(read, result=names_of, index=tuple(index)))
-        names.add(names_of, TensorType(tuple(shape), buffer.dtype), tuple(lies))
+        rows = self.found.rows.get(buffer.id, ())[count:]
+        wanted = (*lies[: len(lies) - len(buffer.shape)], *(rows or lies[len(lies) - len(buffer.shape) :]))
+        parts = _told(wanted) if rows else tuple(lies)
+        whole = self._fresh(read.result) if parts != tuple(lies) else names_of
+        made.append(replace(read, result=whole, index=tuple(index)))
+        names.add(whole, TensorType(tuple(shape), buffer.dtype), tuple(lies))
+        if whole != names_of:
+            part = self._laid(whole, parts, names, made)
+            made.append(Assign(names_of, part))
+            names.add(names_of, names.types[part], parts)
         for number, (place, axis, entry) in enumerate(reversed(moved)):
             result = read.result if number == len(moved) - 1 else self._fresh(read.result)
             names_of = self._at(names_of, result, place, axis, entry, names, made)
@@ -246,6 +258,9 @@ class Partition:
         operands = [
             self._laid(name, tuple(lies), names, made) for name, lies in zip(compute.operands, wanted, strict=True)
         ]
+        onto = OPERATORS[compute.op].onto if folded else None
+        if onto is not None and any(self.at[cut] for _, cut in folded):
+            operands[onto] = self._zeros(names.types[operands[onto]], names, made)
         attrs = compute.attrs
         if compute.op == "random_bits":
             own = list(target)
@@ -280,7 +295,7 @@ class Partition:
             can = bool(factor.places or OPERATORS[compute.op].kind == "movement") and not factor.ordered
             keeps = factor.role is Role.MAJOR or factor.by_position or (factor.role is Role.PARALLEL and can)
             return cut if isinstance(cut, str) and keeps and self.found.keeps(factor, compute, cut) else None
-        if not factor.folds or OPERATORS[compute.op].combine is None:
+        if not can_fold_parts(factor, compute):
             return None
         lies = (names.cuts[compute.operands[number]][axis] for number, axis in factor.places)
         cut = next((each for each in lies if isinstance(each, str)), None)
@@ -291,9 +306,8 @@ class Partition:
         self, compute: Compute, name: str, factor: Factor, cut: str, names: Names, made: list[Statement]
     ) -> str:
         """Of what each device has folded, what all have."""
-        combine = OPERATORS[compute.op].combine
         type = names.types[name]
-        if combine == SUM:
+        if OPERATORS[compute.op].adds_up:
             return self._applied("all_reduce", {"over": cut}, name, names, made, type)
         shape = TensorType((const(1), *type.shape), type.dtype)
         row = self._applied("reshape", {"shape": shape.shape}, name, names, made, shape)
@@ -302,6 +316,16 @@ class Partition:
         found = self._applied(compute.op, {**compute.attrs, "axes": (0,)}, rows, names, made, type)
         names.cuts[found] = names.cuts[name]
         return found
+
+    def _zeros(self, type: TensorType, names: Names, made: list[Statement]) -> str:
+        """What the devices but one add to: it counts once."""
+        zero, many = self._fresh("zero"), self._fresh("zero")
+        scalar = TensorType((), type.dtype)
+        value = ArrayValue(np.zeros((), dtypes.to_numpy(type.dtype)))
+        made.append(Compute(zero, "constant", {"value": value}, (), (), scalar))
+        made.append(Compute(many, "broadcast", {"shape": type.shape}, (zero,), (scalar,), type))
+        names.add(many, type, (None,) * len(type.shape))
+        return many
 
     # -- how values lie --------------------------------------------------------------------------------------------
 

@@ -155,6 +155,11 @@ class Propagation:
         self.buffers |= {id: (None,) * len(self.buffers[id]) for id in self._seen}
         self.collectives: list[Collective] = []
         self._given()
+        self.rows = self._rows()
+        """By buffer that calls of the host write, how its axes lie that are dims of which one call takes all points."""
+        if not exact:
+            for id, cuts in self.rows.items():
+                self.buffers[id] = tuple(map(joined, self.buffers[id], cuts))
         while self._sweep():
             pass
         self._wanted()
@@ -212,6 +217,19 @@ class Propagation:
         read = {each.buffer for call in calls for each in call.reads}
         return frozenset(told | read | {each.buffer for call in calls for each in call.writes})
 
+    def _rows(self) -> dict[int, Cuts]:
+        found: dict[int, Cuts] = {}
+        for call in (each for each in walk(self.program.items) if isinstance(each, CallHost)):
+            dims = [
+                self.request.shard.get(symbol, OPEN) for symbol in self.program.hosts[call.call].attr("batched", ())
+            ]
+            for write in call.writes:
+                buffer = self.program.buffers[write.buffer]
+                axes: list[Cut] = [OPEN] * len(buffer.axes)
+                cuts = axes + dims
+                found[buffer.id] = (*cuts, *(OPEN for _ in buffer.logical_shape[len(cuts) :]))
+        return {id: self._divided(self.program.buffers[id], cuts) for id, cuts in found.items()}
+
     # -- forward ---------------------------------------------------------------------------------------------------
 
     def _sweep(self) -> bool:
@@ -267,20 +285,21 @@ class Propagation:
     def _read(self, read: Read, loops: tuple[Symbol, ...]) -> Cuts:
         buffer, cuts = self.program.buffers[read.buffer], self.buffers[read.buffer]
         found = list(cuts[len(buffer.axes) :])
+        seen = (*(const(1) if isinstance(each, PointIndex) else each.extent for each in read.index), *buffer.shape)
         kept: list[Cut] = []
         for at, (axis, entry) in enumerate(zip(buffer.axes, read.index, strict=True)):
             cut = cuts[at]
             is_point = isinstance(entry, PointIndex)
-            extent, start = (const(1), entry.index) if isinstance(entry, PointIndex) else (entry.extent, entry.start)
             if isinstance(cut, str) and not self.is_whole(axis, entry):
-                shape = (*buffer.logical_shape[:at], extent, *buffer.logical_shape[at + 1 :])
-                bytes = self._bytes(shape, buffer.dtype, (*cuts[:at], None, *cuts[at + 1 :]))
+                start = entry.index if isinstance(entry, PointIndex) else entry.start
                 why = f"read at {axis.dim.name} = {start}" + ("" if is_point else " and after it")
+                bytes = self._bytes(seen, buffer.dtype, (*(None for _ in read.index), *found))
                 self._exchange("all-gather", cut, bytes, buffer, why, loops, warns=True)
                 cut = None
             if not is_point:
                 kept.append(cut)
-        return (*kept, *found)
+        rows = self.rows.get(buffer.id, ()) if self.exact else ()
+        return (*kept, *(map(joined, found, rows[len(buffer.axes) :]) if rows else found))
 
     def is_whole(self, axis: Axis, entry: PointIndex | WindowIndex) -> bool:
         """Whether all positions of an axis are read."""
@@ -300,7 +319,8 @@ class Propagation:
         warns: bool = False,
     ) -> None:
         name = what.name or (what.op if isinstance(what, Compute) else what.label)
-        self.collectives.append(Collective(kind, over, bytes, name, why, loops, what.location, warns))
+        around = tuple(dict.fromkeys(loops))
+        self.collectives.append(Collective(kind, over, bytes, name, why, around, what.location, warns))
 
     def _write(self, write: Write, cuts: Cuts, loops: tuple[Symbol, ...]) -> None:
         buffer, rest = self.program.buffers[write.buffer], list(cuts)
@@ -356,7 +376,7 @@ class Propagation:
                 assert factor.result is not None
                 found[factor.result] = cut
                 self._moved(compute, factor, cut, loops)
-            elif factor.folds and OPERATORS[compute.op].combine is not None:
+            elif can_fold_parts(factor, compute):
                 folded.append((factor, cut))
             else:
                 for number, axis in factor.places:
@@ -397,9 +417,10 @@ class Propagation:
         return stays and not (self.exact and factor.ordered)
 
     def _folded(self, compute: Compute, factor: Factor, cut: str, found: Cuts, loops: tuple[Symbol, ...]) -> None:
-        """Each device has folded what it has."""
+        """Each device has folded what it has. What is no sum is combined by its own operator: the all-reduce of a
+        maximum may lose NaN, as XLA's on a processor does."""
         bytes = self._bytes(compute.type.shape, compute.type.dtype, found)
-        if OPERATORS[compute.op].combine == SUM:
+        if OPERATORS[compute.op].adds_up:
             self._exchange("all-reduce", cut, bytes, compute, f"{compute.op} adds up", loops)
             self.sums.add(id(compute))
             return
@@ -489,9 +510,13 @@ class Propagation:
         return replace(segment, body=rewritten(segment.body, visit))
 
     def _statements(self, compute: Compute) -> tuple[Statement, ...]:
-        """The statement, behind what makes its operands whole where that is needed."""
+        """The statement, behind what makes its operands whole where that is needed.
+
+        Of a contraction it is always said how it lies: XLA cuts one by itself where it sees fit.
+        """
         placement = self._expressed(self.cuts.get(id(compute), ()), compute.type)
-        is_told = placement is not None and (any(placement) or id(compute) in self.sums)
+        is_made = OPERATORS[compute.op].kind == "contraction" if compute.op in OPERATORS else False
+        is_told = placement is not None and (any(placement) or is_made or id(compute) in self.sums)
         made, gathers = replace(compute, placement=placement) if is_told else compute, list[Compute]()
         for number, axes in self.whole.get(id(compute), {}).items():
             lies = self.operands[id(compute)][number]
@@ -551,9 +576,10 @@ def _reshaped(
     )
 
 
-SUM = "add"
-"""What combines parts that an all-reduce adds up. Others are combined by their own operator: the all-reduce of a
-maximum may lose NaN, as XLA's on a processor does."""
+def can_fold_parts(factor: Factor, compute: Compute) -> bool:
+    """Whether parts of a factor may be folded each by itself."""
+    operator = OPERATORS.get(compute.op)
+    return operator is not None and factor.folds and (operator.adds_up or operator.combine is not None)
 
 
 def factors_of(compute: Compute) -> Factors:

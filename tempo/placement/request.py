@@ -185,7 +185,7 @@ def _entries(what: str, given: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check_axis(mesh: Mesh, what: str, over: Any) -> None:
-    if over not in mesh.axes:
+    if not isinstance(over, str) or over not in mesh.axes:
         raise InputError(f"{what} names {over!r}, which is no axis of the mesh", hint=nearest(str(over), mesh.axes))
 
 

@@ -20,7 +20,7 @@ from tempo.backends.by_point import ByPoint, padded, parts_of, placed
 from tempo.caches import digest
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
-from tempo.errors import TempoError
+from tempo.errors import AtUserLine, TempoError
 from tempo.loop_ir.analysis.heap import Heap
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
@@ -115,7 +115,8 @@ class Compiled:
     def from_given(self, id: int, value: Any) -> Array:
         """What an input is given, as the backend has it; the axes are still the user's."""
         axes = self.read_at_points.get(id, 0) if isinstance(value, ByPoint) else 0
-        return placed(self.backend, value, axes, as_given(self.program.buffers[id]))
+        with AtUserLine():
+            return placed(self.backend, value, axes, as_given(self.program.buffers[id]))
 
     def put(self, id: int, value: Any) -> Array:
         """The same for the caller to keep."""

@@ -376,7 +376,10 @@ class CompiledEngine:
     def _device_put(self, port: Port, value: Any, code: Compiled | None) -> Any:
         if code is not None and port in code.program.inputs:
             return code.put(code.program.inputs[port], value)
-        return placed(self.backend, value, np.ndim(value) if self.backend.takes_points else 0)
+        axes = np.ndim(value) if self.backend.takes_points else 0
+        lies = () if self.compiler.placement is None else self.compiler.placement.inputs.get(port, ())
+        array = placed(self.backend, value, axes, lies)
+        return self.backend.joined(array, lies) if any(lies) else array
 
     def in_order(self) -> CompiledEngine:
         """The engine that looks nothing up which is not demanded."""

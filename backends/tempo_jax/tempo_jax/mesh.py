@@ -88,4 +88,5 @@ def on_one_device(array: Array, device: Any) -> Array:
             f"and the program runs on one, {device}",
             hint="compile with mesh= and shard= or place=, so that it stays as it is, or gather it with jax.device_put",
         )
-    return jax.device_put(array, device)
+    here = next((shard.data for shard in array.addressable_shards if shard.device == device), None)
+    return jax.device_put(array, device) if here is None else here  # whose type names no mesh

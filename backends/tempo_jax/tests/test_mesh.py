@@ -313,12 +313,7 @@ def test_matrices_of_8_bits(texts: list[str], llama: Path, axes: dict[str, int])
 @pytest.mark.parametrize(
     "axes",
     [
-        pytest.param(
-            {"model": 2},
-            marks=pytest.mark.xfail(
-                strict=True, reason="XLA cuts the joined map of queries, keys and values, and permutes what it gives"
-            ),
-        ),
+        {"model": 2},
         {"data": 2, "model": 4},
     ],
     ids=str,
@@ -447,7 +442,7 @@ def test_arrays_that_lie_so_are_taken_as_they_are(kind: AxisType) -> None:
     "sizes",
     [
         {"b": 8, "t": 6},
-        pytest.param(None, marks=pytest.mark.xfail(strict=True, reason="without sizes it lies whole on every device")),
+        None,
     ],
     ids=["sizes", "no sizes"],
 )
@@ -476,7 +471,6 @@ def test_arrays_that_lie_in_another_way_are_refused(axes: tuple[str | None, ...]
     assert "say in shard= or place= that it lies so" in str(caught.value.hint)
 
 
-@pytest.mark.xfail(strict=True, reason="what the backend says of an array has no line")
 @pytest.mark.parametrize("mesh", [None, MESH], ids=["one device", "mesh"])
 def test_the_line_that_gives_an_array_that_lies_otherwise(mesh: tp.Mesh | None) -> None:
     with pytest.raises(tp.InputError, match="lies in parts") as caught:
@@ -501,7 +495,7 @@ def test_parts_are_not_gathered_onto_one_device(kind: AxisType) -> None:
     "kind",
     [
         AxisType.Auto,
-        pytest.param(AxisType.Explicit, marks=pytest.mark.xfail(strict=True, reason="its type still names the mesh")),
+        AxisType.Explicit,
     ],
     ids=str,
 )

@@ -91,10 +91,12 @@ class Fold:
 
     neutral   from the dtype of an operand: padding with it changes nothing. None: the operator tells padding by itself
     combine   the operator that makes the whole of what two parts gave; None: none does
+    onto      the number of an operand that the positions are added to; then the parts of all others are, too
     """
 
     neutral: Callable[[str], bool | int | float] | None
     combine: str | None = None
+    onto: int | None = None
 
 
 SIZE = "size"

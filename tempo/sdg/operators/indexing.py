@@ -293,7 +293,7 @@ INDEXING = (
         axes=_scatter_axes,
         cost=_cost,
         numpy=_numpy_scatter,
-        fold=Fold(lambda dtype: 0),
+        fold=Fold(lambda dtype: 0, onto=0),
         inserts=_lift_scatter,
         gradient=_scatter_gradient,
     ),

@@ -108,6 +108,16 @@ class Operator:
         """What makes the whole of what two parts of a folded axis gave; None where nothing does."""
         return None if self.fold is None else self.fold.combine
 
+    @property
+    def onto(self) -> int | None:
+        """The operand that folded positions are added to."""
+        return None if self.fold is None else self.fold.onto
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the sum of what parts of a folded axis give is what all of it gives; `onto` counts once."""
+        return self.combine == "add" or self.onto is not None
+
     def padding(self, dtype: str) -> bool | int | float | None:
         """What a folded or scanned axis is padded with, so that nothing changes; None where anything will do."""
         return None if self.fold is None or self.fold.neutral is None else self.fold.neutral(dtype)

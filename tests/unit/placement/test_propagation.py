@@ -254,7 +254,6 @@ def test_one_point_in_every_iteration() -> None:
     assert found.output("h") == (None, None)
 
 
-@pytest.mark.xfail(strict=True, reason="an axis that is read at a point counts with all of its points")
 def test_bytes_are_those_of_one_iteration() -> None:
     assert [each.bytes for each in one_point_in_every_iteration().collectives] == [4 * FLOAT]
 

@@ -84,7 +84,6 @@ HERE = "return tp.compile(program, Meshed(), mesh=MESH, **given)"
             {"shard": {"b": ["data"]}},
             "shard= of 'b' names ['data'], which is no axis of the mesh",
             "there are",
-            marks=pytest.mark.xfail(strict=True, raises=TypeError, reason="what cannot be hashed is looked up"),
         ),
     ],
 )
