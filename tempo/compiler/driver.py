@@ -99,7 +99,10 @@ def loop_passes_of(
     """Those at sizes, with the backend's own."""
     found = at_sizes(options.extent, options.tile)
     if placement is not None:
-        found = (*found, ShardingPropagation(placement, getattr(backend, "parts", None)))
+        found = (
+            *found,
+            ShardingPropagation(placement, None if isinstance(backend, ReferenceBackend) else backend.parts),
+        )
     return backend.loop_passes(found)
 
 

@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, Literal
 
 from tempo import dtypes
@@ -144,8 +145,8 @@ class Propagation:
         """By such a statement, how its operands lie."""
         self.sums: set[int] = set()
         """Statements whose result is added up over devices."""
-        self.whole: dict[int, dict[int, set[int]]] = {}
-        """By statement, the operands that it wants whole along some axes that are cut."""
+        self.relaid: dict[int, dict[int, dict[int, str | None]]] = {}
+        """By statement, and operand, how it wants some axes that lie otherwise."""
         self.staged: dict[int, tuple[int, str]] = {}
         """Statements that fold a cut axis in two stages, each device's part first: the axis, and the mesh's."""
         self.fixed = {id for port, id in program.outputs.items() if port.role == "state"}
@@ -235,7 +236,7 @@ class Propagation:
     def _sweep(self) -> bool:
         """Whether it has found out more of a buffer."""
         before, self.collectives = dict(self.buffers), []
-        self.cuts, self.operands, self.sums, self.whole, self.staged = {}, {}, set(), {}, {}
+        self.cuts, self.operands, self.sums, self.relaid, self.staged = {}, {}, set(), {}, {}
         for segment in self.program.segments:
             self._block(segment.body, {}, self._around.get(segment.id, ()))
         return before != self.buffers
@@ -420,6 +421,10 @@ class Propagation:
         """Each device has folded what it has. What is no sum is combined by its own operator: the all-reduce of a
         maximum may lose NaN, as XLA's on a processor does."""
         bytes = self._bytes(compute.type.shape, compute.type.dtype, found)
+        for number, at in factor.places:  # what is whole is cut; else XLA may gather the other
+            lies, size = self.operands[id(compute)][number], compute.operand_types[number].shape[at]
+            if lies[at] is None and cut not in lies and self._fits(cut, size):
+                self._relay(compute, number, at, cut)
         if OPERATORS[compute.op].adds_up:
             self._exchange("all-reduce", cut, bytes, compute, f"{compute.op} adds up", loops)
             self.sums.add(id(compute))
@@ -437,7 +442,10 @@ class Propagation:
         assert isinstance(cut, str)
         bytes = self.mesh.axes[cut] * self._operand_bytes(compute, number)
         self._exchange("all-gather", cut, bytes, compute, why, loops, warns=True)
-        self.whole.setdefault(id(compute), {}).setdefault(number, set()).add(axis)
+        self._relay(compute, number, axis, None)
+
+    def _relay(self, compute: Compute, number: int, axis: int, cut: str | None) -> None:
+        self.relaid.setdefault(id(compute), {}).setdefault(number, {})[axis] = cut
 
     def _operand_bytes(self, compute: Compute, number: int) -> int:
         type = compute.operand_types[number]
@@ -509,20 +517,27 @@ class Propagation:
 
         return replace(segment, body=rewritten(segment.body, visit))
 
+    @cached_property
+    def _has_parts(self) -> bool:
+        """Whether anything is cut at all."""
+        return any(isinstance(cut, str) for cuts in (*self.buffers.values(), *self.cuts.values()) for cut in cuts)
+
     def _statements(self, compute: Compute) -> tuple[Statement, ...]:
         """The statement, behind what makes its operands whole where that is needed.
 
-        Of a contraction it is always said how it lies: XLA cuts one by itself where it sees fit.
+        Of what is whole that is said, too: else XLA cuts it as its readers are, and moves what does not fit.
         """
-        placement = self._expressed(self.cuts.get(id(compute), ()), compute.type)
-        is_made = OPERATORS[compute.op].kind == "contraction" if compute.op in OPERATORS else False
-        is_told = placement is not None and (any(placement) or is_made or id(compute) in self.sums)
+        cuts = self.cuts.get(id(compute), ())
+        placement = self._expressed(cuts, compute.type)
+        is_known = id(compute) in self.sums or not all(isinstance(cut, _Open) for cut in cuts)
+        is_known = is_known and self._has_parts
+        is_told = placement is not None and is_known
         made, gathers = replace(compute, placement=placement) if is_told else compute, list[Compute]()
-        for number, axes in self.whole.get(id(compute), {}).items():
+        for number, axes in self.relaid.get(id(compute), {}).items():
             lies = self.operands[id(compute)][number]
-            left = self._expressed(tuple(None if axis in axes else cut for axis, cut in enumerate(lies)))
+            left = self._expressed(tuple(axes.get(axis, cut) for axis, cut in enumerate(lies)))
             type, name = compute.operand_types[number], made.operands[number]
-            gathers.append(_reshaped(compute, name, f"whole_{number}", type, type, left))
+            gathers.append(_reshaped(compute, name, f"laid_{number}", type, type, left))
             operands = (*made.operands[:number], gathers[-1].result, *made.operands[number + 1 :])
             made = replace(made, operands=operands)
         if id(compute) not in self.staged:

@@ -54,6 +54,7 @@ class JaxBackend:
     shares_memory = False
     donates = True
     takes_points = True
+    parts = None
 
     def __init__(self, device: Any = None, made_for: str | None = None, mesh: Mesh | None = None) -> None:
         """`made_for`: a platform that code is made for, and lowered to, though it runs on `device`. `mesh`: of devices
@@ -157,6 +158,10 @@ class JaxBackend:
         assert self._mesh is not None, "where something has a placement there is a mesh"
         with x64_for(_name(array.dtype)):
             return self._mesh.laid(array, placement)
+
+    def joined(self, part: Array, placement: Placement) -> Array:
+        """XLA's arrays are whole, however they lie."""
+        return part
 
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
         return np.asarray(array)
