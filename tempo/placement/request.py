@@ -137,16 +137,19 @@ class PlacementRequest:
             )
 
     def check_carried(self, graph: Graph, demands: Mapping[int, Demand], planned: bool = False) -> None:
-        """Raises `UnsupportedError` where a recurrence of the graph goes along a dim that is cut.
+        """Raises `UnsupportedError` where a recurrence goes along a dim that is cut.
 
-        What no order is found for before passes have taken it apart may be no recurrence; `planned`: they have."""
+        What no order is found for before passes have taken it apart may be no recurrence; `planned`: they have. A sum
+        that they make step by step is none of the user's: it is gathered.
+        """
         for unit in (unit for body in bodies(graph, demands) for unit in body.units):
             dims = {unit.loop.dim} if unit.loop else set[Symbol]()
             nodes = [graph.nodes[id] for id in unit.names]
             if unit.stuck and planned:
                 dims = {symbol for node in nodes for symbol in node.domain}
-            for symbol in dims & self.shard.keys():
-                carried = next((node for node in nodes if node.name), nodes[0])
+            defined = [node for node in nodes if node.id in self.graph.nodes and self.graph.nodes[node.id].is_merge]
+            for symbol in dims & self.shard.keys() if defined else ():
+                carried = next((node for node in defined if node.name), defined[0])
                 raise UnsupportedError(
                     f"{tensor_name(carried)} is carried along {symbol.name}: each point waits for another one, so the "
                     "points cannot lie on several devices",
