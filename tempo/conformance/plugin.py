@@ -160,6 +160,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "planned: needs a backend that plans (memory, streams, executables)")
     config.addinivalue_line("markers", "one_device: is about a plan for one device; left out with --tempo-mesh")
+    config.addinivalue_line(
+        "markers", "one_process: one process of a mesh alone may meet an error, and the others would wait for it"
+    )
     config.addinivalue_line("markers", "slow: takes long to compile; leave it out with `-m 'not slow'`")
     config.addinivalue_line("markers", "one_configuration: runs with all passes only")
     config.addinivalue_line(
@@ -227,6 +230,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=f"{chosen.backend} evaluates the graph itself and plans nothing"))
         if item.get_closest_marker("one_device") and chosen.mesh is not None:
             item.add_marker(pytest.mark.skip(reason="it is about a plan for one device"))
+        if item.get_closest_marker("one_process") and PROCESS_VARIABLE in os.environ:
+            item.add_marker(pytest.mark.skip(reason="one process alone would meet an error"))
     whole = (
         () if any("::" in argument for argument in config.args) else {name.partition("::")[0] for name in ours.values()}
     )

@@ -114,6 +114,7 @@ def test_it_may_be_needed_at_some_points_only(target: Target, own: str) -> None:
     ],
     ids=["nothing", "too-many", "shape", "dtype", "raises"],
 )
+@pytest.mark.one_process
 def test_what_is_not_as_declared_is_refused_at_the_users_line(
     target: Target, own: str, function: Any, said: str
 ) -> None:

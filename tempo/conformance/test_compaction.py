@@ -193,6 +193,7 @@ def test_few_rows_are_computed_by_few(target: Target) -> None:
     assert "t: all rows until the last has ended" in alone.explain()
 
 
+@pytest.mark.one_process
 def test_an_error_names_the_row_and_not_its_place(target: Target) -> None:
     with tp.Program() as program:
         b, t = tp.dim("b"), tp.dim("t")

@@ -183,6 +183,7 @@ def test_a_function_gets_windows_of_what_it_feeds(target: Target, dtype: str) ->
     target.agrees(program, {"last": h_[-1]}, x=x_data)
 
 
+@pytest.mark.one_process
 def test_an_exception_stops_the_run_and_names_the_point(target: Target) -> None:
     record, broken = Record(), [True]
 
@@ -205,6 +206,7 @@ def test_an_exception_stops_the_run_and_names_the_point(target: Target) -> None:
     np.testing.assert_array_equal(target.to_numpy(run()["y"]), range(5))  # it stays usable
 
 
+@pytest.mark.one_process
 def test_an_exception_in_a_sink_stops_the_run(target: Target) -> None:
     """What was written before stays written; what comes after is not."""
     written: list[float] = []
@@ -258,6 +260,7 @@ def test_lifting_changes_neither_number_nor_order_of_calls(target: Target, mappi
     ],
     ids=["nothing", "too-many", "shape", "dtype"],
 )
+@pytest.mark.one_process
 def test_results_other_than_declared_are_refused(target: Target, returned: Any, said: str) -> None:
     with tp.Program() as program:
         t = tp.dim("t", 2)

@@ -169,6 +169,7 @@ def checks_after_all(target: Target) -> bool:
     return False
 
 
+@pytest.mark.one_process
 def test_indices_out_of_range_raise_where_they_are_checked(target: Target) -> None:
     if target.info.capabilities.why_not("checks"):
         with pytest.raises(tp.UnsupportedError, match="checked mode"):
@@ -183,6 +184,7 @@ def test_indices_out_of_range_raise_where_they_are_checked(target: Target) -> No
 
 
 @pytest.mark.parametrize("mapping", [None, "sequential", 2])
+@pytest.mark.one_process
 def test_only_an_index_that_is_needed_raises(target: Target, mapping: Any) -> None:
     """Not one that is behind a case that is not taken, whatever is computed ahead of its condition."""
     with tp.Program() as program:
@@ -218,6 +220,7 @@ def test_only_an_index_that_is_needed_raises(target: Target, mapping: Any) -> No
         ({"late": (2,)}, "index 9 is out of range for an axis of size 4 of 'v' at t = 2"),
     ],
 )
+@pytest.mark.one_process
 def test_an_index_out_of_range_is_told_with_tensor_line_and_point(
     target: Target, mapping: Any, change: dict[str, tuple[int, ...]], said: str
 ) -> None:
@@ -301,6 +304,7 @@ def test_out_of_domain_under_a_condition_is_fine(target: Target) -> None:
 
 @pytest.mark.few_configurations
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "uint32"])
+@pytest.mark.one_process
 def test_pairs_of_indices_are_compared_as_they_are(target: Target, dtype: str) -> None:
     """An index that 32 bits would make another one is out of range."""
     with tp.Program() as program:
@@ -317,6 +321,7 @@ def test_pairs_of_indices_are_compared_as_they_are(target: Target, dtype: str) -
 
 
 @pytest.mark.few_configurations
+@pytest.mark.one_process
 def test_checks_where_a_run_ends_early(target: Target) -> None:
     """What is read at the next point is there before it is known whether there is one."""
     with tp.Program() as program:
@@ -374,6 +379,7 @@ def prompted() -> tp.Program:
 
 
 @pytest.mark.parametrize("mapping", [None, "sequential", "full", 2])
+@pytest.mark.one_process
 def test_an_index_out_of_range_is_told_as_it_was_written(target: Target, mapping: Any) -> None:
     """As the user counts it, at the user's dims; data without a name by its line."""
 

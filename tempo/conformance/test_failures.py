@@ -85,6 +85,7 @@ def behind(at: int, size: int | None) -> tp.Program:
 @pytest.mark.parametrize("program", [acting, logging, summing, behind])
 @pytest.mark.parametrize("at", typical([0, 1, 3, 5], [0, 3]))
 @pytest.mark.parametrize("number", [None, SIZE])
+@pytest.mark.one_process
 def test_a_call_that_fails_loses_nothing_that_was_whole(
     target: Target, program: Callable[[int, int | None], tp.Program], at: int, number: int | None
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_call_that_fails_loses_nothing_that_was_whole(
 @pytest.mark.few_configurations
 @pytest.mark.parametrize("at", [0, 1, 3])
 @pytest.mark.parametrize("number", [None, SIZE])
+@pytest.mark.one_process
 def test_what_no_whole_point_needed_has_no_value(target: Target, at: int, number: int | None) -> None:
     """Nobody reads `alone` but the end, so it is made nowhere else; a state is right, or there is none."""
     with tp.Program() as program:
@@ -134,6 +136,7 @@ def test_what_no_whole_point_needed_has_no_value(target: Target, at: int, number
 
 @pytest.mark.few_configurations
 @pytest.mark.parametrize("inner", [1, 3])
+@pytest.mark.one_process
 def test_sizes_that_are_numbers_of_several_dims(target: Target, inner: int) -> None:
     """The value at the last whole point of the dim that the call goes along, at the last of the others."""
     with tp.Program() as program:
@@ -197,6 +200,7 @@ def test_data_that_fails_loses_no_training(target: Target, size: int, at: int) -
 @pytest.mark.planned
 @pytest.mark.few_configurations
 @pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.one_process
 def test_a_stream_that_failed_fails_again(target: Target, chunk: int) -> None:
     x_data, run = numbers((8, 3)), target.compile(learning())
     expected = run(x=x_data[:5])
@@ -242,6 +246,7 @@ def test_a_parameter_over_a_dim_of_one_point(target: Target) -> None:
 
 
 @pytest.mark.few_configurations
+@pytest.mark.one_process
 def test_what_was_made_beforehand_is_cut_as_well(target: Target) -> None:
     """Whatever lies in what order, the outputs are those of as many points as `sizes` says."""
     with tp.Program() as program:
@@ -263,6 +268,7 @@ def test_what_was_made_beforehand_is_cut_as_well(target: Target) -> None:
 
 
 @pytest.mark.few_configurations
+@pytest.mark.one_process
 def test_an_index_out_of_range_in_a_loop_of_the_host_is_that_error(target: Target) -> None:
     with tp.Program() as program:
         t = tp.dim("t")

@@ -38,6 +38,7 @@ def assert_here(error: tp.TempoError, text: str) -> None:
     assert text in error.location.text
 
 
+@pytest.mark.one_process
 def test_the_first_of_all_that_is_not_finite_is_named(target: Target) -> None:
     run = target.compile(training(), check_finite=True)
     x = inputs()
@@ -61,6 +62,7 @@ def test_without_the_option_nothing_is_said(target: Target) -> None:
     assert np.isnan(loss[2:]).all()
 
 
+@pytest.mark.one_process
 def test_a_gradient_that_is_not_finite_shows_in_the_parameter(target: Target) -> None:
     with tp.Program("root") as program:
         i = tp.dim("i", 5)
@@ -73,6 +75,7 @@ def test_a_gradient_that_is_not_finite_shows_in_the_parameter(target: Target) ->
     assert_here(caught.value, 'tp.parameter("w"')
 
 
+@pytest.mark.one_process
 def test_an_output_is_named_where_no_definition_is_to_blame(target: Target) -> None:
     with tp.Program("quotient") as program:
         t = tp.dim("t", 6)
@@ -103,6 +106,7 @@ def test_infinities_that_were_written_are_no_error(target: Target) -> None:
     np.testing.assert_array_equal(target.to_numpy(found["largest"]), [-np.inf, 1, 1])
 
 
+@pytest.mark.one_process
 def test_an_input_that_is_nan_is_refused_before_anything_runs(target: Target) -> None:
     run = target.compile(running_maximum(), check_finite=True)
     with pytest.raises(tp.NotFiniteError, match=r"the input 'x' is NaN at t = 2") as caught:
@@ -152,6 +156,7 @@ def environment(breaks: int, raises: bool = False, points: int = 9) -> tp.Progra
     return program
 
 
+@pytest.mark.one_process
 def test_an_environment_that_gives_nan_is_named(target: Target) -> None:
     run = target.compile(environment(4), check_finite=True)
     for _ in range(2):  # an executable can be run again
@@ -160,6 +165,7 @@ def test_an_environment_that_gives_nan_is_named(target: Target) -> None:
         assert_here(caught.value, "tp.host_call(step")
 
 
+@pytest.mark.one_process
 def test_a_call_that_fails_for_what_it_was_given_is_not_blamed(target: Target) -> None:
     run = target.compile(environment(4, raises=True, points=300), check_finite=True)
     with pytest.raises(tp.NotFiniteError, match=r"step is NaN at t = 4") as caught:
@@ -167,6 +173,7 @@ def test_a_call_that_fails_for_what_it_was_given_is_not_blamed(target: Target) -
     assert isinstance(caught.value.__context__, tp.HostCallError)
 
 
+@pytest.mark.one_process
 def test_a_run_that_ends_early_is_looked_at_as_far_as_it_went(target: Target) -> None:
     with tp.Program("ends") as program:
         t = tp.dim("t", 20)
@@ -183,6 +190,7 @@ def test_a_run_that_ends_early_is_looked_at_as_far_as_it_went(target: Target) ->
 
 
 @pytest.mark.planned
+@pytest.mark.one_process
 def test_a_stream_ends_at_the_step_that_is_not_finite(target: Target) -> None:
     x = inputs()
     x[2, 3, 1] = -5

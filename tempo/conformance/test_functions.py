@@ -269,6 +269,7 @@ def test_cross_entropy(target: Target, ignored: int | None) -> None:
 
 @pytest.mark.one_configuration
 @pytest.mark.parametrize("label", [-1, 6, -100])
+@pytest.mark.one_process
 def test_cross_entropy_at_no_class(target: Target, label: int) -> None:
     with tp.Program() as program:
         t = tp.dim("t", 2)

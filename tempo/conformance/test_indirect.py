@@ -264,6 +264,7 @@ def test_what_is_clamped_gets_its_gradient(target: Target) -> None:
     target.agrees(program(), by_hand(x, clamped, w), x=x, w=w, child=wild, options={"checks": False})
 
 
+@pytest.mark.one_process
 def test_an_index_beyond_what_may_be_read_is_named(target: Target) -> None:
     x, w, child = numbers(6, WIDTH), numbers(WIDTH, WIDTH, seed=1), tree(6)
     child[4, 1] = 4

@@ -296,6 +296,7 @@ def test_rows_at_indices(many: Target) -> None:
 
 @pytest.mark.parametrize(("name", "wrong"), [("n", 8), ("n", -9), ("k", 5)])
 @pytest.mark.parametrize("at", [0, ROWS - 1])
+@pytest.mark.one_process
 def test_indices_are_checked(many: Target, name: str, wrong: int, at: int) -> None:
     inputs: dict[str, Any] = {"x": normal(ROWS, 2), "table": normal(5, 2, seed=1)}
     inputs |= {"n": np.arange(ROWS, dtype=np.int32), "k": np.zeros(ROWS, np.int32)}
@@ -510,6 +511,7 @@ def test_what_is_finite_is_let_pass(many: Target) -> None:
 
 
 @pytest.mark.parametrize("at", [(0, 0), (3, 2), (ROWS - 1, STEPS - 1)])
+@pytest.mark.one_process
 def test_what_is_not_finite_is_named(many: Target, at: tuple[int, int]) -> None:
     x = np.abs(normal(ROWS, STEPS)) + 1
     x[at] = -1.0

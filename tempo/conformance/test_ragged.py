@@ -436,6 +436,7 @@ def test_sums_of_empty_rows_beside_means(target: Target) -> None:
 
 
 @pytest.mark.one_configuration
+@pytest.mark.one_process
 def test_nothing_behind_a_row_is_not_finite(target: Target) -> None:
     inputs, _ = rows_of()
 

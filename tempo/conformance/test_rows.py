@@ -231,6 +231,7 @@ def test_a_stream_without_an_end_goes_on_until_all_rows_have_ended(target: Targe
     np.testing.assert_array_equal(stream.result.lengths["t"], LENGTHS)
 
 
+@pytest.mark.one_process
 def test_what_a_row_would_be_behind_its_end_need_not_be_finite(target: Target) -> None:
     with tp.Program() as program:
         b, t = tp.dims("b t")
@@ -259,6 +260,7 @@ def test_what_a_row_would_be_behind_its_end_need_not_be_finite(target: Target) -
 @pytest.mark.few_configurations
 @pytest.mark.parametrize("mapping", [None, {"t": 1}], ids=["", "moved together"])
 @pytest.mark.parametrize("calls", [False, True], ids=["", "calls"])
+@pytest.mark.one_process
 def test_no_index_behind_the_end_of_a_row_raises(target: Target, calls: bool, mapping: Any) -> None:
     seen: list[float] = []
     with tp.Program() as program:
@@ -291,6 +293,7 @@ def test_no_index_behind_the_end_of_a_row_raises(target: Target, calls: bool, ma
         assert not calls or seen == [0, 2, 2, 3]
 
 
+@pytest.mark.one_process
 def test_what_a_call_that_fails_leaves_is_whole(target: Target) -> None:
     def note(total: Array) -> None:
         if total < 2:

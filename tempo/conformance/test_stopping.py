@@ -252,6 +252,7 @@ def behind_a_prompt(t: tp.Dim, read: tp.RecurrentTensor) -> tp.RecurrentTensor:
 @pytest.mark.parametrize(
     "reads", [added, shifted, through_a_definition, through_a_window, through_a_gradient, behind_a_prompt]
 )
+@pytest.mark.one_process
 def test_no_index_past_the_end_raises(
     target: Target, reads: Callable[[tp.Dim, tp.RecurrentTensor], tp.RecurrentTensor], calls: bool
 ) -> None:

@@ -170,6 +170,7 @@ def test_trees_while_learning(target: Target) -> None:
     target.agrees(program, sizes={"i": 3}, options=options, x=arrays["x"], child=arrays["child"], tolerance=4)
 
 
+@pytest.mark.one_process
 def test_from_the_roots_to_the_leaves(target: Target) -> None:
     """Points that read points behind them: up the trees, and then down."""
     with tp.Program() as program:
@@ -236,6 +237,7 @@ def test_two_forests(target: Target) -> None:
 
 @pytest.mark.parametrize("way", ["sequential", TILE, None])
 @pytest.mark.parametrize("checks", [None, True])
+@pytest.mark.one_process
 def test_a_broken_promise_names_the_point(target: Target, way: str | int | None, checks: bool | None) -> None:
     """Of what indices order the inspector looks at all of them, whatever runs then."""
     arrays = given("forest", 4, 5)
@@ -251,6 +253,7 @@ OTHERWISE = ("each row its own", "the point before, too", "a stream")
 
 
 @pytest.mark.parametrize("how", OTHERWISE)
+@pytest.mark.one_process
 def test_a_broken_promise_of_points_that_go_one_by_one(target: Target, how: str) -> None:
     """Indices that are known before the run are looked at, whatever becomes of the reads."""
     rows = how == OTHERWISE[0]

@@ -6,6 +6,8 @@ import contextlib
 import io
 import linecache
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,16 @@ def run_block(path: Path, source: str, line: int, names: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("page", ["docs/tutorial.md", "docs/training.md", "README.md"])
 def test_page(page: str) -> None:
+    run_page(page)
+
+
+def test_page_with_devices_of_its_own() -> None:
+    """In a process of its own, in which nobody has used JAX yet."""
+    found = subprocess.run([sys.executable, __file__, "docs/devices.md"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def run_page(page: str) -> None:
     path = ROOT / page
     text = path.read_text()
     names: dict[str, Any] = {"__name__": "page"}
@@ -41,3 +53,7 @@ def test_page(page: str) -> None:
             assert printed.strip() == match[2].strip(), f"{page}:{line}"
             printed = None
     assert count > 0
+
+
+if __name__ == "__main__":
+    run_page(sys.argv[1])
