@@ -17,6 +17,9 @@ SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
 FEW = -m "not slow" --tempo-random-programs=15 --tempo-edges=0:3
 QUICK = $(FEW) --tempo-passes=all
 
+# Of the suite, what runs on a mesh in `make test-all`; all of it does in `tox -e mesh`.
+ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_random_programs test_gradients test_definitions)
+
 # Tests and examples start many processes; none is to compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -64,6 +67,8 @@ test-all: test
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(QUICK)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
+	$(SUITE)$(ON_MESH) --tempo-backend=torch --tempo-mesh=2 $(QUICK)
 	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral --tempo-passes=few
 
 sweep: $(READY)

@@ -127,11 +127,15 @@ def collector_paused() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Specialised:
-    """A program's loops at the values `sizes` of what shapes are made of, and the passes that made them."""
+    """A program's loops at the values `sizes` of what shapes are made of, and the passes that made them.
+
+    `anywhere`: the loops before it was said where anything lies, the same on every mesh.
+    """
 
     loops: LoopProgram
     sizes: Mapping[Symbol, int]
     passes: tuple[PassRecord, ...]
+    anywhere: LoopProgram
 
 
 @dataclass(frozen=True)
@@ -266,8 +270,11 @@ class Compiler:
             ahead,
             offload=plan.offload,
         )
-        loops, records = self.manager.run(plan.loops, context, self.loop_passes)
-        return Specialised(loops, sizes, records)
+        placed = [at for at, each in enumerate(self.loop_passes) if isinstance(each, ShardingPropagation)]
+        first = placed[0] if placed else len(self.loop_passes)
+        anywhere, records = self.manager.run(plan.loops, context, self.loop_passes[:first])
+        loops, more = self.manager.run(anywhere, context, self.loop_passes[first:])
+        return Specialised(loops, sizes, (*records, *more), anywhere if placed else loops)
 
     # -- what both follow ------------------------------------------------------------------------------------------
 

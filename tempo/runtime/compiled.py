@@ -78,14 +78,16 @@ class Compiled:
     driver_source: str
     passes: tuple[PassRecord, ...]
     """Those at the sizes that shapes are made of."""
+    anywhere: LoopProgram
+    """The program as it is on every mesh."""
     seconds: float = field(
         default=0.0, compare=False
     )  # that making it took; a backend may compile more at its first run
 
     @cached_property
     def digest(self) -> str:
-        """Of the plan, in which buffers have their numbers."""
-        return digest(str(self.program))
+        """Of the plan, in which buffers have their numbers; the same on every mesh."""
+        return digest(str(self.anywhere))
 
     @cached_property
     def handed_over(self) -> frozenset[int]:
@@ -271,7 +273,9 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
     parameters, source = emitter.item_sizes(), "\n\n".join(sources)
     anew = frozenset[int]() if backend.allocates_inside else _made_anew(program, lifetimes, static)
     seconds = time.perf_counter() - start
-    return Compiled(program, backend, tuple(items), parameters, segments, anew, source, made.passes, seconds)
+    return Compiled(
+        program, backend, tuple(items), parameters, segments, anew, source, made.passes, made.anywhere, seconds
+    )
 
 
 def _made_anew(program: LoopProgram, lifetimes: Lifetimes, sizes: Sizes) -> frozenset[int]:

@@ -29,7 +29,7 @@ def outputs(engine: CompiledEngine, program: LoopProgram, arguments: Arguments) 
     plan = engine.plan()
     static = engine.compiler.static(plan, arguments.sizes)
     try:
-        compiled = compile_program(Specialised(program, static, ()), engine.backend, arguments.sizes)
+        compiled = compile_program(Specialised(program, static, (), program), engine.backend, arguments.sizes)
         named = plan.graph.named_sizes(arguments.sizes)
         ready = Ready(plan, compiled, arguments.sizes, partial(demanded, plan.graph, arguments.sizes), named)
         run = ProgramRun(ready, arguments.arrays, True)

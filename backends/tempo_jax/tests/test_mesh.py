@@ -528,3 +528,37 @@ def test_what_it_exchanges_is_explained() -> None:
     told = compiled(sizes={"b": 8, "t": 6}).explain()
     assert "# placement" in told
     assert re.search(rf"all-reduce over data, \d+ B, .*{re.escape(__file__)}:\d+", told)
+
+
+# -- runs that go on elsewhere -----------------------------------------------------------------------------------------
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_a_run_goes_on_with_other_devices(tmp_path: Path) -> None:
+    """Files hold what lies in parts whole, so that any mesh can take them up."""
+    with tp.Program("walk") as program:
+        i, b = tp.dim("i"), tp.dim("b", 8)
+        x = tp.recurrent("x", (3,), (i, b))
+        x[0, b] = 0.0
+        x[i + 1, b] = x + tp.random.normal((3,), dims=(i, b))
+        w = tp.parameter("w", (3,), np.zeros(3, np.float32), dims=(i,))
+        w[i + 1] = w + 0.1 * x[i, 0:8].mean(axis=0)
+        tp.output("w", w)
+        tp.output("x", x)
+
+    def on(devices: int) -> tp.Executable:
+        return tp.compile(program, "jax", sizes={"i": 40}, mesh=tp.Mesh({"data": devices}), shard={"b": "data"})
+
+    def interrupt(done: int, total: int) -> None:
+        if done >= 25:
+            raise Interrupted
+
+    kept = tp.Checkpoints(tmp_path / "walk", along="i", every=10)
+    with pytest.raises(Interrupted):
+        on(2)(seed=3, checkpoint=kept, progress=interrupt)
+    expected, found = on(2)(seed=3), on(4)(checkpoint=kept, resume=True)
+    np.testing.assert_array_equal(np.asarray(found["x"]), np.asarray(expected["x"]))
+    np.testing.assert_allclose(np.asarray(found["w"]), np.asarray(expected["w"]), rtol=1e-5)
