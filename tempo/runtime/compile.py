@@ -112,12 +112,11 @@ def compile(
             asked, rivals = name, {each: get_scheduler(each) for each in others}
         manager = default_manager()
         manager.call("tempo_compile_started", program=program, backend=chosen.info.name, scheduler=name)
-        graph, check = program.graph(), None
+        graph, watches = program.graph(), None
         passes = registered_passes()
         _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options, placement), options), options)
         if options.check_finite:
             graph, watches = watched(graph)
-            check = FiniteCheck(program.graph(), watches)
         engine: Engine = (
             ReferenceEngine(graph, options)
             if getattr(chosen, "interprets", False)
@@ -140,6 +139,7 @@ def compile(
                 program.declared(),
             )
         )
+        check = None if watches is None else FiniteCheck(program.graph(), watches, engine.on_host)
         given = chosen.info.name if backend is None else backend
         recipe = partial(
             compile, program, given, named, device, sizes, options, memory_limit, offload, mesh, shard, place

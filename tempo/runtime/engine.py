@@ -407,9 +407,9 @@ class CompiledEngine:
         self, arguments: Arguments, progress: Progress | None, look: Look | None, run: CheckpointedRun
     ) -> Evaluated:
         """As `run`, with checkpoints: no row is moved, and nothing is looked up that is not demanded."""
-        if self.backend.parts is not None:
-            message = "checkpoints of a mesh whose devices are processes, each with a part, are not written yet"
-            raise UnsupportedError(message, hint="give run.state to tp.save, when its tensors are whole", feature="mesh")
+        if self.backend.processes > 1:
+            message = f"checkpoints are not written by {self.backend.processes} processes that run one program, yet"
+            raise UnsupportedError(message, hint="save run.state with tp.save, in one of them", feature="mesh")
         points = self.points_read(arguments)
         if self.tiles is not None and (found := self.tiles.of(arguments, points)) is not None:
             return found[0].checkpointed(found[1], progress, look, run)

@@ -31,7 +31,7 @@ from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_jax import access
 from tempo_jax.jitted import Calls, JittedSegment, Meter, Scope
-from tempo_jax.mesh import DeviceMesh, on_one_device
+from tempo_jax.mesh import DeviceMesh, on_one_device, whole
 from tempo_jax.operators import OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import is_wide, x64, x64_for
@@ -43,7 +43,8 @@ _LITTLE = 1 << 20
 
 
 class JaxBackend:
-    """Arrays are `jax.Array`s on one device, or on a mesh of them."""
+    """Arrays are `jax.Array`s on one device, or on a mesh of them. Of several processes (`jax.distributed`) each has a
+    device of its own, and a mesh has those of all."""
 
     info: BackendPlugin = PLUGIN
     static_buffers = True
@@ -59,14 +60,16 @@ class JaxBackend:
     def __init__(self, device: Any = None, made_for: str | None = None, mesh: Mesh | None = None) -> None:
         """`made_for`: a platform that code is made for, and lowered to, though it runs on `device`. `mesh`: of devices
         of this one's platform."""
-        self.device = device if device is not None else jax.devices()[0]
+        self.device = device if device is not None else jax.local_devices()[0]
+        self._is_default = self.device == jax.local_devices()[0]
         self._made_for, self._named = made_for, mesh
         self._mesh = None if mesh is None else DeviceMesh.of(mesh, self.device.platform)
         self._meter = Meter()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By its device's number: what runs on it stays in its process."""
-        return _on, (self.device.platform, self.device.id, self._made_for, self._named)
+        """By its device's number in its process: what runs on it stays there, or where as many processes are."""
+        number = jax.local_devices(backend=self.device.platform).index(self.device)
+        return _on, (self.device.platform, number, self._made_for, self._named)
 
     @property
     def costs(self) -> Costs:
@@ -75,7 +78,7 @@ class JaxBackend:
     def with_device(self, name: str) -> JaxBackend:
         """The same backend on the first device of a platform ("cpu", "cuda")."""
         try:
-            return JaxBackend(jax.devices(name)[0])
+            return JaxBackend(jax.local_devices(backend=name)[0])
         except RuntimeError as error:
             raise UnsupportedError(f"JAX finds no device {name!r}: {error}") from error
 
@@ -118,7 +121,7 @@ class JaxBackend:
 
     def _scopes(self, request: SegmentRequest) -> tuple[Scope, ...]:
         """What every call of a program's segments needs around it."""
-        elsewhere = () if self.device == jax.devices()[0] else (self._here,)
+        elsewhere = () if self._is_default else (self._here,)
         return (*elsewhere, *((x64,) if is_wide(request) else ()))
 
     @property
@@ -129,9 +132,21 @@ class JaxBackend:
     # -- arrays ----------------------------------------------------------------------------------------------------
 
     def _here(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.device == jax.devices()[0] else jax.default_device(self.device)
+        return nullcontext() if self._is_default else jax.default_device(self.device)
+
+    @property
+    def processes(self) -> int:
+        """That a mesh has devices of."""
+        return 1 if self._shared is None else jax.process_count()
+
+    @property
+    def _shared(self) -> DeviceMesh | None:
+        """The mesh that has devices of several processes: what is on one device is then of no use to the others."""
+        return self._mesh if self._mesh is not None and self._mesh.is_shared else None
 
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> Array:
+        if self._shared is not None:
+            return self.allocate_on_mesh(shape, dtype, fill, ())
         with x64_for(dtype), self._here():
             return jnp.full(shape, 0 if fill is None else fill, dtypes.to_numpy(dtype))
 
@@ -164,7 +179,11 @@ class JaxBackend:
         return part
 
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
-        return np.asarray(array)
+        """Of one that lies in parts on several processes all of them call it: they exchange what they have."""
+        if not isinstance(array, jax.Array) or array.is_fully_addressable:
+            return np.asarray(array)
+        with x64_for(_name(array.dtype)):
+            return whole(array)
 
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         if axes == tuple(range(len(axes))):
@@ -218,7 +237,7 @@ class JaxBackend:
             "fresh": np.array,
             "clamped": self._clamped,
             "wrapped": self._wrapped,
-            "to_host": np.asarray,
+            "to_host": np.asarray if self._shared is None else self.to_host,
             "host_write": self._host_write,
         }
 
@@ -270,7 +289,7 @@ class JaxBackend:
 
 
 def _on(platform: str, number: int, made_for: str | None, mesh: Mesh | None) -> JaxBackend:
-    return JaxBackend(next(device for device in jax.devices(platform) if device.id == number), made_for, mesh)
+    return JaxBackend(jax.local_devices(backend=platform)[number], made_for, mesh)
 
 
 @lru_cache

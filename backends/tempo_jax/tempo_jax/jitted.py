@@ -352,7 +352,8 @@ class Parts:
         return {**given, **self._open(changed)}
 
     def _opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        return self.tracer.storage.opened({id: self.tracer.array(id, array) for id, array in arrays.items()})
+        opened = self.tracer.storage.opened({id: self.tracer.array(id, array) for id, array in arrays.items()})
+        return {id: self.tracer.shared(id, array) for id, array in opened.items()}
 
     def closed(self, arrays: Mapping[int, Array]) -> dict[int, Array | None]:
         """What a call that failed was given to write to is gone."""
@@ -363,7 +364,7 @@ class Parts:
         return found
 
     def _closed(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        return {id: self.tracer.closed(id, array) for id, array in arrays.items()}
+        return {id: self.tracer.shared(id, self.tracer.closed(id, array)) for id, array in arrays.items()}
 
 
 def _description(argument: Any) -> Any:

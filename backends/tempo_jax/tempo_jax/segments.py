@@ -174,8 +174,9 @@ class SegmentTracer:
         return arrays, state
 
     def _left(self, arrays: Mapping[int, Array], results: list[Array], state: TraceState) -> tuple[Array, ...]:
-        found = _distinct(results, arrays, self.segment.results)
-        return found if self.word is None else (*found, state.buffers[WORD])
+        own = _distinct(results, arrays, self.segment.results)
+        found = tuple(self.shared(id, each) for id, each in zip(self.segment.results, own, strict=True))
+        return found if self.word is None else (*found, self.shared(WORD, state.buffers[WORD]))
 
     def closed(self, id: int, array: Array) -> Array:
         """The array of the whole buffer."""
@@ -187,6 +188,14 @@ class SegmentTracer:
         if self.mesh is None or not placement:
             return array
         return self.mesh.constrained(array, placement, self.orders.get(id))
+
+    def shared(self, id: int, array: Array) -> Array:
+        """A result of the function, which all processes of a mesh have, also where nothing else in it names the mesh;
+        what is whole is whole in each."""
+        is_cut = id != WORD and self.buffers[id].placement
+        if self.mesh is None or not self.mesh.is_shared or is_cut:
+            return array
+        return self.mesh.constrained(array, ())
 
     def known(self, symbol: Symbol, given: Any) -> Any:
         """A size that the executable is made for is a number, so that XLA knows how often loops over it run."""

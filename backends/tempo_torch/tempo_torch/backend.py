@@ -62,6 +62,7 @@ class TorchBackend(GenericBackend):
 
             self._processes = Processes.of(mesh, device)
             self.parts, self.device = self._processes.at, self._processes.device
+            self.processes = mesh.devices
 
     takes_points = True
 

@@ -259,7 +259,7 @@ def _by_its_backend(value: Any) -> Array | None:
             continue
         backend = get_backend(listing.name)
         if not getattr(backend, "interprets", False) and backend.native(value) is not None:
-            made: Array = backend.to_host(backend.from_host(value))
+            made: Array = backend.to_host(value)
             return made
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,10 +36,12 @@ class _Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class FiniteCheck:
-    """Looks at what a call gives to a program, and at the watches that a run returns."""
+    """Looks at what a call gives to a program, and at the watches that a run returns. `on_host` makes NumPy's arrays of
+    what is given."""
 
     graph: Graph
     watches: tuple[Watch, ...]
+    on_host: Callable[[Any], Array]
 
     def given(self, arguments: Arguments) -> None:
         """Raises `NotFiniteError` where an input or a state holds a NaN. An infinity that is given is meant."""
@@ -76,7 +78,8 @@ class FiniteCheck:
         """The floating inputs and states, and their arrays as the caller gave them; 0 behind the ends of rows."""
         for node in self.graph.nodes.values():
             if node.is_input and dtypes.is_float(node.dtype) and node.port in arguments.arrays:
-                array = np.asarray(arguments.arrays[node.port], dtypes.to_numpy(node.dtype))
+                given = self.on_host(arguments.arrays[node.port])
+                array = np.asarray(given, dtypes.to_numpy(node.dtype))
                 layout = list(node.attr("layout") or (*node.domain, *range(len(node.shape))))
                 for end in ends_of(self.graph, node.domain):
                     axes = [layout.index(symbol) for symbol in end.domain]
