@@ -73,6 +73,13 @@ def placed(backend: Backend, value: Any, axes: int, placement: Placement = ()) -
     return backend.laid(array, placement) if placement else backend.from_host(array)
 
 
+def joined(backend: Backend, value: Any, placement: Placement) -> Any:
+    """What `placed` gave, as the backend gives it out: by point, or one array."""
+    if isinstance(value, ByPoint):
+        return ByPoint(joined(backend, part, placement[1:]) for part in value)
+    return backend.joined(value, placement) if any(placement) else value
+
+
 def padded(backend: Backend, value: Any, shape: tuple[int, ...], fill: Any) -> Any:
     """What an input is given, as one array with `fill` behind it along every axis, up to a shape."""
     if isinstance(value, ByPoint):

@@ -249,7 +249,8 @@ class Compiler:
 
     def static(self, plan: Plan, sizes: Mapping[Symbol, int]) -> dict[Symbol, int]:
         """The values of the sizes that an executable is made for."""
-        symbols = plan.buffer_sizes if self.backend.static_buffers or plan.offload is not None else plan.shape_sizes
+        lies = self.placement is not None or plan.offload is not None
+        symbols = plan.buffer_sizes if self.backend.static_buffers or lies else plan.shape_sizes
         return {symbol: sizes[symbol] for symbol in symbols}
 
     @collector_paused()

@@ -16,7 +16,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
-from tempo.backends.by_point import ByPoint, padded, parts_of, placed
+from tempo.backends.by_point import ByPoint, joined, padded, parts_of, placed
 from tempo.caches import digest
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
@@ -124,10 +124,14 @@ class Compiled:
         """The same for the caller to keep."""
         return self.joined(id, self.from_given(id, value))
 
-    def joined(self, id: int, array: Array) -> Array:
-        """The user's array of a buffer; of one that lies in parts a process has its own."""
+    def joined(self, id: int, array: Array, without: int | None = None) -> Array:
+        """The user's array of a buffer; of one that lies in parts a process has its own. `without`: an axis that the
+        array does not have."""
         buffer = self.program.buffers[id]
-        return self.backend.joined(array, as_given(buffer)) if buffer.is_part and any(buffer.placement) else array
+        lies = as_given(buffer)
+        if without is not None:
+            lies = (*lies[:without], *lies[without + 1 :])
+        return joined(self.backend, array, lies) if buffer.is_part and any(lies) else array
 
     def last_value(self, port: Port, sizes: Sizes) -> Callable[..., Array]:
         """What reads one of the program's `states`, given sizes, the point and buffers. It is made where a call has
@@ -335,8 +339,11 @@ class ProgramRun:
         return HostPool(self.compiled.backend, ready.pooled, ready.sizes, ready.folder, given)
 
     def _extents(self, buffer: Buffer) -> tuple[int, ...]:
-        """The shape that the user's array has in it."""
+        """The shape that the user's array has in it, of which this may be a part."""
         shape = self.ready.shapes[buffer.id]
+        if buffer.is_part:
+            counts = (1 if cut is None else cut.count for cut in buffer.placement)
+            shape = tuple(size * count for size, count in zip(shape, counts))
         return tuple(shape[axis] for axis in buffer.to_user)
 
     def made(self, buffer: Buffer) -> Array:
@@ -568,12 +575,13 @@ class ProgramRun:
         array, axes = self.buffers[id], self.compiled.program.buffers[id].to_user
         return array.transpose(axes) if id in self.compiled.on_host else self.compiled.backend.transpose(array, axes)
 
-    def handed(self, id: int, part: Array) -> Array:
-        """A part of such a view, for good."""
+    def handed(self, id: int, part: Array, axis: int) -> Array:
+        """A part of such a view along an axis, or a point of it, for good."""
         backend = self.compiled.backend
         if id in self.compiled.on_host:
             return backend.from_host(np.array(part))
-        return self.compiled.joined(id, backend.owned(part))
+        buffer = self.compiled.program.buffers[id]
+        return self.compiled.joined(id, backend.owned(part), axis if part.ndim < len(buffer.layout) else None)
 
     def results(self, without: Collection[str] = ()) -> Evaluated:
         """What a run that has ended gives; of outputs over a dim that the caller has taken bit by bit, nothing."""

@@ -13,7 +13,7 @@ import numpy as np
 from tempo.analysis.checks.stopping import endless
 from tempo.analysis.demand.instances import demanded, find_cycle
 from tempo.analysis.reports import cycle_error
-from tempo.backends.by_point import placed
+from tempo.backends.by_point import joined, placed
 from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
@@ -378,8 +378,7 @@ class CompiledEngine:
             return code.put(code.program.inputs[port], value)
         axes = np.ndim(value) if self.backend.takes_points else 0
         lies = () if self.compiler.placement is None else self.compiler.placement.inputs.get(port, ())
-        array = placed(self.backend, value, axes, lies)
-        return self.backend.joined(array, lies) if any(lies) else array
+        return joined(self.backend, placed(self.backend, value, axes, lies), lies)
 
     def in_order(self) -> CompiledEngine:
         """The engine that looks nothing up which is not demanded."""

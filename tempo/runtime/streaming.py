@@ -153,8 +153,10 @@ class Stream(Iterator[Step]):
     def _step(self, start: int, stop: int) -> Step:
         if self._look is not None:
             self._look(self._made.watched(), True)
-        parts = ((output.name, id, self._points(id, output, start, stop)) for id, output in self._streamed)
-        arrays = {name: self._made.handed(id, part) for name, id, part in parts}
+        parts = ((output, id, self._points(id, output, start, stop)) for id, output in self._streamed)
+        arrays = {
+            output.name: self._made.handed(id, part, output.layout.index(self._dim)) for output, id, part in parts
+        }
         lengths = {**self._arguments.lengths, **self._made.lengths({self._dim.name: stop})}
         return Step(arrays, start, stop, lengths)
 

@@ -18,6 +18,8 @@ from tempo.errors import InputError, UnsupportedError
 from tempo_torch.arrays import from_host
 from tempo_torch.operators.builder import Function
 
+_ADDED = (torch.float32, torch.float64, torch.int32, torch.int64)
+"""What gloo adds up."""
 _HINT = "start it as: torchrun --nproc-per-node {count} script.py"
 
 
@@ -88,9 +90,12 @@ class Processes:
         group = self.mesh.get_group(call.attrs["over"])
 
         def reduce(part: torch.Tensor) -> torch.Tensor:
-            whole = part.clone(memory_format=torch.contiguous_format)
+            wide = torch.float32 if part.is_floating_point() else torch.int64  # in which sums wrap alike
+            whole = part.to(
+                part.dtype if part.dtype in _ADDED else wide, copy=True, memory_format=torch.contiguous_format
+            )
             dist.all_reduce(whole, group=group)
-            return whole
+            return whole.to(part.dtype)
 
         return reduce
 
@@ -101,7 +106,12 @@ class Processes:
         def gather(part: torch.Tensor) -> torch.Tensor:
             given = part.contiguous()
             parts = [torch.empty_like(given) for _ in range(count)]
-            dist.all_gather(parts, given, group=group)
+            dist.all_gather([_bytes(each) for each in parts], _bytes(given), group=group)
             return torch.cat(parts, axis)
 
         return gather
+
+
+def _bytes(array: torch.Tensor) -> torch.Tensor:
+    """What the memory of a contiguous array holds: it is moved whatever the dtype."""
+    return array.view(-1).view(torch.uint8)
