@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import UnsupportedError
+from tempo.errors import Location, UnsupportedError
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -178,7 +178,7 @@ class Partition:
             names.add(names_of, names.types[part], parts)
         for number, (place, axis, entry) in enumerate(reversed(moved)):
             result = read.result if number == len(moved) - 1 else self._fresh(read.result)
-            names_of = self._at(names_of, result, place, axis, entry, names, made)
+            names_of = self._at(names_of, result, place, axis, entry, names, made, buffer.location)
 
     def _at(
         self,
@@ -189,11 +189,14 @@ class Partition:
         entry: PointIndex | WindowIndex,
         names: Names,
         made: list[Statement],
+        location: Location | None,
     ) -> str:
         """One position, or some, of an axis that lies in parts, of which a device has not all."""
-        if isinstance(entry, WindowIndex) and not entry.exact:
+        if isinstance(entry, WindowIndex) and not entry.exact and not self._is_inside(entry, axis):
             raise UnsupportedError(
-                f"a read that may leave {axis.dim.name}, which lies in parts, is not partitioned", feature="mesh"
+                f"a read that may leave {axis.dim.name}, which lies in parts, is not partitioned",
+                location=location,
+                feature="mesh",
             )
         name = self._gathered(name, place, names, made)
         type = names.types[name]
@@ -207,6 +210,13 @@ class Partition:
         made.append(Assign(result, cut))
         names.add(result, names.types[cut], names.cuts[cut])
         return result
+
+    def _is_inside(self, entry: WindowIndex, axis: Axis) -> bool:
+        """Whether a read is known at the sizes not to leave the axis."""
+        if not entry.start.symbols() <= self.found.sizes.keys():
+            return False
+        start = int(entry.start.evaluate(self.found.sizes))
+        return start >= 0 and start + self.found.number(entry.extent) <= self.found.number(axis.extent)
 
     def _write(self, write: Write, names: Names, made: list[Statement]) -> None:
         buffer = self.program.buffers[write.buffer]
@@ -266,6 +276,8 @@ class Partition:
             own = list(target)
             starts = [self._start(size, cut).as_int() if cut else 0 for size, cut in zip(compute.type.shape, own)]
             attrs = {**attrs, "starts": tuple(starts)}
+        if "layout" in attrs:  # where a checked index is: the first of the part is not that of all
+            attrs = {**attrs, "layout": self._layout(compute, wanted[1])}
         type = self._type(compute.type, tuple(own))
         is_last = not folded and tuple(own) == target
         result = compute.result if is_last else self._fresh(compute.result)
@@ -287,6 +299,13 @@ class Partition:
         if result != compute.result:
             made.append(Assign(compute.result, result))
             names.add(compute.result, names.types[result], target)
+
+    def _layout(self, compute: Compute, cuts: Sequence[Any]) -> tuple[Expr | int, ...]:
+        """Which dims the axes of indices are, and from where on."""
+        found = list[Expr | int]()
+        for each, cut, size in zip(compute.attrs["layout"], cuts, compute.operand_types[1].shape):
+            found.append(each - self._start(size, cut) if isinstance(each, Expr) and isinstance(cut, str) else each)
+        return tuple(found)
 
     def _runs_on_parts(self, compute: Compute, factor: Factor, target: Cuts, names: Names) -> str | None:
         """Along which axis of the mesh an operator runs on parts of a factor; None: on all of it."""

@@ -15,7 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import ClassVar, Literal
 
 from tempo import dtypes
@@ -149,8 +149,7 @@ class Propagation:
         """By statement, and operand, how it wants some axes that lie otherwise."""
         self.staged: dict[int, tuple[int, str]] = {}
         """Statements that fold a cut axis in two stages, each device's part first: the axis, and the mesh's."""
-        self.fixed = {id for port, id in program.outputs.items() if port.role == "state"}
-        self.fixed |= {id for id, buffer in program.buffers.items() if buffer.is_given}
+        self.fixed = {id for id, buffer in program.buffers.items() if buffer.is_given}
         self._seen = self._seen_by_others() if exact else frozenset[int]()
         self.fixed |= self._seen
         self.buffers |= {id: (None,) * len(self.buffers[id]) for id in self._seen}
@@ -175,19 +174,33 @@ class Propagation:
         return self._divided(buffer, (*dims, *shape))
 
     def _given(self) -> None:
-        """Inputs lie as they are given, and state as it is given to another run."""
-        states = {(name, id) for (role, name), id in self.program.outputs.items() if role == "state"}
+        """Inputs lie as they are given. State is given to another run: where the caller does not say how it lies, it
+        goes in as it comes out."""
         given_as = {port.name: lies for port, lies in self.request.inputs.items()}
-        named = {(port.name, id) for port, id in self.program.inputs.items()} | states
-        for name, id in sorted(named, key=lambda pair: pair[1]):
-            if name not in given_as:
+        states: dict[str, list[int]] = {}
+        for port, id in (*self.program.inputs.items(), *self.program.outputs.items()):
+            if port.name not in given_as or (port.role != "state" and port not in self.request.inputs):
                 continue
-            buffer, given = self.program.buffers[id], given_as[name]
+            buffer, given = self.program.buffers[id], given_as[port.name]
+            if port.role == "state" and not any(given):
+                states.setdefault(port.name, []).append(id)
+                self.fixed.discard(id)
+                continue
+            self.fixed.add(id)
             if self.exact and id in self._seen and any(given):
                 message = f"a call of the host looks at {buffer.name}, of which every process has a part"
                 raise UnsupportedError(message, location=buffer.location, feature="mesh")
             lies = permuted(given, buffer.from_user)
             self.buffers[id] = tuple(None if cut is None else cut.over for cut in lies)
+        self._states = [ids for ids in states.values() if len(ids) > 1 and not self._seen.intersection(ids)]
+
+    def _tie(self) -> None:
+        """What goes in and what comes out of a state lie alike."""
+        for ids in self._states:
+            shown = [[self.buffers[id][axis] for axis in self.program.buffers[id].to_user] for id in ids]
+            lies = tuple(reduce(joined, axis) for axis in zip(*shown, strict=True))
+            for id in ids:
+                self.buffers[id] = tuple(lies[axis] for axis in self.program.buffers[id].from_user)
 
     def _divided(self, buffer: Buffer, cuts: Cuts) -> Cuts:
         """Without the cuts of axes whose places are not divided, or are not the points themselves."""
@@ -239,6 +252,7 @@ class Propagation:
         self.cuts, self.operands, self.sums, self.relaid, self.staged = {}, {}, set(), {}, {}
         for segment in self.program.segments:
             self._block(segment.body, {}, self._around.get(segment.id, ()))
+        self._tie()
         return before != self.buffers
 
     @property
@@ -350,6 +364,10 @@ class Propagation:
                 self._exchange("all-gather", cut, bytes, buffer, "kept as it is given", loops, warns=True)
             return lies
         fits = not isinstance(cut, str) or self.divides(buffer.logical_shape[at], cut)
+        if isinstance(cut, str) and not fits and not isinstance(lies, str):
+            bytes = self._bytes(buffer.logical_shape, buffer.dtype)
+            why = f"{buffer.logical_shape[at]} positions are not divided"
+            self._exchange("all-gather", cut, bytes, buffer, why, loops, warns=True)
         return joined(lies, cut if fits else None)
 
     @staticmethod
@@ -402,8 +420,13 @@ class Propagation:
     def _moved(self, compute: Compute, factor: Factor, cut: str, loops: tuple[Symbol, ...]) -> None:
         """Positions that move may come to lie on another device."""
         if factor.role in (Role.WINDOW, Role.MOVING):
-            bytes = max(self._operand_bytes(compute, number) for number, _ in factor.places)
+            made = self._bytes(compute.type.shape, compute.type.dtype, self._placed_along(compute, factor, cut))
+            bytes = max(made, *(self._operand_bytes(compute, number) for number, _ in factor.places))
             self._exchange("permute", cut, bytes, compute, f"{compute.op} moves positions", loops)
+
+    @staticmethod
+    def _placed_along(compute: Compute, factor: Factor, cut: str) -> Cuts:
+        return tuple(cut if axis == factor.result else None for axis in range(len(compute.type.shape)))
 
     def keeps(self, factor: Factor, compute: Compute, cut: str) -> bool:
         """Whether the result is cut as the operands are."""

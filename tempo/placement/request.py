@@ -172,6 +172,8 @@ def _dims(graph: Graph, mesh: Mesh, shard: Any) -> dict[Symbol, str]:
 
 def _places(mesh: Mesh, place: Any) -> Place:
     for name, spec in _entries("place", place):
+        if not isinstance(name, str):
+            raise InputError(f"place= names {name!r}, which is no name of a tensor", hint='write place={"w": (...)}')
         if not isinstance(spec, tuple | list):
             hint = "write a tuple with an entry for each spatial axis: the name of an axis of the mesh, or None"
             raise InputError(f"place= of {name!r} is {spec!r}", hint=hint)

@@ -12,7 +12,7 @@ import torch
 from tempo import dtypes
 from tempo.backends import EAGER, EAGER_CUDA, GenericBackend, Mesh, Placement
 from tempo.backends.operators import Call
-from tempo.errors import UnsupportedError
+from tempo.errors import InputError, UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_torch.arrays import (
     NAMES,
@@ -114,13 +114,22 @@ class TorchBackend(GenericBackend):
         return NAMES.get(value.dtype) if isinstance(value, torch.Tensor) else None
 
     def from_host(self, array: np.ndarray[Any, Any] | torch.Tensor) -> torch.Tensor:
+        if hasattr(array, "full_tensor"):
+            raise InputError(
+                f"a DTensor of shape {tuple(array.shape)} lies in parts, and is to be whole on {self.device}",
+                hint="compile with mesh= and shard= or place=, so that it stays as it is, or give its full_tensor()",
+            )
         if isinstance(array, torch.Tensor):
             return array.detach().to(self.device)
         return from_host(array, self.device)
 
     def to_host(self, array: torch.Tensor) -> np.ndarray[Any, Any]:
         """Of what lies in parts all of it, for which every process has to ask."""
-        return to_host(array.full_tensor() if hasattr(array, "full_tensor") else array)
+        if hasattr(array, "full_tensor"):
+            from tempo_torch.mesh import whole
+
+            array = whole(array)
+        return to_host(array)
 
     def take(self, array: torch.Tensor) -> None:
         """It is empty from here on; its storage stays as long as anything else holds it."""

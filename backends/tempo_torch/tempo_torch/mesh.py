@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +43,8 @@ class Processes:
                 f"the mesh {mesh} has {mesh.devices} devices, one for each process, and there are {count} processes",
                 hint=_HINT.format(count=mesh.devices),
             )
+        if mesh.devices == 1 and not dist.is_initialized():
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         if device == "cuda":
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         made = init_device_mesh(device, tuple(mesh.axes.values()), mesh_dim_names=tuple(mesh.axes))
@@ -94,24 +98,46 @@ class Processes:
             whole = part.to(
                 part.dtype if part.dtype in _ADDED else wide, copy=True, memory_format=torch.contiguous_format
             )
-            dist.all_reduce(whole, group=group)
+            with _told():
+                dist.all_reduce(whole, group=group)
             return whole.to(part.dtype)
 
         return reduce
 
     def all_gather(self, call: Call) -> Function:
         group, axis = self.mesh.get_group(call.attrs["over"]), call.attrs["axis"]
-        count = dist.get_world_size(group)
-
-        def gather(part: torch.Tensor) -> torch.Tensor:
-            given = part.contiguous()
-            parts = [torch.empty_like(given) for _ in range(count)]
-            dist.all_gather([_bytes(each) for each in parts], _bytes(given), group=group)
-            return torch.cat(parts, axis)
-
-        return gather
+        return lambda part: gathered(part, axis, group)
 
 
 def _bytes(array: torch.Tensor) -> torch.Tensor:
     """What the memory of a contiguous array holds: it is moved whatever the dtype."""
     return array.view(-1).view(torch.uint8)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the library says of a process that is gone is about connections."""
+    try:
+        yield
+    except RuntimeError as error:
+        error.add_note("Another process of the mesh has probably ended, with an error of its own.")
+        raise
+
+
+def whole(array: torch.Tensor) -> torch.Tensor:
+    """All of an array of which every process has a part, whatever its dtype; all of them ask for it."""
+    assert isinstance(array, DTensor), "it lies in parts"
+    found = array.to_local()
+    for axis, each in reversed(list(enumerate(array.placements))):
+        if isinstance(each, Shard):
+            found = gathered(found, each.dim, array.device_mesh.get_group(axis))
+    return found
+
+
+def gathered(part: torch.Tensor, axis: int, group: dist.ProcessGroup) -> torch.Tensor:
+    """What the processes of a group have, one behind the other along an axis."""
+    given = part.contiguous()
+    parts = [torch.empty_like(given) for _ in range(dist.get_world_size(group))]
+    with _told():
+        dist.all_gather([_bytes(each) for each in parts], _bytes(given), group=group)
+    return torch.cat(parts, axis)
