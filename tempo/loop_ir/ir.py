@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from tempo.errors import Location
-from tempo.placement.mesh import Placement, local
+from tempo.placement.mesh import Placement, local, whole
 from tempo.sdg.exact import same
 from tempo.sdg.graph import Node, Port, TensorType
 from tempo.symbolic import Condition, Dim, Expr, Symbol
@@ -84,6 +84,11 @@ class Buffer:
     def extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
         """The logical shape at these sizes; an extent below zero is of what never runs there."""
         return tuple(max(0, int(extent.evaluate(sizes))) for extent in self.logical_shape)
+
+    def whole_extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
+        """Of all of it, where these are of a part."""
+        found = self.extents(sizes)
+        return whole(found, self.placement) if self.is_part else found
 
     def local_extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
         """What one device has of them."""

@@ -74,6 +74,13 @@ def _local(shape: Iterable[int], placement: Placement) -> Iterator[int]:
         yield size if cut is None else -(-size // cut.count)
 
 
+def whole(shape: Iterable[int], placement: Placement) -> tuple[int, ...]:
+    """The shape of the array of which one device has such a part."""
+    sizes = tuple(shape)
+    cuts = placement or (None,) * len(sizes)
+    return tuple(size if cut is None else size * cut.count for size, cut in zip(sizes, cuts, strict=True))
+
+
 def permuted(placement: Placement, axes: Iterable[int]) -> Placement:
     """That of an array with its axes in another order."""
     return tuple(placement[axis] for axis in axes) if placement else ()

@@ -80,7 +80,7 @@ class Partition:
         count = len(buffer.axes)
         axes = tuple(self._axis(axis, cut) for axis, cut in zip(buffer.axes, cuts))
         shape = tuple(self._part(size, cut) for size, cut in zip(buffer.shape, cuts[count:]))
-        placement = () if buffer.role == "internal" else self.found.placement(cuts)
+        placement = self.found.placement(cuts)
         return replace(buffer, axes=axes, shape=shape, placement=placement, is_part=True)
 
     def _axis(self, axis: Axis, cut: Any) -> Axis:

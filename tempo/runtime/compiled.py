@@ -31,7 +31,7 @@ from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays, taken
 from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Transfer, Write, walk
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.passes.manager import PassRecord
-from tempo.placement.mesh import Placement, permuted
+from tempo.placement.mesh import Placement, permuted, whole
 from tempo.reference.calls import call_host
 from tempo.reference.evaluator import Evaluated
 from tempo.runtime.host_pool import HostPool
@@ -342,8 +342,7 @@ class ProgramRun:
         """The shape that the user's array has in it, of which this may be a part."""
         shape = self.ready.shapes[buffer.id]
         if buffer.is_part:
-            counts = (1 if cut is None else cut.count for cut in buffer.placement)
-            shape = tuple(size * count for size, count in zip(shape, counts))
+            shape = whole(shape, buffer.placement)
         return tuple(shape[axis] for axis in buffer.to_user)
 
     def made(self, buffer: Buffer) -> Array:

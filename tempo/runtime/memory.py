@@ -196,4 +196,4 @@ def buffers_of(program: LoopProgram, sizes: Mapping[Symbol, int]) -> tuple[Buffe
 def _entry(buffer: Buffer, sizes: Mapping[Symbol, int], storage: str) -> BufferMemory:
     role = "temporary" if storage == "register" else buffer.role
     bytes = math.prod(buffer.local_extents(sizes)) * dtypes.itemsize(buffer.dtype)
-    return BufferMemory(buffer.name, buffer.extents(sizes), buffer.dtype, bytes, storage, role)
+    return BufferMemory(buffer.name, buffer.whole_extents(sizes), buffer.dtype, bytes, storage, role)
