@@ -272,7 +272,7 @@ class Partition:
         if onto is not None and any(self.at[cut] for _, cut in folded):
             operands[onto] = self._zeros(names.types[operands[onto]], names, made)
         attrs = compute.attrs
-        if compute.op == "random_bits":
+        if OPERATORS[compute.op].kind == "random":
             own = list(target)
             starts = [self._start(size, cut).as_int() if cut else 0 for size, cut in zip(compute.type.shape, own)]
             attrs = {**attrs, "starts": tuple(starts)}

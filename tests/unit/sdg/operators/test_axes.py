@@ -201,6 +201,16 @@ def test_a_window_makes_an_axis_longer_or_shorter_by_a_number(case: Case) -> Non
         assert case.run(grown).shape == tuple(wanted)
 
 
+@each_case(Role.MAJOR)
+def test_the_first_part_of_a_leading_axis_makes_the_first_part(case: Case) -> None:
+    """For any parts of one size that both axes can be cut into."""
+    result = case.call.result.shape[case.factor.result]
+    expected = case.run(case.arrays())
+    for count in (each for each in range(2, case.size + 1) if case.size % each == 0 and result % each == 0):
+        found = case.run(case.changed(first(case.size // count)), case.resized(result // count))
+        np.testing.assert_array_equal(found, first(result // count)(expected, case.factor.result))
+
+
 # -- those who ask ---------------------------------------------------------------------------------------------------
 
 
@@ -262,13 +272,17 @@ def test_an_axis_whose_length_varies_gets_a_static_extent_or_there_is_a_reason(c
     try:
         graph = over_prefixes(case, least)
     except ShapeError:
-        assert case.factor.role in (Role.OPAQUE, Role.MOVING)  # of which the attributes name other positions
+        assert case.factor.role in (
+            Role.OPAQUE,
+            Role.MOVING,
+            Role.MAJOR,
+        )  # of which the attributes name other positions
         return
     try:
         check(StaticExtents(), graph, {"t": case.size - least + 1}, {"t": 1}, checks=False)
     except TempoError as error:
         assert "cannot work along axis" in str(error) or "decompose" in str(error)  # noqa: PT017
-        assert case.factor.role in (Role.OPAQUE, Role.MOVING, Role.WINDOW)
+        assert case.factor.role in (Role.OPAQUE, Role.MOVING, Role.WINDOW, Role.MAJOR)
 
 
 @each_sample(SAMPLES)

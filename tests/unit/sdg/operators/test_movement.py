@@ -8,7 +8,7 @@ from tests.unit.sdg.operators.apply import apply, infer
 
 F32 = "float32"
 T, t = size("t"), dim("t")
-P, O = Role.PARALLEL, Role.OPAQUE
+P, O, M = Role.PARALLEL, Role.OPAQUE, Role.MAJOR
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_reshape_to_another_number_of_elements_raises(given, wanted):
 @pytest.mark.parametrize(
     ("given", "wanted", "roles"),
     [
-        ((t + 1, 6), (t + 1, 2, 3), (P, O)),
-        ((6, t + 1), (2, 3, t + 1), (O, P)),
-        ((2, t + 1, 6), (2, t + 1, 3, 2), (P, P, O)),
-        ((t + 1, 6), (6, t + 1), (O, O)),
+        ((t + 1, 6), (t + 1, 2, 3), (P, M)),
+        ((6, t + 1), (2, 3, t + 1), (M, P)),
+        ((2, t + 1, 6), (2, t + 1, 3, 2), (P, P, M)),
+        ((t + 1, 6), (6, t + 1), (M, O)),
         ((t + 1,), (1, t + 1), (P,)),
     ],
 )

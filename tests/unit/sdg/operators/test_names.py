@@ -28,6 +28,7 @@ REASONS = {
     "tempo/passes/storage.py": "reads of elements",
     "tempo/passes/wavefront/": "reads of points at indices, and placeholders of gradients",
     "tempo/passes/vectorize/": "what varies along a dim by an expression, no operand; definitions, inputs and calls",
+    "tempo/placement/": "what is cut, made whole and added up",
     "tempo/reference/": "what no function on arrays makes",
     "tempo/runtime/": "what no function on arrays makes, and what gives values that are not finite",
     "tempo/sdg/": "nominal nodes, and the nodes that rewriting inserts",
@@ -47,6 +48,8 @@ AXES = {
     "tempo/loop_ir/transforms/dynamic_extent/tile.py": {"mask"},
     "tempo/loop_ir/transforms/dynamic_extent/versions.py": {"mask"},
     "backends/tempo_torch/tempo_torch/flow.py": set(),
+    "tempo/placement/propagation.py": set(),
+    "tempo/placement/partition.py": set(),
 }  # fmt: skip
 """Those who ask what an operator does to an axis, and what they name all the same."""
 

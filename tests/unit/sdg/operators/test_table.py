@@ -14,6 +14,7 @@ from tempo.sdg.operators import OPERATORS, Operator, call_for
 from tempo.symbolic import as_expr
 
 NOMINAL = {
+    "all_reduce", "all_gather",
     "input", "merge", "host_call", "backend_call", "backend_result", "sink", "gradient", "stop_gradient",
     "custom_gradient", "cotangent",
 }  # fmt: skip
@@ -36,7 +37,7 @@ def test_every_operator_of_the_design_is_in_the_table():
     reduce_any reduce_all argmax argmin cumsum sort argsort dot conv gather gather_pairs scatter_add constant iota
     cumprod top_k_indices solve cholesky det
     index_value condition_value random_bits mask input merge host_call backend_call
-    backend_result sink copy
+    backend_result sink copy all_reduce all_gather
     softmax log_softmax logsumexp layer_norm rms_norm attention banded_attention
     gradient stop_gradient custom_gradient cotangent"""
     assert set(OPERATORS) == set(named.split())
