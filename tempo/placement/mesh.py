@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from tempo.errors import InputError, user_location
@@ -34,13 +35,13 @@ class Mesh:
     def __init__(self, shape: Mapping[str, int]) -> None:
         given: Any = shape
         if not isinstance(given, Mapping) or not given:
-            raise _refused(f"a mesh of {given!r}")
+            raise _refused(f"{given!r} is no mesh")
         for name, count in given.items():
             if not (isinstance(name, str) and name.isidentifier()):
-                raise _refused(f"the mesh axis {name!r}")
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise _refused(f"{count!r} devices along the mesh axis {name!r}")
-        object.__setattr__(self, "shape", tuple(shape.items()))
+                raise _refused(f"{name!r} is no name of an axis of a mesh")
+            if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+                raise _refused(f"{count!r} is no number of devices, along the axis {name!r}")
+        object.__setattr__(self, "shape", tuple((name, int(count)) for name, count in given.items()))
 
     @property
     def axes(self) -> dict[str, int]:
@@ -61,7 +62,7 @@ class Mesh:
 
 def _refused(what: str) -> InputError:
     hint = 'write tp.Mesh({"data": 4}): how many devices there are along each axis, by its name'
-    return InputError(f"{what} is none", location=user_location(), hint=hint)
+    return InputError(what, location=user_location(), hint=hint)
 
 
 def local(shape: Iterable[int], placement: Placement) -> tuple[int, ...]:

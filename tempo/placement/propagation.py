@@ -333,6 +333,8 @@ class Propagation:
         loops: tuple[Symbol, ...],
         warns: bool = False,
     ) -> None:
+        if self.mesh.axes[over] == 1:
+            return  # with itself
         name = what.name or (what.op if isinstance(what, Compute) else what.label)
         around = tuple(dict.fromkeys(loops))
         self.collectives.append(Collective(kind, over, bytes, name, why, around, what.location, warns))

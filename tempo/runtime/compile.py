@@ -205,7 +205,7 @@ def _with_axes(options: Options, placement: PlacementRequest) -> Options:
         if ways[name] not in (None, "full"):
             raise InputError(
                 f"shard= cuts {name} into parts for many devices, and mapping= makes a loop of it",
-                hint=f"leave {name} out of mapping=",
+                hint=f'leave {name} out of mapping=, which may name dims: mapping={{"t": 2}}',
             )
         if name in (options.buckets or {}):
             raise InputError(f"{name} is in shard= and in buckets=", hint=f"leave {name} out of one of them")
