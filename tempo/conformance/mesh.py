@@ -10,6 +10,7 @@ import tempo as tp
 from tempo.passes.manager import forced
 from tempo.placement.request import PlacementRequest
 from tempo.sdg.graph import Graph
+from tempo.symbolic import Symbol
 
 AXIS = "data"
 
@@ -19,25 +20,28 @@ def drawn(program: tp.Program, sizes: Mapping[str, int] | None, devices: int, op
 
     Dims of which the options make loops, or put in buckets, are not cut.
     """
-    graph, mesh = program.graph(), tp.Mesh({AXIS: devices})
+    graph, mesh, given = program.graph(), tp.Mesh({AXIS: devices}), sizes or {}
+    known = {symbol: given[symbol.name] for dim in graph.dims for symbol in dim.size.sizes() if symbol.name in given}
     free = [
         name
-        for name in _dims(graph, sizes or {}, devices)
+        for name in _dims(graph, known, devices)
         if forced(options.mapping, name) in (None, "full") and name not in (options.buckets or {})
     ]
     dims = [name for name in free if _is_legal(graph, mesh, name)]
     chosen = random.Random(len(graph.nodes))
     if dims:
         return {"mesh": mesh, "shard": {chosen.choice(dims): AXIS}}
-    axes = list(_axes(graph, sizes or {}, devices))
-    if axes:
-        name, axis, rank = chosen.choice(axes)
-        return {"mesh": mesh, "place": {name: tuple(AXIS if at == axis else None for at in range(rank))}}
+    axes = list(_axes(graph, known, devices))
+    chosen.shuffle(axes)
+    place: dict[str, tuple[str | None, ...]] = {}
+    for name, axis, rank in axes[: chosen.randint(1, 2)]:
+        place.setdefault(name, tuple(AXIS if at == axis else None for at in range(rank)))
+    if place:
+        return {"mesh": mesh, "place": place}
     return {"mesh": mesh}
 
 
-def _dims(graph: Graph, sizes: Mapping[str, int], devices: int) -> Iterator[str]:
-    known = {symbol: sizes[symbol.name] for dim in graph.dims for symbol in dim.size.sizes() if symbol.name in sizes}
+def _dims(graph: Graph, known: Mapping[Symbol, int], devices: int) -> Iterator[str]:
     for dim in graph.dims:
         if dim.size.sizes() <= known.keys() and int(dim.size.evaluate(known)) % devices == 0:
             yield dim.symbol.name
@@ -51,9 +55,8 @@ def _is_legal(graph: Graph, mesh: tp.Mesh, name: str) -> bool:
     return True
 
 
-def _axes(graph: Graph, sizes: Mapping[str, int], devices: int) -> Iterator[tuple[str, int, int]]:
+def _axes(graph: Graph, known: Mapping[Symbol, int], devices: int) -> Iterator[tuple[str, int, int]]:
     """Inputs with an axis that is divided: the name, the axis, and how many there are."""
-    known = {symbol: sizes[symbol.name] for dim in graph.dims for symbol in dim.size.sizes() if symbol.name in sizes}
     inputs = [node for node in graph.nodes.values() if node.is_input and node.port.role == "input"]
     named = [node.name for node in graph.nodes.values()]
     for node in inputs:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Generator, Sequence, Set
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from tempo.plugins.manager import default_manager
 SUITE = Path(__file__).parent
 PROCESS_VARIABLE = "TEMPO_MESH_PROCESS"
 """Set in the processes that are the devices of a mesh."""
+_OF_WORKERS = ("-n", "--numprocesses", "--dist")
 TIMEOUT = 120.0
 """Seconds of a test on such."""
 _STDERR = os.dup(2)  # before pytest captures it
@@ -139,8 +141,9 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if not hasattr(made, "launched"):
         return None
     given, given_on = list(config.invocation_params.args), ["-p", "no:xdist", "-p", "no:cacheprovider"]
-    workers = [at for at, each in enumerate(given) if each in ("-n", "--numprocesses", "--dist")]
-    left = [each for at, each in enumerate(given) if not {at, at - 1} & set(workers)]
+    workers = [at for at, each in enumerate(given) if each in _OF_WORKERS]
+    apart = [each for at, each in enumerate(given) if not {at, at - 1} & set(workers)]
+    left = [each for each in apart if not re.match(r"-n\d|-n=|-nauto|--numprocesses=|--dist=", each)]
     command = made.launched(count, ["-m", "pytest", *given_on, *left])
     return subprocess.run(command, env={**os.environ, PROCESS_VARIABLE: "1"}, check=False).returncode
 

@@ -525,3 +525,31 @@ def test_what_is_not_finite_is_named(many: Target, at: tuple[int, int]) -> None:
         assert caught.value.location is not None
         assert caught.value.location.path == __file__
     assert told[0] == told[1]
+
+
+def test_draws_at_a_part_of_the_points(many: Target) -> None:
+    """Of which there are not as many on each device."""
+    with tp.Program() as program:
+        b = tp.dim("b", ROWS)
+        h = tp.recurrent("h", (4,), (b,))
+        h[0] = 0.0
+        h[b + 1] = tp.random.normal((4,), dims=(b,))
+        tp.output("h", h)
+    agrees(many, program, seed=3)
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["state", "cases"])
+def test_axes_that_meet_the_other_way_round(many: Target, mixed: bool) -> None:
+    """Of two inputs that are cut along one axis of the mesh each: a value is along it once."""
+    with tp.Program() as program:
+        t = tp.dim("t", STEPS)
+        x, y = tp.input("x", (4, 4), (t,)), tp.input("y", (4, 4), (t,))
+        h = tp.recurrent("h", (4, 4), (t,))
+        h[0] = x[0]
+        sum_of_all = x[t + 1] + y[t + 1].transpose() + 0.5 * h
+        either = tp.cases((t % 2 == 0, x[t + 1] + 0.5 * h), y[t + 1].transpose() * h)
+        h[t + 1] = either if mixed else sum_of_all
+        tp.output("h", h)
+    x_data, y_data = normal(STEPS, 4, 4), normal(STEPS, 4, 4, seed=1)
+    found = cut(many, program, place={"x": (None, AXIS), "y": (None, AXIS)})(x=x_data, y=y_data)
+    assert_same(many.arrays(found), dict(tp.compile(program, "reference")(x=x_data, y=y_data)), 4)

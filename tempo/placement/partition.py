@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.errors import Location, UnsupportedError
+from tempo.errors import InternalError, Location, UnsupportedError
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -37,7 +37,7 @@ from tempo.loop_ir.ir import (
 )
 from tempo.loop_ir.rewriter import with_names, with_segments
 from tempo.placement.combining import combined
-from tempo.placement.propagation import Cuts, Propagation, can_fold_parts, factors_of
+from tempo.placement.propagation import Cuts, Propagation, can_fold_parts, factors_of, joined_all
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
@@ -88,7 +88,11 @@ class Partition:
 
     def _part(self, size: Expr, cut: Any) -> Expr:
         """How many of so many positions the device has."""
-        return const(self.found.number(size) // self.mesh.axes[cut]) if isinstance(cut, str) else size
+        if not isinstance(cut, str):
+            return size
+        if not self.found.divides(size, cut):
+            raise InternalError(f"{size} positions are cut into parts along {cut}, which are not of one size")
+        return const(self.found.number(size) // self.mesh.axes[cut])
 
     def _type(self, type: TensorType, cuts: Cuts) -> TensorType:
         return TensorType(tuple(map(self._part, type.shape, cuts)), type.dtype)
@@ -130,7 +134,7 @@ class Partition:
         leaving = [name for name in inner[0].cuts if name in inner[1].cuts and name not in names.cuts]
         for name in leaving:
             one, other = (each.cuts[name] for each in inner)
-            wanted = tuple(a if isinstance(a, str) else b for a, b in zip(one, other))
+            wanted = joined_all(one, other)
             for at, each in enumerate(inner):
                 if each.cuts[name] != wanted:
                     sides[at] = self._relaid(sides[at], name, each, wanted)

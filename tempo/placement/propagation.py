@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import ClassVar, Literal
 
 from tempo import dtypes
-from tempo.errors import GatherWarning, Location, UnsupportedError
+from tempo.errors import GatherWarning, InternalError, Location, UnsupportedError, user_location
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -27,6 +26,7 @@ from tempo.loop_ir.ir import (
     Branch,
     Buffer,
     CallHost,
+    CallSegment,
     Compute,
     Guard,
     Loop,
@@ -73,14 +73,18 @@ class Collective:
     def warn(self) -> None:
         """Say so at the user's line, where nobody asked for it."""
         if self.warns:
-            path, line = (__file__, 0) if self.location is None else (self.location.path, self.location.line)
+            where = self.location or user_location() or Location("tempo", 0)
             text = f"{self}; what is along {self.over} is copied to all devices there"
-            warnings.warn_explicit(text, GatherWarning, path, line)
+            warnings.warn_explicit(text, GatherWarning, where.path, where.line)
 
     def __str__(self) -> str:
         inside = f"inside {', '.join(symbol.name for symbol in self.loops)}" if self.loops else "outside of loops"
         where = "" if self.location is None else f"  {self.location.path}:{self.location.line}"
         return f"{self.kind} over {self.over}, {self.bytes} B, {inside}: {self.name}, {self.why}{where}"
+
+
+_MOST_SWEEPS = 100
+"""Every sweep but the last finds out more of some axis of a buffer, of which none is found out more than twice."""
 
 
 class _Open:
@@ -97,10 +101,23 @@ Cuts = tuple[Cut, ...]
 
 
 def joined(one: Cut, other: Cut) -> Cut:
-    """How an axis lies that lies in two ways: what is whole on every device is cut for nothing."""
+    """The cut that both can be brought to for nothing, of two different ones the first: OPEN < None < an axis."""
     if isinstance(one, _Open):
         return other
     return other if one is None and not isinstance(other, _Open) else one
+
+
+def once(cuts: Iterable[Cut]) -> Cuts:
+    """With each axis of the mesh at the first axis that lies along it."""
+    found: list[Cut] = []
+    for cut in cuts:
+        found.append(None if isinstance(cut, str) and cut in found else cut)
+    return tuple(found)
+
+
+def joined_all(one: Cuts, other: Cuts) -> Cuts:
+    """Of all axes."""
+    return once(map(joined, one, other))
 
 
 @dataclass(frozen=True)
@@ -159,9 +176,12 @@ class Propagation:
         """By buffer that calls of the host write, how its axes lie that are dims of which one call takes all points."""
         if not exact:
             for id, cuts in self.rows.items():
-                self.buffers[id] = tuple(map(joined, self.buffers[id], cuts))
-        while self._sweep():
-            pass
+                self.buffers[id] = joined_all(self.buffers[id], cuts)
+        for _ in range(_MOST_SWEEPS):
+            if not self._sweep():
+                break
+        else:
+            raise InternalError("how buffers lie on the mesh goes on changing")
         self._wanted()
 
     # -- where things begin ----------------------------------------------------------------------------------------
@@ -198,7 +218,7 @@ class Propagation:
         """What goes in and what comes out of a state lie alike."""
         for ids in self._states:
             shown = [[self.buffers[id][axis] for axis in self.program.buffers[id].to_user] for id in ids]
-            lies = tuple(reduce(joined, axis) for axis in zip(*shown, strict=True))
+            lies = once(reduce(joined, axis) for axis in zip(*shown, strict=True))
             for id in ids:
                 self.buffers[id] = tuple(lies[axis] for axis in self.program.buffers[id].from_user)
 
@@ -222,6 +242,8 @@ class Propagation:
         return math.prod(sizes) * dtypes.itemsize(dtype)
 
     def placement(self, cuts: Cuts) -> Placement:
+        named = [cut for cut in cuts if isinstance(cut, str)]
+        assert len(set(named)) == len(named), "an axis of the mesh serves one axis of an array"
         return tuple(self.mesh.shards(cut) if isinstance(cut, str) else None for cut in cuts)
 
     def _seen_by_others(self) -> frozenset[int]:
@@ -255,16 +277,16 @@ class Propagation:
         self._tie()
         return before != self.buffers
 
-    @property
+    @cached_property
     def _around(self) -> Mapping[int, tuple[Symbol, ...]]:
         """By segment, the loops of the host around its call."""
         found: dict[int, tuple[Symbol, ...]] = {}
 
         def visit(block: Block, loops: tuple[Symbol, ...]) -> None:
             for statement in block:
-                if hasattr(statement, "segment"):
+                if isinstance(statement, CallSegment):
                     found[statement.segment] = loops
-                for inner in nested(statement) if not isinstance(statement, Read | Write) else ():
+                for inner in nested(statement):
                     visit(inner, (*loops, statement.var) if isinstance(statement, Loop) else loops)
 
         visit(self.program.items, ())
@@ -293,7 +315,7 @@ class Propagation:
                     self._block(side, inner, loops)
                 one, other = sides
                 for name in (one.keys() & other.keys()) - names.keys():
-                    names[name] = tuple(map(joined, one[name], other[name]))
+                    names[name] = joined_all(one[name], other[name])
             case Guard(body=body):
                 self._block(body, dict(names), loops)
 
@@ -314,7 +336,7 @@ class Propagation:
             if not is_point:
                 kept.append(cut)
         rows = self.rows.get(buffer.id, ()) if self.exact else ()
-        return (*kept, *(map(joined, found, rows[len(buffer.axes) :]) if rows else found))
+        return (*kept, *(joined_all(tuple(found), rows[len(buffer.axes) :]) if rows else found))
 
     def is_whole(self, axis: Axis, entry: PointIndex | WindowIndex) -> bool:
         """Whether all positions of an axis are read."""
@@ -353,7 +375,7 @@ class Propagation:
                 self._exchange("all-gather", cut, bytes, buffer, "written in part", loops, warns=True)
         for at, cut in enumerate(rest, len(write.extents)):
             lies[at] = self._kept(buffer, at, lies[at], cut, loops)
-        self.buffers[write.buffer] = self._once(tuple(lies))
+        self.buffers[write.buffer] = once(tuple(lies))
 
     def _kept(self, buffer: Buffer, at: int, lies: Cut, cut: Cut, loops: tuple[Symbol, ...]) -> Cut:
         """How an axis of a buffer lies to which a value is written that lies so there."""
@@ -371,17 +393,6 @@ class Propagation:
             why = f"{buffer.logical_shape[at]} positions are not divided"
             self._exchange("all-gather", cut, bytes, buffer, why, loops, warns=True)
         return joined(lies, cut if fits else None)
-
-    @staticmethod
-    def _once(cuts: Cuts) -> Cuts:
-        """With each axis of the mesh at the first axis that lies along it."""
-        counts = Counter[str]()
-        found: list[Cut] = []
-        for cut in cuts:
-            if isinstance(cut, str):
-                counts[cut] += 1
-            found.append(None if isinstance(cut, str) and counts[cut] > 1 else cut)
-        return tuple(found)
 
     def _computed(self, compute: Compute, operands: list[Cuts], loops: tuple[Symbol, ...]) -> Cuts:
         self.operands[id(compute)] = operands
@@ -404,7 +415,9 @@ class Propagation:
                     if operands[number][axis] == cut:
                         self._gathered(compute, number, axis, _why(factor, compute), loops)
         for axis, name in enumerate(compute.attrs.get("dims", ())):  # of a draw: what became of dims
-            found[axis] = self.shard.get(name, found[axis])
+            over = self.shard.get(name)
+            if over is not None and over not in found and self.divides(compute.type.shape[axis], over):
+                found[axis] = over
         for factor, cut in folded:
             self._folded(compute, factor, cut, tuple(found), loops)
         return tuple(found)
@@ -506,7 +519,7 @@ class Propagation:
             return
         wants = wanted.pop(compute.result, cuts)
         if len(wants) == len(cuts):
-            cuts = self._once(
+            cuts = once(
                 tuple(
                     want if isinstance(cut, _Open) and self._fits(want, size) else cut
                     for cut, want, size in zip(cuts, wants, compute.type.shape, strict=True)

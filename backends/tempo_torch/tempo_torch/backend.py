@@ -67,8 +67,8 @@ class TorchBackend(GenericBackend):
     takes_points = True
 
     def with_mesh(self, mesh: Mesh) -> TorchBackend:
-        """This process as one of a mesh."""
-        return TorchBackend(self.device.type, mesh)
+        """This process as one of a mesh, with a GPU where there are some."""
+        return TorchBackend("cuda" if torch.cuda.is_available() else self.device.type, mesh)
 
     @staticmethod
     def launched(count: int, arguments: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from tempo.backends import Mesh, Placement
 from tempo.backends.operators import Call
-from tempo.errors import InputError, UnsupportedError
+from tempo.errors import InputError, SizeError, UnsupportedError
 from tempo_torch.arrays import from_host
 from tempo_torch.operators.builder import Function
 
@@ -33,8 +34,9 @@ class Processes:
     device: torch.device
 
     @staticmethod
+    @cache
     def of(mesh: Mesh, device: str) -> Processes:
-        """Raises `UnsupportedError` where the process was not started as one of as many."""
+        """One for all programs. Raises `UnsupportedError` where the process was not started as one of as many."""
         count = int(os.environ.get("WORLD_SIZE", "1"))
         if dist.is_initialized():
             count = dist.get_world_size()
@@ -71,6 +73,8 @@ class Processes:
             return array.to_local().detach()
         at, index = self.at, list[slice]()
         for size, cut in zip(array.shape, placement, strict=True):
+            if cut is not None and size % cut.count:
+                raise SizeError(f"{size} positions, which {cut.count} devices along {cut.over!r} do not divide")
             count = size if cut is None else size // cut.count
             start = 0 if cut is None else at[cut.over] * count
             index.append(slice(start, start + count))
