@@ -139,6 +139,7 @@ def test_the_plan_is_of_the_run_before(target: Target) -> None:
     assert run.memory.peak_bytes <= kept - 2 * WIDTH * WIDTH * 4 // (target.mesh or 1)
 
 
+@pytest.mark.one_device
 def test_one_array_is_given_up_once(target: Target) -> None:
     arrays, run = given(training), target.compile(training())
     mine = run.device_put(x=arrays["x"])["x"]

@@ -44,6 +44,7 @@ def agreement(
 ) -> Counter[str]:
     """What happened in so many programs."""
     tally: Counter[str] = Counter()
+    apart = target.mesh is not None and hasattr(target.backend, "launched")  # processes would not shrink alike
     can_check = target.info.capabilities.why_not("checks") is None
 
     @settings(
@@ -53,7 +54,7 @@ def agreement(
         database=None,
         print_blob=False,
         suppress_health_check=list(HealthCheck),
-        phases=(Phase.explicit, Phase.generate, Phase.shrink),
+        phases=(Phase.explicit, Phase.generate, *(() if apart else (Phase.shrink,))),
     )
     @given(data=st.data())
     def agree(data: st.DataObject) -> None:

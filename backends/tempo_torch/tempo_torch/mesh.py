@@ -63,6 +63,8 @@ class Processes:
 
     def part(self, array: np.ndarray[Any, Any] | torch.Tensor, placement: Placement) -> torch.Tensor:
         """This process's part of an array that every process is given whole, or that lies in such parts already."""
+        if isinstance(array, DTensor) and all(isinstance(each, Replicate) for each in array.placements):
+            array = array.to_local()
         if isinstance(array, DTensor):
             if tuple(array.placements) != self._placements(placement) or array.device_mesh != self.mesh:
                 raise InputError(

@@ -200,8 +200,8 @@ def _divisors(pairs: Sequence[tuple[Situation, Outcome]]) -> dict[str, int]:
 def _check_no_loop_runs(
     program: RandomProgram, mode: Mode, pairs: Sequence[tuple[Situation, Outcome]], refused: UnsupportedError
 ) -> None:
-    """What is refused with dims as axes must be refused with a loop over each dim, too."""
-    if mode.options.mapping == "sequential":
+    """What is refused with dims as axes must be refused with a loop over each dim, too, on one device."""
+    if mode.options.mapping == "sequential" or refused.feature == "mesh":
         return
     built = program.build(mode.name)
     try:
