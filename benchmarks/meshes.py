@@ -19,7 +19,7 @@ import tempo as tp
 from benchmarks.harness import Benchmark, Session
 from examples.ppo import Settings, trainer
 from examples.ppo import sizes as ppo_sizes
-from tempo.placement.propagation import Collective, collectives
+from tempo.placement.collectives import Collective, collectives
 from tempo.runtime.engine import CompiledEngine
 
 DEVICES = 8

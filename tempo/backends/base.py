@@ -139,7 +139,7 @@ class Backend(Protocol):
     processes: int = 1
     """On a mesh, in how many processes the program runs, each with the same calls."""
 
-    parts: Mapping[str, int] | None = None
+    coordinates: Mapping[str, int] | None = None
     """On a mesh whose devices are processes: the place of this one along each axis. It is given the program of its
     part, with `all_reduce` and `all_gather`. None: what compiles its segments makes the parts, as placements say."""
 

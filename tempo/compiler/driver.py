@@ -101,7 +101,7 @@ def loop_passes_of(
     if placement is not None:
         found = (
             *found,
-            ShardingPropagation(placement, None if isinstance(backend, ReferenceBackend) else backend.parts),
+            ShardingPropagation(placement, None if isinstance(backend, ReferenceBackend) else backend.coordinates),
         )
     return backend.loop_passes(found)
 
@@ -129,13 +129,13 @@ def collector_paused() -> Iterator[None]:
 class Specialised:
     """A program's loops at the values `sizes` of what shapes are made of, and the passes that made them.
 
-    `anywhere`: the loops before it was said where anything lies, the same on every mesh.
+    `unplaced`: the loops before it was said where anything lies, the same on every mesh.
     """
 
     loops: LoopProgram
     sizes: Mapping[Symbol, int]
     passes: tuple[PassRecord, ...]
-    anywhere: LoopProgram
+    unplaced: LoopProgram
 
 
 @dataclass(frozen=True)
@@ -273,9 +273,9 @@ class Compiler:
         )
         placed = [at for at, each in enumerate(self.loop_passes) if isinstance(each, ShardingPropagation)]
         first = placed[0] if placed else len(self.loop_passes)
-        anywhere, records = self.manager.run(plan.loops, context, self.loop_passes[:first])
-        loops, more = self.manager.run(anywhere, context, self.loop_passes[first:])
-        return Specialised(loops, sizes, (*records, *more), anywhere if placed else loops)
+        unplaced, records = self.manager.run(plan.loops, context, self.loop_passes[:first])
+        loops, more = self.manager.run(unplaced, context, self.loop_passes[first:])
+        return Specialised(loops, sizes, (*records, *more), unplaced if placed else loops)
 
     # -- what both follow ------------------------------------------------------------------------------------------
 

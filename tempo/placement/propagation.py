@@ -11,14 +11,13 @@ Source: Xu et al., GSPMD: General and Scalable Parallelization for ML Computatio
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from tempo import dtypes
-from tempo.errors import GatherWarning, InternalError, Location, UnsupportedError, user_location
+from tempo.errors import InternalError, UnsupportedError
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -42,46 +41,14 @@ from tempo.loop_ir.ir import (
 )
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
-from tempo.passes.manager import Decided, PassRecord
+from tempo.passes.manager import Decided
+from tempo.placement.collectives import PASS, Collective, Kind
 from tempo.placement.mesh import Placement, local, permuted
 from tempo.placement.request import PlacementRequest, extent_of
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import Factor, Factors, Role, no_axes_known
 from tempo.symbolic import Expr, Symbol, const
-
-Kind = Literal["all-reduce", "all-gather", "permute"]
-
-
-@dataclass(frozen=True)
-class Collective:
-    """What the devices along the axis `over` of the mesh do together, once for each iteration of `loops`.
-
-    `bytes`: of its result, on each device; those that a permute moves at most. `why`: what asks for it. `warns`: what
-    lies in parts becomes whole, which nobody asked for.
-    """
-
-    kind: Kind
-    over: str
-    bytes: int
-    name: str
-    why: str
-    loops: tuple[Symbol, ...] = ()
-    location: Location | None = None
-    warns: bool = False
-
-    def warn(self) -> None:
-        """Say so at the user's line, where nobody asked for it."""
-        if self.warns:
-            where = self.location or user_location() or Location("tempo", 0)
-            text = f"{self}; what is along {self.over} is copied to all devices there"
-            warnings.warn_explicit(text, GatherWarning, where.path, where.line)
-
-    def __str__(self) -> str:
-        inside = f"inside {', '.join(symbol.name for symbol in self.loops)}" if self.loops else "outside of loops"
-        where = "" if self.location is None else f"  {self.location.path}:{self.location.line}"
-        return f"{self.kind} over {self.over}, {self.bytes} B, {inside}: {self.name}, {self.why}{where}"
-
 
 _MOST_SWEEPS = 100
 """Every sweep but the last finds out more of some axis of a buffer, of which none is found out more than twice."""
@@ -130,7 +97,7 @@ class ShardingPropagation:
 
     request: PlacementRequest = field(compare=False)
     at: Mapping[str, int] | None = None
-    name: ClassVar[str] = "sharding_propagation"
+    name: ClassVar[str] = PASS
     needed: ClassVar[str] = "a mesh"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> Decided[LoopProgram]:
@@ -139,12 +106,6 @@ class ShardingPropagation:
         found = Propagation(program, self.request, context.sizes, exact=self.at is not None)
         made = found.placed() if self.at is None else Partition(found, self.at).partitioned()
         return Decided(made, tuple(found.collectives))
-
-
-def collectives(passes: Iterable[PassRecord]) -> tuple[Collective, ...]:
-    """What the devices of a mesh exchange, as the pass has found it."""
-    found = (record.decisions for record in passes if record.name == ShardingPropagation.name)
-    return tuple(each for decisions in found for each in decisions if isinstance(each, Collective))
 
 
 class Propagation:

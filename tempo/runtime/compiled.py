@@ -78,8 +78,8 @@ class Compiled:
     driver_source: str
     passes: tuple[PassRecord, ...]
     """Those at the sizes that shapes are made of."""
-    anywhere: LoopProgram
-    """The program as it is on every mesh."""
+    unplaced: LoopProgram
+    """The program before it is said where anything lies: the same on every mesh."""
     seconds: float = field(
         default=0.0, compare=False
     )  # that making it took; a backend may compile more at its first run
@@ -87,7 +87,7 @@ class Compiled:
     @cached_property
     def digest(self) -> str:
         """Of the plan, in which buffers have their numbers; the same on every mesh."""
-        return digest(str(self.anywhere))
+        return digest(str(self.unplaced))
 
     @cached_property
     def handed_over(self) -> frozenset[int]:
@@ -278,7 +278,7 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
     anew = frozenset[int]() if backend.allocates_inside else _made_anew(program, lifetimes, static)
     seconds = time.perf_counter() - start
     return Compiled(
-        program, backend, tuple(items), parameters, segments, anew, source, made.passes, made.anywhere, seconds
+        program, backend, tuple(items), parameters, segments, anew, source, made.passes, made.unplaced, seconds
     )
 
 

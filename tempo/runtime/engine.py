@@ -24,7 +24,7 @@ from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow, Offload
 from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.passes.wavefront.components import promises
-from tempo.placement.propagation import collectives
+from tempo.placement.collectives import collectives
 from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.checkpoints.driver import CheckpointedRun

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from tempo.lowering.scheduling.clusters import Clustered
 from tempo.lowering.scheduling.places import has_host
 from tempo.passes.manager import operator_table
-from tempo.placement.propagation import ShardingPropagation, collectives
+from tempo.placement.collectives import collectives
+from tempo.placement.propagation import ShardingPropagation
 from tempo.placement.request import PlacementRequest
 from tempo.runtime.compiled import Compiled
 from tempo.runtime.engine import CompiledEngine

@@ -55,7 +55,7 @@ class JaxBackend:
     shares_memory = False
     donates = True
     takes_points = True
-    parts = None
+    coordinates = None
 
     def __init__(self, device: Any = None, made_for: str | None = None, mesh: Mesh | None = None) -> None:
         """`made_for`: a platform that code is made for, and lowered to, though it runs on `device`. `mesh`: of devices

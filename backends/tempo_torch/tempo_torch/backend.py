@@ -61,7 +61,7 @@ class TorchBackend(GenericBackend):
             from tempo_torch.mesh import Processes  # torch.distributed takes a while to load
 
             self._processes = Processes.of(mesh, device)
-            self.parts, self.device = self._processes.at, self._processes.device
+            self.coordinates, self.device = self._processes.at, self._processes.device
             self.processes = mesh.devices
 
     takes_points = True

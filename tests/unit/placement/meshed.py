@@ -16,19 +16,23 @@ class Meshed(NumpyBackend):
 
     info = replace(NumpyBackend.info, capabilities=replace(NumpyBackend.info.capabilities, meshes=True))
 
-    def __init__(self, parts: dict[str, int] | None = None) -> None:
-        """`parts`: it is the process at this place of the mesh."""
-        self.parts = parts
+    def __init__(self, coordinates: dict[str, int] | None = None) -> None:
+        """`coordinates`: it is the process at this place of the mesh."""
+        self.coordinates = coordinates
 
     def with_mesh(self, mesh: tp.Mesh) -> Meshed:
         return self
 
 
 def specialised(
-    program: tp.Program, mesh: dict[str, int], sizes: dict[str, int], parts: dict[str, int] | None = None, **given: Any
+    program: tp.Program,
+    mesh: dict[str, int],
+    sizes: dict[str, int],
+    coordinates: dict[str, int] | None = None,
+    **given: Any,
 ) -> Specialised:
     """The program's loops at these sizes, with placements, or those of one device."""
-    engine = tp.compile(program, Meshed(parts), mesh=tp.Mesh(mesh), **given)._engine
+    engine = tp.compile(program, Meshed(coordinates), mesh=tp.Mesh(mesh), **given)._engine
     assert isinstance(engine, CompiledEngine)
     known = {symbol: sizes[symbol.name] for dim in engine.graph.dims for symbol in dim.size.sizes()}
     return engine.compiler.specialise(engine.compiler.plan(), known)

@@ -15,8 +15,8 @@ from tempo.loop_ir.ir import Compute, LoopProgram
 from tempo.loop_ir.parse import parse
 from tempo.loop_ir.text import placeholders
 from tempo.loop_ir.verify import verify
+from tempo.placement.collectives import Collective, collectives
 from tempo.placement.mesh import Placement, Shards, permuted
-from tempo.placement.propagation import Collective, collectives
 from tests.unit.placement.meshed import specialised
 
 DATA, MODEL = Shards("data", 2), Shards("model", 4)
