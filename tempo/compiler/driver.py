@@ -271,11 +271,13 @@ class Compiler:
             ahead,
             offload=plan.offload,
         )
-        placed = [at for at, each in enumerate(self.loop_passes) if isinstance(each, ShardingPropagation)]
-        first = placed[0] if placed else len(self.loop_passes)
+        if self.placement is None:
+            loops, records = self.manager.run(plan.loops, context, self.loop_passes)
+            return Specialised(loops, sizes, records, loops)
+        first = next(at for at, each in enumerate(self.loop_passes) if isinstance(each, ShardingPropagation))
         unplaced, records = self.manager.run(plan.loops, context, self.loop_passes[:first])
         loops, more = self.manager.run(unplaced, context, self.loop_passes[first:])
-        return Specialised(loops, sizes, (*records, *more), unplaced if placed else loops)
+        return Specialised(loops, sizes, (*records, *more), unplaced)
 
     # -- what both follow ------------------------------------------------------------------------------------------
 

@@ -332,27 +332,27 @@ class Propagation:
             if self.is_all(extent, buffer.axes[at].extent):
                 lies[at] = self._kept(buffer, at, lies[at], cut, loops)
             elif isinstance(cut, str):
-                bytes = self._bytes(buffer.logical_shape, buffer.dtype)
-                self._exchange("all-gather", cut, bytes, buffer, "written in part", loops, warns=True)
+                self._whole(buffer, cut, "written in part", loops)
         for at, cut in enumerate(rest, len(write.extents)):
             lies[at] = self._kept(buffer, at, lies[at], cut, loops)
         self.buffers[write.buffer] = once(tuple(lies))
 
+    def _whole(self, buffer: Buffer, cut: str, why: str, loops: tuple[Symbol, ...]) -> None:
+        """What is written to a buffer is gathered."""
+        bytes = self._bytes(buffer.logical_shape, buffer.dtype)
+        self._exchange("all-gather", cut, bytes, buffer, why, loops, warns=True)
+
     def _kept(self, buffer: Buffer, at: int, lies: Cut, cut: Cut, loops: tuple[Symbol, ...]) -> Cut:
         """How an axis of a buffer lies to which a value is written that lies so there."""
         if isinstance(lies, str) and isinstance(cut, str) and lies != cut:
-            bytes = self._bytes(buffer.logical_shape, buffer.dtype)
-            self._exchange("all-gather", cut, bytes, buffer, f"kept along {lies}", loops, warns=True)
+            self._whole(buffer, cut, f"kept along {lies}", loops)
         if buffer.id in self.fixed and not isinstance(lies, _Open):
             if isinstance(cut, str) and lies is None:
-                bytes = self._bytes(buffer.logical_shape, buffer.dtype)
-                self._exchange("all-gather", cut, bytes, buffer, "kept as it is given", loops, warns=True)
+                self._whole(buffer, cut, "kept as it is given", loops)
             return lies
         fits = not isinstance(cut, str) or self.divides(buffer.logical_shape[at], cut)
         if isinstance(cut, str) and not fits and not isinstance(lies, str):
-            bytes = self._bytes(buffer.logical_shape, buffer.dtype)
-            why = f"{buffer.logical_shape[at]} positions are not divided"
-            self._exchange("all-gather", cut, bytes, buffer, why, loops, warns=True)
+            self._whole(buffer, cut, f"{buffer.logical_shape[at]} positions are not divided", loops)
         return joined(lies, cut if fits else None)
 
     def _computed(self, compute: Compute, operands: list[Cuts], loops: tuple[Symbol, ...]) -> Cuts:

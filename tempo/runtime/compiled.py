@@ -128,10 +128,12 @@ class Compiled:
         """The user's array of a buffer; of one that lies in parts a process has its own. `without`: an axis that the
         array does not have."""
         buffer = self.program.buffers[id]
+        if not buffer.is_part:
+            return array
         lies = as_given(buffer)
         if without is not None:
             lies = (*lies[:without], *lies[without + 1 :])
-        return joined(self.backend, array, lies) if buffer.is_part and any(lies) else array
+        return joined(self.backend, array, lies)
 
     def last_value(self, port: Port, sizes: Sizes) -> Callable[..., Array]:
         """What reads one of the program's `states`, given sizes, the point and buffers. It is made where a call has

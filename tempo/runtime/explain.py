@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from tempo.lowering.scheduling.clusters import Clustered
 from tempo.lowering.scheduling.places import has_host
 from tempo.passes.manager import operator_table
-from tempo.placement.collectives import collectives
-from tempo.placement.propagation import ShardingPropagation
+from tempo.placement.collectives import PASS, collectives
 from tempo.placement.request import PlacementRequest
 from tempo.runtime.compiled import Compiled
 from tempo.runtime.engine import CompiledEngine
@@ -57,7 +56,7 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         most = [] if limit is None else [f"a run may hold {limit} B"]
         parts.append(_section("plans, the last of which is run", "\n".join([*most, *map(str, chosen.choices)])))
     if sizes is not None and ready is not None and compiled is not None:
-        apart = [made for made in compiled.passes if made.name != ShardingPropagation.name]
+        apart = [made for made in compiled.passes if made.name != PASS]
         rows = "\n".join(str(each) for made in apart for each in made.decisions) or "no length varies"
         parts.append(_section(f"passes at {_sizes(sizes)}", "\n".join(map(str, compiled.passes))))
         parts.append(_section(f"extents at {_sizes(sizes)}", rows))

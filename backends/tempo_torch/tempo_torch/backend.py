@@ -114,7 +114,7 @@ class TorchBackend(GenericBackend):
         return NAMES.get(value.dtype) if isinstance(value, torch.Tensor) else None
 
     def from_host(self, array: np.ndarray[Any, Any] | torch.Tensor) -> torch.Tensor:
-        if hasattr(array, "full_tensor"):
+        if _lies_in_parts(array):
             raise InputError(
                 f"a DTensor of shape {tuple(array.shape)} lies in parts, and is to be whole on {self.device}",
                 hint="compile with mesh= and shard= or place=, so that it stays as it is, or give its full_tensor()",
@@ -125,7 +125,7 @@ class TorchBackend(GenericBackend):
 
     def to_host(self, array: torch.Tensor) -> np.ndarray[Any, Any]:
         """Of what lies in parts all of it, for which every process has to ask."""
-        if hasattr(array, "full_tensor"):
+        if _lies_in_parts(array):
             from tempo_torch.mesh import whole
 
             array = whole(array)
@@ -189,3 +189,8 @@ class TorchBackend(GenericBackend):
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def _lies_in_parts(array: Any) -> bool:
+    """Whether it is a `DTensor`, whose module takes a while to load."""
+    return type(array) not in (torch.Tensor, np.ndarray) and hasattr(array, "full_tensor")
