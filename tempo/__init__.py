@@ -68,6 +68,7 @@ _RUNTIME = {
     "load": "tempo.runtime.results.saving",
     "Checkpoints": "tempo.runtime.checkpoints.folder",
     "Mesh": "tempo.placement.mesh",
+    "Pipeline": "tempo.placement.request",
     "register_backend": "tempo.plugins",
     "register_scheduler": "tempo.plugins",
 }
@@ -75,7 +76,7 @@ _LIBRARIES = ("llm", "nn", "optim", "rl")
 
 
 __all__ = [
-    *_language.__all__, "compile", "Options", "save", "load", "Checkpoints", "Mesh",  # noqa: F405 - see __getattr__
+    *_language.__all__, "compile", "Options", "save", "load", "Checkpoints", "Mesh", "Pipeline",  # noqa: F405 - see __getattr__
     "register_backend", "register_scheduler", "llm", "nn", "optim", "rl",  # noqa: F405
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
     "uint32", "uint64",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tempo.errors import SizeError
-from tempo.sdg.graph import Graph, Node, Output, TensorType
-from tempo.sdg.operators import OPERATORS
+from tempo.sdg.graph import Graph
+from tempo.sdg.rewriter import with_sizes
 from tempo.symbolic import Symbol, var
 
 Bucket = Literal["pow2"] | tuple[int, ...]
@@ -30,7 +30,8 @@ class Buckets:
 
     def graph(self, graph: Graph) -> Graph:
         """The graph with lengths in place of sizes."""
-        return _with_lengths(graph, frozenset(symbol.of_kind("size") for symbol in self.of)) if self.of else graph
+        sizes = (symbol.of_kind("size") for symbol in self.of)
+        return with_sizes(graph, {size: var(size.of_kind("length")) for size in sizes}) if self.of else graph
 
     def sizes(self, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
         """With a length and an extent for each dim in a bucket. Raises `SizeError` for a size that is in none."""
@@ -50,27 +51,3 @@ def _extent(symbol: Symbol, bucket: Bucket, size: int) -> int:
             hint=f'give a greater one: tp.Options(buckets={{"{symbol.name}": [..., {size}]}}), or "pow2"',
         )
     return bucket[at]
-
-
-def _with_lengths(graph: Graph, sizes: frozenset[Symbol]) -> Graph:
-    within = {size: var(size.of_kind("length")) for size in sizes}
-
-    def type_of(type: TensorType) -> TensorType:
-        return replace(type, shape=tuple(size.substitute(within) for size in type.shape))
-
-    def node_of(node: Node) -> Node:
-        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(within))
-        made = node.reading(lambda edge: edge.substitute(within))
-        cases = tuple(replace(case, condition=case.condition.substitute(within)) for case in made.cases)
-        results = tuple(map(type_of, node.results))
-        return replace(made, attrs=tuple(sorted(attrs.items())), results=results, cases=cases)
-
-    def output_of(output: Output) -> Output:
-        return replace(output, edge=output.edge.substitute(within), type=type_of(output.type))
-
-    return replace(
-        graph,
-        dims=tuple(replace(dim, size=dim.size.substitute(within)) for dim in graph.dims),
-        nodes={id: node_of(node) for id, node in graph.nodes.items()},
-        outputs=tuple(map(output_of, graph.outputs)),
-    )

@@ -54,7 +54,7 @@ def with_fewer_axes(
         return planned(mapping)
     except UnsupportedError as error:
         refused = error
-    ways = {dim: forced(mapping, dim) for dim in dims}
+    ways = {dim: forced(mapping, dim) for dim in (*dims, *(mapping if isinstance(mapping, Mapping) else ()))}
     open_dims = [dim for dim in dims if ways[dim] != "sequential"]
     found = _tried(planned, ways, open_dims) if open_dims else None
     if found is None:
@@ -183,6 +183,7 @@ class Compiler:
             recompute=self.options.strips,
             fold_blocks=self.options.fold_blocks,
             offload=self.offload if outermost is None else None,  # what a stream gives is whole
+            stages=None if self.placement is None else self.placement.stages,
         )
 
         def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:
@@ -299,7 +300,9 @@ class Compiler:
     def counted(self) -> tuple[Symbol, ...]:
         """The sizes that plans are made for one by one."""
         graph = self.buckets.graph(self.graph)
-        cut = (dim.size for dim in graph.dims if self.offload is not None or dim.symbol.name in self.options.strips)
+        stages = None if self.placement is None else self.placement.stages
+        along = set(self.options.strips) | ({symbol.name for symbol in stages.dims} if stages else set())
+        cut = (dim.size for dim in graph.dims if self.offload is not None or dim.symbol.name in along)
         return tuple(sorted({symbol for size in cut for symbol in size.sizes()}))
 
     @cached_property

@@ -24,6 +24,7 @@ from tempo.lowering.storage.assignment import decide_storage
 from tempo.lowering.storage.kept_between import kept_between
 from tempo.passes.instrument import unchecked_past_stops
 from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
+from tempo.passes.pipelining.stages import Stages
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree
 from tempo.sdg.graph import Graph
@@ -82,7 +83,8 @@ class PlanOptions:
     `schedule_seconds`: how long the scheduler may look for an order.
     `composites`: what the backend takes whole, `costs`: what things cost there. `facts`: what is known of the sizes.
     `mapping` forces what `tempo.passes.vectorize.search` decides otherwise, `recompute` and
-    `fold_blocks` are told to `tempo.passes.recompute`. `offload`: what goes to a pool on the host.
+    `fold_blocks` are told to `tempo.passes.recompute`. `offload`: what goes to a pool on the host. `stages`: those of a
+    pipeline.
     """
 
     checks: bool = True
@@ -98,6 +100,7 @@ class PlanOptions:
     recompute: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     fold_blocks: int | None = None
     offload: Offload = None
+    stages: Stages | None = None
 
 
 def plan(
@@ -105,8 +108,8 @@ def plan(
 ) -> Plan:
     """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
-    given = {"mapping": options.mapping, "exclude": options.stepped, "recompute": options.recompute}
-    given |= {"fold_blocks": options.fold_blocks, "pooled": options.offload is not None}
+    given: dict[str, object] = {"mapping": options.mapping, "exclude": options.stepped, "recompute": options.recompute}
+    given |= {"fold_blocks": options.fold_blocks, "pooled": options.offload is not None, "stages": options.stages}
     passes = configured(passes, **given, composites=options.composites, costs=options.costs)
     context = PassContext(options.likely, options.facts)
     optimized, records = manager.run(_with_checks(graph, options), context, passes)

@@ -128,6 +128,9 @@ def movement() -> Iterator[Sample]:
     yield sample("slice", (5, 3), starts=(start, zero), lengths=(0, 3), steps=(1, 1), scalars=(5, 0))
     yield sample("slice", (0, 0), starts=(start, zero), lengths=(1, 0), steps=(1, 1), scalars=(0, 0))
     yield sample("slice", (), starts=(), lengths=(), steps=())
+    for distance in (1, -2, 5):
+        yield sample("shift", (4, 3), axis=0, distance=distance)
+        yield sample("shift", (2, 3), axis=1, distance=-distance)
     yield sample("mask", (4, 3), axis=0, fill=0, length=start, scalars=(2,))
     yield sample("mask", (4, 3), axis=1, fill=1, length=start, scalars=(3,))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from tempo.errors import TempoError
 from tempo.passes.composites import Compose, Decompose
 from tempo.passes.manager import Pass
+from tempo.passes.pipelining.pipelining import Pipelining
 from tempo.passes.ragged.static_extents import StaticExtents
 from tempo.passes.recompute.axes import FoldBlocks
 from tempo.passes.recompute.recompute import Recompute
@@ -29,6 +30,7 @@ def default_passes() -> tuple[Pass, ...]:
         Simplify(),
         CommonSubexpressions(),
         DeadCodeElimination(),
+        Pipelining(),
         Recurrences(),
         Accumulate(),
         Recompute(),

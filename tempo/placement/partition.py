@@ -259,6 +259,7 @@ class Partition:
         wanted: list[list[Any]] = [[None] * len(type.shape) for type in compute.operand_types]
         own: list[Any] = [None] * len(target)
         folded: list[tuple[Factor, str]] = []
+        handed_on: tuple[Factor, str] | None = None
         for factor in factors_of(compute):
             cut = self._runs_on_parts(compute, factor, target, names)
             if cut is None or any(cut in lies for lies in wanted) or cut in own:
@@ -269,6 +270,7 @@ class Partition:
                 folded.append((factor, cut))
             else:
                 own[factor.result] = cut
+                handed_on = (factor, cut) if factor.distance is not None else handed_on
         operands = [
             self._laid(name, tuple(lies), names, made) for name, lies in zip(compute.operands, wanted, strict=True)
         ]
@@ -282,14 +284,19 @@ class Partition:
             attrs = {**attrs, "starts": tuple(starts)}
         if "layout" in attrs:  # where a checked index is: the first of the part is not that of all
             attrs = {**attrs, "layout": self._layout(compute, wanted[1])}
+        op = compute.op
+        if handed_on is not None:
+            factor, cut = handed_on
+            op, attrs = "exchange", {"over": cut, "axis": factor.result, "distance": factor.distance}
         type = self._type(compute.type, tuple(own))
         is_last = not folded and tuple(own) == target
         result = compute.result if is_last else self._fresh(compute.result)
         made.append(
             replace(
                 compute,
+                op=op,
                 result=result,
-                attrs=OPERATORS[compute.op].resized(attrs, type.shape) if any(own) else attrs,
+                attrs=OPERATORS[op].resized(attrs, type.shape) if any(own) else attrs,
                 operands=tuple(operands),
                 operand_types=tuple(names.types[name] for name in operands),
                 type=type,
@@ -316,7 +323,12 @@ class Partition:
         if factor.result is not None:
             cut = target[factor.result]
             can = bool(factor.places or OPERATORS[compute.op].kind == "movement") and not factor.ordered
-            keeps = factor.role is Role.MAJOR or factor.by_position or (factor.role is Role.PARALLEL and can)
+            keeps = (
+                factor.role is Role.MAJOR
+                or factor.by_position
+                or factor.distance is not None
+                or (factor.role is Role.PARALLEL and can)
+            )
             return cut if isinstance(cut, str) and keeps and self.found.keeps(factor, compute, cut) else None
         if not can_fold_parts(factor, compute):
             return None

@@ -115,7 +115,7 @@ class Propagation:
         """`exact`: every part is of one size and no position moves from one to another; so a program of parts needs."""
         self.program, self.request, self.mesh, self.sizes = program, request, request.mesh, sizes
         self.exact = exact
-        self.shard = {symbol.name: over for symbol, over in request.shard.items()}
+        self.shard = {symbol.name: over for symbol, over in request.dims.items()}
         self.buffers: dict[int, Cuts] = {id: self._seed(buffer) for id, buffer in program.buffers.items()}
         self.cuts: dict[int, Cuts] = {}
         """By statement that computes something."""
@@ -149,7 +149,7 @@ class Propagation:
 
     def _seed(self, buffer: Buffer) -> Cuts:
         """Of dims that are cut all buffers are; axes of tensors that the caller names lie as that says."""
-        dims = [self.request.shard.get(axis.dim, OPEN) for axis in buffer.axes]
+        dims = [self.request.dims.get(axis.dim, OPEN) for axis in buffer.axes]
         named = self.request.place.get(buffer.name, (OPEN,) * len(buffer.shape))
         shape = named if len(named) == len(buffer.shape) else (OPEN,) * len(buffer.shape)
         return self._divided(buffer, (*dims, *shape))
@@ -217,9 +217,7 @@ class Propagation:
     def _rows(self) -> dict[int, Cuts]:
         found: dict[int, Cuts] = {}
         for call in (each for each in walk(self.program.items) if isinstance(each, CallHost)):
-            dims = [
-                self.request.shard.get(symbol, OPEN) for symbol in self.program.hosts[call.call].attr("batched", ())
-            ]
+            dims = [self.request.dims.get(symbol, OPEN) for symbol in self.program.hosts[call.call].attr("batched", ())]
             for write in call.writes:
                 buffer = self.program.buffers[write.buffer]
                 axes: list[Cut] = [OPEN] * len(buffer.axes)
@@ -395,10 +393,20 @@ class Propagation:
 
     def _moved(self, compute: Compute, factor: Factor, cut: str, loops: tuple[Symbol, ...]) -> None:
         """Positions that move may come to lie on another device."""
-        if factor.role in (Role.WINDOW, Role.MOVING):
+        if factor.distance is not None and abs(factor.distance) <= self._part(compute, factor, cut):
+            lies = self._placed_along(compute, factor, cut)
+            whole = self._bytes(compute.type.shape, compute.type.dtype, lies)
+            bytes = whole // self._part(compute, factor, cut) * abs(factor.distance)
+            self._exchange("permute", cut, bytes, compute, f"handed on to the next by {factor.distance}", loops)
+        elif factor.role in (Role.WINDOW, Role.MOVING):
             made = self._bytes(compute.type.shape, compute.type.dtype, self._placed_along(compute, factor, cut))
             bytes = max(made, *(self._operand_bytes(compute, number) for number, _ in factor.places))
             self._exchange("permute", cut, bytes, compute, f"{compute.op} moves positions", loops)
+
+    def _part(self, compute: Compute, factor: Factor, cut: str) -> int:
+        """How many positions of the result a device has."""
+        assert factor.result is not None
+        return self.number(compute.type.shape[factor.result]) // self.mesh.axes[cut]
 
     @staticmethod
     def _placed_along(compute: Compute, factor: Factor, cut: str) -> Cuts:
@@ -413,6 +421,8 @@ class Propagation:
             if not all(self.divides(size, cut) for size in (*sizes, compute.type.shape[factor.result])):
                 return False
         moves = () if self.exact else (Role.WINDOW, Role.MOVING)
+        if factor.distance is not None:
+            return not self.exact or abs(factor.distance) <= self._part(compute, factor, cut)
         stays = factor.by_position or factor.role in (Role.PARALLEL, Role.MAJOR, *moves)
         return stays and not (self.exact and factor.ordered)
 

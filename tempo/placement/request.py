@@ -11,6 +11,7 @@ from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.dependence.acyclic import bodies
 from tempo.analysis.reports import tensor_name
 from tempo.errors import InputError, SizeError, UnsupportedError, nearest
+from tempo.passes.pipelining.stages import Stages
 from tempo.placement.mesh import Mesh, Placement
 from tempo.sdg.graph import Graph, Node, Port
 from tempo.symbolic import Dim, Expr, Symbol
@@ -19,24 +20,37 @@ Place = Mapping[str, tuple[str | None, ...]]
 """By name of a tensor, for each of its spatial axes, the axis of the mesh that it lies along, or None."""
 
 
+@dataclass(frozen=True)
+class Pipeline:
+    """What is carried along the dim `dim`, through the layers of a network say, goes through the devices along the axis
+    `over` of a mesh: each has a run of the layers, one behind the other, and hands on what it has made of one point of
+    the dim `microbatches` while it makes the next (Huang et al., GPipe, 2019)."""
+
+    dim: str
+    over: str
+    microbatches: str
+
+
 @dataclass(frozen=True, eq=False)
 class PlacementRequest:
-    """`shard`: dims, with the axis of the mesh that all tensors lie along that have one. `place`: see `Place`."""
+    """`shard`: dims, with the axis of the mesh that all tensors lie along that have one, that of a pipeline among them.
+    `place`: see `Place`. `stages`: those of the pipeline."""
 
     graph: Graph
     mesh: Mesh
     shard: Mapping[Symbol, str]
     place: Place
+    stages: Stages | None = None
 
     @staticmethod
-    def of(graph: Graph, mesh: Any, shard: Any, place: Any) -> PlacementRequest | None:
+    def of(graph: Graph, mesh: Any, shard: Any, place: Any, pipeline: Any = None) -> PlacementRequest | None:
         """What was given to `tp.compile`, checked against the program; None without a mesh.
 
         Raises `InputError` for names and axes that are not there, and `UnsupportedError` for dims along which something
         is carried, or along which the host is called point by point.
         """
         if mesh is None:
-            for what, given in (("shard", shard), ("place", place)):
+            for what, given in (("shard", shard), ("place", place), ("pipeline", pipeline)):
                 if given:
                     raise InputError(
                         f"{what}= says where things lie, on no mesh", hint='give mesh=tp.Mesh({"data": 4})'
@@ -44,13 +58,23 @@ class PlacementRequest:
             return None
         if not isinstance(mesh, Mesh):
             raise InputError(f"mesh= is a {type(mesh).__name__}", hint='write mesh=tp.Mesh({"data": 4})')
-        made = PlacementRequest(graph, mesh, _dims(graph, mesh, shard), _places(mesh, place))
+        dims, stages = _dims(graph, mesh, shard), None
+        if pipeline is not None:
+            stages = _stages(graph, mesh, dims, pipeline)
+            dims[stages.dim] = pipeline.over
+        made = PlacementRequest(graph, mesh, dims, _places(mesh, place), stages)
         made._check_tensors()
         for symbol in made.shard:
             made._check_dim(graph.dim(symbol))
         if made.shard:
             made.check_carried(graph, demand(graph))
         return made
+
+    @property
+    def dims(self) -> Mapping[Symbol, str]:
+        """All dims that lie along an axis of the mesh, that of the stages of a pipeline among them."""
+        stages = self.stages
+        return self.shard if stages is None else {**self.shard, stages.stage: self.shard[stages.dim]}
 
     @cached_property
     def inputs(self) -> Mapping[Port, Placement]:
@@ -148,7 +172,7 @@ class PlacementRequest:
             if unit.stuck and planned:
                 dims = {symbol for node in nodes for symbol in node.domain}
             defined = [node for node in nodes if node.id in self.graph.nodes and self.graph.nodes[node.id].is_merge]
-            for symbol in dims & self.shard.keys() if defined else ():
+            for symbol in (dims & self.shard.keys()) - self._staged if defined else ():
                 carried = next((node for node in defined if node.name), defined[0])
                 raise UnsupportedError(
                     f"{tensor_name(carried)} is carried along {symbol.name}: each point waits for another one, so the "
@@ -157,8 +181,16 @@ class PlacementRequest:
                     hint=_CARRIED,
                 )
 
+    @property
+    def _staged(self) -> frozenset[Symbol]:
+        """What is carried along it goes through stages."""
+        return frozenset() if self.stages is None else frozenset({self.stages.dim})
 
-_CARRIED = "shard another dim, such as that of a batch"
+
+_CARRIED = (
+    "shard another dim, such as that of a batch; along layers that microbatches go through, "
+    'pipeline=tp.Pipeline("l", over="stage", microbatches="m") hands on what is carried'
+)
 
 
 def _dims(graph: Graph, mesh: Mesh, shard: Any) -> dict[Symbol, str]:
@@ -168,6 +200,24 @@ def _dims(graph: Graph, mesh: Mesh, shard: Any) -> dict[Symbol, str]:
             raise InputError(f"shard= names {name!r}, which is no dim of the program", hint=nearest(str(name), dims))
         _check_axis(mesh, f"shard= of {name!r}", over)
     return {dims[name]: over for name, over in _entries("shard", shard)}
+
+
+def _stages(graph: Graph, mesh: Mesh, shard: Mapping[Symbol, str], given: Any) -> Stages:
+    if not isinstance(given, Pipeline):
+        hint = 'write pipeline=tp.Pipeline("l", over="stage", microbatches="m")'
+        raise InputError(f"pipeline= is a {type(given).__name__}", hint=hint)
+    dims, found = {dim.symbol.name: dim.symbol for dim in graph.dims}, list[Symbol]()
+    for what, name in (("is along", given.dim), ("has microbatches=", given.microbatches)):
+        if name not in dims:
+            raise InputError(
+                f"pipeline= {what} {name!r}, which is no dim of the program", hint=nearest(str(name), dims)
+            )
+        if dims[name] in (*found, *shard):
+            raise InputError(f"{name} is in pipeline= and in another place, too", hint="a dim is in one of them")
+        found.append(dims[name])
+    _check_axis(mesh, "over= of pipeline=", given.over)
+    dim, microbatches = found
+    return Stages.of(graph, dim, microbatches, mesh.axes[given.over])
 
 
 def _places(mesh: Mesh, place: Any) -> Place:

@@ -17,7 +17,7 @@ from tempo.passes.instrument import watched
 from tempo.passes.manager import PassManager, forced
 from tempo.passes.rows import rows_masked
 from tempo.placement.mesh import Mesh
-from tempo.placement.request import PlacementRequest
+from tempo.placement.request import Pipeline, PlacementRequest
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.plugins.manager import default_manager, get_backend, get_scheduler, list_backends, list_schedulers
 from tempo.runtime.engine import CompiledEngine, Engine, ReferenceEngine
@@ -49,6 +49,7 @@ def compile(
     mesh: Mesh | None = None,
     shard: Mapping[str, str] | None = None,
     place: Mapping[str, tuple[str | None, ...]] | None = None,
+    pipeline: Pipeline | None = None,
 ) -> Executable:
     """Compile a program for a backend.
 
@@ -73,7 +74,9 @@ def compile(
     an axis wherever it can. `place` says so of spatial axes of named tensors, `{"w": (None, "model")}`. How everything
     else lies follows; `run.explain()` lists what the devices exchange, with bytes and lines, and what is gathered is
     warned of (`tp.GatherWarning`). Sizes are divided by the counts of devices. Inputs may be JAX arrays that lie so
-    already. `run.memory` is that of one device.
+    already. `run.memory` is that of one device. `pipeline` gives equal runs of a dim along which something is carried
+    to devices that hand it on, `tp.Pipeline("l", over="stage", microbatches="m")`: with M microbatches and S stages
+    they work in M of M + S - 1 waves.
 
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
     `DomainError`, `DefinitionError`, `CycleError`, `MemoryLimitError`, and `InputError` for options that do not fit the
@@ -90,7 +93,7 @@ def compile(
         if not isinstance(options, Options | None):
             raise InputError(f"options= is a {type(options).__name__}", hint="write options=tp.Options(...)")
         options, limit, folder = options or Options(), limit_in_bytes(memory_limit), folder_of(offload)
-        placement = PlacementRequest.of(program.graph(), mesh, shard, place)
+        placement = PlacementRequest.of(program.graph(), mesh, shard, place, pipeline)
         chosen = get_backend(backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or "numpy")
         named = scheduler if scheduler is not None else os.environ.get(SCHEDULER_VARIABLE) or "greedy"
         if limit is not None and getattr(chosen, "interprets", False):
@@ -103,6 +106,7 @@ def compile(
             raise InputError("device= is one device, mesh= many", hint="leave device= out: a mesh has its own devices")
         if device is not None:
             chosen = _on_device(chosen, device)
+        given_options = options
         if placement is not None:
             chosen, options = _on_mesh(chosen, placement), _with_axes(options, placement)
         name = named if isinstance(named, str) else type(named).__name__
@@ -114,7 +118,7 @@ def compile(
         manager.call("tempo_compile_started", program=program, backend=chosen.info.name, scheduler=name)
         graph, watches = program.graph(), None
         passes = registered_passes()
-        _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options, placement), options), options)
+        _check_names(graph, pass_manager(passes, loop_passes_of(chosen, options, placement), options), given_options)
         if options.check_finite:
             graph, watches = watched(graph)
         engine: Engine = (
@@ -142,7 +146,7 @@ def compile(
         check = None if watches is None else FiniteCheck(program.graph(), watches, engine.on_host)
         given = chosen.info.name if backend is None else backend
         recipe = partial(
-            compile, program, given, named, device, sizes, options, memory_limit, offload, mesh, shard, place
+            compile, program, given, named, device, sizes, options, memory_limit, offload, mesh, shard, place, pipeline
         )
         executable = Executable(program, sizes, engine, recipe, check)
         manager.call("tempo_compile_finished", program=program, executable=executable)
@@ -210,6 +214,9 @@ def _with_axes(options: Options, placement: PlacementRequest) -> Options:
         if name in (options.buckets or {}):
             raise InputError(f"{name} is in shard= and in buckets=", hint=f"leave {name} out of one of them")
         ways[name] = "full"
+    if placement.stages is not None:
+        stages = placement.stages
+        ways |= {stages.stage.name: "full", stages.wave.name: "sequential", stages.layer.name: "sequential"}
     return replace(options, mapping={name: way for name, way in ways.items() if way is not None})
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder
-from tempo.sdg.graph import Edge, Graph, Node, Slice, TensorType
+from tempo.sdg.graph import Edge, Graph, Node, Output, Slice, TensorType
 from tempo.sdg.operators.making import INDEX_DTYPE, Formula, Maker
 from tempo.sdg.operators.table import OPERATORS
 from tempo.symbolic import (
@@ -77,6 +77,30 @@ def without_idle_dims(graph: Graph) -> Graph:
         rewriter.nodes[id] = replace(rewriter.nodes[id], cases=tuple(cases))
     outputs = [replace(each, edge=_edge_again(rewriter, each.edge, each.location)) for each in graph.outputs]
     return replace(graph, nodes=rewriter.nodes, outputs=tuple(outputs))
+
+
+def with_sizes(graph: Graph, sizes: Mapping[Symbol, Expr]) -> Graph:
+    """The same program with other expressions in place of sizes."""
+
+    def type_of(type: TensorType) -> TensorType:
+        return replace(type, shape=tuple(size.substitute(sizes) for size in type.shape))
+
+    def node_of(node: Node) -> Node:
+        attrs = OPERATORS[node.op].with_exprs(node.attributes, lambda value: value.substitute(sizes))
+        made = node.reading(lambda edge: edge.substitute(sizes))
+        cases = tuple(replace(case, condition=case.condition.substitute(sizes)) for case in made.cases)
+        results = tuple(map(type_of, node.results))
+        return replace(made, attrs=tuple(sorted(attrs.items())), results=results, cases=cases)
+
+    def output_of(output: Output) -> Output:
+        return replace(output, edge=output.edge.substitute(sizes), type=type_of(output.type))
+
+    return replace(
+        graph,
+        dims=tuple(replace(dim, size=dim.size.substitute(sizes)) for dim in graph.dims),
+        nodes={id: node_of(node) for id, node in graph.nodes.items()},
+        outputs=tuple(map(output_of, graph.outputs)),
+    )
 
 
 def _edge_again(rewriter: Rewriter, edge: Edge, location: Location | None) -> Edge:

@@ -95,7 +95,7 @@ class TorchBackend(GenericBackend):
         return SimulatedBackend(device)
 
     def operator(self, call: Call) -> Callable[..., torch.Tensor]:
-        if self._processes is not None and call.op in ("all_reduce", "all_gather"):
+        if self._processes is not None and call.op in ("all_reduce", "all_gather", "exchange"):
             return getattr(self._processes, call.op)(call)  # type: ignore[no-any-return]
         why_not = self.info.capabilities.why_not(call.op, call.result.dtype)
         if why_not or call.op not in TABLE:

@@ -114,6 +114,28 @@ class Processes:
         group, axis = self.mesh.get_group(call.attrs["over"]), call.attrs["axis"]
         return lambda part: gathered(part, axis, group)
 
+    def exchange(self, call: Call) -> Function:
+        """Each hands its last positions on to the next, or its first ones to the one before."""
+        group, axis, distance = (self.mesh.get_group(call.attrs["over"]), call.attrs["axis"], call.attrs["distance"])
+        place, count, kept = dist.get_rank(group), dist.get_world_size(group), call.result.shape[axis] - abs(distance)
+        to, of = (place + 1, place - 1) if distance > 0 else (place - 1, place + 1)
+        first, rest = (kept, 0) if distance > 0 else (0, -distance)
+
+        def shift(part: torch.Tensor) -> torch.Tensor:
+            sent = part.narrow(axis, first, abs(distance)).contiguous()
+            received, calls = torch.zeros_like(sent), list[dist.P2POp]()
+            if 0 <= of < count:
+                calls.append(dist.P2POp(dist.irecv, _bytes(received), dist.get_global_rank(group, of), group))
+            if 0 <= to < count:
+                calls.append(dist.P2POp(dist.isend, _bytes(sent), dist.get_global_rank(group, to), group))
+            with _told():
+                for each in dist.batch_isend_irecv(calls) if calls else ():
+                    each.wait()
+            own = part.narrow(axis, rest, kept)
+            return torch.cat((received, own) if distance > 0 else (own, received), axis)
+
+        return shift
+
 
 def _bytes(array: torch.Tensor) -> torch.Tensor:
     """What the memory of a contiguous array holds: it is moved whatever the dtype."""

@@ -208,6 +208,14 @@ def flipped(situation: Situation) -> Edge:
     return situation.apply([value], axes=fixed) if fixed else value.edge
 
 
+def shifted(situation: Situation) -> Edge:
+    """What comes in from behind the valid part is 0, as what comes in from the end is."""
+    (value,), axis = situation.values, situation.attrs["axis"]
+    if value.is_dynamic(axis) and situation.attrs["distance"] < 0:
+        value = situation.masked(value, axis, 0)
+    return situation.apply([value])
+
+
 def gathered(situation: Situation) -> Edge:
     """Indices stay inside the valid part of data; where they are checked, those in their own padding become 0."""
     attrs, (data, *indices) = situation.attrs, situation.values
@@ -351,6 +359,7 @@ RULES: Mapping[str, Rule] = {
     "pad": padded,
     "reshape": reshaped,
     "scatter_add": scattered,
+    "shift": shifted,
     "slice": sliced,
     "softmax": normalised,
 }

@@ -54,7 +54,8 @@ class Factor:
 
     Every axis is that of one factor, but for those of size 1 that repeat. `ordered`: what happens at a position depends
     on which one it is. `by_position`: OPAQUE, since it must not be made at other positions than are asked for, though
-    each is made of that position of the operands alone.
+    each is made of that position of the operands alone. `distance`: of a WINDOW, that position i of the result is
+    position i - distance of the operands, of which there are as many.
     """
 
     role: Role
@@ -63,6 +64,7 @@ class Factor:
     ordered: bool = False
     stride: int = 1
     by_position: bool = False
+    distance: int | None = None
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:

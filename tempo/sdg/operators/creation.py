@@ -320,12 +320,13 @@ _OPAQUE = (
 # by backend_result {name, at, location} (that tuple).
 
 # In programs of parts alone (`tempo.placement.partition`): all_reduce {over}, the sum of what the devices along an axis
-# of the mesh have; all_gather {over, axis}, what they have, one behind the other along an axis.
+# of the mesh have; all_gather {over, axis}, what they have, one behind the other along an axis; exchange {over, axis,
+# distance}, a shift of all that they have.
 
 NOMINAL = (
     *(
         _nominal(name, "the devices of a mesh make it together", "it is made when all is lifted", "it has none yet")
-        for name in ("all_reduce", "all_gather")
+        for name in ("all_reduce", "all_gather", "exchange")
     ),
     _nominal("backend_call", "", _IN_LOOPS, _OPAQUE, function_of),
     _nominal("backend_result", "", _IN_LOOPS, _OPAQUE, result_of(np.asarray)),

@@ -1,8 +1,9 @@
-"""Operators that add, drop or overwrite positions along axes: pad, slice, mask."""
+"""Operators that add, drop, move or overwrite positions along axes: pad, slice, shift, mask."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,35 @@ def _scattered(r: Reverse, edge: Edge, axis: int, start: Expr, step: int, size: 
     return r.apply("scatter_add", base, indices, edge, axis=axis, batch=0, checked=False)
 
 
+# shift {axis, distance}: position i is position i - distance of the operand, 0 where there is none; made by pipelining
+
+
+def _shift_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
+    """A window of one position, some way off."""
+    axes = along("axis", Role.WINDOW)(attrs, operands, result)
+    return tuple(replace(axis, distance=attrs["distance"]) if axis.role is Role.WINDOW else axis for axis in axes)
+
+
+def _numpy_shift(call: Call) -> Function:
+    axis, distance = call.attrs["axis"], call.attrs["distance"]
+    size, before = call.result.shape[axis], (slice(None),) * axis
+    kept = max(size - abs(distance), 0)
+    start = max(distance, 0)
+    to, of = (slice(first, first + kept) for first in (start, start - distance))
+
+    def shift(x: Any) -> Any:
+        result = np.zeros_like(x)
+        if kept:
+            result[(*before, to)] = x[(*before, of)]
+        return result
+
+    return shift
+
+
+def _shift_gradient(r: Reverse) -> tuple[Edge]:
+    return (r.apply("shift", r.g, **{**r.attrs, "distance": -r.attrs["distance"]}),)
+
+
 # mask {axis, fill, length}: positions at or after `length` along `axis` become `fill`; made by static tiling
 
 
@@ -240,6 +270,16 @@ EXTENTS = (
         static_attrs=("lengths",),
         views=True,
         gradient=_slice_gradient,
+    ),
+    Operator(
+        name="shift",
+        kind="movement",
+        infer=typed("shift", 1, shape_along("shift", "axis")),
+        axes=_shift_axes,
+        cost=no_cost,
+        numpy=_numpy_shift,
+        axis_attrs=("axis",),
+        gradient=_shift_gradient,
     ),
     Operator(
         name="mask",

@@ -171,6 +171,7 @@ def test_the_default_pipeline_is_one_list() -> None:
         "simplify",
         "cse",
         "dce",
+        "pipelining",
         "recurrences",
         "accumulate",
         "recompute",

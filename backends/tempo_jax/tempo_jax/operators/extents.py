@@ -1,4 +1,4 @@
-"""Operators that add, drop or overwrite positions along axes: pad, slice, mask."""
+"""Operators that add, drop or overwrite positions along axes: pad, slice, shift, mask."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ def _pad(call: Call) -> Function:
     value = const(call.attrs.get("value", 0), call.result.dtype)
     widths = [(low, high, 0) for low, high in zip(call.attrs["low"], call.attrs["high"])]
     return lambda x: lax.pad(x, value, widths)
+
+
+def _shift(call: Call) -> Function:
+    """On a mesh one permute, whichever axis lies in parts: XLA's own padding may drop positions."""
+    axis, zero = call.attrs["axis"], const(0, call.result.dtype)
+    distance = max(min(call.attrs["distance"], call.result.shape[axis]), -call.result.shape[axis])
+    widths = [(distance, -distance, 0) if at == axis else (0, 0, 0) for at in range(len(call.result.shape))]
+    return lambda x: lax.pad(x, zero, widths)
 
 
 def _mask(call: Call) -> Function:
@@ -85,4 +93,4 @@ def _clamped(at: Value, size: int) -> Value:
     return lax.clamp(np.int32(0), at, np.int32(size - 1))
 
 
-EXTENTS: Mapping[str, Builder] = {"pad": _pad, "slice": _slice, "mask": _mask}
+EXTENTS: Mapping[str, Builder] = {"pad": _pad, "slice": _slice, "shift": _shift, "mask": _mask}

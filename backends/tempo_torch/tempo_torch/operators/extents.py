@@ -1,4 +1,4 @@
-"""Operators that add, drop or overwrite positions along axes: pad, slice, mask."""
+"""Operators that add, drop or overwrite positions along axes: pad, slice, shift, mask."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ def _pad(call: Call, device: torch.device) -> Function:
     pairs = zip(reversed(call.attrs["low"]), reversed(call.attrs["high"]), strict=True)  # torch begins at the last axis
     widths, value = [width for pair in pairs for width in pair], call.attrs.get("value", 0)
     return lambda x: torch.constant_pad_nd(x, widths, value)
+
+
+def _shift(call: Call, device: torch.device) -> Function:
+    axis, shape = call.attrs["axis"], call.result.shape
+    distance = max(min(call.attrs["distance"], shape[axis]), -shape[axis])
+    widths = [0, 0] * (len(shape) - axis - 1) + [distance, -distance]  # torch begins at the last axis
+    return lambda x: torch.constant_pad_nd(x, widths)
 
 
 def _slice(call: Call, device: torch.device) -> Function:
@@ -78,4 +85,4 @@ def _mask(call: Call, device: torch.device) -> Function:
     return Operation(mask, in_place)
 
 
-EXTENTS: Mapping[str, Builder] = {"pad": _pad, "slice": _slice, "mask": _mask}
+EXTENTS: Mapping[str, Builder] = {"pad": _pad, "slice": _slice, "shift": _shift, "mask": _mask}

@@ -475,6 +475,7 @@ sinks %11
 WITHOUT_A_RULE = {"constant", "iota", "index_value", "condition_value", "random_bits", "input", "merge"}
 NEVER = {
     "all_gather",
+    "exchange",
     "all_reduce",
     "host_call",
     "backend_call",

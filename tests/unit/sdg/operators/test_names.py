@@ -21,6 +21,7 @@ REASONS = {
     "tempo/passes/composites.py": "the form of a softmax, as it is spelled out",
     "tempo/passes/compaction.py": "the number of a point, which is not its place where rows are moved",
     "tempo/passes/ragged/": "what moves positions steps over padding in its own way",
+    "tempo/passes/pipelining/": "what goes from stage to stage, and what one of them has made",
     "tempo/passes/recompute/": "the element that is read of a row",
     "tempo/passes/recurrence/": "the recurrences that are known",
     "tempo/passes/rewrite/": "nodes that no rule sees, and constants",
@@ -40,7 +41,7 @@ AXES = {
     "tempo/passes/ragged/masking.py": {"conv", "dot", "iota", "pad", "reduce_sum"},
     "tempo/passes/ragged/rules.py": {
         "banded_attention", "concat", "conv", "flip", "gather", "gather_pairs", "pad", "reshape", "scatter_add",
-        "slice", "softmax",
+        "shift", "slice", "softmax",
     },
     "tempo/passes/ragged/values.py": set(),
     "tempo/loop_ir/transforms/circular_reads.py": set(),

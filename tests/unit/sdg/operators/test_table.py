@@ -14,7 +14,7 @@ from tempo.sdg.operators import OPERATORS, Operator, call_for
 from tempo.symbolic import as_expr
 
 NOMINAL = {
-    "all_reduce", "all_gather",
+    "all_reduce", "all_gather", "exchange",
     "input", "merge", "host_call", "backend_call", "backend_result", "sink", "gradient", "stop_gradient",
     "custom_gradient", "cotangent",
 }  # fmt: skip
@@ -36,8 +36,8 @@ def test_every_operator_of_the_design_is_in_the_table():
     le gt ge where after reshape transpose broadcast pad slice concat flip reduce_sum reduce_max reduce_min reduce_prod
     reduce_any reduce_all argmax argmin cumsum sort argsort dot conv gather gather_pairs scatter_add constant iota
     cumprod top_k_indices solve cholesky det
-    index_value condition_value random_bits mask input merge host_call backend_call
-    backend_result sink copy all_reduce all_gather
+    index_value condition_value random_bits mask shift input merge host_call backend_call
+    backend_result sink copy all_reduce all_gather exchange
     softmax log_softmax logsumexp layer_norm rms_norm attention banded_attention
     gradient stop_gradient custom_gradient cotangent"""
     assert set(OPERATORS) == set(named.split())

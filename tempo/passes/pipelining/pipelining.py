@@ -1,0 +1,50 @@
+"""The pass: what is carried along the dim of a pipeline goes through stages, microbatch after microbatch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tempo.errors import InternalError
+from tempo.passes.manager import Decided, PassContext
+from tempo.passes.pipelining.skewing import Skewing
+from tempo.passes.pipelining.stages import Stages, members
+from tempo.sdg.graph import Graph
+from tempo.sdg.rewriter import with_sizes
+from tempo.symbolic import Symbol, const, var
+
+
+@dataclass(frozen=True)
+class Pipelining:
+    """`stages`: those of the pipeline, where there is one. It is planned for each number of layers and microbatches."""
+
+    stages: Stages | None = None
+    name: ClassVar[str] = "pipelining"
+    needed: ClassVar[str] = "a pipeline"
+
+    def apply(self, graph: Graph, context: PassContext) -> Graph | Decided[Graph]:
+        stages = self.stages
+        if stages is None:
+            return graph
+        dims = [graph.dim(symbol) for symbol in stages.dims]
+        sizes = {size: const(_number(size, graph, context)) for dim in dims for size in dim.size.sizes()}
+        graph = with_sizes(graph, sizes)
+        layers, microbatches = (graph.dim(symbol).size.as_int() for symbol in stages.dims)
+        found = members(graph, stages, context)
+        skewing = Skewing(graph, stages, found, layers, microbatches, context)
+        return Decided(skewing.skewed(), (said(stages, skewing),))
+
+
+def _number(size: Symbol, graph: Graph, context: PassContext) -> int:
+    least, most = context.over(graph, ()).constant_bounds(var(size))
+    if least is None or least != most:
+        raise InternalError(f"{size} is known where a pipeline is planned")
+    return least
+
+
+def said(stages: Stages, skewing: Skewing) -> str:
+    waves, idle = skewing.waves, stages.count - 1
+    return (
+        f"{stages.dim.name}: pipeline of {stages.count} stages of {skewing.run}; {skewing.microbatches} points of "
+        f"{stages.microbatches.name} in {waves} waves, each way; bubble {idle}/{waves}"
+    )
