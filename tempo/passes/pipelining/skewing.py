@@ -261,8 +261,12 @@ class Skewing:
     def cases_where(self, node: Node, known: Condition, layer: Expr) -> tuple[Case, ...]:
         """Those that hold where `known` does of the dim, at such a layer of a stage."""
         here, live = self.context.over(self.graph, node.domain).assume(known), list[Case]()
+        left = here
         for case in node.cases:
-            live.append(replace(case, condition=here.simplify_condition(case.condition)))
+            condition = here.simplify_condition(case.condition)
+            edge = self.at_own_layer(case.edge, left.assume(condition))
+            live.append(replace(case, condition=condition, edge=edge))
+            left = left.assume(~condition)
             if live[-1].condition == TRUE:
                 break
         live, made = [case for case in live if case.condition != FALSE], list[Case]()
@@ -280,6 +284,14 @@ class Skewing:
             mask = tensors.apply("condition_value", condition=self.placed(case.condition).substitute(within))
             value = tensors.apply("where", mask, self.read(node, case.edge), value)
         return (*made, Case(TRUE, value, node.location))
+
+    def at_own_layer(self, edge: Edge, here: Context) -> Edge:
+        """A read of the layer that holds there by its number: it is the reader's own."""
+        shown, along = self.shown(edge), self.stages.dim
+        number = self.number(shown[along]) if along in shown else None
+        if number is None or not here.implies(var(along).eq(number)):
+            return edge
+        return replace(edge, map=tuple({**shown, along: Point(var(along))}.values()))
 
     def check_total(self, node: Node, edge: Edge, here: Context) -> None:
         """Raises where a case reads what is not there at points where another one holds."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.analysis.dependence.acyclic import bodies
-from tempo.analysis.dependence.levels import Direction
+from tempo.analysis.dependence.levels import Direction, Level
 from tempo.analysis.reports import tensor_name
 from tempo.errors import UnsupportedError
 from tempo.passes.manager import PassContext
@@ -80,14 +80,23 @@ def members(graph: Graph, stages: Stages, context: PassContext) -> Members:
 
 
 def _recurrences(graph: Graph, stages: Stages, context: PassContext) -> Iterator[tuple[Recurrence, list[Node]]]:
-    units = (unit for body in bodies(graph, context.demand(graph), context.facts) for unit in body.units)
-    for number, unit in enumerate(units):
+    whole = bodies(graph, context.demand(graph), context.facts)[-1]
+    for number, (unit, direction) in enumerate(_along(whole.units, stages)):
         nodes = [graph.nodes[id] for id in unit.names]
         carried = next((node for node in nodes if node.is_merge and node.name), nodes[0])
+        yield Recurrence(number, direction, carried), nodes
+
+
+def _along(units: Iterable[Level[int]], stages: Stages) -> Iterator[tuple[Level[int], Direction]]:
+    """What is carried along the dim, with all that is carried with it along microbatches."""
+    for unit in units:
+        inner = [] if unit.loop is None or unit.loop.dim == stages.dim else list(_along(unit.inner, stages))
         if unit.loop is not None and unit.loop.dim == stages.dim:
-            yield Recurrence(number, unit.loop.direction, carried), nodes
-        elif unit.stuck and any(stages.dim in node.domain for node in nodes):
-            raise Recurrence(number, "forward", carried).refused("is in a cycle of which no order was found")
+            yield unit, unit.loop.direction
+        elif unit.loop is not None and unit.loop.dim == stages.microbatches and inner:
+            yield unit, inner[0][1]
+        else:
+            yield from inner
 
 
 def _check(recurrence: Recurrence, node: Node, graph: Graph, stages: Stages) -> None:
@@ -95,6 +104,10 @@ def _check(recurrence: Recurrence, node: Node, graph: Graph, stages: Stages) -> 
     along, microbatches = stages.dim.name, stages.microbatches.name
     if stages.microbatches not in node.domain:
         raise recurrence.refused(f"is carried along {along} and does not vary along {microbatches}: stages would wait")
+    if stages.dim not in node.domain:
+        raise recurrence.refused(
+            f"waits at one point of {microbatches} for what all of {along} made of another: stages would wait", node
+        )
     if ending := graph.stops.keys() & set(node.domain):
         names = ", ".join(sorted(each.name for each in ending))
         raise recurrence.refused(f"is carried along {along}, and the run may end early along {names}")
