@@ -184,6 +184,7 @@ class Compiler:
             fold_blocks=self.options.fold_blocks,
             offload=self.offload if outermost is None else None,  # what a stream gives is whole
             stages=None if self.placement is None else self.placement.stages,
+            cut=() if self.placement is None else tuple(sorted(each.name for each in self.placement.dims)),
         )
 
         def attempt(mapping: Forced, manager: PassManager = self.manager) -> Plan:

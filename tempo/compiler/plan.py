@@ -84,7 +84,7 @@ class PlanOptions:
     `composites`: what the backend takes whole, `costs`: what things cost there. `facts`: what is known of the sizes.
     `mapping` forces what `tempo.passes.vectorize.search` decides otherwise, `recompute` and
     `fold_blocks` are told to `tempo.passes.recompute`. `offload`: what goes to a pool on the host. `stages`: those of a
-    pipeline.
+    pipeline. `cut`: dims of which devices of a mesh have parts.
     """
 
     checks: bool = True
@@ -101,6 +101,7 @@ class PlanOptions:
     fold_blocks: int | None = None
     offload: Offload = None
     stages: Stages | None = None
+    cut: tuple[str, ...] = ()
 
 
 def plan(
@@ -109,7 +110,12 @@ def plan(
     """What is the same at all sizes: passes on the graph, an order, storage, LoopIR, and passes on that."""
     clock = _Clock()
     given: dict[str, object] = {"mapping": options.mapping, "exclude": options.stepped, "recompute": options.recompute}
-    given |= {"fold_blocks": options.fold_blocks, "pooled": options.offload is not None, "stages": options.stages}
+    given |= {
+        "fold_blocks": options.fold_blocks,
+        "pooled": options.offload is not None,
+        "stages": options.stages,
+        "cut": options.cut,
+    }
     passes = configured(passes, **given, composites=options.composites, costs=options.costs)
     context = PassContext(options.likely, options.facts)
     optimized, records = manager.run(_with_checks(graph, options), context, passes)

@@ -373,7 +373,7 @@ class Propagation:
                 for number, axis in factor.places:
                     if operands[number][axis] == cut:
                         self._gathered(compute, number, axis, _why(factor, compute), loops)
-        for axis, name in enumerate(compute.attrs.get("dims", ())):  # of a draw: what became of dims
+        for axis, name in _dims_of(compute):
             over = self.shard.get(name)
             if over is not None and over not in found and self.divides(compute.type.shape[axis], over):
                 found[axis] = over
@@ -598,6 +598,13 @@ def _reshaped(
         location=of.location,
         placement=placement,
     )
+
+
+def _dims_of(compute: Compute) -> Iterable[tuple[int, str]]:
+    """Axes of which it is noted what dim they were: of a draw, and what stages hand on."""
+    if "dim" in compute.attrs:
+        return ((compute.attrs["axis"], compute.attrs["dim"]),)
+    return enumerate(compute.attrs.get("dims", ()))
 
 
 def can_fold_parts(factor: Factor, compute: Compute) -> bool:

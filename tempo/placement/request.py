@@ -145,7 +145,7 @@ class PlacementRequest:
         symbol = dim.symbol
         if dim.sequential:
             raise UnsupportedError(
-                f"{symbol.name} is declared sequential, so no device can have a part of it", hint=_CARRIED
+                f"{symbol.name} is declared sequential, so no device can have a part of it", hint=_IN_ORDER
             )
         for node in self.graph.nodes.values():
             if node.has_effect and symbol in node.domain:
@@ -157,7 +157,7 @@ class PlacementRequest:
                 )
         if symbol in self.graph.stops:
             raise UnsupportedError(
-                f"the run may end early along {symbol.name}: its points come in order", hint=_CARRIED
+                f"the run may end early along {symbol.name}: its points come in order", hint=_IN_ORDER
             )
 
     def check_carried(self, graph: Graph, demands: Mapping[int, Demand], planned: bool = False) -> None:
@@ -187,9 +187,10 @@ class PlacementRequest:
         return frozenset() if self.stages is None else frozenset({self.stages.dim})
 
 
+_IN_ORDER = "shard another dim, such as that of a batch"
 _CARRIED = (
-    "shard another dim, such as that of a batch; along layers that microbatches go through, "
-    'pipeline=tp.Pipeline("l", over="stage", microbatches="m") hands on what is carried'
+    f"{_IN_ORDER}; where microbatches go through layers, "
+    'pipeline=tp.Pipeline("l", over="stage", microbatches="m") hands on from device to device what is carried'
 )
 
 

@@ -215,7 +215,12 @@ def _with_axes(options: Options, placement: PlacementRequest) -> Options:
             raise InputError(f"{name} is in shard= and in buckets=", hint=f"leave {name} out of one of them")
         ways[name] = "full"
     if placement.stages is not None:
-        stages = placement.stages
+        stages, microbatches = placement.stages, placement.stages.microbatches.name
+        if microbatches in (options.buckets or {}):
+            raise InputError(
+                f"{microbatches} is in pipeline= and in buckets=: a pipeline is planned for each number of them",
+                hint=f"leave {microbatches} out of buckets=",
+            )
         ways |= {stages.stage.name: "full", stages.wave.name: "sequential", stages.layer.name: "sequential"}
     return replace(options, mapping={name: way for name, way in ways.items() if way is not None})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tempo.errors import InternalError
+from tempo.errors import InputError, InternalError
 from tempo.passes.manager import Decided, PassContext
 from tempo.passes.pipelining.skewing import Skewing
 from tempo.passes.pipelining.stages import Stages, members
@@ -31,6 +31,11 @@ class Pipelining:
         graph = with_sizes(graph, sizes)
         layers, microbatches = (graph.dim(symbol).size.as_int() for symbol in stages.dims)
         found = members(graph, stages, context)
+        if not found:
+            raise InputError(
+                f"pipeline= is along {stages.dim.name}, along which nothing is carried",
+                hint=f'shard={{"{stages.dim.name}": ...}} gives its points to many devices',
+            )
         skewing = Skewing(graph, stages, found, layers, microbatches, context)
         return Decided(skewing.skewed(), (said(stages, skewing),))
 

@@ -192,7 +192,8 @@ class Skewing:
     def next_to(self, edge: Edge, wave: Expr, layer: Expr, way: int, tensors: Tensors) -> Edge:
         """What the stage next to this one has made."""
         seen, axis = self.of_all_stages(edge, Point(wave), Point(layer))
-        return tensors.at(tensors.apply("shift", seen, axis=axis, distance=way), axis, var(self.stages.stage))
+        shifted = tensors.apply("shift", seen, axis=axis, distance=way, dim=self.stages.stage.name)
+        return tensors.at(shifted, axis, var(self.stages.stage))
 
     def of_all_stages(self, edge: Edge, wave: Index, layer: Index) -> tuple[Edge, int]:
         """What all stages have made, and which axis is theirs."""
@@ -315,9 +316,13 @@ class Skewing:
         number = self.number(layer)
         if number is not None and self.stages.dim not in index_symbols(microbatch):
             return self.of_one_stage(edge, microbatch, number, location)
-        read = self.away(edge)
-        if read in self.handed_on:  # it lies where it is needed
-            return self.whole(read, self.handed_on[read], location)
+        layers, own = _distance(layer, self.stages.dim), self.graph.nodes[edge.node].domain
+        at_layer = {symbol: var(symbol) + (layers or 0 if symbol == self.stages.dim else 0) for symbol in own}
+        read = self.away(replace(edge, map=tuple(map(Point, at_layer.values()))))
+        if layers and read in self.handed_on:  # it lies where it is needed
+            made = self.whole(read, self.handed_on[read], location)
+            shown[self.stages.dim] = Point(var(self.stages.dim))
+            return replace(made, map=tuple(shown[symbol] for symbol in self.new.nodes[made.node].domain))
         if edge.node not in self.wholes:
             node = self.graph.nodes[edge.node]
             made = self.whole(node.id, self.new.identity(self.copies[node.id]), node.location)

@@ -4,7 +4,8 @@
 
 Conditions that pieces cannot tell (`x < t`, `x % 2 == 0`) keep a definition from being lifted; masks are values like
 any other. Both sides are computed then, so it is done only where that lets a dim be lifted, and only with what is
-demanded at all these points anyway or is made of it without a call that could fail.
+demanded at all these points anyway or is made of it without a call that could fail. Where many devices have points of
+the dim, pieces would not be divided among them: all is one, then.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from tempo.symbolic import Condition, Symbol, var
 
 @dataclass(frozen=True)
 class Selects:
-    """Which definitions can be selections along the dim that `candidates` are looked for along."""
+    """Which definitions can be selections along the dim that `candidates` are looked for along. `is_cut`: devices have
+    parts of it."""
 
     candidates: Candidates
+    is_cut: bool = False
 
     @property
     def symbol(self) -> Symbol:
@@ -38,6 +41,8 @@ class Selects:
         for id, parts in self.candidates.parts.items():
             node = graph.nodes[id]
             open_pieces = [piece for piece in parts if piece.cases and not is_free(piece, self.symbol)]
+            if self.is_cut and len(parts) > 1:
+                open_pieces = [Piece(parts[0].lo, parts[-1].hi, node.cases)]
             if node.attr("role") == "parameter" or any(size.dims() for size in node.shape):
                 continue
             if open_pieces and all(self._is_total(node, piece) for piece in open_pieces):

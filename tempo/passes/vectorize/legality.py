@@ -70,9 +70,15 @@ class Candidates:
         return [node for node in self.graph.nodes.values() if symbol in node.domain and node.id in self.demands]
 
     @cached_property
-    def component(self) -> Mapping[int, int]:
-        """Which of the graph's components a node is in."""
-        return {id: number for number, ids in enumerate(self.graph.components) for id in ids}
+    def places(self) -> Mapping[int, tuple[tuple[int, Symbol | None], ...]]:
+        """Where a node stands: which component it is in, along which dim that is looped over, which component it is in
+        within the loop, and so on."""
+        found: dict[int, tuple[tuple[int, Symbol | None], ...]] = {}
+        for body in reversed(self.blocks):  # those around come first
+            for number, unit in enumerate(body.units):
+                step = number, None if unit.loop is None else unit.loop.dim
+                found |= {id: (*found.get(id, ()), step) for id in unit.names}
+        return found
 
     @cached_property
     def kept(self) -> set[int]:
@@ -242,8 +248,11 @@ class Cone:
     `new` is who has not read it at all these points so far: then it must be there before, whatever else is.
     """
 
-    def __init__(self, candidates: Candidates, here: Context, new: Node | None = None) -> None:
-        self.candidates, self.here, self.new = candidates, here, new
+    def __init__(
+        self, candidates: Candidates, here: Context, new: Node | None = None, bound: frozenset[Symbol] = frozenset()
+    ) -> None:
+        """`bound`: dims that stand for any point of a slice."""
+        self.candidates, self.here, self.new, self.bound = candidates, here, new, bound
         self.graph = candidates.graph
         self.seen: dict[Edge, bool] = {}
 
@@ -270,19 +279,43 @@ class Cone:
         return all(self.here.implies(_between(index, lo, hi)) for index, (_, lo, hi) in bounds)
 
     def _comes_before(self, edge: Edge, node: Node) -> bool:
-        component = self.candidates.component
-        if self.new is None or component[node.id] != component[self.new.id]:
+        """It is made for whoever reads it anyway, so it waits for none of them but in loops that they share."""
+        if self.new is None:
             return True
-        steps = self.candidates.sequential.get(self.new.id, frozenset())
-        return any(_is_behind(index, symbol) for symbol, index in zip(node.domain, edge.map) if symbol in steps)
+        shown = dict(zip(node.domain, edge.map))
+        for (mine, dim), (other, _) in zip(self.candidates.places[self.new.id], self.candidates.places[node.id]):
+            if mine != other:
+                return True
+            if dim is None or dim not in shown:
+                return False
+            if _is_behind(shown[dim], dim):
+                return True
+            if shown[dim] != Point(var(dim)):
+                return False
+        return False
 
     def _can_be_made(self, edge: Edge, node: Node) -> bool:
-        """Whether a pure operator applies to what is there at the point read."""
-        points = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
+        """Whether a pure operator applies to what is there at the point read, or at any point of what is sliced."""
         pure = node.declaration is None and not node.attr("checked") and not any(s.dims() for s in node.shape)
-        if not pure or len(points) < len(node.domain) or not self.has_shapes(node, points):
+        sliced = {symbol: index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Slice)}
+        if not pure or (sliced and (self.new is None or {*self.new.domain, *self.bound} & sliced.keys())):
             return False
-        return all(self.is_there(operand.substitute(points)) for operand in node.operands)
+        points = {
+            symbol: index.index if isinstance(index, Point) else var(symbol)
+            for symbol, index in zip(node.domain, edge.map)
+        }
+        cone = self._anywhere_in(sliced) if sliced else self
+        return cone.has_shapes(node, points) and all(
+            cone.is_there(operand.substitute(points)) for operand in node.operands
+        )
+
+    def _anywhere_in(self, sliced: Mapping[Symbol, Slice]) -> Cone:
+        inside = (
+            fact
+            for symbol, index in sliced.items()
+            for fact in (var(symbol).ge(index.start), var(symbol).lt(index.start + index.length))
+        )
+        return Cone(self.candidates, self.here.assume(*inside), self.new, self.bound | sliced.keys())
 
     def has_shapes(self, node: Node, points: Mapping[Symbol, Expr]) -> bool:
         """Whether the operator makes sense there: where it is not demanded it need not have its shapes."""

@@ -73,8 +73,15 @@ class Decision:
 class MappingSearch:
     """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around."""
 
-    def __init__(self, context: PassContext, mapping: Forced, composites: Collection[str], rates: Costs) -> None:
-        self.context, self.mapping, self.composites, self.rates = context, mapping, composites, rates
+    def __init__(
+        self,
+        context: PassContext,
+        mapping: Forced,
+        composites: Collection[str],
+        rates: Costs,
+        cut: Collection[str] = (),
+    ) -> None:
+        self.context, self.mapping, self.composites, self.rates, self.cut = context, mapping, composites, rates, cut
         self.decisions: list[Decision] = []
         self.hoisted: set[int] = set()
         self._last: Candidates | None = None
@@ -84,7 +91,7 @@ class MappingSearch:
         if not any(dim.symbol in node.domain and not node.is_input for node in graph.nodes.values()):
             return graph
         candidates = self.candidates(graph, dim)
-        selecting, changed = Selects(candidates).apply()
+        selecting, changed = Selects(candidates, dim.symbol.name in self.cut).apply()
         if not changed:
             return self.carried_out(candidates, self.ways(candidates))
         hoisted = set(self.hoisted)
@@ -240,7 +247,8 @@ class Lift:
     """Lifts the dims of the nodes that the mapping says (`tempo.passes.vectorize.search`), but for those in `exclude`.
 
     A dim along which the run may end early stays a loop, and one that is `sequential`. `mapping`: how the user has dims
-    run. `composites`: what the backend takes whole; `costs`: what things cost there.
+    run. `composites`: what the backend takes whole; `costs`: what things cost there. `cut`: dims of which many devices
+    have parts.
 
     The lifted dims lie in front of a value's axes, in canonical order.
     """
@@ -249,11 +257,12 @@ class Lift:
     mapping: Forced = None
     composites: tuple[str, ...] = ()
     costs: Costs = EAGER
+    cut: tuple[str, ...] = ()
     name: ClassVar[str] = "lift"
 
     def apply(self, graph: Graph, context: PassContext) -> Decided[Graph]:
         graph = without_dead_nodes(graph)
-        search = MappingSearch(context, self.mapping, self.composites, self.costs)
+        search = MappingSearch(context, self.mapping, self.composites, self.costs, self.cut)
         kept = self.exclude | graph.stops.keys() | {dim.symbol for dim in graph.dims if dim.sequential}
         for dim in reversed(graph.dims):
             if dim.symbol in kept:

@@ -196,7 +196,8 @@ def _scattered(r: Reverse, edge: Edge, axis: int, start: Expr, step: int, size: 
     return r.apply("scatter_add", base, indices, edge, axis=axis, batch=0, checked=False)
 
 
-# shift {axis, distance}: position i is position i - distance of the operand, 0 where there is none; made by pipelining
+# shift {axis, distance}: position i is position i - distance of the operand, 0 where there is none; made by pipelining,
+# which says of what `dim` the axis is
 
 
 def _shift_axes(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
