@@ -21,7 +21,7 @@ from tempo.backends.by_point import ByPoint
 from tempo.backends.room import host_room
 from tempo.costs import EAGER, EAGER_CUDA, FUSED, FUSED_CUDA, POINTS, RUNS, Costs
 from tempo.loop_ir.analysis.index_bits import NARROW
-from tempo.placement.mesh import Mesh, Placement, Shards
+from tempo.placement.mesh import Mesh, Placement, Shards, permuted
 
 __all__ = [
     "Backend",
@@ -43,4 +43,5 @@ __all__ = [
     "SegmentRequest",
     "Shards",
     "host_room",
+    "permuted",
 ]

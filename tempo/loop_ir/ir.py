@@ -33,6 +33,11 @@ class Axis:
     extent: Expr
 
 
+def extent_of(size: Expr, sizes: Mapping[Symbol, int]) -> int:
+    """How many positions an axis has at these sizes; an extent below zero is of what never runs there."""
+    return max(0, int(size.evaluate(sizes)))
+
+
 @dataclass(frozen=True)
 class Buffer:
     """Where the values of a tensor live. Without axes it is a *slot*: replaced as a whole by each write.
@@ -82,8 +87,8 @@ class Buffer:
         return tuple(axis.extent for axis in self.axes) + self.shape
 
     def extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
-        """The logical shape at these sizes; an extent below zero is of what never runs there."""
-        return tuple(max(0, int(extent.evaluate(sizes))) for extent in self.logical_shape)
+        """The logical shape at these sizes."""
+        return tuple(extent_of(extent, sizes) for extent in self.logical_shape)
 
     def whole_extents(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
         """Of all of it, where these are of a part."""

@@ -47,17 +47,24 @@ from tempo.symbolic import Expr, const
 
 
 @dataclass
-class Names:
-    """What the names of a block hold: the type of the part that the device has, and how all of it is cut."""
+class Scope:
+    """What the names of a block hold: the type of the part that the device has, and how all of it is cut; and the
+    statements made for it so far."""
 
     types: dict[str, TensorType] = field(default_factory=dict)
     cuts: dict[str, Cuts] = field(default_factory=dict)
+    made: list[Statement] = field(default_factory=list)
 
-    def inner(self) -> Names:
-        return Names(dict(self.types), dict(self.cuts))
+    def inner(self) -> Scope:
+        return Scope(dict(self.types), dict(self.cuts))
 
     def add(self, name: str, type: TensorType, cuts: Cuts) -> None:
         self.types[name], self.cuts[name] = type, cuts
+
+    def assign(self, name: str, value: str) -> None:
+        """Another name for a value."""
+        self.made.append(Assign(name, value))
+        self.add(name, self.types[value], self.cuts[value])
 
 
 class Partition:
@@ -73,7 +80,7 @@ class Partition:
         return replace(made, buffers=buffers, registers=())
 
     def _segment(self, segment: Segment) -> Segment:
-        return replace(segment, body=combined(self._block(segment.body, Names()), self.found.number))
+        return replace(segment, body=combined(self._block(segment.body, Scope()), self.found.number))
 
     def _buffer(self, buffer: Buffer) -> Buffer:
         cuts = self.found.buffers[buffer.id]
@@ -103,96 +110,84 @@ class Partition:
 
     # -- statements ------------------------------------------------------------------------------------------------
 
-    def _block(self, block: Block, names: Names) -> Block:
-        made: list[Statement] = []
+    def _block(self, block: Block, scope: Scope) -> Block:
         for statement in block:
-            self._statement(statement, names, made)
-        return tuple(made)
+            self._statement(statement, scope)
+        return tuple(scope.made)
 
-    def _statement(self, statement: Statement, names: Names, made: list[Statement]) -> None:
+    def _statement(self, statement: Statement, scope: Scope) -> None:
         match statement:
             case Read():
-                self._read(statement, names, made)
+                self._read(statement, scope)
             case Write():
-                self._write(statement, names, made)
+                self._write(statement, scope)
             case Compute():
-                self._compute(statement, names, made)
+                self._compute(statement, scope)
             case Assign(result, value):
-                names.add(result, names.types[value], names.cuts[value])
-                made.append(statement)
+                scope.assign(result, value)
             case Loop(body=body) | Guard(body=body):
-                made.append(replace(statement, body=self._block(body, names.inner())))
+                scope.made.append(replace(statement, body=self._block(body, scope.inner())))
             case Branch():
-                made.append(self._branch(statement, names))
+                self._branch(statement, scope)
             case _:
-                made.append(statement)
+                scope.made.append(statement)
 
-    def _branch(self, branch: Branch, names: Names) -> Branch:
+    def _branch(self, branch: Branch, scope: Scope) -> None:
         """What both sides make lies in one way behind them: cut, if it is on either side."""
-        inner = names.inner(), names.inner()
+        inner = scope.inner(), scope.inner()
         sides = [self._block(side, each) for side, each in zip((branch.then, branch.otherwise), inner, strict=True)]
-        leaving = [name for name in inner[0].cuts if name in inner[1].cuts and name not in names.cuts]
+        leaving = [name for name in inner[0].cuts if name in inner[1].cuts and name not in scope.cuts]
         for name in leaving:
             one, other = (each.cuts[name] for each in inner)
             wanted = joined_all(one, other)
             for at, each in enumerate(inner):
                 if each.cuts[name] != wanted:
                     sides[at] = self._relaid(sides[at], name, each, wanted)
-            names.add(name, inner[0].types[name], wanted)
-        return replace(branch, then=sides[0], otherwise=sides[1])
+            scope.add(name, inner[0].types[name], wanted)
+        scope.made.append(replace(branch, then=sides[0], otherwise=sides[1]))
 
-    def _relaid(self, side: Block, name: str, names: Names, wanted: Cuts) -> Block:
+    def _relaid(self, side: Block, name: str, scope: Scope, wanted: Cuts) -> Block:
         """The side with what it makes under a name cut so."""
         other = self._fresh(name)
-        names.add(other, names.types[name], names.cuts[name])
-        made = list(with_names(side, {name: other}))
-        found = self._laid(other, wanted, names, made)
-        names.add(name, names.types[found], wanted)
-        return (*made, Assign(name, found))
+        scope.add(other, scope.types[name], scope.cuts[name])
+        scope.made = list(with_names(side, {name: other}))
+        scope.assign(name, self._laid(other, wanted, scope))
+        return tuple(scope.made)
 
-    def _read(self, read: Read, names: Names, made: list[Statement]) -> None:
+    def _read(self, read: Read, scope: Scope) -> None:
+        """What the device has of what is read, the rows of a call that it has, and, of axes that lie in parts and are
+        not read whole, what is read of them when they are gathered."""
         buffer = self.program.buffers[read.buffer]
-        cuts, count = self.found.buffers[buffer.id], len(buffer.axes)
-        index, shape, lies = list(read.index), list[Expr](), list[Any]()
-        moved: list[tuple[int, Axis, PointIndex | WindowIndex]] = []
+        cuts, index = self.found.buffers[buffer.id], list(read.index)
+        taken: list[tuple[int, Axis, PointIndex | WindowIndex]] = []
+        shape, lies = list[Expr](), list[str | None]()
         for at, (axis, entry, cut) in enumerate(zip(buffer.axes, read.index, cuts)):
-            if not isinstance(cut, str):
-                if isinstance(entry, WindowIndex):
-                    shape.append(entry.extent)
-                    lies.append(None)
-                continue
-            if not self.found.is_whole(axis, entry):
-                moved.append((len(shape), axis, entry))
-            extent = self._part(axis.extent, cut)
-            index[at] = WindowIndex(const(0), extent, exact=True)
-            shape.append(extent)
-            lies.append(cut)
-        names_of = read.result if not moved else self._fresh(read.result)
-        shape += [self._part(size, cut) for size, cut in zip(buffer.shape, cuts[count:])]
-        lies += [cut if isinstance(cut, str) else None for cut in cuts[count:]]
-        rows = self.found.rows.get(buffer.id, ())[count:]
-        wanted = (*lies[: len(lies) - len(buffer.shape)], *(rows or lies[len(lies) - len(buffer.shape) :]))
-        parts = _told(wanted) if rows else tuple(lies)
-        whole = self._fresh(read.result) if parts != tuple(lies) else names_of
-        made.append(replace(read, result=whole, index=tuple(index)))
-        names.add(whole, TensorType(tuple(shape), buffer.dtype), tuple(lies))
-        if whole != names_of:
-            part = self._laid(whole, parts, names, made)
-            made.append(Assign(names_of, part))
-            names.add(names_of, names.types[part], parts)
-        for number, (place, axis, entry) in enumerate(reversed(moved)):
-            result = read.result if number == len(moved) - 1 else self._fresh(read.result)
-            names_of = self._at(names_of, result, place, axis, entry, names, made, buffer.location)
+            if isinstance(cut, str):
+                if not self.found.is_whole(axis, entry):
+                    taken.append((len(shape), axis, entry))
+                index[at] = entry = WindowIndex(const(0), self._part(axis.extent, cut), exact=True)
+            if isinstance(entry, WindowIndex):
+                shape.append(entry.extent)
+                lies.append(cut if isinstance(cut, str) else None)
+        own = cuts[len(buffer.axes) :]
+        shape += map(self._part, buffer.shape, own)
+        rows = self.found.rows.get(buffer.id, ())[len(buffer.axes) :]
+        first = self._fresh(read.result) if taken or rows else read.result
+        scope.made.append(replace(read, result=first, index=tuple(index)))
+        scope.add(first, TensorType(tuple(shape), buffer.dtype), (*lies, *_told(own)))
+        found = self._laid(first, (*lies, *_told(rows)), scope) if rows else first
+        for place, axis, entry in reversed(taken):
+            found = self._taken(found, place, axis, entry, scope, buffer.location)
+        if found != read.result:
+            scope.assign(read.result, found)
 
-    def _at(
+    def _taken(
         self,
         name: str,
-        result: str,
         place: int,
         axis: Axis,
         entry: PointIndex | WindowIndex,
-        names: Names,
-        made: list[Statement],
+        scope: Scope,
         location: Location | None,
     ) -> str:
         """One position, or some, of an axis that lies in parts, of which a device has not all."""
@@ -202,18 +197,16 @@ class Partition:
                 location=location,
                 feature="mesh",
             )
-        name = self._gathered(name, place, names, made)
-        type = names.types[name]
+        name = self._gathered(name, place, scope)
+        type, lies = scope.types[name], scope.cuts[name]
         start, extent = (entry.index, const(1)) if isinstance(entry, PointIndex) else (entry.start, entry.extent)
-        cut = self._applied("slice", cut_attrs(type.shape, place, start, extent), name, names, made)
-        if isinstance(entry, PointIndex):
-            shape = (*type.shape[:place], *type.shape[place + 1 :])
-            cut = self._applied("reshape", {"shape": shape}, cut, names, made, TensorType(shape, type.dtype))
-            lies = names.cuts[name]
-            names.cuts[cut] = (*lies[:place], *lies[place + 1 :])
-        made.append(Assign(result, cut))
-        names.add(result, names.types[cut], names.cuts[cut])
-        return result
+        found = self._applied("slice", cut_attrs(type.shape, place, start, extent), name, scope)
+        if isinstance(entry, WindowIndex):
+            return found
+        shape = (*type.shape[:place], *type.shape[place + 1 :])
+        point = self._applied("reshape", {"shape": shape}, found, scope, TensorType(shape, type.dtype))
+        scope.cuts[point] = (*lies[:place], *lies[place + 1 :])
+        return point
 
     def _is_inside(self, entry: WindowIndex, axis: Axis) -> bool:
         """Whether a read is known at the sizes not to leave the axis."""
@@ -222,7 +215,7 @@ class Partition:
         start = int(entry.start.evaluate(self.found.sizes))
         return start >= 0 and start + self.found.number(entry.extent) <= self.found.number(axis.extent)
 
-    def _write(self, write: Write, names: Names, made: list[Statement]) -> None:
+    def _write(self, write: Write, scope: Scope) -> None:
         buffer = self.program.buffers[write.buffer]
         cuts, count = self.found.buffers[buffer.id], len(write.extents)
         shown = [(at, extent) for at, extent in enumerate(write.extents) if extent is not None]
@@ -235,7 +228,7 @@ class Partition:
                     feature="mesh",
                 )
         wanted = (*(cuts[at] for at, _ in shown), *cuts[count:])
-        value = self._laid(write.value, _told(wanted), names, made)
+        value = self._laid(write.value, _told(wanted), scope)
         extents, index, own = list(write.extents), list(write.index), list[Any]()
         for at, cut in enumerate(cuts[:count]):
             if not isinstance(cut, str):
@@ -250,18 +243,18 @@ class Partition:
         statement: Statement = replace(write, value=value, extents=tuple(extents), index=tuple(index))
         for condition in own:
             statement = Branch(condition, (statement,))
-        made.append(statement)
+        scope.made.append(statement)
 
     # -- operators -------------------------------------------------------------------------------------------------
 
-    def _compute(self, compute: Compute, names: Names, made: list[Statement]) -> None:
+    def _compute(self, compute: Compute, scope: Scope) -> None:
         target = _told(self.found.cuts[id(compute)])
         wanted: list[list[Any]] = [[None] * len(type.shape) for type in compute.operand_types]
         own: list[Any] = [None] * len(target)
         folded: list[tuple[Factor, str]] = []
         handed_on: tuple[Factor, str] | None = None
         for factor in factors_of(compute):
-            cut = self._runs_on_parts(compute, factor, target, names)
+            cut = self._runs_on_parts(compute, factor, target, scope)
             if cut is None or any(cut in lies for lies in wanted) or cut in own:
                 continue
             for number, axis in factor.places:
@@ -271,12 +264,10 @@ class Partition:
             else:
                 own[factor.result] = cut
                 handed_on = (factor, cut) if factor.distance is not None else handed_on
-        operands = [
-            self._laid(name, tuple(lies), names, made) for name, lies in zip(compute.operands, wanted, strict=True)
-        ]
+        operands = [self._laid(name, tuple(lies), scope) for name, lies in zip(compute.operands, wanted, strict=True)]
         onto = OPERATORS[compute.op].onto if folded else None
         if onto is not None and any(self.at[cut] for _, cut in folded):
-            operands[onto] = self._zeros(names.types[operands[onto]], names, made)
+            operands[onto] = self._zeros(scope.types[operands[onto]], scope)
         attrs = compute.attrs
         if OPERATORS[compute.op].kind == "random":
             own = list(target)
@@ -291,25 +282,24 @@ class Partition:
         type = self._type(compute.type, tuple(own))
         is_last = not folded and tuple(own) == target
         result = compute.result if is_last else self._fresh(compute.result)
-        made.append(
+        scope.made.append(
             replace(
                 compute,
                 op=op,
                 result=result,
                 attrs=OPERATORS[op].resized(attrs, type.shape) if any(own) else attrs,
                 operands=tuple(operands),
-                operand_types=tuple(names.types[name] for name in operands),
+                operand_types=tuple(scope.types[name] for name in operands),
                 type=type,
                 placement=None,
             )
         )
-        names.add(result, type, tuple(own))
+        scope.add(result, type, tuple(own))
         for factor, cut in folded:
-            result = self._folded(compute, result, factor, cut, names, made)
-        result = self._laid(result, target, names, made)
+            result = self._folded(compute, result, factor, cut, scope)
+        result = self._laid(result, target, scope)
         if result != compute.result:
-            made.append(Assign(compute.result, result))
-            names.add(compute.result, names.types[result], target)
+            scope.assign(compute.result, result)
 
     def _layout(self, compute: Compute, cuts: Sequence[Any]) -> tuple[Expr | int, ...]:
         """Which dims the axes of indices are, and from where on."""
@@ -318,7 +308,7 @@ class Partition:
             found.append(each - self._start(size, cut) if isinstance(each, Expr) and isinstance(cut, str) else each)
         return tuple(found)
 
-    def _runs_on_parts(self, compute: Compute, factor: Factor, target: Cuts, names: Names) -> str | None:
+    def _runs_on_parts(self, compute: Compute, factor: Factor, target: Cuts, scope: Scope) -> str | None:
         """Along which axis of the mesh an operator runs on parts of a factor; None: on all of it."""
         if factor.result is not None:
             cut = target[factor.result]
@@ -332,60 +322,58 @@ class Partition:
             return cut if isinstance(cut, str) and keeps and self.found.keeps(factor, compute, cut) else None
         if not can_fold_parts(factor, compute):
             return None
-        lies = (names.cuts[compute.operands[number]][axis] for number, axis in factor.places)
+        lies = (scope.cuts[compute.operands[number]][axis] for number, axis in factor.places)
         cut = next((each for each in lies if isinstance(each, str)), None)
         sizes = (compute.operand_types[number].shape[axis] for number, axis in factor.places)
         return cut if cut is not None and all(self.found.divides(size, cut) for size in sizes) else None
 
-    def _folded(
-        self, compute: Compute, name: str, factor: Factor, cut: str, names: Names, made: list[Statement]
-    ) -> str:
+    def _folded(self, compute: Compute, name: str, factor: Factor, cut: str, scope: Scope) -> str:
         """Of what each device has folded, what all have."""
-        type = names.types[name]
+        type = scope.types[name]
         if OPERATORS[compute.op].adds_up:
-            return self._applied("all_reduce", {"over": cut}, name, names, made, type)
+            return self._applied("all_reduce", {"over": cut}, name, scope, type)
         shape = TensorType((const(1), *type.shape), type.dtype)
-        row = self._applied("reshape", {"shape": shape.shape}, name, names, made, shape)
-        names.cuts[row] = (cut, *names.cuts[name])
-        rows = self._gathered(row, 0, names, made)
-        found = self._applied(compute.op, {**compute.attrs, "axes": (0,)}, rows, names, made, type)
-        names.cuts[found] = names.cuts[name]
+        row = self._applied("reshape", {"shape": shape.shape}, name, scope, shape)
+        scope.cuts[row] = (cut, *scope.cuts[name])
+        rows = self._gathered(row, 0, scope)
+        found = self._applied(compute.op, {**compute.attrs, "axes": (0,)}, rows, scope, type)
+        scope.cuts[found] = scope.cuts[name]
         return found
 
-    def _zeros(self, type: TensorType, names: Names, made: list[Statement]) -> str:
+    def _zeros(self, type: TensorType, scope: Scope) -> str:
         """What the devices but one add to: it counts once."""
         zero, many = self._fresh("zero"), self._fresh("zero")
         scalar = TensorType((), type.dtype)
         value = ArrayValue(np.zeros((), dtypes.to_numpy(type.dtype)))
-        made.append(Compute(zero, "constant", {"value": value}, (), (), scalar))
-        made.append(Compute(many, "broadcast", {"shape": type.shape}, (zero,), (scalar,), type))
-        names.add(many, type, (None,) * len(type.shape))
+        scope.made.append(Compute(zero, "constant", {"value": value}, (), (), scalar))
+        scope.made.append(Compute(many, "broadcast", {"shape": type.shape}, (zero,), (scalar,), type))
+        scope.add(many, type, (None,) * len(type.shape))
         return many
 
     # -- how values lie --------------------------------------------------------------------------------------------
 
-    def _laid(self, name: str, wanted: Cuts, names: Names, made: list[Statement]) -> str:
+    def _laid(self, name: str, wanted: Cuts, scope: Scope) -> str:
         """The name of the value cut so."""
-        for place, (cut, want) in enumerate(zip(names.cuts[name], wanted, strict=True)):
+        for place, (cut, want) in enumerate(zip(scope.cuts[name], wanted, strict=True)):
             if isinstance(cut, str) and cut != want:
-                name = self._gathered(name, place, names, made)
-        for place, (cut, want) in enumerate(zip(names.cuts[name], wanted, strict=True)):
+                name = self._gathered(name, place, scope)
+        for place, (cut, want) in enumerate(zip(scope.cuts[name], wanted, strict=True)):
             if isinstance(want, str) and cut != want:
-                size = names.types[name].shape[place]
-                part = cut_attrs(names.types[name].shape, place, self._start(size, want), self._part(size, want))
-                lies = names.cuts[name]
-                name = self._applied("slice", part, name, names, made)
-                names.cuts[name] = (*lies[:place], want, *lies[place + 1 :])
+                size = scope.types[name].shape[place]
+                part = cut_attrs(scope.types[name].shape, place, self._start(size, want), self._part(size, want))
+                lies = scope.cuts[name]
+                name = self._applied("slice", part, name, scope)
+                scope.cuts[name] = (*lies[:place], want, *lies[place + 1 :])
         return name
 
-    def _gathered(self, name: str, place: int, names: Names, made: list[Statement]) -> str:
-        type, lies = names.types[name], names.cuts[name]
+    def _gathered(self, name: str, place: int, scope: Scope) -> str:
+        type, lies = scope.types[name], scope.cuts[name]
         over = lies[place]
         assert isinstance(over, str), "what lies in parts is gathered"
         size = const(self.found.number(type.shape[place]) * self.mesh.axes[over])
         whole = TensorType((*type.shape[:place], size, *type.shape[place + 1 :]), type.dtype)
-        name = self._applied("all_gather", {"over": over, "axis": place}, name, names, made, whole)
-        names.cuts[name] = (*lies[:place], None, *lies[place + 1 :])
+        name = self._applied("all_gather", {"over": over, "axis": place}, name, scope, whole)
+        scope.cuts[name] = (*lies[:place], None, *lies[place + 1 :])
         return name
 
     def _applied(
@@ -393,16 +381,15 @@ class Partition:
         op: str,
         attrs: Mapping[str, Any],
         name: str,
-        names: Names,
-        made: list[Statement],
+        scope: Scope,
         type: TensorType | None = None,
     ) -> str:
         """The name of an operator's result."""
-        given = names.types[name]
+        given = scope.types[name]
         result = type or OPERATORS[op].infer(attrs, (given,))
         found = self._fresh(name)
-        made.append(Compute(found, op, attrs, (name,), (given,), result, OPERATORS[op].scalars(attrs)))
-        names.add(found, result, names.cuts[name])
+        scope.made.append(Compute(found, op, attrs, (name,), (given,), result, OPERATORS[op].scalars(attrs)))
+        scope.add(found, result, scope.cuts[name])
         return found
 
     def _fresh(self, name: str) -> str:

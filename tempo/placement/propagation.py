@@ -36,6 +36,7 @@ from tempo.loop_ir.ir import (
     Statement,
     WindowIndex,
     Write,
+    extent_of,
     nested,
     walk,
 )
@@ -44,7 +45,7 @@ from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
 from tempo.passes.manager import Decided
 from tempo.placement.collectives import PASS, Collective, Kind
 from tempo.placement.mesh import Placement, local, permuted
-from tempo.placement.request import PlacementRequest, extent_of
+from tempo.placement.request import PlacementRequest
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import Factor, Factors, Role, no_axes_known

@@ -14,7 +14,7 @@ from tempo.errors import InputError, SizeError, UnsupportedError, nearest
 from tempo.passes.pipelining.stages import Stages
 from tempo.placement.mesh import Mesh, Placement
 from tempo.sdg.graph import Graph, Node, Port
-from tempo.symbolic import Dim, Expr, Symbol
+from tempo.symbolic import Dim, Symbol
 
 Place = Mapping[str, tuple[str | None, ...]]
 """By name of a tensor, for each of its spatial axes, the axis of the mesh that it lies along, or None."""
@@ -92,21 +92,22 @@ class PlacementRequest:
         """Raises `SizeError` for an axis that cannot be cut into parts of one size."""
         for symbol, over in self.shard.items():
             size, count = int(self.graph.dim(symbol).size.evaluate(sizes)), self.mesh.axes[over]
-            if size % count:
-                raise SizeError(
-                    f"{symbol.name} has {size} points, which {count} devices along {over!r} do not divide",
-                    hint=f"every device has as many points: give {symbol.name} a multiple of {count}",
-                )
+            self._check_divided(
+                f"{symbol.name} has {size} points",
+                size,
+                over,
+                hint=f"every device has as many points: give {symbol.name} a multiple of {count}",
+            )
         for node, spec in self._named():
-            cut = [(axis, each) for axis, each in enumerate(spec) if each is not None]
-            for axis, over in cut:
-                size, count = int(node.shape[axis].evaluate(sizes)), self.mesh.axes[over]
-                if size % count:
-                    raise SizeError(
-                        f"{tensor_name(node)} has {size} elements along axis {axis}, which {count} devices along "
-                        f"{over!r} do not divide",
-                        location=node.location,
-                    )
+            for axis, over in ((axis, each) for axis, each in enumerate(spec) if each is not None):
+                size = int(node.shape[axis].evaluate(sizes))
+                what = f"{tensor_name(node)} has {size} elements along axis {axis}"
+                self._check_divided(what, size, over, location=node.location)
+
+    def _check_divided(self, what: str, size: int, over: str, **where: Any) -> None:
+        count = self.mesh.axes[over]
+        if size % count:
+            raise SizeError(f"{what}, which {count} devices along {over!r} do not divide", **where)
 
     # -- checks of names -------------------------------------------------------------------------------------------
 
@@ -243,7 +244,3 @@ def _entries(what: str, given: Any) -> Iterator[tuple[str, Any]]:
 def _check_axis(mesh: Mesh, what: str, over: Any) -> None:
     if not isinstance(over, str) or over not in mesh.axes:
         raise InputError(f"{what} names {over!r}, which is no axis of the mesh", hint=nearest(str(over), mesh.axes))
-
-
-def extent_of(size: Expr, sizes: Mapping[Symbol, int]) -> int:
-    return max(0, int(size.evaluate(sizes)))

@@ -17,7 +17,7 @@ from jax import lax
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from tempo.backends import Mesh, Placement
+from tempo.backends import Mesh, Placement, permuted
 from tempo.errors import InputError, UnsupportedError
 from tempo_jax.pieces import Order, Pieces, order_within
 
@@ -73,7 +73,7 @@ class DeviceMesh:
             inner = (*placement[: array.axis], *placement[array.axis + 1 :])
             within = order_within(order, array.axis)
             return array.mapped(lambda each: self.constrained(each, inner, within))
-        lies = placement if order is None else tuple(placement[axis] for axis in order)
+        lies = placement if order is None else permuted(placement, order)
         return lax.with_sharding_constraint(array, self.sharding(lies))
 
     def laid(self, array: np.ndarray[Any, Any] | Array, placement: Placement = ()) -> Array:

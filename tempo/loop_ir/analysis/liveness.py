@@ -29,6 +29,7 @@ from tempo.loop_ir.ir import (
     Transfer,
     WindowIndex,
     Write,
+    extent_of,
     nested,
     walk,
 )
@@ -222,4 +223,4 @@ def _bytes(program: LoopProgram, statement: Statement, sizes: Sizes) -> int:
 
 
 def _size(shape: tuple[Expr, ...], sizes: Sizes) -> int:
-    return math.prod(max(0, int(extent.evaluate(sizes))) for extent in shape)  # below 0: it never runs
+    return math.prod(extent_of(extent, sizes) for extent in shape)

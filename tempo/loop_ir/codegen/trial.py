@@ -32,6 +32,7 @@ from tempo.loop_ir.ir import (
     Statement,
     WindowIndex,
     Write,
+    extent_of,
     walk,
 )
 from tempo.placement.mesh import Placement, local
@@ -64,7 +65,7 @@ def piece_of(
     placement: Placement = (),
 ) -> Piece:
     """The memory of a tensor, on one device; an extent below zero is of what never runs."""
-    shape = local((max(0, int(size.evaluate(sizes))) for size in type.shape), placement)
+    shape = local((extent_of(size, sizes) for size in type.shape), placement)
     return Piece(math.prod(shape) * dtypes.itemsize(type.dtype), name, role, shape, type.dtype, location)
 
 
