@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import re
 import warnings
@@ -562,3 +563,144 @@ def test_a_run_goes_on_with_other_devices(tmp_path: Path) -> None:
     expected, found = on(2)(seed=3), on(4)(checkpoint=kept, resume=True)
     np.testing.assert_array_equal(np.asarray(found["x"]), np.asarray(expected["x"]))
     np.testing.assert_allclose(np.asarray(found["w"]), np.asarray(expected["w"]), rtol=1e-5)
+
+
+# -- pipelines ---------------------------------------------------------------------------------------------------------
+
+STAGES, LAYERS, MICROBATCHES, POINTS = 4, 8, 16, 4
+BOUNDARY = POINTS * WIDTH * 4
+"""Bytes of what a layer makes of one microbatch."""
+EACH_STAGES_OWN = {"x": normal(MICROBATCHES, POINTS, WIDTH), "w": normal(LAYERS, WIDTH, WIDTH, seed=1, scale=0.2)}
+
+
+def deep(*outputs: str) -> tp.Program:
+    with tp.Program("deep") as program:
+        m, l = tp.dims("m l")
+        x, w = tp.input("x", (POINTS, WIDTH), (m,)), tp.input("w", (WIDTH, WIDTH), (l,))
+        h = tp.recurrent("h", (POINTS, WIDTH), (m, l))
+        h[m, 0] = x
+        h[m, l] = tp.tanh(h[m, l - 1] @ w)
+        loss = (h[0 : m.size, l.size - 1] ** 2).mean()
+        made = {"h": h, "y": h[m, l.size - 1], "loss": loss, "gradient": tp.grad(loss, w)}
+        for name in outputs:
+            tp.output(name, made[name])
+    return program
+
+
+def deep_trained() -> tp.Program:
+    with tp.Program("deep") as program:
+        i, m, l = tp.dims("i m l")
+        x, w = tp.input("x", (POINTS, WIDTH), (m,)), tp.input("w", (WIDTH, WIDTH), (l,))
+        learned = tp.parameter("learned", (WIDTH, WIDTH), init=w, dims=(i, l))
+        h = tp.recurrent("h", (POINTS, WIDTH), (i, m, l))
+        h[i, m, 0] = x
+        h[i, m, l] = tp.tanh(h[i, m, l - 1] @ learned[i, l])
+        loss = (h[i, 0 : m.size, l.size - 1] ** 2).mean()
+        learned[i + 1, l] = learned - 0.1 * tp.grad(loss, learned)
+        tp.output("loss", loss)
+    return program
+
+
+def piped(program: tp.Program, **sizes: int) -> tp.Executable:
+    pipeline = tp.Pipeline("l", over="stage", microbatches="m")
+    sizes = {"l": LAYERS, "m": MICROBATCHES, **sizes}
+    return tp.compile(program, "jax", sizes=sizes, mesh=tp.Mesh({"stage": STAGES}), pipeline=pipeline)
+
+
+def foretold(run: tp.Executable) -> list[tuple[str, int, int]]:
+    """Kind, bytes, and inside how many loops."""
+    found = re.findall(r"^(\S+) over stage, (\d+) B, (?:outside of loops|inside (.*?)):", run.explain(), re.MULTILINE)
+    names = {"permute": "collective-permute"}
+    return [(names.get(kind, kind), int(bytes), len(loops.split(", ")) if loops else 0) for kind, bytes, loops in found]
+
+
+def moved(texts: list[str]) -> list[int]:
+    """Bytes of each permute in compiled text."""
+    found = re.findall(r" = f32\[([\d,]*)\]\S* collective-permute\(", "\n".join(texts))
+    return [4 * math.prod(map(int, shape.split(","))) for shape in found]
+
+
+nothing_is_gathered = pytest.mark.filterwarnings("error::tempo.errors.GatherWarning")
+
+
+@nothing_is_gathered
+def test_stages_hand_on_one_activation_a_wave(texts: list[str]) -> None:
+    run = piped(deep("y"))
+    found = run(**EACH_STAGES_OWN)
+    assert sorted((each.kind, each.loops) for each in all_of(texts)) == [("all-reduce", 0), ("collective-permute", 1)]
+    assert moved(texts) == [BOUNDARY]
+    last = MICROBATCHES * BOUNDARY
+    assert foretold(run) == [("collective-permute", BOUNDARY, 1), ("all-reduce", last, 0)]
+    assert "pipeline of 4 stages of 2; 16 points of m in 19 waves, each way; bubble 3/19" in run.explain()
+    assert_near(found, tp.compile(deep("y"), "numpy")(**EACH_STAGES_OWN))
+
+
+@nothing_is_gathered
+def test_gradients_go_back_through_stages(texts: list[str]) -> None:
+    run = piped(deep("loss", "gradient"))
+    found = run(**EACH_STAGES_OWN)
+    exchanged = all_of(texts)
+    permutes = [each.loops for each in exchanged if each.kind == "collective-permute"]
+    assert permutes == [1, 1]
+    assert {(each.kind, each.loops) for each in exchanged} == {("collective-permute", 1), ("all-reduce", 0)}
+    assert moved(texts) == [BOUNDARY] * 2
+    told = foretold(run)
+    assert sorted((kind, loops) for kind, _, loops in told) == sorted((each.kind, each.loops) for each in exchanged)
+    assert {bytes for kind, bytes, _ in told if kind == "collective-permute"} == {BOUNDARY}
+    assert specification(found["gradient"]) == ("stage", None, None)
+    assert_near(found, tp.compile(deep("loss", "gradient"), "numpy")(**EACH_STAGES_OWN))
+
+
+@pytest.mark.xfail(reason="XLA gathers the microbatches of all waves, which are made in front of the loop", strict=True)
+@nothing_is_gathered
+def test_stages_in_a_training_loop(texts: list[str]) -> None:
+    """The last iteration, which needs no gradients, stands behind the loop."""
+    run = piped(deep_trained(), i=5)
+    found = run(**EACH_STAGES_OWN)
+    exchanged = sorted((each.kind, each.loops) for each in all_of(texts))
+    forward = [("all-reduce", 0), ("collective-permute", 1)]
+    both_ways = [("all-reduce", 1), ("collective-permute", 2), ("collective-permute", 2)]
+    assert exchanged == sorted([*forward, *both_ways])
+    assert moved(texts) == [BOUNDARY] * 3
+    assert sorted((kind, loops) for kind, _, loops in foretold(run)) == both_ways
+    assert specification(found.state["learned"]) == ("stage", None, None)
+    wanted = tp.compile(deep_trained(), "numpy", sizes={"i": 5})(**EACH_STAGES_OWN)
+    assert_near(found, wanted)
+    assert_near(found.state, wanted.state)
+
+
+@pytest.mark.xfail(reason="the sum leaves out the first layer, for which its operands are gathered", strict=True)
+def test_a_weight_that_layers_share_is_added_up(texts: list[str]) -> None:
+    with tp.Program() as program:
+        m, l = tp.dims("m l")
+        x, w = tp.input("x", (POINTS, WIDTH), (m,)), tp.input("w", (WIDTH, WIDTH))
+        h = tp.recurrent("h", (POINTS, WIDTH), (m, l))
+        h[m, 0] = x
+        h[m, l] = tp.tanh(h[m, l - 1] @ w)
+        tp.output("gradient", tp.grad((h[0 : m.size, l.size - 1] ** 2).mean(), w))
+    given = {"x": EACH_STAGES_OWN["x"], "w": EACH_STAGES_OWN["w"][0]}
+    found = piped(program)(**given)
+    assert_near(found, tp.compile(program, "numpy", sizes={"l": LAYERS})(**given))
+    assert {(each.kind, each.loops) for each in all_of(texts)} == {("collective-permute", 1), ("all-reduce", 0)}
+
+
+@nothing_is_gathered
+def test_a_stage_has_its_own_layers() -> None:
+    one = tp.compile(deep("y"), "jax", sizes={"l": LAYERS, "m": MICROBATCHES})
+    many = piped(deep("y"))
+    assert many.memory["w"].bytes * STAGES == one.memory["w"].bytes
+    assert many.memory["w"].shape == one.memory["w"].shape
+    put = many.device_put(**EACH_STAGES_OWN)
+    assert specification(put["w"]) == ("stage", None, None)
+    assert put["x"].is_fully_replicated
+    assert many(**put)["y"].is_fully_replicated
+    trained = piped(deep_trained(), i=5)
+    assert trained.memory["learned"].bytes * STAGES == EACH_STAGES_OWN["w"].nbytes
+
+
+@nothing_is_gathered
+def test_what_all_layers_make_lies_along_stages(texts: list[str]) -> None:
+    found = piped(deep("h"))(**EACH_STAGES_OWN)
+    assert [(each.kind, each.loops) for each in all_of(texts)] == [("collective-permute", 1)]
+    assert specification(found["h"]) == (None, "stage", None, None)
+    assert_near(found, tp.compile(deep("h"), "numpy")(**EACH_STAGES_OWN))

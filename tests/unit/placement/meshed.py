@@ -9,6 +9,7 @@ import tempo as tp
 from tempo.backends.numpy.backend import NumpyBackend
 from tempo.compiler.driver import Specialised
 from tempo.runtime.engine import CompiledEngine
+from tempo.symbolic import conjunction, var
 
 
 class Meshed(NumpyBackend):
@@ -35,4 +36,5 @@ def specialised(
     engine = tp.compile(program, Meshed(coordinates), mesh=tp.Mesh(mesh), **given)._engine
     assert isinstance(engine, CompiledEngine)
     known = {symbol: sizes[symbol.name] for dim in engine.graph.dims for symbol in dim.size.sizes()}
-    return engine.compiler.specialise(engine.compiler.plan(), known)
+    facts = conjunction(var(symbol).eq(known[symbol]) for symbol in engine.compiler.counted)
+    return engine.compiler.specialise(engine.compiler.plan(facts=facts), known)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.language.tensor import apply
 from tempo.loop_ir.ir import Compute, LoopProgram
 from tempo.loop_ir.parse import parse
 from tempo.loop_ir.text import placeholders
@@ -78,6 +79,11 @@ def of_array(function: Callable[[Any], Any], shape: tuple[int, ...]) -> tp.Progr
     with tp.Program() as program:
         tp.output("y", function(tp.input("x", shape)))
     return program
+
+
+def shifted(distance: int) -> Callable[[Any], Any]:
+    """Along the first axis; the operator is one of the compiler's own."""
+    return lambda x: apply("shift", tp.tanh(x), attrs={"axis": 0, "distance": distance})
 
 
 # -- what stays where it is --------------------------------------------------------------------------------------------
@@ -269,6 +275,23 @@ def test_neighbours_along_a_dim_that_is_cut() -> None:
     found = placed(program, shard={"b": "data"})
     assert {(each.kind, each.over, each.warns) for each in found.collectives} == {("permute", "data", False)}
     assert found.output("y") == (DATA,)
+
+
+@pytest.mark.parametrize("distance", [1, -1, 2, -2, 3])
+def test_what_is_handed_on_is_as_much_as_moves(distance: int) -> None:
+    """Of eight positions along four devices, each has two: what goes farther is one of the compiler's to find."""
+    found = placed(of_array(shifted(distance), (8, 3)), place={"x": ("model", None)})
+    bytes = 2 * 3 * FLOAT if abs(distance) > 2 else abs(distance) * 3 * FLOAT
+    assert found.told() == [("permute", "model", bytes, False)]
+    assert found.output("y") == (MODEL, None)
+    is_told = f"handed on to the next by {distance}"
+    assert (found.collectives[0].why == is_told) == (abs(distance) <= 2)
+
+
+def test_what_is_shifted_along_an_axis_that_stays_whole() -> None:
+    found = placed(of_array(shifted(1), (6, 4)), place={"x": (None, "model")})
+    assert found.collectives == ()
+    assert found.output("y") == (None, MODEL)
 
 
 # -- what is carried ---------------------------------------------------------------------------------------------------

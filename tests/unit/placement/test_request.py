@@ -1,4 +1,4 @@
-"""What `tp.compile` refuses of `mesh=`, `shard=` and `place=`: the words, and the line of the program they point at."""
+"""What `tp.compile` refuses of `mesh=`, `shard=`, `place=` and `pipeline=`: the words, and the line they point at."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tempo.placement.request import PlacementRequest
 from tests.unit.placement.meshed import Meshed
 
 MESH = tp.Mesh({"data": 2, "model": 4})
+STAGES = tp.Pipeline("l", over="model", microbatches="m")
 DATA, MODEL = Shards("data", 2), Shards("model", 4)
 
 
@@ -36,6 +37,18 @@ def a_recurrence() -> tp.Program:
         h[b, 0] = x
         h[b, t + 1] = h * 0.5 + x[b, t + 1]
         tp.output("h", h)
+    return program
+
+
+def layers() -> tp.Program:
+    """Rows of a microbatch, through layers."""
+    with tp.Program("layers") as program:
+        b, m, l = tp.dims("b m l")
+        x, w = tp.input("x", (3,), (b, m)), tp.input("w", (3, 3), (l,))
+        h = tp.recurrent("h", (3,), (b, m, l))
+        h[b, m, 0] = x
+        h[b, m, l] = tp.tanh(h[b, m, l - 1] @ w)
+        tp.output("y", h[b, m, l.size - 1])
     return program
 
 
@@ -206,6 +219,117 @@ def test_an_axis_that_devices_do_not_divide() -> None:
         compiled(a_map(), place={"w": ("model", None)}, sizes={"b": 4})
 
 
+# -- pipelines ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"pipeline": "l"}, "pipeline= is a str", 'write pipeline=tp.Pipeline("l", over="stage", microbatches="m")'),
+        ({"pipeline": {"l": "model"}}, "pipeline= is a dict", "write pipeline=tp.Pipeline("),
+        (
+            {"pipeline": tp.Pipeline("layer", over="model", microbatches="m")},
+            "pipeline= is along 'layer', which is no dim of the program",
+            "there are: b, l, m",
+        ),
+        (
+            {"pipeline": tp.Pipeline("l", over="model", microbatches="n")},
+            "pipeline= has microbatches= 'n', which is no dim of the program",
+            "there are: b, l, m",
+        ),
+        (
+            {"pipeline": tp.Pipeline("l", over="modle", microbatches="m")},
+            "over= of pipeline= names 'modle', which is no axis of the mesh",
+            "did you mean 'model'? there are: data, model",
+        ),
+        (
+            {"pipeline": tp.Pipeline("l", over=["model"], microbatches="m")},  # type: ignore[arg-type]
+            "over= of pipeline= names ['model'], which is no axis of the mesh",
+            "there are",
+        ),
+        pytest.param(
+            {"pipeline": tp.Pipeline(["l"], over="model", microbatches="m")},  # type: ignore[arg-type]
+            "pipeline= is along ['l'], which is no dim of the program",
+            "there are",
+            marks=pytest.mark.xfail(reason="it is looked up before it is looked at", raises=TypeError),
+        ),
+        (
+            {"pipeline": STAGES, "shard": {"l": "model"}},
+            "l is in pipeline= and in another place, too",
+            "a dim is in one of them",
+        ),
+        ({"pipeline": STAGES, "shard": {"m": "data"}}, "m is in pipeline= and in another place, too", "in one of them"),
+        (
+            {"pipeline": tp.Pipeline("l", over="model", microbatches="l")},
+            "l is in pipeline= and in another place, too",
+            "a dim is in one of them",
+        ),
+    ],
+)
+def test_pipelines_that_are_none(given: dict[str, Any], message: str, hint: str) -> None:
+    with refused(tp.InputError, message, HERE, hint):
+        compiled(layers(), **given)
+
+
+def test_stages_and_rows_on_one_axis_of_the_mesh() -> None:
+    hint = "serves one dim or axis of each tensor"
+    with refused(tp.InputError, "two axes of h would lie along 'model'", 'h = tp.recurrent("h"', hint):
+        compiled(layers(), pipeline=STAGES, shard={"b": "model"})
+    compiled(layers(), pipeline=STAGES, shard={"b": "data"})
+
+
+def test_layers_that_stages_do_not_divide() -> None:
+    message, hint = "l has 6 points, which 4 devices along 'model' do not divide", "give l a multiple of 4"
+    with refused(tp.SizeError, message, HERE, hint):
+        compiled(layers(), pipeline=STAGES, sizes={"b": 2, "l": 6, "m": 3})
+    compiled(layers(), pipeline=STAGES, sizes={"b": 2, "l": 8, "m": 3})
+    run = compiled(layers(), pipeline=STAGES)
+    x, w = np.zeros((2, 3, 3), np.float32), np.zeros((6, 3, 3), np.float32)
+    with refused(tp.SizeError, message, "run(x=x, w=w)", hint):
+        run(x=x, w=w)
+
+
+def test_layers_that_are_cut_without_a_pipeline() -> None:
+    message = "h is carried along l: each point waits for another one, so the points cannot lie on several devices"
+    hint = 'pipeline=tp.Pipeline("l", over="stage", microbatches="m")'
+    with refused(tp.UnsupportedError, message, 'h = tp.recurrent("h"', hint):
+        compiled(layers(), shard={"l": "model"})
+
+
+def test_another_dim_that_is_carried_beside_a_pipeline() -> None:
+    with tp.Program() as program:
+        t, m, l = tp.dims("t m l")
+        x = tp.input("x", (), (t, m))
+        h = tp.recurrent("h", (), (t, m, l))
+        before = tp.cases((t == 0, 0.0), h[t - 1, m, l])
+        h[t, m, 0] = x + before
+        h[t, m, l] = tp.tanh(h[t, m, l - 1] + before)
+        tp.output("y", h)
+    with pytest.raises(tp.UnsupportedError, match="is carried along t: each point waits") as caught:
+        compiled(program, pipeline=STAGES, shard={"t": "data"})
+    assert caught.value.location is not None
+    assert caught.value.location.path == __file__
+
+
+@pytest.mark.parametrize("mapping", ["sequential", {"l": "sequential"}])
+def test_a_loop_of_the_layers_of_stages(mapping: Any) -> None:
+    message = "shard= cuts l into parts for many devices, and mapping= makes a loop of it"
+    with refused(tp.InputError, message, HERE, "leave l out of mapping="):
+        compiled(layers(), pipeline=STAGES, options=tp.Options(mapping=mapping))
+
+
+def test_buckets_of_microbatches() -> None:
+    with refused(
+        tp.InputError,
+        "m is in pipeline= and in buckets=: a pipeline is planned for each number of them",
+        HERE,
+        "leave m out of buckets=",
+    ):
+        compiled(layers(), pipeline=STAGES, options=tp.Options(buckets={"m": [4, 8]}))
+    with refused(tp.InputError, "l is in shard= and in buckets=", HERE, "leave l out of one of them"):
+        compiled(layers(), pipeline=STAGES, options=tp.Options(buckets={"l": [4, 8]}))
+
+
 # -- beside other options ----------------------------------------------------------------------------------------------
 
 
@@ -214,7 +338,9 @@ def test_one_device_and_many() -> None:
         compiled(a_map(), device="cpu")
 
 
-@pytest.mark.parametrize("given", [{"shard": {"b": "data"}}, {"place": {"w": (None, "model")}}])
+@pytest.mark.parametrize(
+    "given", [{"shard": {"b": "data"}}, {"place": {"w": (None, "model")}}, {"pipeline": STAGES}], ids=str
+)
 def test_where_things_lie_on_no_mesh(given: dict[str, Any]) -> None:
     (what,) = given
     message, hint = f"{what}= says where things lie, on no mesh", 'give mesh=tp.Mesh({"data": 4})'
@@ -265,6 +391,20 @@ def test_inputs_lie_as_dims_and_names_say() -> None:
     assert {port.name: placed for port, placed in request.inputs.items()} == {"x": (DATA, None), "w": (None, MODEL)}
     assert PlacementRequest.of(graph, None, None, None) is None
     assert PlacementRequest.of(graph, None, {}, {}) is None
+
+
+def test_a_pipeline_has_its_layers_along_the_mesh() -> None:
+    request = PlacementRequest.of(layers().graph(), MESH, {"b": "data"}, None, STAGES)
+    assert request is not None
+    lies = {port.name: placed for port, placed in request.inputs.items()}
+    assert lies == {"x": (DATA, None, None), "w": (MODEL, None, None)}
+    assert request.stages is not None
+    assert request.stages.count == 4
+    assert {symbol.name: over for symbol, over in request.dims.items()} == {
+        "b": "data",
+        "l": "model",
+        "l_stage": "model",
+    }
 
 
 def test_a_mesh_alone_has_all_everywhere() -> None:

@@ -77,6 +77,27 @@ def test_pad_puts_the_value_around():
         infer("pad", ((3,), F32), low=(1, 1), high=(0, 0))
 
 
+@pytest.mark.parametrize("distance", [-5, -3, -2, 0, 1, 3, 4])
+def test_shift_puts_zeros_where_nothing_comes_from(distance: int):
+    x = np.arange(1, 7).reshape(2, 3)
+    expected = [[row[i - distance] if 0 <= i - distance < 3 else 0 for i in range(3)] for row in x.tolist()]
+    assert apply("shift", x, axis=1, distance=distance).tolist() == expected
+    assert apply("shift", x.T, axis=0, distance=distance).T.tolist() == expected
+    assert (x == np.arange(1, 7).reshape(2, 3)).all()
+
+
+def test_a_shift_of_no_positions():
+    assert apply("shift", np.zeros((0, 2)), axis=0, distance=1).shape == (0, 2)
+    assert infer("shift", ((t + 1, 2), F32), axis=0, distance=3).shape == (t + 1, const(2))
+
+
+def test_a_shift_says_how_far_it_goes():
+    shape = (const(4), const(3))
+    moving, staying = OPERATORS["shift"].axes({"axis": 0, "distance": -2}, [shape], shape)
+    assert (moving.role, moving.distance, moving.result) == (Role.WINDOW, -2, 0)
+    assert (staying.role, staying.distance, staying.result) == (Role.PARALLEL, None, 1)
+
+
 @pytest.mark.parametrize("length", [-1, 0, 1, 3, 4])
 def test_mask_fills_from_the_length_on_and_leaves_its_operand(length: int):
     x = np.full((2, 3), np.nan, np.float32)
