@@ -180,7 +180,7 @@ def test_recurrent_networks_in_layers(many: Target, run: int) -> None:
             tp.output(f"of_{name}", gradient)
     layers = run * stages_of(many)
     weights = {name: normal(layers, WIDTH, WIDTH, seed=seed) for seed, name in enumerate("wu", 1)}
-    agrees(many, program, 40, may_gather=True, x=normal(3, STEPS, ROWS, WIDTH), **weights)
+    agrees(many, program, 40, x=normal(3, STEPS, ROWS, WIDTH), **weights)
 
 
 def test_blocks_of_attention(many: Target) -> None:
@@ -231,7 +231,7 @@ def test_a_shared_weight(many: Target) -> None:
         tp.output("of_w", tp.grad((h[0 : m.size, -1] ** 2).mean(), w))
 
     given = {"w": normal(WIDTH, WIDTH, seed=1), "x": normal(3, ROWS, WIDTH)}
-    agrees(many, written(body), 20, may_gather=True, sizes={"l": 2 * stages_of(many)}, **given)
+    agrees(many, written(body), 20, sizes={"l": 2 * stages_of(many)}, **given)
 
 
 def test_two_layers_back(many: Target) -> None:
@@ -280,7 +280,7 @@ def test_one_network_behind_the_other(many: Target) -> None:
         tp.output("loss", loss)
         tp.output("of_w", tp.grad(loss, of["w"]))
 
-    agrees(many, written(body), 20, may_gather=True, **arrays_of(2 * stages_of(many), 3))
+    agrees(many, written(body), 20, **arrays_of(2 * stages_of(many), 3))
 
 
 # -- dtypes and draws --------------------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ def test_one_stage_on_a_mesh_of_more(many: Target) -> None:
         tp.output("of_w", tp.grad(loss, w))
     rows = 2 * stages_of(many)
     run = piped(many, program, tp.Mesh({"data": stages_of(many), AXIS: 1}), shard={"b": "data"})
-    same(many, run, program, 20, may_gather=True, w=normal(4, WIDTH, WIDTH, seed=1), x=normal(rows, 3, WIDTH))
+    same(many, run, program, 20, w=normal(4, WIDTH, WIDTH, seed=1), x=normal(rows, 3, WIDTH))
 
 
 @pytest.mark.parametrize("run", [1, 2])

@@ -139,12 +139,15 @@ class Propagation:
         if not exact:
             for id, cuts in self.rows.items():
                 self.buffers[id] = joined_all(self.buffers[id], cuts)
+        self._settle()
+        while self._wanted():  # buffers, too, that lie in any way
+            self._settle()
+
+    def _settle(self) -> None:
         for _ in range(_MOST_SWEEPS):
             if not self._sweep():
-                break
-        else:
-            raise InternalError("how buffers lie on the mesh goes on changing")
-        self._wanted()
+                return
+        raise InternalError("how buffers lie on the mesh goes on changing")
 
     # -- where things begin ----------------------------------------------------------------------------------------
 
@@ -463,9 +466,12 @@ class Propagation:
 
     # -- backward, for what is open --------------------------------------------------------------------------------
 
-    def _wanted(self) -> None:
+    def _wanted(self) -> bool:
+        """Whether some reader wants to have cut what a buffer holds that is made of nothing."""
+        before = dict(self.buffers)
         for segment in self.program.segments:
             self._want(segment.body, {})
+        return before != self.buffers
 
     def _want(self, block: Block, wanted: dict[str, Cuts]) -> None:
         """Of what is made of nothing, as the first of its readers wants it."""
@@ -475,6 +481,8 @@ class Propagation:
                     self._want(inner, wanted)
             if isinstance(statement, Write):
                 self._want_written(statement, wanted)
+            elif isinstance(statement, Read) and statement.result in wanted:
+                self._want_buffer(statement, wanted.pop(statement.result))
             elif isinstance(statement, Assign) and statement.result in wanted:
                 wanted.setdefault(statement.value, wanted[statement.result])
             elif isinstance(statement, Compute):
@@ -484,6 +492,17 @@ class Propagation:
         axes = [at for at, extent in enumerate(write.extents) if extent is not None]
         lies = self.buffers[write.buffer]
         wanted[write.value] = (*(lies[at] for at in axes), *lies[len(write.extents) :])
+
+    def _want_buffer(self, read: Read, wants: Cuts) -> None:
+        buffer = self.program.buffers[read.buffer]
+        shown = [at for at, entry in enumerate(read.index) if isinstance(entry, WindowIndex)]
+        axes, lies = (*shown, *range(len(read.index), len(buffer.logical_shape))), list(self.buffers[buffer.id])
+        for at, want in zip(axes, wants, strict=True):
+            is_whole = at >= len(read.index) or self.is_whole(buffer.axes[at], read.index[at])
+            if isinstance(lies[at], _Open) and isinstance(want, str) and is_whole:
+                lies[at] = want
+        if buffer.id not in self.fixed:
+            self.buffers[buffer.id] = self._divided(buffer, once(tuple(lies)))
 
     def _want_operands(self, compute: Compute, wanted: dict[str, Cuts]) -> None:
         cuts = self.cuts.get(id(compute))

@@ -50,10 +50,14 @@ class PlacementRequest:
         is carried, or along which the host is called point by point.
         """
         if mesh is None:
-            for what, given in (("shard", shard), ("place", place), ("pipeline", pipeline)):
+            for what, given, over in (
+                ("shard", shard, "data"),
+                ("place", place, "model"),
+                ("pipeline", pipeline, "stage"),
+            ):
                 if given:
                     raise InputError(
-                        f"{what}= says where things lie, on no mesh", hint='give mesh=tp.Mesh({"data": 4})'
+                        f"{what}= says where things lie, on no mesh", hint=f'give mesh=tp.Mesh({{"{over}": 4}})'
                     )
             return None
         if not isinstance(mesh, Mesh):
@@ -152,14 +156,22 @@ class PlacementRequest:
             if node.has_effect and symbol in node.domain:
                 raise UnsupportedError(
                     f"{tensor_name(node)} is called for one point of {symbol.name} after the other, and "
-                    f"shard={{{symbol.name!r}: ...}} gives the points to several devices",
+                    f"{self.asked_by(symbol)} gives the points to several devices",
                     location=node.location,
-                    hint=f"let one call take all points: batched=({symbol.name},)",
+                    hint="call it in front of the stages, or behind them"
+                    if symbol in self._staged
+                    else f"let one call take all points: batched=({symbol.name},)",
                 )
         if symbol in self.graph.stops:
             raise UnsupportedError(
-                f"the run may end early along {symbol.name}: its points come in order", hint=_IN_ORDER
+                f"the run may end early along {symbol.name}: its points come in order",
+                location=self.graph.stops[symbol].location,
+                hint=_IN_ORDER,
             )
+
+    def asked_by(self, symbol: Symbol) -> str:
+        """Which argument says that devices have points of the dim."""
+        return "pipeline=" if symbol in self._staged else f"shard={{{symbol.name!r}: ...}}"
 
     def check_carried(self, graph: Graph, demands: Mapping[int, Demand], planned: bool = False) -> None:
         """Raises `UnsupportedError` where a recurrence goes along a dim that is cut.
@@ -210,10 +222,10 @@ def _stages(graph: Graph, mesh: Mesh, shard: Mapping[Symbol, str], given: Any) -
         raise InputError(f"pipeline= is a {type(given).__name__}", hint=hint)
     dims, found = {dim.symbol.name: dim.symbol for dim in graph.dims}, list[Symbol]()
     for what, name in (("is along", given.dim), ("has microbatches=", given.microbatches)):
+        if not isinstance(name, str):
+            raise InputError(f"pipeline= {what} a {type(name).__name__}", hint="dims are given by their names")
         if name not in dims:
-            raise InputError(
-                f"pipeline= {what} {name!r}, which is no dim of the program", hint=nearest(str(name), dims)
-            )
+            raise InputError(f"pipeline= {what} {name!r}, which is no dim of the program", hint=nearest(name, dims))
         if dims[name] in (*found, *shard):
             raise InputError(f"{name} is in pipeline= and in another place, too", hint="a dim is in one of them")
         found.append(dims[name])

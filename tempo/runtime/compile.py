@@ -205,14 +205,15 @@ def _on_mesh(backend: Any, placement: PlacementRequest) -> Any:
 def _with_axes(options: Options, placement: PlacementRequest) -> Options:
     """Dims that lie along a mesh become axes wherever they can: a loop would go through all devices' points."""
     ways = {dim.symbol.name: forced(options.mapping, dim.symbol.name) for dim in placement.graph.dims}
-    for name in (symbol.name for symbol in placement.shard):
+    for symbol in placement.shard:
+        name, asked = symbol.name, placement.asked_by(symbol).partition("=")[0]
         if ways[name] not in (None, "full"):
             raise InputError(
-                f"shard= cuts {name} into parts for many devices, and mapping= makes a loop of it",
+                f"{asked}= cuts {name} into parts for many devices, and mapping= makes a loop of it",
                 hint=f'leave {name} out of mapping=, which may name dims: mapping={{"t": 2}}',
             )
         if name in (options.buckets or {}):
-            raise InputError(f"{name} is in shard= and in buckets=", hint=f"leave {name} out of one of them")
+            raise InputError(f"{name} is in {asked}= and in buckets=", hint=f"leave {name} out of one of them")
         ways[name] = "full"
     if placement.stages is not None:
         stages, microbatches = placement.stages, placement.stages.microbatches.name

@@ -139,7 +139,7 @@ class CompiledEngine:
     def finds_order(self) -> bool:
         if self.compiler.counted:
             options = replace(self.compiler.options, recompute=None)
-            return self._like(options=options, offload=None).finds_order()
+            return self._like(options=options, offload=None, placement=None).finds_order()
         try:
             self.plan()
         except UnsupportedError:

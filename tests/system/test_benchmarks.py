@@ -63,6 +63,7 @@ def slow(arguments: list[str], measured: str) -> Any:
             "tempo, peak of its own memory",
         ),
         slow(on_numpy("compile_scaling", "--quick", "--counts", "10", "20"), "20, doubled"),
+        slow(["meshes", "--quick", "--only", "pipeline"], "bubble"),
         slow(on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
         slow(on_numpy("paper", "--quick"), "blocks, measured, inputs apart"),
         slow(

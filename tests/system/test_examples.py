@@ -69,9 +69,22 @@ def test_both_demos_show_an_example_on_a_mesh() -> None:
     from examples.demo import long, short
 
     for demo in (short, long):
-        (shown,) = (each for each in demo(Path()) if each.mesh is not None)
-        assert shown.picture == "rnn-jax-mesh.png"
-        assert shown.command(Path())[2:6] == ["--backend", "jax", "--mesh", "data=2"]
+        shown = [each for each in demo(Path()) if each.mesh is not None]
+        assert [each.picture for each in shown] == ["rnn-jax-mesh.png", "pipeline-jax-mesh.png"]
+        assert shown[0].command(Path())[2:6] == ["--backend", "jax", "--mesh", "data=2"]
+
+
+def on_mesh(name: str, mesh: str, *arguments: object) -> str:
+    """What an example says, which tells how it lay on a mesh, and gathers nothing."""
+    pytest.importorskip("tempo_jax")
+    printed = run_example(f"{name}.py", "--backend", "jax", "--mesh", mesh, *arguments)
+    found = re.search(
+        rf"mesh {mesh}: (\d+) tensors lie in parts; each device holds \d+ B at most\n((?:  .*\n)+)", printed
+    )
+    assert found is not None, printed
+    assert int(found[1]) > 5
+    assert "all-gather" not in found[2]
+    return printed
 
 
 ON_MESH = {
@@ -82,15 +95,33 @@ ON_MESH = {
 
 @pytest.mark.parametrize("name", ON_MESH)
 def test_an_example_lies_on_a_mesh_and_gathers_nothing(name: str) -> None:
-    pytest.importorskip("tempo_jax")
-    printed = run_example(f"{name}.py", "--backend", "jax", "--mesh", "data=2", *ON_MESH[name])
-    found = re.search(
-        r"mesh data=2: (\d+) tensors lie in parts; each device holds \d+ B at most\n((?:  .*\n)+)", printed
-    )
-    assert found is not None, printed
-    assert int(found[1]) > 5
-    assert "x all-reduce over data" in found[2]
-    assert "all-gather" not in found[2]
+    assert "x all-reduce over data" in on_mesh(name, "data=2", *ON_MESH[name])
+
+
+PIPELINE = ("--layers", 2, "--microbatches", 3, "--batch", 2, "--length", 3, "--width", 4, "--iterations", 4)
+
+
+def test_an_example_goes_through_the_stages_of_a_mesh(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    said = on_mesh("pipeline", "stage=2", *PIPELINE)
+    assert "pipeline of 2 stages of 1; 3 points of m in 4 waves, each way; bubble 1/4" in said
+    assert "inside i, m_wave: 2 x permute over stage" in said
+    picture = tmp_path / "pipeline.png"
+    of_one = run_example("pipeline.py", *PIPELINE, "--check", "--plot", picture)
+    assert "equal to PyTorch" in of_one
+    assert picture.stat().st_size > 0
+    losses = [re.findall(r"loss ([\d.]+) to ([\d.]+)", each)[0] for each in (said, of_one)]
+    assert [float(each) for each in losses[0]] == pytest.approx([float(each) for each in losses[1]], abs=2e-3)
+
+
+@pytest.mark.parametrize("stages", [1, 4])
+def test_every_stage_works_on_every_microbatch_there_and_back(stages: int) -> None:
+    from examples.pipeline import schedule
+
+    waves = schedule(stages, 3)
+    assert waves.shape == (stages, 2 * (3 + stages - 1))
+    for works in waves:
+        assert works[~np.isnan(works)].tolist() == [0, 1, 2, 2, 1, 0]
 
 
 def stopped(name: str, *arguments: object) -> str:

@@ -651,7 +651,6 @@ def test_gradients_go_back_through_stages(texts: list[str]) -> None:
     assert_near(found, tp.compile(deep("loss", "gradient"), "numpy")(**EACH_STAGES_OWN))
 
 
-@pytest.mark.xfail(reason="XLA gathers the microbatches of all waves, which are made in front of the loop", strict=True)
 @nothing_is_gathered
 def test_stages_in_a_training_loop(texts: list[str]) -> None:
     """The last iteration, which needs no gradients, stands behind the loop."""
@@ -669,7 +668,6 @@ def test_stages_in_a_training_loop(texts: list[str]) -> None:
     assert_near(found.state, wanted.state)
 
 
-@pytest.mark.xfail(reason="the sum leaves out the first layer, for which its operands are gathered", strict=True)
 def test_a_weight_that_layers_share_is_added_up(texts: list[str]) -> None:
     with tp.Program() as program:
         m, l = tp.dims("m l")
@@ -681,7 +679,8 @@ def test_a_weight_that_layers_share_is_added_up(texts: list[str]) -> None:
     given = {"x": EACH_STAGES_OWN["x"], "w": EACH_STAGES_OWN["w"][0]}
     found = piped(program)(**given)
     assert_near(found, tp.compile(program, "numpy", sizes={"l": LAYERS})(**given))
-    assert {(each.kind, each.loops) for each in all_of(texts)} == {("collective-permute", 1), ("all-reduce", 0)}
+    kinds = {(each.kind, each.loops) for each in all_of(texts)}
+    assert kinds == {("collective-permute", 1), ("all-reduce", 0), ("collective-permute", 0)}, "the first has no part"
 
 
 @nothing_is_gathered

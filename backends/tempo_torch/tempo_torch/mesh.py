@@ -138,8 +138,8 @@ class Processes:
 
 
 def _bytes(array: torch.Tensor) -> torch.Tensor:
-    """What the memory of a contiguous array holds: it is moved whatever the dtype."""
-    return array.view(-1).view(torch.uint8)
+    """What the memory of a contiguous array holds: it is moved whatever the dtype. Axes of one have any step."""
+    return array.as_strided((array.numel(),), (1,)).view(torch.uint8)
 
 
 @contextmanager

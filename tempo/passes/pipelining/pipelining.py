@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tempo.errors import InputError, InternalError
+from tempo.errors import InputError, SizeError
 from tempo.passes.manager import Decided, PassContext
 from tempo.passes.pipelining.skewing import Skewing
 from tempo.passes.pipelining.stages import Stages, members
@@ -43,7 +43,10 @@ class Pipelining:
 def _number(size: Symbol, graph: Graph, context: PassContext) -> int:
     least, most = context.over(graph, ()).constant_bounds(var(size))
     if least is None or least != most:
-        raise InternalError(f"{size} is known where a pipeline is planned")
+        raise SizeError(
+            f"a pipeline is planned for each {size}, and it is not known yet",
+            hint="give sizes= to tp.compile, or run the program",
+        )
     return least
 
 

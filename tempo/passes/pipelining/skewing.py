@@ -27,7 +27,7 @@ from tempo.passes.pipelining.stages import Members, Stages
 from tempo.sdg.graph import Case, Edge, Graph, Node, Point, Slice, identity_map, index_exprs, index_symbols
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import FALSE, TRUE, Condition, Context, Dim, Expr, Symbol, const, maximum, minimum, var
+from tempo.symbolic import FALSE, TRUE, Condition, Context, Dim, Expr, Symbol, conjunction, const, maximum, minimum, var
 
 Index = Point | Slice
 
@@ -178,9 +178,10 @@ class Skewing:
             raise mine.refused(f"reads {abs(read.layers)} layers away, and a stage has {run}", reader)
         wave, layer = var(stages.wave) + read.microbatches, var(stages.layer) + read.layers
         own = self.moved(read.edge, {stages.wave: Point(wave), stages.layer: Point(layer)})
-        is_own, seen = _is_there(layer, run, way), tensors.seen(own)
-        cases = [Case(_is_there(wave, self.waves, way) & is_own, own, reader.location)]
-        if read.layers:
+        is_own, seen, cases = _is_there(layer, run, way), tensors.seen(own), list[Case]()
+        if run > abs(read.layers):
+            cases.append(Case(_is_there(wave, self.waves, way) & is_own, own, reader.location))
+        if read.layers and stages.count > 1:
             ago = wave - way
             place = const(run - 1 if way > 0 else 0) if abs(read.layers) == 1 else layer + way * run
             next_to = self.next_to(read.edge, ago, place, way, tensors)
@@ -212,8 +213,9 @@ class Skewing:
         if not edge.dims() & {*stages.dims}:
             return edge
         if not self.is_plain(edge):
-            map = tuple(self.inside(symbol, index) for symbol, index in self.shown(edge).items())
-            edge = tensors.apply("copy", replace(edge, map=map))
+            dims = map(self.new.graph.dim, self.shown(edge))
+            inside = (self.inside(reader, dim, index) for dim, index in zip(dims, edge.map, strict=True))
+            edge = tensors.apply("copy", replace(edge, map=tuple(inside)))
         shown = self.shown(edge)
         counts = {stages.dim: self.layers, stages.microbatches: self.microbatches}
         along = [symbol for symbol in shown if symbol in counts and index_symbols(shown[symbol]) & {*stages.dims}]
@@ -239,11 +241,15 @@ class Skewing:
         turn = index_symbols(shown[microbatch]) if microbatch in shown else frozenset()
         return is_own and layer not in turn and not any(index_symbols(index) & {layer, microbatch} for index in others)
 
-    def inside(self, symbol: Symbol, index: Index) -> Index:
-        """A read at another layer, within those that there are: at the ends nobody asks for it."""
-        if symbol != self.stages.dim or isinstance(index, Slice) or index == Point(var(symbol)):
+    def inside(self, reader: Node, dim: Dim, index: Index) -> Index:
+        """A read of a point that moves with layers or microbatches, at one that there is: at others nobody asks for
+        it."""
+        if isinstance(index, Slice) or not index_symbols(index) & {*self.stages.dims}:
             return index
-        return Point(minimum(maximum(index.index, 0), self.layers - 1))
+        here = self.context.over(self.graph, reader.domain)
+        if here.implies(index.index.ge(0) & index.index.lt(dim.size)):
+            return index
+        return Point(minimum(maximum(index.index, 0), dim.size - 1))
 
     # -- definitions -------------------------------------------------------------------------------------------------
 
@@ -277,13 +283,11 @@ class Skewing:
             made.append(replace(case, edge=self.read(node, case.edge)))
         if not live:
             return tuple(made)
-        for case in live:
-            self.check_total(node, case.edge, here)
         tensors, within = Tensors(self.new, node.location), {self.stages.layer: layer}
-        value = self.read(node, live[-1].edge)  # where no other condition holds
+        value = self.read_anywhere(node, live[-1].edge, here)  # where no other condition holds
         for case in reversed(live[:-1]):
             mask = tensors.apply("condition_value", condition=self.placed(case.condition).substitute(within))
-            value = tensors.apply("where", mask, self.read(node, case.edge), value)
+            value = tensors.apply("where", mask, self.read_anywhere(node, case.edge, here), value)
         return (*made, Case(TRUE, value, node.location))
 
     def at_own_layer(self, edge: Edge, here: Context) -> Edge:
@@ -294,16 +298,35 @@ class Skewing:
             return edge
         return replace(edge, map=tuple({**shown, along: Point(var(along))}.values()))
 
-    def check_total(self, node: Node, edge: Edge, here: Context) -> None:
-        """Raises where a case reads what is not there at points where another one holds."""
-        for dim, index in zip(self.graph.domain_dims(self.graph.nodes[edge.node]), edge.map):
+    def read_anywhere(self, node: Node, edge: Edge, here: Context) -> Edge:
+        """What a case reads, at points where another one holds, too; zeros where it is not there."""
+        is_there = self.is_there(edge, here)
+        if is_there.dims() & {*self.stages.dims}:
+            raise self.members[node.id].refused(
+                "has a case for some layers or microbatches that reads what is not there for the others: every stage "
+                "computes all cases",
+                node,
+            )
+        read = self.read(node, edge)
+        if is_there == TRUE:
+            return read
+        tensors = Tensors(self.new, node.location)
+        type = tensors.seen(read)
+        cases = Case(is_there, read, node.location), Case(TRUE, tensors.zeros(type), node.location)
+        return self.new.cases(cases, type, locate=lambda: node.location)
+
+    def is_there(self, edge: Edge, here: Context) -> Condition:
+        """Where what is read is there, and all that operators make it of, along other dims."""
+        node, shown, found = self.graph.nodes[edge.node], self.shown(edge), list[Condition]()
+        for symbol, index in shown.items():
             start, stop = points_read(index)
-            if dim.symbol not in self.stages.dims and not here.implies(start.ge(0) & stop.le(dim.size)):
-                raise self.members[node.id].refused(
-                    f"has a case for some layers or microbatches that reads along {dim.symbol.name} what is not there "
-                    "for the others: every stage computes all cases",
-                    node,
-                )
+            inside = start.ge(0) & stop.le(self.new.graph.dim(symbol).size)
+            if symbol not in self.stages.dims and not here.implies(inside):
+                found.append(inside)
+        points = {symbol: index.index for symbol, index in shown.items() if isinstance(index, Point)}
+        if not node.is_nominal and len(points) == len(shown):
+            found += (self.is_there(operand.substitute(points), here) for operand in node.operands)
+        return conjunction(found)
 
     # -- reads of members by others ----------------------------------------------------------------------------------
 
@@ -319,8 +342,9 @@ class Skewing:
         layers, own = _distance(layer, self.stages.dim), self.graph.nodes[edge.node].domain
         at_layer = {symbol: var(symbol) + (layers or 0 if symbol == self.stages.dim else 0) for symbol in own}
         read = self.away(replace(edge, map=tuple(map(Point, at_layer.values()))))
-        if layers and read in self.handed_on:  # it lies where it is needed
-            made = self.whole(read, self.handed_on[read], location)
+        here = self.handed_on.get(read) if layers and read is not None else None
+        if read is not None and here is not None and self.stages.wave in here.dims():  # it lies where it is needed
+            made = self.whole(read, here, location)
             shown[self.stages.dim] = Point(var(self.stages.dim))
             return replace(made, map=tuple(shown[symbol] for symbol in self.new.nodes[made.node].domain))
         if edge.node not in self.wholes:
@@ -362,9 +386,11 @@ class Skewing:
             for symbol in domain
         }
         seen = replace(edge, map=tuple(shown.values()))
-        waves = [symbol for symbol in domain if symbol in counts].index(stages.wave)
+        axes = [symbol for symbol in domain if symbol in counts]
+        waves = axes.index(stages.wave)
         own = tensors.add(tensors.iota((const(self.microbatches),), 0), tensors.number(var(stages.stage)))
-        found = tensors.moved(tensors.gather(seen, own, waves), waves, 1)  # layers of the stage, microbatches, ...
+        found = tensors.gather(seen, own, waves)
+        found = tensors.moved(found, waves, 1) if stages.layer in axes else tensors.with_ones(found, 0, 1)
         rows = self.new.nodes[found.node].domain
         every = Slice(const(0), const(stages.count))
         found = replace(found, map=tuple(every if each == stages.stage else Point(var(each)) for each in rows))

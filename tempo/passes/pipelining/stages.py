@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.analysis.dependence.acyclic import bodies
@@ -11,8 +11,9 @@ from tempo.analysis.reports import tensor_name
 from tempo.errors import UnsupportedError
 from tempo.passes.manager import PassContext
 from tempo.sdg.builder import fresh_dim
-from tempo.sdg.graph import Graph, Node
-from tempo.symbolic import Symbol
+from tempo.sdg.components import reached
+from tempo.sdg.graph import Graph, Node, Point, index_symbols
+from tempo.symbolic import Symbol, var
 
 
 @dataclass(frozen=True)
@@ -69,28 +70,76 @@ def members(graph: Graph, stages: Stages, context: PassContext) -> Members:
         for node in nodes:
             _check(recurrence, node, graph, stages)
             found[node.id] = recurrence
-    given_out = {output.edge.node for output in graph.outputs}
-    for node in reversed(list(graph.operands_first())):
-        if node.id not in found and node.id not in given_out and _may_join(node, stages):
-            readers = {found.get(reader) for reader, _ in graph.consumers[node.id]}
-            reader = readers.pop() if len(readers) == 1 else None
-            if reader is not None:
-                found[node.id] = reader
+    _add_joining(found, graph, stages)
+    while between := _between(found, graph, stages):
+        for id, recurrence in between.items():
+            _check(recurrence, graph.nodes[id], graph, stages)
+        found |= between
+        _add_joining(found, graph, stages)
     return found
+
+
+def _between(found: Members, graph: Graph, stages: Stages) -> dict[int, Recurrence]:
+    """What is made of one recurrence for it, along paths through points of the same dims."""
+    others = {id for id, node in graph.nodes.items() if {*stages.dims} <= set(node.domain)} - found.keys()
+    between: dict[int, Recurrence] = {}
+
+    def readers(id: int) -> list[int]:
+        return [reader for reader, _ in graph.consumers[id]]
+
+    for recurrence in dict.fromkeys(found.values()):
+        mine = {id for id, other in found.items() if other == recurrence}
+        below, above = (_reached(mine, others | mine, way) for way in (readers, graph.producers))
+        between |= dict.fromkeys((below & above) - mine, recurrence)
+    return between
+
+
+def _reached(mine: set[int], within: set[int], following: Callable[[int], Iterable[int]]) -> set[int]:
+    return reached(mine, lambda id: within.intersection(following(id)))
+
+
+def _add_joining(found: dict[int, Recurrence], graph: Graph, stages: Stages) -> None:
+    """What is made for one recurrence alone; and what is read by one and reads others away from its own point: asked
+    for by others, too, but it may not be there at all points."""
+    given_out, pending = {output.edge.node for output in graph.outputs}, list(found)
+    while pending:
+        recurrence = found[pending[-1]]
+        for id in graph.producers(pending.pop()):
+            node, readers = graph.nodes[id], {found.get(reader) for reader, _ in graph.consumers[id]}
+            alone = readers == {recurrence} and id not in given_out
+            if id not in found and _may_join(node, graph, stages) and (alone or _reads_away(node, graph, stages)):
+                found[id] = recurrence
+                pending.append(id)
+
+
+def _reads_away(node: Node, graph: Graph, stages: Stages) -> bool:
+    shown = (
+        (symbol, index)
+        for _, edge in node.reads()
+        for symbol, index in zip(graph.nodes[edge.node].domain, edge.map, strict=True)
+    )
+    return any(index != Point(var(symbol)) and index_symbols(index) & {*stages.dims} for symbol, index in shown)
 
 
 def _recurrences(graph: Graph, stages: Stages, context: PassContext) -> Iterator[tuple[Recurrence, list[Node]]]:
     whole = bodies(graph, context.demand(graph), context.facts)[-1]
-    for number, (unit, direction) in enumerate(_along(whole.units, stages)):
-        nodes = [graph.nodes[id] for id in unit.names]
-        carried = next((node for node in nodes if node.is_merge and node.name), nodes[0])
-        yield Recurrence(number, direction, carried), nodes
+    for number, (unit, direction) in enumerate(_along(whole.units, graph, stages)):
+        yield _recurrence(number, unit, direction, graph), [graph.nodes[id] for id in unit.names]
 
 
-def _along(units: Iterable[Level[int]], stages: Stages) -> Iterator[tuple[Level[int], Direction]]:
+def _recurrence(number: int, unit: Level[int], direction: Direction, graph: Graph) -> Recurrence:
+    nodes = [graph.nodes[id] for id in unit.names]
+    return Recurrence(number, direction, next((node for node in nodes if node.is_merge and node.name), nodes[0]))
+
+
+def _along(units: Iterable[Level[int]], graph: Graph, stages: Stages) -> Iterator[tuple[Level[int], Direction]]:
     """What is carried along the dim, with all that is carried with it along microbatches."""
     for unit in units:
-        inner = [] if unit.loop is None or unit.loop.dim == stages.dim else list(_along(unit.inner, stages))
+        if unit.stuck and any(stages.dim in graph.nodes[id].domain for id in unit.names):
+            raise _recurrence(0, unit, "forward", graph).refused(
+                f"is in a cycle that goes no one way along {stages.dim.name}, or any other dim"
+            )
+        inner = [] if unit.loop is None or unit.loop.dim == stages.dim else list(_along(unit.inner, graph, stages))
         if unit.loop is not None and unit.loop.dim == stages.dim:
             yield unit, unit.loop.direction
         elif unit.loop is not None and unit.loop.dim == stages.microbatches and inner:
@@ -115,12 +164,16 @@ def _check(recurrence: Recurrence, node: Node, graph: Graph, stages: Stages) -> 
         raise recurrence.refused(f"calls {node.name} between stages", node)
     if node.attr("checked"):
         raise recurrence.refused("looks up what may be out of range, between stages", node)
-    if any({*stages.dims} & size.dims() for type in node.results for size in type.shape):
-        raise recurrence.refused(f"has a shape that varies along {along} or {microbatches}", node)
+    shapes = (*node.results, *(graph.seen_type(edge) for _, edge in node.reads()))
+    if any({*stages.dims} & size.dims() for type in shapes for size in type.shape):
+        raise recurrence.refused(f"has, or reads, a shape that varies along {along} or {microbatches}", node)
 
 
-def _may_join(node: Node, stages: Stages) -> bool:
+def _may_join(node: Node, graph: Graph, stages: Stages) -> bool:
     """Whether a node may be made where it is needed; draws are numbered by the points that there are."""
-    varies = any(size.dims() for size in node.shape)
-    is_made = not (node.is_nominal or node.is_draw or node.attr("checked") or varies)
-    return is_made and {*stages.dims} <= set(node.domain)
+    if not {*stages.dims} <= set(node.domain) or node.is_draw or node.attr("checked"):
+        return False
+    if node.is_nominal and (not node.is_merge or node.attr("role") == "parameter"):
+        return False
+    shapes = (node.type, *(graph.seen_type(edge) for _, edge in node.reads()))
+    return not any({*stages.dims} & size.dims() for type in shapes for size in type.shape)

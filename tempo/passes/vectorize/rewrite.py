@@ -198,7 +198,8 @@ class _Lifting:
         return node.with_attrs(shape=(span.size, *shape), coordinates=tuple(coordinates), dims=dims)
 
     def slice(self, tensors: Tensors, node: Node, span: Span) -> Edge:
-        """Starts that vary along the dim: its own diagonal is a transposition, others are gathers along each axis."""
+        """Starts that vary along the dim: one that is its point, or so many before or behind, is a transposition of a
+        part, others are gathers along each axis."""
         places = list(zip(*(node.attr(key) for key in ("starts", "lengths", "steps")), strict=True))
         moving = [axis for axis, (start, _, _) in enumerate(places) if self.symbol in as_expr(start).symbols()]
         if not moving:
@@ -219,9 +220,11 @@ class _Lifting:
         self, tensors: Tensors, data: Edge, is_lifted: bool, axis: int, place: tuple[Expr, Expr, int], span: Span
     ) -> Edge:
         start, length, step = place
-        diagonal = start == var(self.symbol) - span.lo and length == const(1)
-        if diagonal and not is_lifted and tensors.shape(data)[axis] == span.size:
-            return tensors.with_ones(tensors.moved(data, axis, 0), axis + 1, 1)
+        if length == const(1) and not is_lifted and (start - var(self.symbol)).dims() == frozenset():
+            first, size = start.substitute({self.symbol: span.lo}), tensors.shape(data)[axis]
+            if self.sizes.implies(first.ge(0) & (first + span.size).le(size)):
+                row = data if size == span.size else tensors.cut(data, axis, first, span.size)
+                return tensors.with_ones(tensors.moved(row, axis, 0), axis + 1, 1)
         starts = tensors.reshape(tensors.values(start, self.along(tensors, span)), (span.size, 1))
         indices = tensors.add(starts, tensors.times(tensors.iota((length,), 0), step))
         data = tensors.never_empty(data, axis + is_lifted, self.sizes)
