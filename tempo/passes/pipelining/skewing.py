@@ -61,6 +61,7 @@ class Skewing:
     """Reads that go from stage to stage, in that program."""
     wholes: dict[int | _Away, Edge] = field(default_factory=dict)
     """What others read of members, and of what is handed on, in the program as it was."""
+    complete: dict[int, bool] = field(default_factory=dict)
 
     @property
     def waves(self) -> int:
@@ -104,7 +105,7 @@ class Skewing:
             nodes[copy] = replace(nodes[copy], cases=self.cases(node))
         for id, node in graph.nodes.items():
             if id not in self.members:
-                nodes[id] = node.reading(partial(self.outside, location=node.location))
+                nodes[id] = self.reading(node)
         outputs = [replace(each, edge=self.outside(each.edge, each.location)) for each in graph.outputs]
         gone = self.members.keys() - self.wholes.keys()
         kept = {id: node for id, node in nodes.items() if id not in gone}
@@ -330,6 +331,13 @@ class Skewing:
 
     # -- reads of members by others ----------------------------------------------------------------------------------
 
+    def reading(self, node: Node) -> Node:
+        """One that is no member, with its reads as reads in the program as it was."""
+        masked = self.masked(node)
+        if not masked:
+            return node.reading(partial(self.outside, location=node.location))
+        return replace(node, operands=masked)
+
     def outside(self, edge: Edge, location: Location | None) -> Edge:
         """The read as one in the program as it was."""
         if edge.node not in self.members:
@@ -339,19 +347,92 @@ class Skewing:
         number = self.number(layer)
         if number is not None and self.stages.dim not in index_symbols(microbatch):
             return self.of_one_stage(edge, microbatch, number, location)
-        layers, own = _distance(layer, self.stages.dim), self.graph.nodes[edge.node].domain
-        at_layer = {symbol: var(symbol) + (layers or 0 if symbol == self.stages.dim else 0) for symbol in own}
-        read = self.away(replace(edge, map=tuple(map(Point, at_layer.values()))))
-        here = self.handed_on.get(read) if layers and read is not None else None
-        if read is not None and here is not None and self.stages.wave in here.dims():  # it lies where it is needed
-            made = self.whole(read, here, location)
-            shown[self.stages.dim] = Point(var(self.stages.dim))
-            return replace(made, map=tuple(shown[symbol] for symbol in self.new.nodes[made.node].domain))
+        layers = _distance(layer, self.stages.dim)
+        handed_on = self.of_handed_on(edge, layers, Point(var(self.stages.dim)), location) if layers else None
+        if handed_on is not None:
+            return handed_on
         if edge.node not in self.wholes:
             node = self.graph.nodes[edge.node]
             made = self.whole(node.id, self.new.identity(self.copies[node.id]), node.location)
             self.new.put(node, made)
         return edge
+
+    def of_handed_on(self, edge: Edge, layers: int, at: Index, location: Location | None) -> Edge | None:
+        """The read of a member so many layers away, as one of what is handed on to the layers `at`: it lies there. None
+        where no member reads it so."""
+        along, shown = self.stages.dim, self.shown(edge)
+        own = {symbol: Point(var(symbol) + (layers if symbol == along else 0)) for symbol in shown}
+        read = self.away(replace(edge, map=tuple(own.values())))
+        here = None if read is None else self.handed_on.get(read)
+        if read is None or here is None or self.stages.wave not in here.dims():
+            return None
+        made = self.whole(read, here, location)
+        shown[along] = at
+        return replace(made, map=tuple(shown[symbol] for symbol in self.new.nodes[made.node].domain))
+
+    def masked(self, node: Node) -> tuple[Edge, ...]:
+        """The operands of one that folds some of the layers, each a row of them, as all of them, of which the others
+        count for nothing: parts of all rows lie on the same devices. Empty where it does not."""
+        fold, parts = OPERATORS[node.op].fold, dict[int, Slice]()
+        for number, edge in enumerate(node.operands):
+            layers = self.shown(edge).get(self.stages.dim) if self.has_all_layers(edge.node) else None
+            if isinstance(layers, Slice) and layers.start.is_const and layers.length.is_const:
+                parts[number] = layers
+        counts = {part.length.as_int() for part in parts.values()}
+        if fold is None or fold.neutral is None or len(counts) != 1 or counts == {self.layers}:
+            return ()
+        shapes = [self.graph.seen_type(edge).shape for edge in node.operands]
+        axes = {(number, self.axis_of_layers(node.operands[number])) for number in parts}
+        factors = OPERATORS[node.op].axes(node.attributes, shapes, node.shape)
+        if not any(factor.folds and {*factor.places} == axes for factor in factors):
+            return ()
+        for first in sorted({part.start.as_int() for part in parts.values()}, reverse=True):
+            found = [self.masked_row(node, number, parts.get(number), first) for number in range(len(shapes))]
+            if None not in found:
+                return tuple(edge for edge in found if edge is not None)
+        return ()
+
+    def masked_row(self, node: Node, number: int, part: Slice | None, first: int) -> Edge | None:
+        """An operand with all layers, those that a row is of at `first` and behind it."""
+        edge, tensors, fold = node.operands[number], Tensors(self.new, node.location), OPERATORS[node.op].fold
+        if part is None:
+            return self.outside(edge, node.location)
+        layers, every = part.start.as_int() - first, Slice(const(0), const(self.layers))
+        shown, axis = self.shown(edge), self.axis_of_layers(edge)
+        whole = self.outside(replace(edge, map=tuple({**shown, self.stages.dim: every}.values())), node.location)
+        row = whole if layers == 0 else self.of_handed_on(edge, layers, every, node.location)
+        if row is None:
+            return None
+        place, dtype = tensors.iota((const(self.layers),), 0), tensors.dtype(row)
+        low, high = (tensors.number(each) for each in (first, first + part.length.as_int()))
+        counts = tensors.apply("logical_and", tensors.apply("ge", place, low), tensors.apply("lt", place, high))
+        mask = tensors.reshape(counts, (self.layers, *(1,) * (tensors.rank(row) - axis - 1)))
+        assert fold is not None
+        assert fold.neutral is not None
+        return tensors.apply("where", mask, row, tensors.constant(fold.neutral(dtype), dtype))
+
+    def has_all_layers(self, id: int) -> bool:
+        """Whether a node can be made at all of them, wherever it is asked for: a member, or what is made of members and
+        inputs at the same layer."""
+        if id not in self.complete:
+            node = self.graph.nodes[id]
+            is_made = not node.is_nominal and not node.attr("checked") and not node.is_draw
+            self.complete[id] = (
+                id in self.members or node.is_input or (is_made and all(map(self.is_at_all_layers, node.operands)))
+            )
+        return self.complete[id]
+
+    def is_at_all_layers(self, edge: Edge) -> bool:
+        along = self.stages.dim
+        index = self.shown(edge).get(along)
+        if index is None or along not in index_symbols(index):
+            return along not in edge.dims()
+        return index == Point(var(along)) and self.has_all_layers(edge.node)
+
+    def axis_of_layers(self, edge: Edge) -> int:
+        """Of what is seen of several."""
+        domain = self.graph.nodes[edge.node].domain
+        return sum(isinstance(index, Slice) for index in edge.map[: domain.index(self.stages.dim)])
 
     def number(self, layer: Index) -> int | None:
         """That of the layer, where a read names one."""
