@@ -32,7 +32,7 @@ from tempo.plugins import BackendPlugin
 from tempo_jax import access
 from tempo_jax.jitted import Calls, JittedSegment, Meter, Scope
 from tempo_jax.mesh import DeviceMesh, on_one_device, whole
-from tempo_jax.operators import OPERATORS
+from tempo_jax.operators import IN_PARTS, OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import is_wide, x64, x64_for
 from tempo_jax.stretches import SplitLoops
@@ -100,7 +100,8 @@ class JaxBackend:
         return JaxBackend(self.device, made_for=name)
 
     def operator(self, call: Call) -> Callable[..., Array]:
-        return OPERATORS[call.op](call)
+        table = OPERATORS if self._mesh is None or call.op not in IN_PARTS else IN_PARTS
+        return table[call.op](call)
 
     def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
         return (*passes, SplitLoops())

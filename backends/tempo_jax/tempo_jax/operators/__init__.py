@@ -15,7 +15,7 @@ from types import MappingProxyType
 from tempo.backends.operators import Builder
 from tempo_jax.operators.attention import ATTENTION
 from tempo_jax.operators.calls import CALLS
-from tempo_jax.operators.contractions import CONTRACTIONS
+from tempo_jax.operators.contractions import CONTRACTIONS, IN_PARTS
 from tempo_jax.operators.creation import CREATION
 from tempo_jax.operators.elementwise import ELEMENTWISE
 from tempo_jax.operators.extents import EXTENTS
@@ -40,4 +40,4 @@ OPERATORS: Mapping[str, Builder] = MappingProxyType(
     }
 )
 
-__all__ = ["OPERATORS", "x64"]
+__all__ = ["IN_PARTS", "OPERATORS", "x64"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import prod
 from operator import sub
@@ -48,32 +48,33 @@ class _DotOperand:
         return tuple(axis for axis in axes if self.shape[axis] > 1)
 
 
-def _dot(call: Call) -> Function:
-    """What is int8 beside a float becomes one here, inside the executable."""
-    multiply, dtype = _of_one_dtype(call), call.result.dtype
+def _dot(call: Call, is_whole: bool = True) -> Function:
+    """What is int8 beside a float becomes one here, inside the executable. `is_whole`: no axis lies in parts; one that
+    does may not be joined with others in front of it."""
+    multiply, dtype = _of_one_dtype(call, is_whole), call.result.dtype
     if all(operand.dtype == dtype for operand in call.operands):
         return multiply
     return lambda x, y: multiply(converted(x, dtype), converted(y, dtype))
 
 
-def _of_one_dtype(call: Call) -> Function:
+def _of_one_dtype(call: Call, is_whole: bool) -> Function:
     attrs, (lhs, rhs) = call.attrs, call.operands
     left = _DotOperand(lhs.shape, tuple(attrs["lhs_batch"]), tuple(attrs["lhs_contract"]))
     right = _DotOperand(rhs.shape, tuple(attrs["rhs_batch"]), tuple(attrs["rhs_contract"]))
     if 0 in (*lhs.shape, *rhs.shape):
         return lambda x, y: full(call.result.shape, 0, call.result.dtype)
-    general, of_vector = _general(left, right, call), _of_vector(left, right, call)
+    general, of_vector = _general(left, right, call, is_whole), _of_vector(left, right, call)
     if of_vector is None:
         return general
     return lambda x, y: lax.platform_dependent(x, y, cpu=of_vector, default=general)
 
 
-def _general(left: _DotOperand, right: _DotOperand, call: Call) -> Function:
+def _general(left: _DotOperand, right: _DotOperand, call: Call, is_whole: bool) -> Function:
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
     if _swapped(left, right):
         turned = ((right.contract, left.contract), (right.batch, left.batch))
         return lambda x, y: _dot_general(y, x, turned, call.result.dtype)
-    if len(left.contract) > 1 and left.free and right.free and _over_rows(left, right):
+    if is_whole and len(left.contract) > 1 and left.free and right.free and _over_rows(left, right):
         return _product_of_rows(left, right, call)
     return lambda x, y: _dot_general(x, y, numbers, call.result.dtype)
 
@@ -249,3 +250,5 @@ CONTRACTIONS: Mapping[str, Builder] = {
     "cholesky": _in_float32(lambda a: lax.linalg.cholesky(a, symmetrize_input=False)),
     "det": _in_float32(jnp.linalg.det),
 }
+IN_PARTS: Mapping[str, Builder] = {"dot": partial(_dot, is_whole=False)}
+"""Of these another one where axes may lie in parts, on a mesh."""
