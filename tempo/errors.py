@@ -34,11 +34,11 @@ class Location:
         return f"{self.path}:{self.line}" + (f"\n    {text}" if text else "")
 
 
-def user_location() -> Location | None:
-    """The innermost frame on the stack that is not in the `tempo` package."""
+def user_location(*others: str) -> Location | None:
+    """The innermost frame on the stack that is not in the `tempo` package, nor in `others`, names of packages."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _is_ours(frame):
+        if not _is_ours(frame) and str(frame.f_globals.get("__name__", "")).partition(".")[0] not in others:
             return Location(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None

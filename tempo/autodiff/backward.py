@@ -36,23 +36,31 @@ class Loss:
     edge: Edge
     domain: tuple[Symbol, ...]
 
-    def alone(self, graph: Graph, nodes: Mapping[int, Node]) -> Graph:
-        """The graph of these nodes, of which nothing but the loss is asked."""
-        root = Output("loss", self.edge, self.domain, graph.seen_type(self.edge), self.domain)
-        return Graph(graph.dims, nodes, (root,))
+    def seed(self, nodes: Nodes) -> Seed:
+        return Seed(self.edge, self.domain, nodes.constant(1, nodes.graph.seen_type(self.edge).dtype))
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What is differentiated, `edge` at every point of `domain`, and its cotangent there, of the same shape."""
+
+    edge: Edge
+    domain: tuple[Symbol, ...]
+    cotangent: Edge
 
 
 class Backward:
-    """The adjoints for one loss; `wanted` are the values that it is differentiated with respect to."""
+    """The adjoints for what is differentiated: a loss, or several values, each with a cotangent; `wanted` are the
+    values that it is differentiated with respect to."""
 
-    def __init__(self, nodes: Nodes, loss: Loss, wanted: set[Value]) -> None:
+    def __init__(self, nodes: Nodes, seeds: Sequence[Seed], wanted: set[Value]) -> None:
         self.nodes = nodes
         self.graph = nodes.graph
-        self.loss = loss
+        self.seeds = seeds
         reads = {
             id: [edge.node for edge in differentiable_reads(self.graph, node)] for id, node in self.graph.nodes.items()
         }
-        below = reached([loss.edge.node], reads.__getitem__)
+        below = reached((seed.edge.node for seed in seeds), reads.__getitem__)
         readers: dict[int, list[int]] = {id: [] for id in below}
         for id in below:
             for producer in reads[id]:
@@ -70,7 +78,15 @@ class Backward:
         """The points that the loss needs; elsewhere adjoints are zero. Leaves read nothing: demand follows what a
         derivative does."""
         cut = {id: _cut(node) for id, node in self.graph.nodes.items()}
-        return {id: found.box for id, found in demand(self.loss.alone(self.graph, cut)).items()}
+        return {id: found.box for id, found in demand(self.alone(cut)).items()}
+
+    def alone(self, nodes: Mapping[int, Node]) -> Graph:
+        """The graph of these nodes, of which nothing is asked but what is differentiated."""
+        roots = (
+            Output(f"seed {at}", each.edge, each.domain, self.graph.seen_type(each.edge), each.domain)
+            for at, each in enumerate(self.seeds)
+        )
+        return Graph(self.graph.dims, nodes, tuple(roots))
 
     def region(self, id: int, condition: Condition = TRUE) -> GuardedBox:
         return GuardedBox(self.graph.domain_dims(self.graph.nodes[id]), self.boxes[id], condition)
@@ -81,7 +97,7 @@ class Backward:
     # Sending.
 
     def _run(self) -> None:
-        if self.loss.edge.node not in self.active:
+        if not any(seed.edge.node in self.active for seed in self.seeds):
             return
         order, cyclic = self._order()
         for id in cyclic:
@@ -113,9 +129,9 @@ class Backward:
         return ordered[::-1], cyclic
 
     def _seed(self) -> None:
-        one = self.nodes.constant(1, self.graph.seen_type(self.loss.edge).dtype)
-        dims = tuple(self.graph.dim(symbol) for symbol in self.loss.domain)
-        self._send(one, self.loss.edge, GuardedBox(dims, Box.full(dims)))
+        for seed in (each for each in self.seeds if each.edge.node in self.active):
+            dims = tuple(self.graph.dim(symbol) for symbol in seed.domain)
+            self._send(seed.cotangent, seed.edge, GuardedBox(dims, Box.full(dims)))
 
     def _visit(self, node: Node, adjoint: Guarded) -> None:
         condition, cotangent = adjoint[0], self._masked(node, adjoint[1])
@@ -148,7 +164,7 @@ class Backward:
     def _shown(self) -> list[Shown]:
         if not self.graph.ragged:
             return []
-        alone = self.loss.alone(self.graph, _marked_as_copies(self.graph))
+        alone = self.alone(_marked_as_copies(self.graph))
         return [Shown(alone, end) for end in self.graph.ragged.values()]
 
     def _parts(self, node: Node, cotangent: Edge) -> Iterator[tuple[Condition, Edge, Edge]]:
@@ -360,9 +376,14 @@ def expand_gradients(graph: Graph) -> Graph:
     """
     if not any(node.op in _NAMES for node in graph.nodes.values()):
         return graph
+    return without_markers(with_markers(graph))
+
+
+def with_markers(graph: Graph) -> Graph:
+    """The graph with its gradients expanded, and with what says how those that are still to come go on."""
     for loss, ids in _losses(graph):
         graph = _expanded(graph, loss, ids)
-    return _without_markers(graph)
+    return graph
 
 
 def _losses(graph: Graph) -> list[tuple[Loss, list[int]]]:
@@ -391,8 +412,8 @@ def _losses(graph: Graph) -> list[tuple[Loss, list[int]]]:
 def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:
     nodes = Nodes(graph, graph.nodes[ids[0]].location)
     wanted = {graph.nodes[id].attr("wrt") for id in ids}
-    backward = Backward(nodes, loss, wanted)
-    _check_rows(graph, backward, nodes.location)
+    backward = Backward(nodes, [loss.seed(nodes)], wanted)
+    check_rows(graph, backward, nodes.location)
     for id in ids:
         placeholder = graph.nodes[id]
         value = placeholder.attr("wrt")
@@ -402,7 +423,7 @@ def _expanded(graph: Graph, loss: Loss, ids: list[int]) -> Graph:
     return nodes.finished()
 
 
-def _check_rows(graph: Graph, backward: Backward, location: Location | None) -> None:
+def check_rows(graph: Graph, backward: Backward, location: Location | None) -> None:
     for stop in graph.stops.values():
         if stop.rows and _goes_through_rows(graph, backward, stop):
             names = ", ".join(symbol.name for symbol in stop.rows)
@@ -417,7 +438,7 @@ def _goes_through_rows(graph: Graph, backward: Backward, stop: Output) -> bool:
     """Through what varies along the stop's domain, or through a fold of rows, whose adjoint would be of all of them."""
     if any(is_ragged(stop, graph.nodes[id].domain) for id in backward.active):
         return True
-    masks = row_masks(backward.loss.alone(graph, _marked_as_copies(graph)), stop)
+    masks = row_masks(backward.alone(_marked_as_copies(graph)), stop)
     return any(graph.nodes[id].operands[number].node in backward.reads.get(id, ()) for id, number in masks)
 
 
@@ -429,7 +450,7 @@ def _marked_as_copies(graph: Graph) -> dict[int, Node]:
     }
 
 
-def _without_markers(graph: Graph) -> Graph:
+def without_markers(graph: Graph) -> Graph:
     """Markers are copies; what reads a cotangent was only a pattern."""
     cotangents = [node.id for node in graph.nodes.values() if node.op == "cotangent"]
     patterns = reached(cotangents, lambda id: [reader for reader, _ in graph.consumers[id]])

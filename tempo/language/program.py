@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -149,6 +149,15 @@ class Program:
         self._dims: dict[str, Dim] = {}
         self._finished: tuple[int, Graph, Graph, Mapping[str, ParameterSpec]] | None = None
         self._finishing = threading.RLock()
+
+    def made_of(self, graph: Graph, parameters: Iterable[str] = ()) -> Program:
+        """A program of the same dims that is given by its graph, with some of this one's parameters. Nothing is added
+        to it."""
+        made = Program(self.name)
+        made.builder.dims, made._dims = graph.dims, dict(self._dims)
+        specs = {name: self.parameters[name] for name in parameters}
+        made._finished = (made.builder.changes, graph, graph, specs)
+        return made
 
     def __enter__(self) -> Program:
         _OPEN.set((*_OPEN.get(), self))

@@ -157,6 +157,25 @@ class Executable:
             looked(partial(look, results.watched, False), outputs, outputs.state)
         return outputs if kept is None else kept.shown(outputs)
 
+    def applied(
+        self,
+        inputs: Mapping[str, Any],
+        state: Mapping[str, Any],
+        seed: Any = 0,
+        sizes: Mapping[str, int] | None = None,
+        known: bool = True,
+    ) -> Outputs:
+        """A run inside another framework, given all parameters: `seed` is an integer, or a uint32 scalar of the
+        backend's. `known`: whether arrays have values; else (where a framework traces) nothing looks at them first."""
+        is_number = isinstance(seed, int | np.integer)
+        arguments = self._arguments(inputs, sizes, state, int(seed) if is_number else 0, None)
+        if not is_number:
+            arguments = replace(arguments, arrays={**arguments.arrays, Port("seed", "seed"): seed})
+        if known or not isinstance(self._engine, CompiledEngine):
+            return self._run(self._engine, arguments, None, None)
+        results = self._engine.in_any_order(arguments, None, None)
+        return outputs_of(results, self.graph, arguments, self._engine.from_host)
+
     def _look(self, arguments: Arguments) -> Look | None:
         """What looks whether values are finite, if that is asked for; those that are given are looked at here."""
         if self._finite is None:

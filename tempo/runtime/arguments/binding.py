@@ -105,6 +105,18 @@ class SizeTable:
         return sizes
 
 
+def some_sizes(table: SizeTable, nodes: Iterable[Node]) -> Sizes:
+    """The sizes that are known, of which the shapes of `nodes` are made; others are 1. Raises `SizeError`."""
+    missing = [Symbol(name, "size") for name in table.missing()]
+    needed = {symbol for node in nodes for extent in _extents(table.graph, node) for symbol in extent.sizes()}
+    for symbol in needed.intersection(missing):
+        raise SizeError(
+            f"the size of the dim {symbol.name!r}, of which a parameter has its shape, is unknown",
+            hint=f'give it: sizes={{"{symbol.name}": ...}}',
+        )
+    return {**{symbol: claim.value for symbol, claim in table.claims.items()}, **dict.fromkeys(missing, 1)}
+
+
 def by_name(given: Mapping[str, Any] | None, source: str, example: str) -> Mapping[str, Any]:
     """`given`, or nothing for None. Raises `InputError` for what is no mapping from names."""
     if given is None:

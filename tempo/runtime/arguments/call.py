@@ -102,6 +102,12 @@ class CallChecker:
         donated = self._donated(arrays) if donate else frozenset[Port]()
         return Arguments(known, {**arrays, **initial, Port("seed", "seed"): seeded}, int(seed), feeds, donated)
 
+    def initial(self, seed: Any) -> dict[str, Array]:
+        """What every parameter is at the start, without a call."""
+        binding.seed_array(seed)
+        sizes = binding.some_sizes(self.table(), self.states.values())
+        return {name: self._initial.value(node, sizes, {}, int(seed)) for name, node in self.states.items()}
+
     def _donated(self, arrays: Mapping[Port, Array | ByPoint]) -> frozenset[Port]:
         """Those of which all arrays are the backend's own; others stay the caller's."""
         owners, found = dict[int, Port](), set[Port]()
@@ -228,6 +234,13 @@ class InitialValues:
             return self._given(node, init, sizes)
         alone = self._alone_for(name, node, init)
         inputs = binding.input_nodes(alone, "input").values()
+        for each in inputs:
+            if each.port not in given:
+                raise InputError(
+                    f"the initial value of the parameter {name!r} is made of the input {each.port.name!r}",
+                    location=node.location,
+                    hint="give it an array, or an initialiser that reads no input",
+                )
         arrays = {each.id: binding.as_array(given[each.port], each, binding.called(each)) for each in inputs}
         array = Evaluator(alone, arrays, sizes, seed).run().outputs["init"]
         by_call = any(each.is_input or each.is_call for each in alone.nodes.values())  # the seed of draws is an input
