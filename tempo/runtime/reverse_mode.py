@@ -18,7 +18,7 @@ from tempo import dtypes
 from tempo.autodiff import Joint, Partition, expand_gradients, joint_graph, partition, pruned
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
-from tempo.errors import AtUserLine, DTypeError, InputError, ProgramError, UnsupportedError, nearest, user_location
+from tempo.errors import AtUserLine, DTypeError, InputError, ProgramError, UnsupportedError, nearest
 from tempo.keywords import RESERVED
 from tempo.runtime.arguments.call import CallChecker
 from tempo.runtime.compile import compile
@@ -319,4 +319,4 @@ def _arguments(graph: Graph) -> dict[str, Argument]:
 
 def refuse_second_order() -> None:
     """Raises `UnsupportedError`."""
-    raise UnsupportedError(FIRST_ORDER[0], hint=FIRST_ORDER[1], location=user_location())
+    raise UnsupportedError(FIRST_ORDER[0], hint=FIRST_ORDER[1])

@@ -165,6 +165,8 @@ class JaxBackend:
         whole on every device."""
         if self._mesh is not None:
             return array if self._mesh.has(array) else self.laid(array, ())
+        if isinstance(array, jax.core.Tracer):
+            return array  # where it lies is for whoever traces
         if isinstance(array, jax.Array):
             return on_one_device(array, self.device)
         with x64_for(_name(array.dtype)), self._here():

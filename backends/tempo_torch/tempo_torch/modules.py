@@ -94,7 +94,7 @@ class TempoModule(nn.Module):
 
 
 def _user() -> Any:
-    return user_location("tempo_torch", "torch")
+    return user_location("tempo_torch", "torch", "contextlib")
 
 
 def _backend(device: torch.device | None) -> TorchBackend:
