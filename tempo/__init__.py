@@ -72,12 +72,12 @@ _RUNTIME = {
     "register_backend": "tempo.plugins",
     "register_scheduler": "tempo.plugins",
 }
-_LIBRARIES = ("llm", "nn", "optim", "rl")
+_LIBRARIES = ("llm", "nn", "optim", "rl", "testing")
 
 
 __all__ = [
     *_language.__all__, "compile", "Options", "save", "load", "Checkpoints", "Mesh", "Pipeline",  # noqa: F405 - see __getattr__
-    "register_backend", "register_scheduler", "llm", "nn", "optim", "rl",  # noqa: F405
+    "register_backend", "register_scheduler", "llm", "nn", "optim", "rl", "testing",  # noqa: F405
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
     "uint32", "uint64",
     "pi", "e", "inf", "nan", "newaxis",

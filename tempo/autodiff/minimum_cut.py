@@ -37,11 +37,11 @@ def minimum_cut(
     for node in sinks:
         connect((node, 1), _SINK, math.inf)
     while path := _path(left):
-        flow = min(left[tail][head] for tail, head in path)
+        flow = min(left[start][end] for start, end in path)
         assert flow < math.inf, "every path has a node of finite weight"
-        for tail, head in path:
-            left[tail][head] -= flow
-            left[head][tail] += flow
+        for start, end in path:
+            left[start][end] -= flow
+            left[end][start] += flow
     behind = _reaching_sink(left)
     return frozenset(node for node in weights if (node, 1) in behind and (node, 0) not in behind)
 

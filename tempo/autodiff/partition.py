@@ -23,7 +23,7 @@ from tempo.sdg.components import reached
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, identity_map
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Rewriter, Tensors
-from tempo.symbolic import TRUE, Box, Condition, Expr, Symbol
+from tempo.symbolic import TRUE, Condition, Context, Expr, Symbol
 
 _CHEAP = frozenset({"elementwise", "movement", "creation"})
 _USUAL_SIZE = 64
@@ -62,9 +62,7 @@ class _Cut:
         self.cyclic = {id for each in self.graph.components if len(each) > 1 for id in each} | {
             id for id in self.graph.nodes if id in self.graph.producers(id)
         }
-        self.shown = {
-            output.edge.node: output.name for output in self.graph.outputs if self._is_whole(output)
-        }
+        self.shown = {output.edge.node: output.name for output in self.graph.outputs if self._is_whole(output)}
         """Nodes that are outputs of the user's anyway."""
 
     def _is_whole(self, output: Output) -> bool:
@@ -121,11 +119,11 @@ class _Cut:
             return None
         if id in self.shown:
             return TRUE
-        found = [each[id] for each in self._demands if id in each and each[id].exact]
-        whole = Box.full(self.graph.domain_dims(node))
-        if any(each.box == whole for each in found):
+        everywhere = Context.of(self.graph.domain_dims(node))
+        found = [each[id].box.condition() for each in self._demands if id in each and each[id].exact]
+        if any(map(everywhere.implies, found)):
             return TRUE
-        return found[-1].box.condition() if found else None
+        return next((where for where in reversed(found) if not everywhere.excludes(where)), None)
 
     # The two graphs.
 
@@ -141,12 +139,12 @@ class _Cut:
             names[name] = self.shown.get(id, name)
             if id not in self.shown:
                 handed.append(self._handed(forward, node, name))
-        outputs = tuple(each for each in self.graph.outputs if each.role == "output")
-        first = replace(self.graph, nodes=forward.nodes, outputs=(*outputs, *handed), sinks=())
+        rows = tuple(each for each in self.graph.outputs if each.role == "rows")
+        first = replace(self.graph, nodes=forward.nodes, outputs=(*self.graph.outputs, *handed))
         added = set(self.joint.cotangents.values())
         first = pruned(first)
         first = replace(first, nodes={id: each for id, each in first.nodes.items() if not _is_of(each, added)})
-        second = replace(self.graph, nodes=backward.nodes, outputs=self.joint.gradients, sinks=())
+        second = replace(self.graph, nodes=backward.nodes, outputs=(*self.joint.gradients, *rows))
         needed = second.reachable()
         second = replace(second, nodes={id: each for id, each in second.nodes.items() if id in needed})
         read = {node.port.name for node in second.nodes.values() if node.is_input}

@@ -19,13 +19,9 @@ from tempo.passes.pipeline import default_passes
 from tempo.plugins.descriptors import BackendPlugin
 from tempo.runtime.executable import Executable
 from tempo.runtime.results.outputs import Outputs
+from tempo.testing import difference
 
 Array = np.ndarray[Any, Any]
-
-TOLERANCES = {"float16": 4e-3, "bfloat16": 3.2e-2, "float32": 1e-5, "float64": 1e-12}
-"""Relative, per dtype: libraries differ by some units in the last place, and sums in the order of their terms."""
-
-_SMALLEST = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
 
 
 def typical(values: Iterable[Any], chosen: Container[Any]) -> list[Any]:
@@ -127,7 +123,7 @@ class Target:
     ) -> Outputs:
         """Runs the program and compares outputs and state with the reference evaluator's, and with `expected`.
 
-        `tolerance` scales `TOLERANCES`. Raises AssertionError with every output that differs.
+        `tolerance` scales those of `tempo.testing`. Raises AssertionError with every output that differs.
         """
         meaning = tp.compile(program, "reference", options=tp.Options(**dict(options or {})))
         wanted = meaning(sizes=sizes, seed=seed, **inputs)
@@ -151,30 +147,6 @@ def assert_same(found: Mapping[str, Array], wanted: Mapping[str, Array], toleran
     problems = {name: difference(found[name], np.asarray(wanted[name]), tolerance) for name in wanted}
     told = [f"{name}: {problem}" for name, problem in problems.items() if problem]
     assert not told, "\n".join(told)
-
-
-def difference(found: Array, wanted: Array, tolerance: float = 1.0) -> str | None:
-    """How the arrays differ, or None."""
-    if found.dtype != wanted.dtype or found.shape != wanted.shape:
-        return f"{found.dtype}{list(found.shape)}, expected {wanted.dtype}{list(wanted.shape)}"
-    name = dtypes.from_numpy(wanted.dtype)
-    if not dtypes.is_float(name):
-        return None if np.array_equal(found, wanted) else _places(found, wanted, found != wanted)
-    left, right = found.astype(np.float64), wanted.astype(np.float64)
-    smallest = _SMALLEST[name]  # what is below the normal numbers may be flushed to zero
-    scale = float(np.max(np.abs(right), initial=0.0, where=np.isfinite(right)))
-    # Cancellation loses digits of the largest operand, of which the largest result is the trace that is left.
-    allowed = smallest + TOLERANCES[name] * tolerance * (np.abs(right) + 1e-2 * min(scale, 1.0))
-    with np.errstate(invalid="ignore"):
-        near = np.isfinite(right) & (np.abs(left - right) <= allowed)
-        equal = (left == right) | near | (np.isnan(left) & np.isnan(right))
-    return None if equal.all() else _places(found, wanted, ~equal)
-
-
-def _places(found: Array, wanted: Array, wrong: Array) -> str:
-    first = tuple(int(index[0]) for index in np.nonzero(np.atleast_1d(wrong)))
-    at = first if found.ndim else ()
-    return f"{int(wrong.sum())} of {wrong.size} differ, first at {list(at)}: {found[at]!r}, expected {wanted[at]!r}"
 
 
 def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Array:

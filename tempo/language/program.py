@@ -155,6 +155,8 @@ class Program:
         to it."""
         made = Program(self.name)
         made.builder.dims, made._dims = graph.dims, dict(self._dims)
+        made.builder.means = {id: each for id, each in self.builder.means.items() if id in graph.nodes}
+        made.builder.guards, made.builder.last_reads = self.builder.guards, self.builder.last_reads
         specs = {name: self.parameters[name] for name in parameters}
         made._finished = (made.builder.changes, graph, graph, specs)
         return made

@@ -164,17 +164,24 @@ class Executable:
         seed: Any = 0,
         sizes: Mapping[str, int] | None = None,
         known: bool = True,
+        rows: bool = True,
     ) -> Outputs:
         """A run inside another framework, given all parameters: `seed` is an integer, or a uint32 scalar of the
-        backend's. `known`: whether arrays have values; else (where a framework traces) nothing looks at them first."""
+        backend's. `known`: whether arrays have values; else (where a framework traces) nothing looks at them first.
+        `rows`: whether reads along rows with lengths of their own are looked at."""
         is_number = isinstance(seed, int | np.integer)
-        arguments = self._arguments(inputs, sizes, state, int(seed) if is_number else 0, None)
+        seeded = int(seed) if is_number else 0
+        arguments = self._arguments(inputs, sizes, state, seeded, None, rows=known and rows)
         if not is_number:
             arguments = replace(arguments, arrays={**arguments.arrays, Port("seed", "seed"): seed})
         if known or not isinstance(self._engine, CompiledEngine):
             return self._run(self._engine, arguments, None, None)
         results = self._engine.in_any_order(arguments, None, None)
         return outputs_of(results, self.graph, arguments, self._engine.from_host)
+
+    def check_rows(self, inputs: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        """Raises what a run would, for reads along rows with lengths of their own."""
+        self._arguments(inputs, None, state, 0, None)
 
     def _look(self, arguments: Arguments) -> Look | None:
         """What looks whether values are finite, if that is asked for; those that are given are looked at here."""
@@ -360,13 +367,15 @@ class Executable:
         seed: int,
         strict: bool | None,
         donate: bool = False,
+        rows: bool = True,
     ) -> Arguments:
         with AtUserLine():
             if not isinstance(donate, bool):
                 raise InputError(f"donate={donate!r} is a {type(donate).__name__}", hint="write True or False")
             arguments = self._calls.check(inputs, sizes, state, seed, strict, donate=donate and self._finite is None)
             self._check_sizes(arguments.sizes)
-            arguments = replace(arguments, lengths=self._rows.lengths(arguments))
+            if rows:
+                arguments = replace(arguments, lengths=self._rows.lengths(arguments))
             arguments = replace(arguments, sizes=self._engine.sizes(arguments.sizes))
         self._sizes = arguments.sizes  # another thread's call may put its own here
         self._donated = arguments.donated

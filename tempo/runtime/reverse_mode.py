@@ -69,8 +69,8 @@ class ReverseMode:
     """`program`, compiled for a backend so that the gradient of `outputs` is to be had; None: of all outputs.
 
     Raises `ProgramError` where there is no such output, and where a parameter and an input have one name;
-    `UnsupportedError`, with the line, for what has no place in a function that is differentiated: parameters with cases,
-    calls of the host, sinks, stops, streamed inputs, rows with lengths of their own.
+    `UnsupportedError`, with the line, for what has no place in a function that is differentiated: parameters with
+    cases, calls of the host, sinks, stops, streamed inputs.
     """
 
     def __init__(
@@ -159,8 +159,10 @@ class ReverseMode:
         `given` holds all arguments by name. `seed`: an integer, or a uint32 scalar of the backend's. `known`: whether
         arrays have values already; else nothing looks at them, and indices out of range are clamped.
         """
-        pair = self.pair(wanted)
-        made = pair.forward.applied(*self._apart(given, pair.forward), seed, known=known)
+        pair, (inputs, state) = self.pair(wanted), self._apart(given)
+        if known and self.graph.ragged:  # residuals are made at points, too, that nobody reads
+            self.pair(frozenset()).forward.check_rows(inputs, state)
+        made = pair.forward.applied(inputs, state, seed, known=known, rows=False)
         residuals = {name: made[shown] for name, shown in pair.residuals.items()}
         return Forward({name: made[name] for name in self.outputs}, residuals, dict(made.sizes))
 
@@ -174,19 +176,19 @@ class ReverseMode:
         seed: Any = 0,
         known: bool = True,
     ) -> dict[str, Any]:
-        """The gradients of `wanted`, by name. `given`: at least the arguments of `passed_on`; `cotangents` by output."""
+        """The gradients of `wanted`, by name; `given` are at least the arguments of `passed_on`."""
         pair = self.pair(wanted)
         if pair.backward is None:
             return {}
-        inputs, state = self._apart({name: given[name] for name in pair.passed_on}, pair.backward)
+        inputs, state = self._apart({name: given[name] for name in pair.passed_on})
         inputs |= {**residuals, **{name: cotangents[output] for output, name in pair.cotangents.items()}}
-        return dict(pair.backward.applied(inputs, state, seed, sizes, known))
+        return dict(pair.backward.applied(inputs, state, seed, sizes, known, rows=False))
 
     def passed_on(self, wanted: frozenset[str]) -> frozenset[str]:
         """The arguments that the way back reads."""
         return self.pair(wanted).passed_on
 
-    def _apart(self, given: Arrays, executable: Executable) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _apart(self, given: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
         """Inputs and parameters."""
         inputs = {name: each for name, each in given.items() if not self.arguments[name].is_parameter}
         return inputs, {name: each for name, each in given.items() if self.arguments[name].is_parameter}
@@ -235,7 +237,7 @@ class Forward:
     sizes: Mapping[str, int]
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------------
+# -- what is refused ---------------------------------------------------------------------------------------------------
 
 
 def check_program(program: Any) -> None:
@@ -257,12 +259,12 @@ def check_program(program: Any) -> None:
                 hint="compile the program with tp.compile, or leave this out of it",
             )
     for output in graph.outputs:
-        if output.role in ("stop", "rows"):
-            what = "ends early" if output.role == "stop" else "has rows with lengths of their own"
+        if output.role == "stop" or output.packed:
+            what = f"the program ends early along {output.name}" if output.role == "stop" else "an output is packed"
             raise UnsupportedError(
-                f"the program {what} along {output.name}, which a module or function inside another framework cannot",
+                f"{what}: a module or function inside another framework gives arrays of one shape",
                 location=output.location,
-                hint="compile the program with tp.compile, or give a mask as an input",
+                hint="compile the program with tp.compile, or leave this out of it",
             )
 
 
@@ -295,7 +297,7 @@ def _chosen(program: Program, outputs: Any) -> tuple[str, ...]:
 
 
 def _with_parameters_given(program: Program, outputs: tuple[str, ...]) -> Graph:
-    """The graph as it was declared, with inputs of role "state" in place of parameters, and the chosen outputs alone."""
+    """The declared graph, with inputs of role "state" in place of parameters, and the chosen outputs alone."""
     graph, specs = program.declared(), program.parameters
     nodes = dict(graph.nodes)
     for spec in specs.values():
@@ -303,7 +305,8 @@ def _with_parameters_given(program: Program, outputs: tuple[str, ...]) -> Graph:
         if merge.is_merge and _is_given(merge):
             nodes[merge.id] = replace(state, id=merge.id, location=merge.location)
     shown = {each.name: each for each in graph.outputs if each.role == "output"}
-    return replace(graph, nodes=nodes, outputs=tuple(shown[name] for name in outputs), sinks=())
+    rows = (each for each in graph.outputs if each.role == "rows")
+    return replace(graph, nodes=nodes, outputs=(*(shown[name] for name in outputs), *rows), sinks=())
 
 
 def _arguments(graph: Graph) -> dict[str, Argument]:

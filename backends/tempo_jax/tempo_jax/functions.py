@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,18 +32,17 @@ def function(
 
     `f(parameters, x=..., seed=0)`: inputs by name, arrays with the dims in front, as `run(...)` takes them; parameters
     (`tp.parameter` without cases) in a mapping by name, in front, or by keyword; `seed`, that of all draws, an integer
-    or an integer scalar, which may be traced. `f.init(seed)` gives the parameters at the start. `outputs` is the name of
-    one, which a call then returns, or several, of which it returns a dict by name; None: all of them, the array where
-    there is one. `sizes` gives sizes of dims that no input carries.
+    or an integer scalar, which may be traced. `f.init(seed)` gives the parameters at the start. `outputs` is the name
+    of one, which a call then returns, or several, of which it returns a dict by name; None: all of them, the array
+    where there is one. `sizes` gives sizes of dims that no input carries.
 
     It works under `jax.jit`, which takes its compiled loops into the caller's executable; under `jax.vmap`, which makes
     the new axis one of all arrays in them (one loop for the batch, not one after the other); and under `jax.grad` and
-    `jax.vjp`, once, with respect to what has a floating dtype. Where arrays are traced nothing can look at them: indices
-    out of range are clamped.
+    `jax.vjp`, once, with respect to what has a floating dtype. Where arrays are traced nothing can look at them:
+    indices out of range are clamped.
 
-    Raises `UnsupportedError`, with the line, for parameters with cases, calls of the host, sinks, stops, streamed inputs
-    and rows with lengths of their own, and for options that look at values (`check_finite`) or pad them (`buckets`);
-    what `tp.compile` raises.
+    Raises `UnsupportedError`, with the line, for parameters with cases, calls of the host, sinks, stops, and streamed
+    inputs, and for options that look at values (`check_finite`) or pad them (`buckets`); what `tp.compile` raises.
 
     >>> import tempo as tp
     >>> with tp.Program("line") as program:
@@ -73,7 +73,8 @@ class TempoFunction:
         self.__name__ = reverse.program.name
 
     def __repr__(self) -> str:
-        return f"TempoFunction({self.__name__!r}: {', '.join(self._reverse.arguments)} -> {', '.join(self._reverse.outputs)})"
+        given, made = (", ".join(names) for names in (self._reverse.arguments, self._reverse.outputs))
+        return f"TempoFunction({self.__name__!r}: {given} -> {made})"
 
     def init(self, seed: int = 0) -> Arrays:
         """The parameters at their initial values, by name, with their dims in front."""
@@ -122,7 +123,8 @@ class _Kept(NamedTuple):
 
 
 @jax.tree_util.register_static
-class _Static(NamedTuple):
+@dataclass(frozen=True)
+class _Static:
     wanted: frozenset[str]
     sizes: tuple[tuple[str, int], ...]
 
@@ -131,9 +133,7 @@ def _differentiable(reverse: ReverseMode) -> Any:
     """The function of arguments by name and a seed."""
 
     def forward(arrays: Any, seed: Any) -> tuple[Arrays, _Kept]:
-        wanted = frozenset(
-            name for name, each in arrays.items() if each.perturbed and reverse.arguments[name].is_float
-        )
+        wanted = frozenset(name for name, each in arrays.items() if each.perturbed and reverse.arguments[name].is_float)
         given, seeded = {name: each.value for name, each in arrays.items()}, seed.value
         made = reverse.forward(wanted, given, seeded, not _is_traced((given, seeded)))
         passed = {name: given[name] for name in reverse.passed_on(wanted)}
@@ -141,8 +141,8 @@ def _differentiable(reverse: ReverseMode) -> Any:
         return dict(made.outputs), _Kept(passed, dict(made.residuals), seeded, static)
 
     def backward(kept: _Kept, cotangents: Arrays) -> tuple[Any, None]:
-        whole = {name: cotangents[name] for name in reverse.float_outputs}
-        gradients = _once(reverse, kept.known, kept.given, kept.residuals, kept.seed, jax.tree.map(_whole, whole, is_leaf=_is_zero))
+        whole = {name: _whole(cotangents[name]) for name in reverse.float_outputs}
+        gradients = _once(reverse, kept.known, kept.given, kept.residuals, kept.seed, whole)
         return {name: gradients.get(name) for name in reverse.arguments}, None
 
     @jax.custom_vjp
@@ -199,12 +199,9 @@ def _is_traced(tree: Any) -> bool:
     return any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(tree))
 
 
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, SymbolicZero)
-
-
 def _whole(cotangent: Any) -> Array:
-    return jnp.zeros(cotangent.shape, cotangent.dtype) if _is_zero(cotangent) else cotangent
+    """With zeros where nothing reads an output."""
+    return jnp.zeros(cotangent.shape, cotangent.dtype) if isinstance(cotangent, SymbolicZero) else cotangent
 
 
 def _user() -> Location | None:

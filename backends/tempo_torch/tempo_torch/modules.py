@@ -34,8 +34,8 @@ def module(
     `sizes` gives sizes of dims that no input carries. The module runs on `device` ("cpu", "cuda"); it may be moved, and
     runs where its parameters are, or its inputs. Tensors are neither copied nor taken to the host.
 
-    Raises `UnsupportedError`, with the line, for parameters with cases, calls of the host, sinks, stops, streamed inputs
-    and rows with lengths of their own; `ProgramError` for names that PyTorch does not take; what `tp.compile` raises.
+    Raises `UnsupportedError`, with the line, for parameters with cases, calls of the host, sinks, stops, and streamed
+    inputs; `ProgramError` for names that PyTorch does not take; what `tp.compile` raises.
 
     >>> import tempo as tp
     >>> with tp.Program("line") as program:
@@ -72,7 +72,9 @@ class TempoModule(nn.Module):
             reverse = self._on(given)
             for name in self._names:
                 if name in inputs:
-                    raise InputError(f"{name!r} is a parameter, which the module holds", hint="set it: module.load_state_dict")
+                    raise InputError(
+                        f"{name!r} is a parameter, which the module holds", hint="set it: module.load_state_dict"
+                    )
             reverse.check_names(given)
             tensors = {name: _tensor(reverse, name, value) for name, value in given.items()}
             outputs = _called(reverse, tensors, seed)
