@@ -8,7 +8,9 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -34,14 +36,34 @@ class Location:
         return f"{self.path}:{self.line}" + (f"\n    {text}" if text else "")
 
 
-def user_location(*others: str) -> Location | None:
-    """The innermost frame on the stack that is not in the `tempo` package, nor in `others`, names of packages."""
+_PASSED: ContextVar[frozenset[str]] = ContextVar("tempo_passed_packages", default=frozenset())
+
+
+def user_location() -> Location | None:
+    """The innermost frame on the stack that is not in the `tempo` package, nor in one that `called_through` names."""
     frame: FrameType | None = sys._getframe(1)
+    passed = _PASSED.get()
     while frame is not None:
-        if not _is_ours(frame) and str(frame.f_globals.get("__name__", "")).partition(".")[0] not in others:
+        if not _is_ours(frame) and _package_of(frame) not in passed:
             return Location(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+@contextmanager
+def called_through(*packages: str) -> Iterator[None]:
+    """Inside, frames of these packages are not the user's, and an error that points nowhere points at the user's line:
+    for what a framework calls."""
+    token = _PASSED.set(frozenset((*packages, "contextlib")))
+    try:
+        with AtUserLine():
+            yield
+    finally:
+        _PASSED.reset(token)
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -169,10 +169,9 @@ class Executable:
         """A run inside another framework, given all parameters: `seed` is an integer, or a uint32 scalar of the
         backend's. `known`: whether arrays have values; else (where a framework traces) nothing looks at them first.
         `rows`: whether reads along rows with lengths of their own are looked at."""
-        is_number = isinstance(seed, int | np.integer)
-        seeded = int(seed) if is_number else 0
-        arguments = self._arguments(inputs, sizes, state, seeded, None, rows=known and rows)
-        if not is_number:
+        is_array = self._engine.native(seed) == "uint32"
+        arguments = self._arguments(inputs, sizes, state, 0 if is_array else seed, None, rows=known and rows)
+        if is_array:
             arguments = replace(arguments, arrays={**arguments.arrays, Port("seed", "seed"): seed})
         if known or not isinstance(self._engine, CompiledEngine):
             return self._run(self._engine, arguments, None, None)

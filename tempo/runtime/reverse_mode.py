@@ -20,9 +20,11 @@ from tempo.compiler.once import Once
 from tempo.compiler.options import Options
 from tempo.errors import AtUserLine, DTypeError, InputError, ProgramError, UnsupportedError, nearest
 from tempo.keywords import RESERVED
+from tempo.runtime.arguments.binding import as_array, called
 from tempo.runtime.arguments.call import CallChecker
 from tempo.runtime.compile import compile
 from tempo.runtime.executable import Executable
+from tempo.runtime.pickling import compiled_again, portable
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import Symbol
 
@@ -119,7 +121,8 @@ class ReverseMode:
         return self  # nothing of it changes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ReverseMode, (self.program, self.backend, self._asked, self._sizes, self._options)
+        recipe = partial(ReverseMode, self.program, self.backend, self._asked, self._sizes, self._options)
+        return compiled_again, (portable(recipe, self.program),)
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -152,6 +155,11 @@ class ReverseMode:
                 location=self.graph.nodes[wanted.node].location,
                 hint="cast it first, if that is meant",
             )
+
+    def array(self, name: str, value: Any) -> np.ndarray[Any, Any]:
+        """What an argument is given, as an array of NumPy's of its dtype. Raises `InputError` and `DTypeError`."""
+        node = self.graph.nodes[self.arguments[name].node]
+        return as_array(value, node, called(node))
 
     def forward(self, wanted: frozenset[str], given: Arrays, seed: Any = 0, known: bool = True) -> Forward:
         """Run the program, and keep what the gradients of `wanted` are made of.

@@ -13,12 +13,13 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from tempo.backends.inside import Argument, Options, Program, ReverseMode, refuse_second_order
-from tempo.errors import AtUserLine, DTypeError, InputError, Location, UnsupportedError, user_location
+from tempo.errors import DTypeError, InputError, UnsupportedError, called_through
 from tempo_jax.backend import JaxBackend
 from tempo_jax.precision import WIDE
 
 Array = Any
 Arrays = dict[str, Array]
+_THROUGH = ("tempo_jax", "jax")
 
 
 def function(
@@ -54,7 +55,7 @@ def function(
     >>> float(loss), gradients["w"].tolist()
     (12.0, [2.0, 2.0, 2.0])
     """
-    with AtUserLine(_user()):
+    with called_through(*_THROUGH):
         for name in ("check_finite", "buckets"):
             if options is not None and getattr(options, name, None):
                 raise UnsupportedError(
@@ -78,13 +79,13 @@ class TempoFunction:
 
     def init(self, seed: int = 0) -> Arrays:
         """The parameters at their initial values, by name, with their dims in front."""
-        with AtUserLine(_user()):
+        with called_through(*_THROUGH):
             made = self._reverse.initial(seed)
             return {name: self._array(self._reverse.arguments[name], value) for name, value in made.items()}
 
     def __call__(self, parameters: Mapping[str, Any] | None = None, /, *, seed: Any = 0, **given: Any) -> Any:
         """The outputs. Raises what `run(...)` does."""
-        with AtUserLine(_user()):
+        with called_through(*_THROUGH):
             named = _with(parameters, given)
             self._reverse.check_names(named)
             arrays = {name: self._array(each, named[name]) for name, each in self._reverse.arguments.items()}
@@ -104,13 +105,11 @@ class TempoFunction:
                 f"{argument.name!r} is of {argument.dtype}, and JAX's types of 64 bits are off",
                 hint='switch them on: jax.config.update("jax_enable_x64", True)',
             )
-        if not hasattr(value, "dtype"):
-            value = np.asarray(value)
-            if value.dtype.kind in "if" and argument.is_float:
-                value = value.astype(argument.dtype)  # Python's numbers, and lists of them, are weak
+        if not isinstance(value, jax.Array):
+            return jnp.asarray(self._reverse.array(argument.name, value))
         if value.dtype != argument.dtype:
             self._reverse.check_kind(argument.name, str(value.dtype))
-        return jnp.asarray(value, argument.dtype)
+        return value.astype(argument.dtype)
 
 
 class _Kept(NamedTuple):
@@ -163,7 +162,7 @@ def _once(
 
 
 def _refused(*arguments: Any) -> Any:
-    with AtUserLine(_user()):
+    with called_through(*_THROUGH):
         refuse_second_order()
 
 
@@ -202,10 +201,6 @@ def _is_traced(tree: Any) -> bool:
 def _whole(cotangent: Any) -> Array:
     """With zeros where nothing reads an output."""
     return jnp.zeros(cotangent.shape, cotangent.dtype) if isinstance(cotangent, SymbolicZero) else cotangent
-
-
-def _user() -> Location | None:
-    return user_location("tempo_jax", "jax", "contextlib")
 
 
 __all__ = ["TempoFunction", "function"]

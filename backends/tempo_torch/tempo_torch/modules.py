@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 from tempo.backends.inside import Forward, Options, Program, ReverseMode, refuse_second_order
-from tempo.errors import AtUserLine, InputError, ProgramError, user_location
+from tempo.errors import InputError, ProgramError, called_through
 from tempo_torch.arrays import NAMES, TORCH_DTYPES
 from tempo_torch.backend import TorchBackend
+
+_THROUGH = ("tempo_torch", "torch")
 
 
 def module(
@@ -48,7 +50,7 @@ def module(
     >>> y, line.w.grad
     (tensor([6., 6.], grad_fn=<_CalledBackward>), tensor([2., 2., 2.]))
     """
-    with AtUserLine(_user()):
+    with called_through(*_THROUGH):
         where = None if device is None else torch.device(device)
         reverse = ReverseMode(program, _backend(where), outputs, sizes, options)
         return TempoModule(reverse, where)
@@ -66,7 +68,7 @@ class TempoModule(nn.Module):
 
     def forward(self, *, seed: int = 0, **inputs: Any) -> Any:
         """The outputs. Raises what `run(...)` does."""
-        with AtUserLine(_user()):
+        with called_through(*_THROUGH):
             held = dict(self.named_parameters(remove_duplicate=False)) | dict(self.named_buffers())
             given = {**inputs, **{name: held[name] for name in self._names}}
             reverse = self._on(given)
@@ -93,10 +95,6 @@ class TempoModule(nn.Module):
         if kind not in self._compiled:
             self._compiled[kind] = first.on(TorchBackend(kind))
         return self._compiled[kind]
-
-
-def _user() -> Any:
-    return user_location("tempo_torch", "torch", "contextlib")
 
 
 def _backend(device: torch.device | None) -> TorchBackend:
@@ -193,7 +191,7 @@ class _Gradients(torch.autograd.Function):
         given = dict(zip(call.given, tensors[:first], strict=True))
         residuals = dict(zip(call.residuals, tensors[first:last], strict=True))
         cotangents = dict(zip(call.reverse.outputs, tensors[last:], strict=True))
-        with AtUserLine(_user()):
+        with called_through(*_THROUGH):
             made = call.reverse.backward(
                 call.wanted, {**call.rest, **given}, residuals, cotangents, call.sizes, call.seed
             )
@@ -201,7 +199,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        with AtUserLine(_user()):
+        with called_through(*_THROUGH):
             refuse_second_order()
 
 
