@@ -69,9 +69,12 @@ class TempoFunction:
     """What `tempo_jax.function` returns."""
 
     def __init__(self, reverse: ReverseMode, options: Options | None) -> None:
-        self._reverse, self._checks = reverse, options is not None and options.checks is True
+        self._reverse, self._options = reverse, options
         self._called = _differentiable(reverse)
         self.__name__ = reverse.program.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TempoFunction, (self._reverse, self._options)
 
     def __repr__(self) -> str:
         given, made = (", ".join(names) for names in (self._reverse.arguments, self._reverse.outputs))
@@ -90,7 +93,7 @@ class TempoFunction:
             self._reverse.check_names(named)
             arrays = {name: self._array(each, named[name]) for name, each in self._reverse.arguments.items()}
             seeded = _seed(seed)
-            if self._checks and _is_traced((arrays, seeded)):
+            if self._options is not None and self._options.checks is True and _is_traced((arrays, seeded)):
                 raise UnsupportedError(
                     "indices are checked, tp.Options(checks=True), where arrays are traced and have no values",
                     hint="leave it out: indices out of range are then clamped",
