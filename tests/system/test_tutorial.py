@@ -32,6 +32,12 @@ def test_page(page: str) -> None:
     run_page(page)
 
 
+def test_page_of_other_frameworks() -> None:
+    pytest.importorskip("tempo_jax.backend")
+    pytest.importorskip("tempo_torch.backend")
+    run_page("docs/inside_frameworks.md")
+
+
 def test_page_with_devices_of_its_own() -> None:
     """In a process of its own, in which nobody has used JAX yet."""
     found = subprocess.run([sys.executable, __file__, "docs/devices.md"], capture_output=True, text=True, check=False)

@@ -66,13 +66,12 @@ def lstm_by_hand(parameters: Arrays, x: Any) -> Arrays:
     return {"h": states.swapaxes(0, 1), "last": c}
 
 
-def attention(width: int = 4, dropout: bool = False, dtype: str = "float64") -> tp.Program:
+def attention(width: int = 4) -> tp.Program:
     with tp.Program("attention") as program:
         b, t = tp.dims("b t")
-        x = tp.input("x", (width,), (b, t), dtype)
-        q, k, v = (x @ tp.parameter(name, (width, width), drawn, dtype=dtype) for name in "qkv")
-        y = tp.softmax(k[b, 0 : t + 1] @ q / math.sqrt(width), axis=0) @ v[b, 0 : t + 1]
-        tp.output("y", y * tp.random.bernoulli(0.5, (width,), dims=(b, t)).astype(dtype) if dropout else y)
+        x = tp.input("x", (width,), (b, t), "float64")
+        q, k, v = (x @ tp.parameter(name, (width, width), drawn, dtype="float64") for name in "qkv")
+        tp.output("y", tp.softmax(k[b, 0 : t + 1] @ q / math.sqrt(width), axis=0) @ v[b, 0 : t + 1])
     return program
 
 
@@ -179,11 +178,14 @@ def test_a_batch_is_an_axis_of_one_loop() -> None:
 
 
 def test_draws_are_those_of_the_seed_traced_or_not() -> None:
-    function = tempo_jax.function(attention(dropout=True, dtype="float32"))
-    parameters, x = function.init(), normal(1, 3, 4, dtype="float32")
+    with tp.Program("dropout") as program:
+        t = tp.dim("t")
+        x = tp.input("x", (4,), (t,))
+        tp.output("y", tp.exp(x) * tp.random.bernoulli(0.5, (4,), dims=(t,)).astype("float32"))
+    function, x = tempo_jax.function(program), normal(6, 4, dtype="float32")
 
     def call(seed: Any, x: Any = x) -> Any:
-        return function(parameters, x=x, seed=seed)
+        return function(x=x, seed=seed)
 
     np.testing.assert_array_equal(call(3), call(3))
     assert (call(3) != call(4)).any()
