@@ -64,6 +64,7 @@ class _Cut:
         }
         self.shown = {output.edge.node: output.name for output in self.graph.outputs if self._is_whole(output)}
         """Nodes that are outputs of the user's anyway."""
+        self._places: dict[int, Condition | None] = {}
 
     def _is_whole(self, output: Output) -> bool:
         node = self.graph.nodes[output.edge.node]
@@ -114,6 +115,11 @@ class _Cut:
     def _where(self, id: int) -> Condition | None:
         """At which points the value of a node may be asked for, which are all at which the backward graph reads it:
         they are demanded anyway. None: it is not proven where, or the value is no one array."""
+        if id not in self._places:
+            self._places[id] = self._place(id)
+        return self._places[id]
+
+    def _place(self, id: int) -> Condition | None:
         node = self.graph.nodes[id]
         if len(node.results) > 1 or any(size.dims() for size in node.shape):
             return None

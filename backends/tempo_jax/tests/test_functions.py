@@ -326,6 +326,21 @@ def test_doubles_are_asked_for_where_they_are_off() -> None:
         function.init()
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit, lambda f: lambda x: jax.vmap(f)(x[None])[0]])
+def test_doubles_inside_a_program_need_nothing(transform: Callable[..., Any]) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        total = tp.recurrent("total", (), (t,), "float64")
+        total[0] = x.astype("float64")
+        total[t] = total[t - 1] * 0.5 + x.astype("float64")
+        tp.output("y", total.astype("float32"))
+    function = tempo_jax.function(program)
+    found = transform(jax.grad(lambda x: function(x=x).sum()))(jnp.ones(3))
+    assert found.dtype == np.float32
+    assert found.tolist() == [1.75, 1.5, 1.0]
+
+
 def test_options_that_look_at_values_are_refused() -> None:
     for options in (tp.Options(check_finite=True), tp.Options(buckets={"t": "pow2"})):
         with pytest.raises(tp.UnsupportedError, match="may be traced"):

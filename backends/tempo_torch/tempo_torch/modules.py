@@ -11,7 +11,7 @@ from torch import nn
 
 from tempo.backends.inside import Forward, Options, Program, ReverseMode, refuse_second_order
 from tempo.errors import InputError, ProgramError, called_through
-from tempo_torch.arrays import NAMES, TORCH_DTYPES
+from tempo_torch.arrays import NAMES, TORCH_DTYPES, from_host
 from tempo_torch.backend import TorchBackend
 
 _THROUGH = ("tempo_torch", "torch")
@@ -64,7 +64,7 @@ class TempoModule(nn.Module):
         self._program, self._names = reverse.program.name, tuple(reverse.parameters)
         self._compiled = {reverse.backend.device.type: reverse}
         for name, value in reverse.initial().items():
-            _register(self, name, torch.tensor(value), device)
+            _register(self, name, from_host(value, torch.device("cpu")).clone(), device)
 
     def forward(self, *, seed: int = 0, **inputs: Any) -> Any:
         """The outputs. Raises what `run(...)` does."""

@@ -223,6 +223,16 @@ def test_a_cast_is_differentiated() -> None:
     assert x.grad.dtype == module.w.grad.dtype == DOUBLE
 
 
+def test_parameters_of_halves() -> None:
+    with tp.Program() as program:
+        x = tp.input("x", (3,), (tp.dim("b"),), "bfloat16")
+        tp.output("y", x * tp.parameter("w", (3,), 2.0, dtype="bfloat16"))
+    module = tempo_torch.module(program)
+    module(x=torch.ones(2, 3, dtype=torch.bfloat16)).sum().backward()
+    assert module.w.dtype == torch.bfloat16
+    assert module.w.grad.tolist() == [2, 2, 2]
+
+
 def test_a_second_derivative_is_refused() -> None:
     module = tempo_torch.module(lstm(), "last")
     x = torch.randn(2, 5, 3, dtype=DOUBLE, requires_grad=True)
