@@ -4,8 +4,8 @@ What the backward graph reads of the program are its inputs, which are passed on
 forward graph beside the user's, inputs of the backward one. Which values these are is a minimum cut by their bytes,
 between what is not made twice (contractions, folds, scans, draws, gathers, recurrences) and what reads a cotangent:
 values that are cheap to make are made again (elementwise operators, movement, constants, index values) where that
-saves memory. So are those that are no one array, since their shape varies along a dim, and those of which it is not
-proven at which points there are any.
+saves memory. So are those that are no one array, since their shape varies along a dim or an axis of theirs shows rows
+with lengths of their own, and those of which it is not proven at which points there are any.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import cached_property
 
 from tempo import dtypes
 from tempo.analysis.demand.demand import Demand, demand
+from tempo.analysis.rows import Shown
 from tempo.autodiff.joint import Joint, fresh
 from tempo.autodiff.minimum_cut import minimum_cut
 from tempo.sdg.components import reached
@@ -108,6 +109,12 @@ class _Cut:
     # Where there are values.
 
     @cached_property
+    def _shown_rows(self) -> list[Shown]:
+        """What values show of rows with lengths of their own."""
+        whole = replace(self.graph, outputs=(*self.graph.outputs, *self.joint.gradients))
+        return [Shown(whole, end) for end in self.graph.ragged.values()]
+
+    @cached_property
     def _demands(self) -> tuple[Mapping[int, Demand], Mapping[int, Demand]]:
         """By the program, and by its gradients."""
         return demand(pruned(self.graph)), demand(self.asked)
@@ -120,8 +127,12 @@ class _Cut:
         return self._places[id]
 
     def _place(self, id: int) -> Condition | None:
-        node = self.graph.nodes[id]
-        if len(node.results) > 1 or any(size.dims() for size in node.shape):
+        node, own = self.graph.nodes[id], Edge(id, identity_map(self.graph.nodes[id].domain))
+        if (
+            len(node.results) > 1
+            or any(size.dims() for size in node.shape)
+            or any(each.read(own) for each in self._shown_rows)
+        ):
             return None
         if id in self.shown:
             return TRUE

@@ -170,7 +170,8 @@ class Executable:
         backend's. `known`: whether arrays have values; else (where a framework traces) nothing looks at them first.
         `rows`: whether reads along rows with lengths of their own are looked at."""
         is_array = self._engine.native(seed) == "uint32"
-        arguments = self._arguments(inputs, sizes, state, 0 if is_array else seed, None, rows=known and rows)
+        looks = rows if known else None
+        arguments = self._arguments(inputs, sizes, state, 0 if is_array else seed, None, rows=looks)
         if is_array:
             arguments = replace(arguments, arrays={**arguments.arrays, Port("seed", "seed"): seed})
         if known or not isinstance(self._engine, CompiledEngine):
@@ -366,15 +367,16 @@ class Executable:
         seed: int,
         strict: bool | None,
         donate: bool = False,
-        rows: bool = True,
+        rows: bool | None = True,
     ) -> Arguments:
+        """`rows`: whether reads along rows with lengths of their own are looked at; None: nor lengths, either."""
         with AtUserLine():
             if not isinstance(donate, bool):
                 raise InputError(f"donate={donate!r} is a {type(donate).__name__}", hint="write True or False")
             arguments = self._calls.check(inputs, sizes, state, seed, strict, donate=donate and self._finite is None)
             self._check_sizes(arguments.sizes)
-            if rows:
-                arguments = replace(arguments, lengths=self._rows.lengths(arguments))
+            if rows is not None:
+                arguments = replace(arguments, lengths=self._rows.lengths(arguments, rows))
             arguments = replace(arguments, sizes=self._engine.sizes(arguments.sizes))
         self._sizes = arguments.sizes  # another thread's call may put its own here
         self._donated = arguments.donated

@@ -59,8 +59,8 @@ class RowChecks:
     def graph(self) -> Graph:
         return with_losses(self.program.declared())
 
-    def lengths(self, arguments: Arguments) -> dict[str, Array]:
-        """By dim, how many points each row has: int32, over the rows.
+    def lengths(self, arguments: Arguments, reads: bool = True) -> dict[str, Array]:
+        """By dim, how many points each row has: int32, over the rows. `reads`: whether what reads rows is looked at.
 
         Raises `SizeError` for a length that is negative or larger than the dim, `DomainError` for a read behind the end
         of a row, and `ShapeError` for a fold of nothing that has no value.
@@ -70,7 +70,7 @@ class RowChecks:
             given = self._to_host(arguments.arrays[self.graph.nodes[end.edge.node].port])
             self._check_lengths(end, given, int(self.graph.dim(symbol).size.evaluate(arguments.sizes)))
             found[symbol] = given.astype(np.int32)
-        for read in self._reads if found else ():
+        for read in self._reads if found and reads else ():
             self._check(read, arguments.sizes, found)
         return {symbol.name: each for symbol, each in found.items()}
 

@@ -326,6 +326,37 @@ def test_doubles_are_asked_for_where_they_are_off() -> None:
         function.init()
 
 
+def test_rows_with_lengths_of_their_own() -> None:
+    with tp.Program() as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        x, u = tp.input("x", (2,), (b, t)), tp.input("u", (2, 2))
+        h = tp.recurrent("h", (2,), (b, t))
+        h[b, t.last] = tp.tanh(x)
+        h[b, t] = tp.tanh(x + h[b, t + 1] @ u)
+        tp.output("loss", h[b, 0 : t.size].mean(axis=0).sum())
+    function = tempo_jax.function(program)
+    x, u, lengths = normal(3, 4, 2, dtype="float32"), normal(2, 2, dtype="float32"), np.array([2, 4, 1], np.int32)
+
+    def by_hand(u: Any) -> Any:
+        total = 0.0
+        for row, count in zip(x, lengths, strict=True):
+            h, states = jnp.zeros(2), []
+            for at in reversed(range(count)):
+                h = jnp.tanh(row[at] + h @ u)
+                states.append(h)
+            total += jnp.stack(states).mean(0).sum()
+        return total
+
+    def loss(u: Any, n: Any = lengths) -> Any:
+        return function(x=x, u=u, n=n).sum()
+
+    assert_close(jax.grad(loss)(u), jax.grad(by_hand)(u), 1e-5)
+    assert_close(jax.jit(jax.grad(loss))(u, lengths), jax.grad(by_hand)(u), 1e-5)
+    with pytest.raises(tp.SizeError, match="length"):
+        loss(u, lengths + 1)
+
+
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit, lambda f: lambda x: jax.vmap(f)(x[None])[0]])
 def test_doubles_inside_a_program_need_nothing(transform: Callable[..., Any]) -> None:
     with tp.Program() as program:

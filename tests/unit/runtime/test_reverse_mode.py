@@ -170,7 +170,8 @@ def test_rows_with_lengths_of_their_own(backwards: bool) -> None:
         else:
             h[b, 0] = tp.tanh(x)
             h[b, t] = tp.tanh(x + h[b, t - 1] @ u)
-        loss = h[b, 0 : t.size].mean(axis=0).sum() + h[b, t.last].sum()
+        row = tp.tanh(x[b, 0 : t.size] @ u)  # with an axis that shows rows, so it is made again
+        loss = h[b, 0 : t.size].mean(axis=0).sum() + h[b, t.last].sum() + row.sum()
         tp.output("loss", loss)
         tp.output("slope", tp.grad(loss, u))
     random = np.random.default_rng(0)
