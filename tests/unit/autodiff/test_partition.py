@@ -184,7 +184,7 @@ def _agrees(built: Any, seed: int) -> bool:
     except tp.TempoError:
         return False
     slopes = {name.removeprefix("slope_"): each for name, each in expected.items() if name.startswith("slope_")}
-    given |= reverse.initial(seed)
+    given = {name: given[name] for name in reverse.inputs} | reverse.initial(seed)  # without streams that nobody reads
     made = reverse.forward(frozenset(slopes), given, seed)
     one = np.ones_like(made.outputs["loss"])
     found = reverse.backward(frozenset(slopes), given, made.residuals, {"loss": one}, made.sizes, seed)
@@ -199,4 +199,4 @@ def test_random_programs_in_two_parts() -> None:
 
 @pytest.mark.slow
 def test_more_random_programs_in_two_parts() -> None:
-    assert _random(range(16, 400)) > 120
+    assert _random(range(16, 200)) > 60
