@@ -18,7 +18,7 @@ FEW = -m "not slow" --tempo-random-programs=15 --tempo-edges=0:3
 QUICK = $(FEW) --tempo-passes=all
 
 # Of the suite, what runs on a mesh in `make test-all`; all of it does in `tox -e mesh`.
-ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_random_programs test_gradients test_definitions)
+ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_pipelines test_random_programs test_gradients test_definitions)
 
 # Tests and examples start many processes; none is to compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -61,7 +61,7 @@ test-all: test
 	$(PYTEST) -m "not sweep" backends/tempo_jax
 	for backend in numpy torch; do \
 	$(SUITE) --tempo-backend=$$backend --tempo-passes=all -m "slow or one_configuration" || exit 1; \
-	$(SUITE) --tempo-backend=$$backend --tempo-passes=none || exit 1; done
+	$(SUITE) --tempo-backend=$$backend --tempo-passes=none $(FEW) || exit 1; done
 	$(SUITE) --tempo-backend=jax --tempo-passes=all
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=none $(FEW)
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
