@@ -9,6 +9,7 @@ from tempo.errors import InputError, SizeError
 from tempo.passes.manager import Decided, PassContext
 from tempo.passes.pipelining.coordinates import Coordinates
 from tempo.passes.pipelining.outside import Outside
+from tempo.passes.pipelining.retiming import Retiming
 from tempo.passes.pipelining.skewing import Skewing
 from tempo.passes.pipelining.stages import Stages, members
 from tempo.sdg.graph import Graph
@@ -38,6 +39,7 @@ class Pipelining:
                 f"pipeline= is along {stages.dim.name}, along which nothing is carried",
                 hint=f'shard={{"{stages.dim.name}": ...}} gives its points to many devices',
             )
+        graph, found = Retiming(graph, stages, found).apply()
         coordinates = Coordinates(graph, stages, found, layers, microbatches, context)
         skewed = Skewing(coordinates, Outside(coordinates)).skewed()
         return Decided(skewed, (_said(coordinates),))
