@@ -161,10 +161,13 @@ class Outside:
 
     def is_at_all_layers(self, edge: Edge) -> bool:
         along = self.at.stages.dim
-        index = self.at.shown(edge).get(along)
-        if index is None or along not in index_symbols(index):
-            return along not in edge.dims()
-        return index == Point(var(along)) and self.has_all_layers(edge.node)
+        shown = self.at.shown(edge)
+        own, others = shown.pop(along, None), shown.values()
+        if any(along in index_symbols(index) for index in others):
+            return False
+        if own is None or along not in index_symbols(own):
+            return True
+        return own == Point(var(along)) and self.has_all_layers(edge.node)
 
     def axis_of_layers(self, edge: Edge) -> int:
         """Of what is seen of several."""

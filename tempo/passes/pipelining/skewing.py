@@ -115,14 +115,14 @@ class Skewing:
             raise mine.refused(f"reads {abs(read.layers)} layers away, and a stage has {run}", reader)
         wave, layer = var(stages.wave) + read.microbatches, var(stages.layer) + read.layers
         own = self.at.moved(read.edge, {stages.wave: Point(wave), stages.layer: Point(layer)})
-        is_own, seen, cases = _is_there(layer, run, way), tensors.seen(own), list[Case]()
+        is_own, seen, cases = _is_place(layer, run, way), tensors.seen(own), list[Case]()
         if run > abs(read.layers):
-            cases.append(Case(_is_there(wave, self.at.waves, way) & is_own, own, reader.location))
+            cases.append(Case(_is_place(wave, self.at.waves, way) & is_own, own, reader.location))
         if read.layers and stages.count > 1:
             ago = wave - way
             place = const(run - 1 if way > 0 else 0) if abs(read.layers) == 1 else layer + way * run
             next_to = self.next_to(read.edge, ago, place, way, tensors)
-            cases.append(Case(_is_there(ago, self.at.waves, way) & ~is_own, next_to, reader.location))
+            cases.append(Case(_is_place(ago, self.at.waves, way) & ~is_own, next_to, reader.location))
         cases.append(Case(TRUE, tensors.zeros(seen), reader.location))
         found = self.at.new.cases(tuple(cases), seen, locate=lambda: reader.location)
         return self.at.handed_on.setdefault(read, found)
@@ -204,7 +204,7 @@ class Skewing:
         left = here
         for case in node.cases:
             condition = here.simplify_condition(case.condition)
-            edge = self.at_own_layer(case.edge, left.assume(condition))
+            edge = self.as_away(case.edge, left.assume(condition))
             live.append(replace(case, condition=condition, edge=edge))
             left = left.assume(~condition)
             if live[-1].condition == TRUE:
@@ -223,17 +223,18 @@ class Skewing:
             value = tensors.apply("where", mask, self.read_anywhere(node, case.edge, here), value)
         return (*made, Case(TRUE, value, node.location))
 
-    def at_own_layer(self, edge: Edge, here: Context) -> Edge:
-        """A read of the layer that holds there by its number: it is the reader's own."""
-        shown, along = self.at.shown(edge), self.at.stages.dim
-        number = self.at.number(shown[along]) if along in shown else None
-        if number is None or not here.implies(var(along).eq(number)):
-            return edge
-        return replace(edge, map=tuple({**shown, along: Point(var(along))}.values()))
+    def as_away(self, edge: Edge, here: Context) -> Edge:
+        """A read of a layer, or a microbatch, by its number, as one so many away, where the reader's own is known."""
+        shown = self.at.shown(edge)
+        for symbol in {*self.at.stages.dims} & shown.keys():
+            number, (low, high) = self.at.number(shown[symbol]), here.constant_bounds(var(symbol))
+            if number is not None and low is not None and low == high:
+                shown[symbol] = Point(var(symbol) + number - low)
+        return replace(edge, map=tuple(shown.values()))
 
     def read_anywhere(self, node: Node, edge: Edge, here: Context) -> Edge:
         """What a case reads, at points where another one holds, too; zeros where it is not there."""
-        is_there = self.is_there(edge, here)
+        is_there = self.is_there(edge, here, {})
         if is_there.dims() & {*self.at.stages.dims}:
             raise self.at.members[node.id].refused(
                 "has a case for some layers or microbatches that reads what is not there for the others: every stage "
@@ -248,8 +249,10 @@ class Skewing:
         cases = Case(is_there, read, node.location), Case(TRUE, tensors.zeros(type), node.location)
         return self.at.new.cases(cases, type, locate=lambda: node.location)
 
-    def is_there(self, edge: Edge, here: Context) -> Condition:
+    def is_there(self, edge: Edge, here: Context, known: dict[Edge, Condition]) -> Condition:
         """Where what is read is there, and all that operators make it of, along other dims."""
+        if edge in known:
+            return known[edge]
         node, shown, found = self.at.graph.nodes[edge.node], self.at.shown(edge), list[Condition]()
         for symbol, index in shown.items():
             start, stop = points_read(index)
@@ -258,10 +261,10 @@ class Skewing:
                 found.append(inside)
         points = {symbol: index.index for symbol, index in shown.items() if isinstance(index, Point)}
         if not node.is_nominal and len(points) == len(shown):
-            found += (self.is_there(operand.substitute(points), here) for operand in node.operands)
-        return conjunction(found)
+            found += (self.is_there(operand.substitute(points), here, known) for operand in node.operands)
+        return known.setdefault(edge, conjunction(found))
 
 
-def _is_there(place: Expr, size: int, way: int) -> Condition:
+def _is_place(place: Expr, size: int, way: int) -> Condition:
     """Whether a place is one of so many, where it is before that of the reader, or (`way` < 0) behind it."""
     return place.ge(0) if way > 0 else place.lt(size)
