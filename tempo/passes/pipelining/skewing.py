@@ -204,7 +204,7 @@ class Skewing:
         left = here
         for case in node.cases:
             condition = here.simplify_condition(case.condition)
-            edge = self.as_away(case.edge, left.assume(condition))
+            edge = self.as_away(node, case.edge, left.assume(condition))
             live.append(replace(case, condition=condition, edge=edge))
             left = left.assume(~condition)
             if live[-1].condition == TRUE:
@@ -223,12 +223,13 @@ class Skewing:
             value = tensors.apply("where", mask, self.read_anywhere(node, case.edge, here), value)
         return (*made, Case(TRUE, value, node.location))
 
-    def as_away(self, edge: Edge, here: Context) -> Edge:
-        """A read of a layer, or a microbatch, by its number, as one so many away, where the reader's own is known."""
-        shown = self.at.shown(edge)
+    def as_away(self, reader: Node, edge: Edge, here: Context) -> Edge:
+        """A read of a layer, or a microbatch, by its number, as one of the reader's own, where that is known, or, in
+        its own recurrence, as one so many away."""
+        shown, mine = self.at.shown(edge), self.at.members[reader.id] == self.at.members.get(edge.node)
         for symbol in {*self.at.stages.dims} & shown.keys():
             number, (low, high) = self.at.number(shown[symbol]), here.constant_bounds(var(symbol))
-            if number is not None and low is not None and low == high:
+            if number is not None and low is not None and low == high and (mine or number == low):
                 shown[symbol] = Point(var(symbol) + number - low)
         return replace(edge, map=tuple(shown.values()))
 
