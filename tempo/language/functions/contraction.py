@@ -232,7 +232,7 @@ def conv(
 ) -> RecurrentTensor:
     """Convolution (without reversing the kernel) over the axes after the second.
 
-    `x` has shape (N, C, *spatial), `kernel` (O, C, *window), the result (N, O, *spatial'); `strides`, `dilation` and
+    `x` has shape `(N, C, *spatial)`, `kernel` `(O, C, *window)`, the result `(N, O, *spatial)`; `strides`, `dilation` and
     `padding` (zeros before and after) are one number or one per spatial axis.
     """
     left, right = _factors(x, kernel)

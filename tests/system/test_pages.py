@@ -1,0 +1,130 @@
+"""The pages run as they stand: python blocks in order, and text blocks are what was printed.
+
+    python tests/system/test_pages.py docs/one_program.md
+
+runs a page and writes anew what its blocks print.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tempo as tp
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WHERE = re.compile(r"<[\w.]+\.md:\d+>:(\d+)")  # as a location is told: the line in its block
+
+SKETCHES = {"docs/design/internals.md"}
+"""What is python there declares the seams between parts, and is no program."""
+
+NEEDS = {
+    "docs/devices.md": ("jax",),
+    "docs/from_jax.md": ("jax",),
+    "docs/from_pytorch.md": ("torch",),
+    "docs/language_models.md": ("jax", "torch", "tempo_jax", "tempo_torch", "tokenizers", "jinja2"),
+    "docs/training.md": ("safetensors",),
+    "docs/tutorial.md": ("safetensors",),
+    "docs/guides/checkpoints.md": ("safetensors",),
+    "docs/guides/language_model.md": ("tokenizers", "safetensors"),
+}
+ALONE = {"docs/devices.md"}
+"""In a process of its own, in which nobody has used JAX yet."""
+
+
+def pages() -> list[str]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    named = [page.relative_to(ROOT).as_posix() for page in found if "_build" not in page.parts]
+    return [page for page in named if page not in SKETCHES and "```python\n" in (ROOT / page).read_text()]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in NEEDS.get(page, ()):
+        pytest.importorskip(module)
+    monkeypatch.chdir(tmp_path)
+    if page not in ALONE:
+        assert ran(page) == (ROOT / page).read_text()
+        return
+    found = subprocess.run([sys.executable, __file__, "--check", page], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def ran(page: str) -> str:
+    """The page's text with what its blocks print."""
+    path = ROOT / page
+    text = path.read_text()
+    names: dict[str, Any] = {"__name__": "page"}
+    parts, end = list[str](), 0
+    printed: str | None = None
+    for match in BLOCK.finditer(text):
+        if match[1] == "python":
+            printed = run_block(path, match[2], text[: match.start()].count("\n") + 1, names)
+        elif printed is not None:
+            shown = WHERE.sub(r"program.py:\1", printed.strip("\n"))
+            lines = "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
+            parts += [text[end : match.start(2)], lines]
+            end, printed = match.end(2), None
+    return "".join([*parts, text[end:]])
+
+
+def run_block(path: Path, source: str, line: int, names: dict[str, Any]) -> str:
+    """Execute one block; errors point at the line of the page."""
+    name = f"<{path.name}:{line}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(source, name, "exec"), names)
+    return printed.getvalue()
+
+
+LINK = re.compile(r"\]\((?P<path>[^)#:\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), *ROOT.glob("*.md")], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    """As on a code host: paths from the page's folder, headings by their words."""
+    for found in LINK.finditer(page.read_text()):
+        target = (page.parent / found["path"]).resolve() if found["path"] else page
+        assert target.exists(), found[0]
+        if found["anchor"]:
+            assert found["anchor"] in set(anchors(target)), found[0]
+
+
+def anchors(page: Path) -> Iterator[str]:
+    for heading in HEADING.findall(page.read_text()):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_reference_has_every_public_name() -> None:
+    text = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    told = set(re.findall(r"auto(?:function|class):: (?:[\w.]+\.)?(\w+)", text)) | set(re.findall(r"`tp\.(\w+)`", text))
+    assert told >= set(tp.__all__)
+    for library in (tp.nn, tp.optim, tp.rl, tp.llm):
+        assert told | {"init", "FAMILIES"} >= set(library.__all__)
+
+
+def main(page: str, check: bool) -> int:
+    path = Path(page).resolve().relative_to(ROOT).as_posix() if not check else page
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        text = ran(path)
+    if check:
+        return int(text != (ROOT / path).read_text())
+    (ROOT / path).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[-1], "--check" in sys.argv[1:-1]))
