@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import tempo as tp
+from tempo.plugins import PluginManager
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -54,6 +55,9 @@ def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for module in NEEDS.get(page, ()):
         pytest.importorskip(module)
     monkeypatch.chdir(tmp_path)
+    for name in ("TEMPO_BACKEND", "TEMPO_SCHEDULER"):  # pages have the defaults
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tempo.plugins.manager._DEFAULT", PluginManager())  # what pages register goes with them
     if page not in ALONE:
         assert ran(page) == (ROOT / page).read_text()
         return
@@ -72,7 +76,7 @@ def ran(page: str) -> str:
         if match[1] == "python":
             printed = run_block(path, match[2], text[: match.start()].count("\n") + 1, names)
         elif printed is not None:
-            shown = WHERE.sub(r"program.py:\1", printed.strip("\n"))
+            shown = WHERE.sub(r"program.py:\1", printed.strip("\n")).replace(f"{Path.cwd()}/", "")
             lines = "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
             parts += [text[end : match.start(2)], lines]
             end, printed = match.end(2), None
@@ -114,6 +118,13 @@ def test_the_reference_has_every_public_name() -> None:
     assert told >= set(tp.__all__)
     for library in (tp.nn, tp.optim, tp.rl, tp.llm):
         assert told | {"init", "FAMILIES"} >= set(library.__all__)
+
+
+def test_every_public_error_has_an_entry() -> None:
+    kinds = [getattr(tp, name) for name in tp.__all__ if isinstance(getattr(tp, name), type)]
+    errors = {kind.__name__ for kind in kinds if issubclass(kind, tp.TempoError | Warning)}
+    headings = set(re.findall(r"^## (\w+)$", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE))
+    assert errors == headings
 
 
 def main(page: str, check: bool) -> int:
