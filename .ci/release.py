@@ -140,19 +140,30 @@ def numbers(text: str) -> list[float]:
     return [float(each) for each in re.findall(r"\d+\.\d*", text)]
 
 
-def wheels(every: bool) -> None:
+def wheels(every: bool) -> int:
+    """How many of the environments fail."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         made = [path for path in build(folder) if path.suffix == ".whl"]
         core = [path for path in made if re.match(r"tempo_sdg(_greedy)?-", path.name)]
-        for version in PYTHONS:
-            python = shutil.which(f"python{version}")
-            if python is None or subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode:
-                print(f"there is no Python {version} here")
-                continue
-            tried(folder, version, core, ("numpy",))
-        if every:
-            tried(folder, PYTHONS[0], made, ("numpy", "jax", "torch"))
+        asked = [(version, core, ("numpy",)) for version in PYTHONS if is_there(version)]
+        asked += [(PYTHONS[0], made, ("numpy", "jax", "torch"))] if every else []
+        failed = 0
+        for version, chosen, backends in asked:
+            try:
+                tried(folder, version, chosen, backends)
+            except subprocess.CalledProcessError as error:
+                print(f"Python {version}: {error}")
+                failed += 1
+        return failed
+
+
+def is_there(version: str) -> bool:
+    """A name on the path may be that of a Python that is not installed."""
+    python = shutil.which(f"python{version}")
+    there = python is not None and not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
+    print("" if there else f"there is no Python {version} here\n", end="")
+    return there
 
 
 def main() -> int:
@@ -166,7 +177,7 @@ def main() -> int:
     wrong = disagreeing()
     print(*(wrong or [versions()["tempo/__init__.py"]]), sep="\n")
     if asked.command == "wheels" and not wrong:
-        wheels(asked.all)
+        return int(bool(wheels(asked.all)))
     return int(bool(wrong))
 
 
