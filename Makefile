@@ -18,12 +18,12 @@ FEW = -m "not slow" --tempo-random-programs=15 --tempo-edges=0:3
 QUICK = $(FEW) --tempo-passes=all
 
 # Of the suite, what runs on a mesh in `make test-all`; all of it does in `tox -e mesh`.
-ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_random_programs test_gradients test_definitions)
+ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_pipelines test_random_programs test_gradients test_definitions)
 
 # Tests and examples start many processes; none is to compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-long test test-all sweep check format benchmarks clean
+.PHONY: help demo demo-long test test-all sweep check format docs wheels benchmarks clean
 
 help:
 	@echo "make demo        run the examples against their peers, five minutes; pictures in out/"
@@ -32,6 +32,8 @@ help:
 	@echo "make test-all    and what takes longer: slow tests, every property, each scheduler, with passes and without"
 	@echo "make sweep       run 5,000 random programs against the reference evaluator, 400 more on every backend"
 	@echo "make check       ruff, mypy, import contracts"
+	@echo "make docs        make the site, docs/_build/html/index.html"
+	@echo "make wheels      build all distributions into dist/, and try them in an empty environment"
 	@echo "make benchmarks  measure, a few minutes; tables and plots in benchmarks/results/"
 
 $(READY): pyproject.toml $(LOCAL:%=%/pyproject.toml) constraints.txt
@@ -61,7 +63,7 @@ test-all: test
 	$(PYTEST) -m "not sweep" backends/tempo_jax
 	for backend in numpy torch; do \
 	$(SUITE) --tempo-backend=$$backend --tempo-passes=all -m "slow or one_configuration" || exit 1; \
-	$(SUITE) --tempo-backend=$$backend --tempo-passes=none || exit 1; done
+	$(SUITE) --tempo-backend=$$backend --tempo-passes=none $(FEW) || exit 1; done
 	$(SUITE) --tempo-backend=jax --tempo-passes=all
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=none $(FEW)
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
@@ -85,8 +87,15 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.ready-dev
+	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+wheels: $(VENV)/.ready-dev
+	$(BIN)/python .ci/release.py wheels
+
 benchmarks: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks $$name --quick || exit 1; done
 
 clean:
-	rm -rf $(VENV) out build dist *.egg-info schedulers/*/*.egg-info schedulers/*/build
+	rm -rf $(VENV) out build dist docs/_build *.egg-info schedulers/*/*.egg-info schedulers/*/build

@@ -66,12 +66,21 @@ MODELS = {
     "lstm": "an LSTM, trained",
     "online_regression": "weights that follow a stream",
 }
-ON_DEVICES = Example(
-    "rnn",
-    "jax",
-    "the same on two devices, as which the processor poses",
-    ("--iterations", "60", "--check"),
-    mesh="data=2",
+ON_DEVICES = (
+    Example(
+        "rnn",
+        "jax",
+        "the same on two devices, as which the processor poses",
+        ("--iterations", "60", "--check"),
+        mesh="data=2",
+    ),
+    Example(
+        "pipeline",
+        "jax",
+        "a transformer's layers on four devices, and the waves",
+        ("--iterations", "150", "--check"),
+        mesh="stage=4",
+    ),
 )
 IN_TURN = ("torch", "numpy", "jax")
 
@@ -81,7 +90,7 @@ def short(out: Path) -> Iterator[Example]:
     yield Example("cartpole_rollout", "numpy", "Gymnasium's CartPole and the returns of each step")
     for place, (script, shows) in enumerate(MODELS.items()):
         yield Example(script, IN_TURN[place % len(IN_TURN)], shows)
-    yield ON_DEVICES
+    yield from ON_DEVICES
     yield reckoning("jax", "--steps", "2000")
     yield decoding("jax", out)
     yield Example("ppo", "jax", "PPO learns CartPole", ())
@@ -101,7 +110,7 @@ def long(out: Path) -> Iterator[Example]:
         yield Example("ppo", backend, "PPO learns CartPole", ("--iterations", str(TRAINED[backend])))
         yield Example("reinforce", backend, "REINFORCE learns it, by returns", ("--returns", "mc", "nstep", "td"))
         yield Example("dqn", backend, "deep Q-learning learns it", ())
-    yield ON_DEVICES
+    yield from ON_DEVICES
     yield training("jax", out)
     yield adapting("jax", out)
 

@@ -20,6 +20,7 @@ import tempo as tp
 
 EXCHANGE = re.compile(r"(\S+) over (\w+), (\d+) B, (inside [\w, ]+|outside of loops): .*?(?:  (\S+:\d+))?")
 """Of `run.explain()`: what is done, the mesh's axis, bytes, loops, and the line that asks for it."""
+PIPELINE = re.compile(r"^\w+: (pipeline of .*)$", re.MULTILINE)
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +43,15 @@ def arguments(
     options: argparse.Namespace,
     shard: Mapping[str, str] | None = None,
     place: Mapping[str, tuple[str | None, ...]] | None = None,
+    pipeline: tp.Pipeline | None = None,
 ) -> dict[str, Any]:
-    """Of `tp.compile`: none without --mesh. Dims and axes lie along those axes of the mesh that are given."""
+    """Of `tp.compile`: none without --mesh. Dims, axes and stages lie along those axes of the mesh that are given."""
     if options.mesh is None:
         return {}
     dims, axes = shard or {}, place or {}
-    along = dict.fromkeys([*dims.values(), *(over for spec in axes.values() for over in spec if over is not None)])
+    stages = () if pipeline is None else (pipeline.over,)
+    placed = (over for spec in axes.values() for over in spec if over is not None)
+    along = dict.fromkeys([*dims.values(), *placed, *stages])
     if not along.keys() & options.mesh.axes.keys():
         raise SystemExit(f"--mesh {options.mesh}: this example lies along {' and '.join(map(repr, along))}")
     if options.backend == "jax":
@@ -60,6 +64,7 @@ def arguments(
         "mesh": options.mesh,
         "shard": {name: over for name, over in dims.items() if there(over)},
         "place": {name: tuple(map(there, spec)) for name, spec in axes.items() if any(map(there, spec))},
+        "pipeline": pipeline if pipeline is not None and there(pipeline.over) else None,
     }
 
 
@@ -87,6 +92,8 @@ def tell(options: argparse.Namespace, run: tp.Executable) -> None:
     found = [match for line in lines if (match := EXCHANGE.fullmatch(line))]
     cut = sum(bool(re.match(r"b\d+ ", line)) for line in lines)
     print(f"{lines[0]}: {cut} tensors lie in parts; each device holds {run.memory.peak_bytes} B at most")
+    for pipeline in PIPELINE.findall(text):
+        print(f"  {pipeline}")
     for loops, kind, over in dict.fromkeys(match.group(4, 1, 2) for match in found):
         these = [match for match in found if match.group(4, 1, 2) == (loops, kind, over)]
         where = ", ".join(dict.fromkeys(Path(match[5]).name for match in these if match[5]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -451,3 +452,9 @@ def test_the_bubble_is_told(many: Target) -> None:
     run = piped(many, written(trained), sizes={"l": 2 * count, "m": 3})
     told = f"l: pipeline of {count} stages of 2; 3 points of m in {count + 2} waves, each way"
     assert f"{told}; bubble {count - 1}/{count + 2}" in run.explain()
+
+
+def test_a_pickle_is_compiled_again(many: Target) -> None:
+    count, program = stages_of(many), written(trained)
+    run = pickle.loads(pickle.dumps(piped(many, program, sizes={"l": count, "m": 2})))
+    same(many, run, program, 20, **arrays_of(count, 2))

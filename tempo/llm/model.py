@@ -71,7 +71,7 @@ def load(
     quantize: str | None = None,
     mesh: tp.Mesh | None = None,
 ) -> Model:
-    """The model in a folder in Hugging Face's format: config.json, *.safetensors, tokenizer.json.
+    """The model in a folder in Hugging Face's format: `config.json`, `*.safetensors`, `tokenizer.json`.
 
     `dtype`: "float32", "bfloat16" or "float16"; that of the file unless given. `quantize="int8"` holds matrices in 8
     bits, with a float32 scale for each output; all else is of `dtype`, embeddings included and a head that is one of

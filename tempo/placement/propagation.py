@@ -140,7 +140,9 @@ class Propagation:
             for id, cuts in self.rows.items():
                 self.buffers[id] = joined_all(self.buffers[id], cuts)
         self._settle()
-        while self._wanted():  # buffers, too, that lie in any way
+        for _ in range(_MOST_SWEEPS):
+            if not self._wanted():  # a buffer that lies in any way as its reader does
+                break
             self._settle()
 
     def _settle(self) -> None:
@@ -399,8 +401,8 @@ class Propagation:
         """Positions that move may come to lie on another device."""
         if factor.distance is not None and abs(factor.distance) <= self._part(compute, factor, cut):
             lies = self._placed_along(compute, factor, cut)
-            whole = self._bytes(compute.type.shape, compute.type.dtype, lies)
-            bytes = whole // self._part(compute, factor, cut) * abs(factor.distance)
+            part = self._bytes(compute.type.shape, compute.type.dtype, lies)
+            bytes = part // self._part(compute, factor, cut) * abs(factor.distance)
             self._exchange("permute", cut, bytes, compute, f"handed on to the next by {factor.distance}", loops)
         elif factor.role in (Role.WINDOW, Role.MOVING):
             made = self._bytes(compute.type.shape, compute.type.dtype, self._placed_along(compute, factor, cut))
@@ -499,10 +501,10 @@ class Propagation:
         axes, lies = (*shown, *range(len(read.index), len(buffer.logical_shape))), list(self.buffers[buffer.id])
         for at, want in zip(axes, wants, strict=True):
             is_whole = at >= len(read.index) or self.is_whole(buffer.axes[at], read.index[at])
-            if isinstance(lies[at], _Open) and isinstance(want, str) and is_whole:
+            if isinstance(lies[at], _Open) and isinstance(want, str) and want not in lies and is_whole:
                 lies[at] = want
-        if buffer.id not in self.fixed:
-            self.buffers[buffer.id] = self._divided(buffer, once(tuple(lies)))
+        if buffer.id not in self.fixed and tuple(lies) != self.buffers[buffer.id]:
+            self.buffers[buffer.id] = self._divided(buffer, tuple(lies))
 
     def _want_operands(self, compute: Compute, wanted: dict[str, Cuts]) -> None:
         cuts = self.cuts.get(id(compute))

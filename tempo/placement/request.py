@@ -156,7 +156,7 @@ class PlacementRequest:
             if node.has_effect and symbol in node.domain:
                 raise UnsupportedError(
                     f"{tensor_name(node)} is called for one point of {symbol.name} after the other, and "
-                    f"{self.asked_by(symbol)} gives the points to several devices",
+                    f"{self.asked_by(symbol)}= gives the points to several devices",
                     location=node.location,
                     hint="call it in front of the stages, or behind them"
                     if symbol in self._staged
@@ -171,7 +171,7 @@ class PlacementRequest:
 
     def asked_by(self, symbol: Symbol) -> str:
         """Which argument says that devices have points of the dim."""
-        return "pipeline=" if symbol in self._staged else f"shard={{{symbol.name!r}: ...}}"
+        return "pipeline" if symbol in self._staged else "shard"
 
     def check_carried(self, graph: Graph, demands: Mapping[int, Demand], planned: bool = False) -> None:
         """Raises `UnsupportedError` where a recurrence goes along a dim that is cut.

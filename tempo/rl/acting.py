@@ -66,11 +66,11 @@ def rollout(
 ) -> Trajectory:
     """`batch` environments at every point of `dims`, in lexicographic order; episodes go on across all of them.
 
-    `policy` gives an action (batch,) int32, or (batch, *actions), for observations (batch, *observation). Environments
-    may be the points of a dim, `batch=n`: then tensors have it in their domain, and no axis for it; so `shard={"n":
-    "data"}` has the environments on many devices. Draws of a policy have that dim, too. Raises `DTypeError` and
-    `ShapeError` where actions are not the environment's, `InputError` for what is no number of environments, and for
-    environments that are not traced.
+    `policy` gives an action `(batch,)` int32, or `(batch, *actions)`, for observations `(batch, *observation)`.
+    Environments may be the points of a dim, `batch=n`: then tensors have it in their domain, and no axis for it; so
+    `shard={"n": "data"}` has the environments on many devices. Draws of a policy have that dim, too. Raises
+    `DTypeError` and `ShapeError` where actions are not the environment's, `InputError` for what is no number of
+    environments, and for environments that are not traced.
     """
     over, shape = ((batch,), ()) if isinstance(batch, tp.Dim) else ((), (batch,))
     if not over:

@@ -63,8 +63,8 @@ class GymnasiumEnvs:
     ) -> Trajectory:
         """The environments at every point of `dims`, in lexicographic order; episodes go on across all of them.
 
-        Every run starts with a reset. `policy` gives an action (batch,) int32, or (batch, *actions), for observations
-        (batch, *observation).
+        Every run starts with a reset. `policy` gives an action `(batch,)` int32, or `(batch, *actions)`, for
+        observations `(batch, *observation)`.
         """
         shape = (self.batch, *self.observation)
         # Every step needs `begun`: a policy that looks at no observation would leave the reset out.
@@ -157,8 +157,8 @@ def _unsupported(message: str) -> tp.UnsupportedError:
 class GymnaxEnvs:
     """`batch` environments of gymnax (1.0 or later), `gymnax.make(name, **options)` or a ready one with its `params`.
 
-    They are `tp.backend_call`s, so acting and learning are one executable; it runs on the JAX backend alone. Where an
-    episode ends the next one starts in the same step. Draws are keyed by the seed of the run.
+    They are calls of `tp.backend_call`, so acting and learning are one executable; it runs on the JAX backend alone.
+    Where an episode ends the next one starts in the same step. Draws are keyed by the seed of the run.
 
     Raises `UnsupportedError` for spaces other than Box (observations), Box and Discrete (actions).
     """
@@ -190,8 +190,8 @@ class GymnaxEnvs:
     ) -> Trajectory:
         """The environments at every point of `dims`, in lexicographic order; episodes go on across all of them.
 
-        Every run starts with a reset. `policy` gives an action (batch,) int32, or (batch, *actions), for observations
-        (batch, *observation).
+        Every run starts with a reset. `policy` gives an action `(batch,)` int32, or `(batch, *actions)`, for
+        observations `(batch, *observation)`.
         """
         kinds = [(each.shape, each.dtype.name) for each in self._states]
         shown = ((self.batch, *self.observation), tp.float32)

@@ -146,7 +146,19 @@ def compile(
         check = None if watches is None else FiniteCheck(program.graph(), watches, engine.on_host)
         given = chosen.info.name if backend is None else backend
         recipe = partial(
-            compile, program, given, named, device, sizes, options, memory_limit, offload, mesh, shard, place, pipeline
+            compile,
+            program,
+            given,
+            named,
+            device,
+            sizes,
+            given_options,
+            memory_limit,
+            offload,
+            mesh,
+            shard,
+            place,
+            pipeline,
         )
         executable = Executable(program, sizes, engine, recipe, check)
         manager.call("tempo_compile_finished", program=program, executable=executable)
@@ -206,7 +218,7 @@ def _with_axes(options: Options, placement: PlacementRequest) -> Options:
     """Dims that lie along a mesh become axes wherever they can: a loop would go through all devices' points."""
     ways = {dim.symbol.name: forced(options.mapping, dim.symbol.name) for dim in placement.graph.dims}
     for symbol in placement.shard:
-        name, asked = symbol.name, placement.asked_by(symbol).partition("=")[0]
+        name, asked = symbol.name, placement.asked_by(symbol)
         if ways[name] not in (None, "full"):
             raise InputError(
                 f"{asked}= cuts {name} into parts for many devices, and mapping= makes a loop of it",
@@ -217,6 +229,11 @@ def _with_axes(options: Options, placement: PlacementRequest) -> Options:
         ways[name] = "full"
     if placement.stages is not None:
         stages, microbatches = placement.stages, placement.stages.microbatches.name
+        for each in (symbol.name for symbol in stages.dims if symbol.name in options.strips):
+            raise UnsupportedError(
+                f"recompute= cuts {each} into strips, and pipeline= gives it to stages",
+                hint=f"leave {each} out of recompute=",
+            )
         if microbatches in (options.buckets or {}):
             raise InputError(
                 f"{microbatches} is in pipeline= and in buckets=: a pipeline is planned for each number of them",

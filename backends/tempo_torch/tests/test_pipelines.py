@@ -89,7 +89,7 @@ def work(kept: str) -> None:
     dist.all_gather_object(stages, vars(stage))
     if stage.number == 0:
         Path(kept).write_bytes(pickle.dumps((stages, run.explain())))
-    dist.destroy_process_group()
+    dist.barrier()  # and no group is destroyed: in PyTorch 2.13 that aborts after sends by gloo, now and then
 
 
 @pytest.mark.slow

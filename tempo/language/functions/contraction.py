@@ -232,8 +232,8 @@ def conv(
 ) -> RecurrentTensor:
     """Convolution (without reversing the kernel) over the axes after the second.
 
-    `x` has shape (N, C, *spatial), `kernel` (O, C, *window), the result (N, O, *spatial'); `strides`, `dilation` and
-    `padding` (zeros before and after) are one number or one per spatial axis.
+    `x` has shape `(N, C, *spatial)`, `kernel` `(O, C, *window)`, the result `(N, O, *spatial')`; `strides`, `dilation`
+    and `padding` (zeros before and after) are one number or one per spatial axis.
     """
     left, right = _factors(x, kernel)
     if left.ndim < 3 or left.ndim != right.ndim:

@@ -130,12 +130,12 @@ class Emitter:
     def _released(self, segment: Segment) -> Mapping[int, tuple[str, ...]]:
         """By the identity of a statement, what nothing needs after it: names of values, labels of slots."""
         needed = NeededSlots.of(self.program, segment, bytes_at(self.sizes))
-        self._read_of = {name: self._buffer(id).label for name, id in needed.reads.items()}
+        self._read_of = {name: self._buffer(slot).label for name, slot in needed.reads.items()}
         names = releases(segment, self._bytes, needed.reads)
         slots = {id(each): [self._buffer(slot).label for slot in needed.released(each)] for each in walk(segment.body)}
         found = {key: (*names.get(key, ()), *slots.get(key, ())) for key in names.keys() | slots.keys()}
         often = Counter(chain.from_iterable(names.values()))
-        returned = (self._buffer(id).label for id in segment.results)
+        returned = (self._buffer(slot).label for slot in segment.results)
         self._stays = {*self._read_of.values(), *returned, *(name for name, count in often.items() if count > 1)}
         return found
 

@@ -7,6 +7,9 @@ from typing import ClassVar
 
 from tempo.errors import InputError, SizeError
 from tempo.passes.manager import Decided, PassContext
+from tempo.passes.pipelining.coordinates import Coordinates
+from tempo.passes.pipelining.outside import Outside
+from tempo.passes.pipelining.retiming import Retiming
 from tempo.passes.pipelining.skewing import Skewing
 from tempo.passes.pipelining.stages import Stages, members
 from tempo.sdg.graph import Graph
@@ -36,8 +39,10 @@ class Pipelining:
                 f"pipeline= is along {stages.dim.name}, along which nothing is carried",
                 hint=f'shard={{"{stages.dim.name}": ...}} gives its points to many devices',
             )
-        skewing = Skewing(graph, stages, found, layers, microbatches, context)
-        return Decided(skewing.skewed(), (said(stages, skewing),))
+        graph, found = Retiming(graph, stages, found).apply()
+        coordinates = Coordinates(graph, stages, found, layers, microbatches, context)
+        skewed = Skewing(coordinates, Outside(coordinates)).skewed()
+        return Decided(skewed, (_said(coordinates),))
 
 
 def _number(size: Symbol, graph: Graph, context: PassContext) -> int:
@@ -50,9 +55,9 @@ def _number(size: Symbol, graph: Graph, context: PassContext) -> int:
     return least
 
 
-def said(stages: Stages, skewing: Skewing) -> str:
-    waves, idle = skewing.waves, stages.count - 1
+def _said(coordinates: Coordinates) -> str:
+    stages, waves = coordinates.stages, coordinates.waves
     return (
-        f"{stages.dim.name}: pipeline of {stages.count} stages of {skewing.run}; {skewing.microbatches} points of "
-        f"{stages.microbatches.name} in {waves} waves, each way; bubble {idle}/{waves}"
+        f"{stages.dim.name}: pipeline of {stages.count} stages of {coordinates.run}; {coordinates.microbatches} points "
+        f"of {stages.microbatches.name} in {waves} waves, each way; bubble {stages.count - 1}/{waves}"
     )

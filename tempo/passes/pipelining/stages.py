@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tempo.analysis.dependence.acyclic import bodies
 from tempo.analysis.dependence.levels import Direction, Level
@@ -46,8 +46,8 @@ class Recurrence:
     """One that goes through the stages: `number` tells it from others, `name` and `node` tell it to the user."""
 
     number: int
-    direction: Direction
-    node: Node
+    direction: Direction = field(compare=False)
+    node: Node = field(compare=False)
 
     @property
     def way(self) -> int:
@@ -105,9 +105,12 @@ def _add_joining(found: dict[int, Recurrence], graph: Graph, stages: Stages) -> 
     while pending:
         recurrence = found[pending[-1]]
         for id in graph.producers(pending.pop()):
-            node, readers = graph.nodes[id], {found.get(reader) for reader, _ in graph.consumers[id]}
-            alone = readers == {recurrence} and id not in given_out
-            if id not in found and _may_join(node, graph, stages) and (alone or _reads_away(node, graph, stages)):
+            node = graph.nodes[id]
+            if id in found or not _may_join(node, graph, stages):
+                continue
+            readers = (found.get(reader) for reader, _ in graph.consumers[id])
+            alone = id not in given_out and all(each == recurrence for each in readers)
+            if alone or _reads_away(node, graph, stages):
                 found[id] = recurrence
                 pending.append(id)
 
@@ -143,7 +146,12 @@ def _along(units: Iterable[Level[int]], graph: Graph, stages: Stages) -> Iterato
         if unit.loop is not None and unit.loop.dim == stages.dim:
             yield unit, unit.loop.direction
         elif unit.loop is not None and unit.loop.dim == stages.microbatches and inner:
-            yield unit, inner[0][1]
+            directions = {direction for _, direction in inner}
+            if len(directions) > 1:
+                raise _recurrence(0, unit, "forward", graph).refused(
+                    f"is carried along {stages.microbatches.name} with what goes up along {stages.dim.name} and down"
+                )
+            yield unit, directions.pop()
         else:
             yield from inner
 

@@ -255,10 +255,12 @@ class Cone:
         self.candidates, self.here, self.new, self.bound = candidates, here, new, bound
         self.graph = candidates.graph
         self.seen: dict[Edge, bool] = {}
+        self.reads = [0]  # with those of cones within it
 
     def is_there(self, edge: Edge) -> bool:
         if edge not in self.seen:
-            self.seen[edge] = len(self.seen) < MOST_READS and self._finds(edge)
+            self.reads[0] += 1
+            self.seen[edge] = self.reads[0] <= MOST_READS and self._finds(edge)
         return self.seen[edge]
 
     def _finds(self, edge: Edge) -> bool:
@@ -279,13 +281,14 @@ class Cone:
         return all(self.here.implies(_between(index, lo, hi)) for index, (_, lo, hi) in bounds)
 
     def _comes_before(self, edge: Edge, node: Node) -> bool:
-        """It is made for whoever reads it anyway, so it waits for none of them but in loops that they share."""
+        """Whether it stands before the new reader: in another component, since sources are first, or at another
+        iteration of a loop that both are in."""
         if self.new is None:
             return True
         shown = dict(zip(node.domain, edge.map))
         for (mine, dim), (other, _) in zip(self.candidates.places[self.new.id], self.candidates.places[node.id]):
             if mine != other:
-                return True
+                return other < mine
             if dim is None or dim not in shown:
                 return False
             if _is_behind(shown[dim], dim):
@@ -315,7 +318,9 @@ class Cone:
             for symbol, index in sliced.items()
             for fact in (var(symbol).ge(index.start), var(symbol).lt(index.start + index.length))
         )
-        return Cone(self.candidates, self.here.assume(*inside), self.new, self.bound | sliced.keys())
+        cone = Cone(self.candidates, self.here.assume(*inside), self.new, self.bound | sliced.keys())
+        cone.reads = self.reads
+        return cone
 
     def has_shapes(self, node: Node, points: Mapping[Symbol, Expr]) -> bool:
         """Whether the operator makes sense there: where it is not demanded it need not have its shapes."""

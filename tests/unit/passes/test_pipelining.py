@@ -205,3 +205,146 @@ def test_a_training_loop_around_it() -> None:
     graph = written(training, "i m l").graph()
     for sizes in SIZES:
         in_stages(graph, *sizes, i=3)
+
+
+# -- exchanges, and how long it takes ----------------------------------------------------------------------------------
+
+
+def residual(depth: int) -> tp.Program:
+    """Values that are read twice each, whose gradients come in two parts."""
+    with tp.Program() as program:
+        m, l = tp.dims("m l")
+        w, x = tp.input("w", (3,), (l,)), tp.input("x", (3,), (m,))
+        h = tp.recurrent("h", (3,), (m, l))
+        value = h[m, l - 1]
+        for _ in range(depth):
+            value = value + tp.tanh(value * w)
+        h[m, 0] = x
+        h[m, l] = value
+        tp.output("of_w", tp.grad((h[0 : m.size, l.size - 1] ** 2).sum(), w))
+    return program
+
+
+def test_what_comes_from_one_layer_is_handed_on_as_one() -> None:
+    made = in_stages(residual(2).graph(), 2, 6, 3)
+    shifts = [node.attr("distance") for node in made.nodes.values() if node.op == "shift"]
+    assert sorted(shifts) == [-1, 1], "a layer's input, and its gradient"
+
+
+def test_a_deep_body_takes_no_longer_than_its_operators() -> None:
+    made = in_stages(residual(40).graph(), 2, 4, 2)
+    assert len(made.nodes) < 2000
+
+
+def test_layers_and_microbatches_by_their_numbers() -> None:
+    """A neighbour that a case names."""
+
+    def body(m: tp.Dim, l: tp.Dim) -> None:
+        w, x = tp.input("w", (3,), (l,)), tp.input("x", (3,), (m,))
+        h = tp.recurrent("h", (3,), (m, l))
+        h[m, l] = tp.cases((l == 0, x), (l == 1, h[m, 0]), ((m == 1) & (l == 2), h[0, 1]), h[m, l - 1] * w)
+        tp.output("h", h)
+
+    for sizes in ((1, 4, 3), (2, 4, 3), (2, 6, 2)):
+        in_stages(written(body).graph(), *sizes)
+
+
+def test_what_is_folded_of_some_layers_reads_nothing_that_is_not_there() -> None:
+    def body(m: tp.Dim, l: tp.Dim) -> None:
+        t = tp.dim("t", size=3)
+        of, z = layers_of(m, l), tp.input("z", (3,), (l, t))
+        tp.output("y", of["h"][m, -1] + (z[l, l] * of["w"].spatial[0])[0 : l.size - 1].sum(axis=0))
+
+    in_stages(written(body).graph(), 2, 4, 3)
+
+
+# -- what does not go through stages -----------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[Body, str]] = {}
+
+
+def refused(message: str) -> Callable[[Body], Body]:
+    def add(body: Body) -> Body:
+        REFUSED[body.__name__] = body, message
+        return body
+
+    return add
+
+
+@refused("p is carried along l and does not vary along m: stages would wait")
+def no_microbatches(m: tp.Dim, l: tp.Dim) -> None:
+    p = tp.recurrent("p", (), (l,))
+    p[0] = 1.0
+    p[l] = p[l - 1] * 0.9
+    tp.output("y", p)
+
+
+@refused("h waits at one point of m for what all of l made of another: stages would wait")
+def from_the_last_to_the_first(m: tp.Dim, l: tp.Dim) -> None:
+    h, x = tp.recurrent("h", (), (m, l)), tp.input("x", (), (m,))
+    h[m, 0] = x + tp.cases((m > 0, h[m - 1, l.size - 1]), 0.0)
+    h[m, l] = h[m, l - 1] * 0.5
+    tp.output("y", h)
+
+
+@refused("h goes one way along l and the other along m: no wave has what the next one needs")
+def both_ways(m: tp.Dim, l: tp.Dim) -> None:
+    h, x = tp.recurrent("h", (), (m, l)), tp.input("x", (), (m,))
+    h[m, 0] = x
+    h[m, l] = h[m, l - 1] + tp.cases((m < m.size - 1, h[m + 1, l - 1]), 0.0)
+    tp.output("y", h)
+
+
+@refused(
+    "h reads other points of itself than some before it along l, or some behind it: what a stage has made goes to the "
+    "next alone"
+)
+def from_the_first_to_all(m: tp.Dim, l: tp.Dim) -> None:
+    h, x = tp.recurrent("h", (), (m, l)), tp.input("x", (), (m,))
+    h[m, 0] = x
+    h[m, l] = h[m, l - 1] + h[m, 0]
+    tp.output("y", h)
+
+
+@refused("h has, or reads, a shape that varies along l or m")
+def all_layers_before(m: tp.Dim, l: tp.Dim) -> None:
+    h, x = tp.recurrent("h", (), (m, l)), tp.input("x", (), (m,))
+    h[m, 0] = x
+    h[m, l] = h[m, 0:l].sum(axis=0)
+    tp.output("y", h)
+
+
+@refused("h reads 3 layers away, and a stage has 2")
+def farther_than_a_stage(m: tp.Dim, l: tp.Dim) -> None:
+    h, x = tp.recurrent("h", (), (m, l)), tp.input("x", (), (m,))
+    h[m, l] = tp.cases((l < 3, x), h[m, l - 3])
+    tp.output("y", h)
+
+
+@refused("h calls <lambda> between stages")
+def a_call(m: tp.Dim, l: tp.Dim) -> None:
+    h, x = tp.recurrent("h", (), (m, l)), tp.input("x", (), (m,))
+    (made,) = tp.backend_call(lambda a: a, h[m, l], out=[((), tp.float32)], backend="numpy")
+    h[m, 0] = x
+    h[m, l + 1] = made
+    tp.output("y", h)
+
+
+@refused("pipeline= is along l, along which nothing is carried")
+def nothing_is_carried(m: tp.Dim, l: tp.Dim) -> None:
+    tp.output("y", tp.input("x", (), (m, l)) + 1)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_go_through_stages(name: str) -> None:
+    body, message = REFUSED[name]
+    with pytest.raises(tp.TempoError) as caught:
+        in_stages(written(body).graph(), 2, 4, 3)
+    assert caught.value.message == message
+
+
+def test_sizes_that_are_not_known() -> None:
+    graph = written(a_network).graph()
+    m, l = (dim.symbol for dim in graph.dims)
+    with pytest.raises(tp.SizeError, match=r"a pipeline is planned for each l\.size, and it is not known yet"):
+        Pipelining(Stages.of(graph, l, m, 2)).apply(graph, PassContext())
