@@ -139,6 +139,9 @@ class Backend(Protocol):
     processes: int = 1
     """On a mesh, in how many processes the program runs, each with the same calls."""
 
+    process: int = 0
+    """The number of this one among them."""
+
     coordinates: Mapping[str, int] | None = None
     """On a mesh whose devices are processes: the place of this one along each axis. It is given the program of its
     part, with `all_reduce` and `all_gather`. None: what compiles its segments makes the parts, as placements say."""
@@ -161,6 +164,9 @@ class Backend(Protocol):
     def joined(self, part: Array, placement: Placement) -> Array:
         """Of an array that lies in parts this process has one: as the backend gives such arrays out."""
         return part
+
+    def meet(self) -> None:
+        """Where the program runs in several processes: wait for all of them."""
 
     @abstractmethod
     def operator(self, call: Call) -> Callable[..., Array]:

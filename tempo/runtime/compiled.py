@@ -442,14 +442,19 @@ class ProgramRun:
         self.item += 1
 
     def copied(self, id: int, axis: int = 0, first: int = 0, stop: int | None = None) -> np.ndarray[Any, Any]:
-        """A copy of a buffer on the host, or of some positions of an axis."""
-        array, order = self.buffers[id], self._lies(self.compiled.program.buffers[id])
+        """A copy of a buffer on the host, or of some positions of an axis. What lies in parts is whole: all processes
+        that have some ask for it."""
+        buffer, backend = self.compiled.program.buffers[id], self.compiled.backend
+        array, order = self.buffers[id], self._lies(buffer)
         if self.pool is not None and id in self.pool.arrays:
             array, order = self.pool.arrays[id], None
         if stop is not None:
             axis = axis if order is None else order.index(axis)
             array = array[(slice(None),) * axis + (slice(first, stop),)]
-        found = array if isinstance(array, np.ndarray) else self.compiled.backend.to_host(array)
+        if buffer.is_part and any(buffer.placement):
+            lies = permuted(buffer.placement, range(len(buffer.placement)) if order is None else order)
+            array = backend.joined(array, lies)
+        found = array if isinstance(array, np.ndarray) else backend.to_host(array)
         return np.array(found if order is None else found.transpose(_inverse(order)), order="C")
 
     def put(self, id: int, array: np.ndarray[Any, Any]) -> None:

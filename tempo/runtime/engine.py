@@ -406,11 +406,6 @@ class CompiledEngine:
         self, arguments: Arguments, progress: Progress | None, look: Look | None, run: CheckpointedRun
     ) -> Evaluated:
         """As `run`, with checkpoints: no row is moved, and nothing is looked up that is not demanded."""
-        if self.backend.processes > 1:
-            message = f"checkpoints are not written by {self.backend.processes} processes that run one program, yet"
-            raise UnsupportedError(
-                message, hint="gather run.state in all of them, and save it with tp.save in one", feature="mesh"
-            )
         points = self.points_read(arguments)
         if self.tiles is not None and (found := self.tiles.of(arguments, points)) is not None:
             return found[0].checkpointed(found[1], progress, look, run)

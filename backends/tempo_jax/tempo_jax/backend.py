@@ -11,6 +11,7 @@ import jax
 import jax.extend.backend
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 
 from tempo import dtypes
 from tempo.backends import (
@@ -139,6 +140,14 @@ class JaxBackend:
     def processes(self) -> int:
         """That a mesh has devices of."""
         return 1 if self._shared is None else jax.process_count()
+
+    @property
+    def process(self) -> int:
+        return 0 if self._shared is None else jax.process_index()
+
+    def meet(self) -> None:
+        if self._shared is not None:
+            multihost_utils.sync_global_devices("tempo")
 
     @property
     def _shared(self) -> DeviceMesh | None:

@@ -29,6 +29,9 @@ ROWS, STEPS = 8, 5
 MESH = tp.Mesh({"data": 4})
 CUT = {"mesh": MESH, "shard": {"b": "data"}}
 
+FOLDER = "TEMPO_TEST_FOLDER"
+"""Names a folder that all processes see."""
+
 Check = Callable[[], None]
 CHECKS: dict[str, Check] = {}
 
@@ -275,6 +278,29 @@ def state_is_given_to_another_run() -> None:
 
 
 @check
+def a_run_that_is_interrupted_goes_on() -> None:
+    """From files of whole arrays, which the first process writes, with the same bits."""
+
+    def interrupt(done: int, total: int) -> None:
+        if done >= 4:
+            raise KeyboardInterrupt
+
+    x, folder = normal(ROWS, 2), Path(os.environ[FOLDER])
+    run, kept = tp.compile(counting(), "jax", **CUT), tp.Checkpoints(folder, along="i", every=2)
+    whole = run(x=x, sizes={"i": 7})
+    with pytest.raises(KeyboardInterrupt):
+        run(x=x, sizes={"i": 7}, checkpoint=kept, progress=interrupt)
+    multihost_utils.sync_global_devices("interrupted")
+    assert list(folder.glob("checkpoint-*"))
+    found = run(x=x, checkpoint=kept, resume=True)
+    for name in whole:
+        assert to_host(found[name]).tobytes() == to_host(whole[name]).tobytes(), name
+    assert len(found["s"].devices()) == PROCESSES * DEVICES
+    alone = tp.compile(counting(), "jax")(x=x, sizes={"i": 7})
+    assert_near(found, alone)
+
+
+@check
 def calls_of_the_host() -> None:
     """Every process calls the function, with all rows."""
     seen = list[tuple[int, ...]]()
@@ -357,7 +383,12 @@ def free_port() -> int:
 def all_that_they_say(folder: Path) -> list[str]:
     """They are killed when time is up: where one has failed, the other may wait for it for ever."""
     port, end = free_port(), time.monotonic() + SECONDS
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "JAX_PLATFORMS": "cpu"}
+    environment = {
+        **os.environ,
+        FOLDER: str(folder / "checkpoints"),
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+        "JAX_PLATFORMS": "cpu",
+    }
     paths, started = [folder / f"{number}.txt" for number in range(PROCESSES)], list[subprocess.Popen[bytes]]()
     try:
         for number, path in enumerate(paths):

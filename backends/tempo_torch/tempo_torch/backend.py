@@ -62,7 +62,7 @@ class TorchBackend(GenericBackend):
 
             self._processes = Processes.of(mesh, device)
             self.coordinates, self.device = self._processes.at, self._processes.device
-            self.processes = mesh.devices
+            self.processes, self.process = mesh.devices, self._processes.number
 
     takes_points = True
 
@@ -83,6 +83,10 @@ class TorchBackend(GenericBackend):
     def joined(self, part: torch.Tensor, placement: Placement) -> torch.Tensor:
         assert self._processes is not None, "where something lies in parts there is a mesh"
         return self._processes.joined(part, placement)
+
+    def meet(self) -> None:
+        if self._processes is not None:
+            self._processes.meet()
 
     def with_device(self, device: str) -> TorchBackend:
         """The same backend on another device."""

@@ -61,6 +61,14 @@ class Processes:
         assert coordinates is not None, "every process is of the mesh"
         return dict(zip(names, coordinates, strict=True))
 
+    @property
+    def number(self) -> int:
+        return int(dist.get_rank())
+
+    def meet(self) -> None:
+        with _told():
+            dist.barrier()
+
     def part(self, array: np.ndarray[Any, Any] | torch.Tensor, placement: Placement) -> torch.Tensor:
         """This process's part of an array that every process is given whole, or that lies in such parts already."""
         if isinstance(array, DTensor) and all(isinstance(each, Replicate) for each in array.placements):

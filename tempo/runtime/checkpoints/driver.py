@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from tempo.errors import CheckpointError, UnsupportedError, user_location
 from tempo.loop_ir.analysis.boundary import Boundary, boundary
+from tempo.placement.mesh import whole
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.checkpoints.folder import FORMAT, Checkpoints, Folder, Saved, failed
 from tempo.runtime.checkpoints.outside import Outside, places
@@ -90,7 +92,10 @@ class CheckpointedRun:
         first = self._checked(run, loops)
         bounds = {at: run.bounds(items[at]) for at in loops}
         total, before = sum(hi - lo for lo, hi in bounds.values()), 0
-        with self.folder.held(), Writer() as writer:
+        backend = run.compiled.backend
+        backend.meet()  # all of them have looked at what is there
+        writes = backend.process == 0
+        with self.folder.held() if writes else nullcontext(), Writer() as writer:
             for at, item in enumerate(items):
                 is_made = self.saved is not None and at < first
                 if at not in loops and (self.is_longer or not is_made):
@@ -104,6 +109,7 @@ class CheckpointedRun:
                             progress(before + (position.stop - lo if position.forward else hi - position.stop), total)
                 if at in loops:
                     before += bounds[at][1] - bounds[at][0]
+        backend.meet()  # all of them find what was written
 
     def _checked(self, run: ProgramRun, loops: list[int]) -> int:
         """The item with which it begins; nothing has been run yet."""
@@ -147,7 +153,9 @@ class CheckpointedRun:
             live = boundary(run.compiled.program, at, run.sizes)
             start = self._restored(run, live, at) if goes_on else None
             for position in self._stretches(run, item, start) if runs or goes_on else ():
-                writer.give(self._copied(run, live, at, position))
+                write = self._copied(run, live, at, position)
+                if run.compiled.backend.process == 0:
+                    writer.give(write)
                 yield position
 
     def _stretches(self, run: ProgramRun, item: Item, start: int | None) -> Iterator[Position]:
@@ -246,10 +254,10 @@ class CheckpointedRun:
             for id, array in part.buffers().items():
                 if id in wanted:
                     axis, first = part.about["places"][str(id)]
-                    into = arrays.setdefault(id, np.zeros(run.ready.shapes[id], array.dtype))
+                    into = arrays.setdefault(id, np.zeros(self._whole(run, id), array.dtype))
                     into[_corner(array.shape, axis, first)] = array
         for id, array in arrays.items():
-            if self.is_longer and array.shape != (shape := run.ready.shapes[id]):
+            if self.is_longer and array.shape != (shape := self._whole(run, id)):
                 longer = np.zeros(shape, array.dtype)
                 longer[_corner(array.shape)] = array
                 array = longer
@@ -257,6 +265,15 @@ class CheckpointedRun:
         self.outside.restore(saved.about["outside"], dict(places(saved.arrays)))
         _LOGGER.info("going on at %s = %d, from %s", self.given.along, at, saved.path)
         return at
+
+    @staticmethod
+    def _whole(run: ProgramRun, id: int) -> tuple[int, ...]:
+        """The shape of a buffer, with all parts of what lies in parts."""
+        return whole(run.ready.shapes[id], run.compiled.program.buffers[id].placement if _is_part(run, id) else ())
+
+
+def _is_part(run: ProgramRun, id: int) -> bool:
+    return run.compiled.program.buffers[id].is_part
 
 
 def _corner(shape: tuple[int, ...], axis: int = 0, first: int = 0) -> tuple[slice, ...]:

@@ -36,10 +36,11 @@ def digests(arguments: Arguments, on_host: Callable[[Any], np.ndarray[Any, Any]]
 
 
 def identity(graph: Graph, backend: Backend, options: Options) -> dict[str, str]:
-    """Of what computes."""
+    """Of what computes; on which device of its kind makes no difference."""
+    device = re.sub(r":\d+$", "", str(getattr(backend, "device", "cpu")))
     return {
         "program": digest(str(graph), *_constants(graph)),
-        "backend": f"{backend.info.name} on {getattr(backend, 'device', 'cpu')}",
+        "backend": f"{backend.info.name} on {device}",
         "options": repr(options),
         "versions": _versions(backend.info.name),
     }
