@@ -164,7 +164,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "planned: needs a backend that plans (memory, streams, executables)")
     config.addinivalue_line("markers", "one_device: is about a plan for one device; left out with --tempo-mesh")
     config.addinivalue_line(
-        "markers", "one_process: one process of a mesh alone may meet an error, and the others would wait for it"
+        "markers",
+        "one_process: one process of a mesh alone may meet an error, and the others would wait for it, or has a folder "
+        "of its own",
     )
     config.addinivalue_line("markers", "slow: takes long to compile; leave it out with `-m 'not slow'`")
     config.addinivalue_line("markers", "one_configuration: runs with all passes only")
@@ -234,7 +236,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("one_device") and chosen.mesh is not None:
             item.add_marker(pytest.mark.skip(reason="it is about a plan for one device"))
         if item.get_closest_marker("one_process") and PROCESS_VARIABLE in os.environ:
-            item.add_marker(pytest.mark.skip(reason="one process alone would meet an error"))
+            item.add_marker(pytest.mark.skip(reason="one process alone would meet an error, or have its own folder"))
     whole = (
         () if any("::" in argument for argument in config.args) else {name.partition("::")[0] for name in ours.values()}
     )

@@ -14,7 +14,7 @@ import tempo as tp
 from tempo.conformance.target import Array, Target, assert_same, numbers
 from tempo.runtime.results.outputs import Outputs
 
-pytestmark = [pytest.mark.planned, pytest.mark.one_configuration]
+pytestmark = [pytest.mark.planned, pytest.mark.one_configuration, pytest.mark.one_process]
 
 Given = dict[str, Any]
 Made = tuple[tp.Program, str, dict[str, int], Callable[[], Given]]

@@ -438,6 +438,7 @@ def test_the_second_part_of_a_run(many: Target) -> None:
     assert_same(many.arrays(rest.state), dict(wanted.state), 4)
 
 
+@pytest.mark.one_process
 def test_a_run_goes_on_at_a_checkpoint(many: Target, tmp_path: Path) -> None:
     x, run = normal(7, ROWS, 2), cut(many, drawing())
     wanted = many.arrays(run(x=x, seed=5, checkpoint=tp.Checkpoints(tmp_path, along="i", every=3, keep=None)))
