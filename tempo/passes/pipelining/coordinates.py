@@ -97,8 +97,12 @@ class Coordinates:
         stages = self.stages
         whole = Slice(const(0), const(stages.count))
         seen = self.moved(edge, {stages.wave: wave, stages.layer: layer, stages.stage: whole})
-        before = seen.map[: self.new.nodes[seen.node].domain.index(stages.stage)]
-        return seen, sum(isinstance(index, Slice) for index in before)
+        return seen, self.axis_of(seen, stages.stage)
+
+    def axis_of(self, edge: Edge, symbol: Symbol) -> int:
+        """Which axis of what is seen is that of a dim of which several points are."""
+        before = edge.map[: self.new.nodes[edge.node].domain.index(symbol)]
+        return sum(isinstance(index, Slice) for index in before)
 
     def number(self, layer: Index) -> int | None:
         """That of the layer, where a read names one."""
@@ -112,3 +116,8 @@ def distance(index: Index, symbol: Symbol) -> int | None:
     """How far it is from the reader's own point; None where that is no number."""
     away = index.index - var(symbol) if isinstance(index, Point) else var(symbol)
     return away.as_int() if away.is_const else None
+
+
+def behind(index: Index, step: int) -> Index:
+    """The place, or where a row begins, so many points on."""
+    return Point(index.index + step) if isinstance(index, Point) else replace(index, start=index.start + step)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tempo.errors import Location
-from tempo.passes.pipelining.coordinates import Away, Coordinates, Index, distance
+from tempo.passes.pipelining.coordinates import Away, Coordinates, Index, behind, distance
 from tempo.sdg.graph import Edge, Node, Point, Slice, index_symbols
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Tensors
@@ -64,12 +64,7 @@ class Outside:
     def of_one_stage(self, edge: Edge, microbatch: Index, layer: int, location: Location | None) -> Edge:
         """What one stage has made: all others add nothing to it."""
         tensors, (stage, place) = Tensors(self.at.new, location), divmod(layer, self.at.run)
-        wave: Index = (
-            Point(microbatch.index + stage)
-            if isinstance(microbatch, Point)
-            else replace(microbatch, start=microbatch.start + stage)
-        )
-        seen, axis = self.at.of_all_stages(edge, wave, Point(const(place)))
+        seen, axis = self.at.of_all_stages(edge, behind(microbatch, stage), Point(const(place)))
         count, rank, dtype = self.at.stages.count, tensors.rank(seen), tensors.dtype(seen)
         is_it = tensors.apply("eq", tensors.iota((const(count),), 0), tensors.number(stage))
         mask = tensors.reshape(is_it, (count, *(1,) * (rank - axis - 1)))
@@ -115,7 +110,7 @@ class Outside:
         if fold is None or fold.neutral is None or len(counts) != 1 or counts == {self.at.layers}:
             return ()
         shapes = [self.at.graph.seen_type(edge).shape for edge in node.operands]
-        axes = {(number, self.axis_of_layers(node.operands[number])) for number in parts}
+        axes = {(number, self.at.axis_of(node.operands[number], self.at.stages.dim)) for number in parts}
         factors = OPERATORS[node.op].axes(node.attributes, shapes, node.shape)
         if not any(factor.folds and {*factor.places} == axes for factor in factors):
             return ()
@@ -135,7 +130,7 @@ class Outside:
         if part is None:
             return self.outside(edge, node.location)
         layers, every = part.start.as_int() - first, Slice(const(0), const(self.at.layers))
-        shown, axis = self.at.shown(edge), self.axis_of_layers(edge)
+        shown, axis = self.at.shown(edge), self.at.axis_of(edge, self.at.stages.dim)
         whole = self.outside(replace(edge, map=tuple({**shown, self.at.stages.dim: every}.values())), node.location)
         row = whole if layers == 0 else self.of_handed_on(edge, layers, every, node.location)
         if row is None:
@@ -168,8 +163,3 @@ class Outside:
         if own is None or along not in index_symbols(own):
             return True
         return own == Point(var(along)) and self.has_all_layers(edge.node)
-
-    def axis_of_layers(self, edge: Edge) -> int:
-        """Of what is seen of several."""
-        domain = self.at.graph.nodes[edge.node].domain
-        return sum(isinstance(index, Slice) for index in edge.map[: domain.index(self.at.stages.dim)])

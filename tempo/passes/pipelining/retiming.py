@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from tempo.passes.pipelining.coordinates import behind, distance
 from tempo.passes.pipelining.stages import Members, Recurrence, Stages
 from tempo.sdg.builder import attribute_exprs
-from tempo.sdg.graph import Edge, Graph, Node, Point, Slice, index_symbols
+from tempo.sdg.graph import Edge, Graph, Node, Point, index_symbols
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import var
 
-Away = tuple[int, ...]
+Steps = tuple[int, int]
 """How many layers and microbatches from the reader's own point."""
 
 
@@ -26,7 +27,7 @@ Away = tuple[int, ...]
 class _Retimed:
     """What a node reads of where its operands come from, and of how many values there."""
 
-    away: Away
+    away: Steps
     operands: tuple[Edge, ...]
     values: frozenset[int]
 
@@ -53,7 +54,7 @@ class Retiming:
         dims = {*self.stages.dims}
         if any(expr.dims() & dims for expr in attribute_exprs(node)):
             return
-        places, values = set[Away](), set[int]()
+        places, values = set[Steps](), set[int]()
         for edge in node.operands:
             if edge.node not in self.members:
                 if edge.dims() & dims:
@@ -75,18 +76,13 @@ class Retiming:
     def _reads_of(self, id: int, but: int) -> Iterator[Edge]:
         return (edge for reader, edge in self.graph.consumers[id] if reader != but and reader in self.members)
 
-    def _away(self, edge: Edge) -> Away | None:
+    def _away(self, edge: Edge) -> Steps | None:
         shown = dict(zip(self.graph.nodes[edge.node].domain, edge.map, strict=True))
-        along = [shown.get(symbol, Point(var(symbol))) for symbol in self.stages.dims]
         others = (index for symbol, index in shown.items() if symbol not in self.stages.dims)
         if any(index_symbols(index) & {*self.stages.dims} for index in others):
             return None
-        steps = [
-            index.index - var(symbol) for symbol, index in zip(self.stages.dims, along) if isinstance(index, Point)
-        ]
-        if len(steps) < len(along) or not all(step.is_const for step in steps):
-            return None
-        return tuple(step.as_int() for step in steps)
+        layers, microbatches = (distance(shown[symbol], symbol) for symbol in self.stages.dims)
+        return None if layers is None or microbatches is None else (layers, microbatches)
 
     def _wanted(self) -> set[int]:
         """Those by which fewer values are handed on, with what they read."""
@@ -114,7 +110,7 @@ class Retiming:
                 return edge
             steps = dict(zip(self.stages.dims, self.found[edge.node].away, strict=True))
             shown = dict(zip(self.graph.nodes[edge.node].domain, edge.map, strict=True))
-            moved = {symbol: _moved(index, steps.get(symbol, 0)) for symbol, index in shown.items()}
+            moved = {symbol: behind(index, steps.get(symbol, 0)) for symbol, index in shown.items()}
             return replace(edge, node=there[edge.node], map=tuple(moved[s] for s in new.nodes[there[edge.node]].domain))
 
         kept = {id: node.reading(read) for id, node in new.nodes.items() if id not in wanted}
@@ -129,7 +125,3 @@ class Retiming:
         domain = self.graph.nodes[edge.node].domain
         own = {symbol: Point(var(symbol)) for symbol in self.stages.dims}
         return replace(edge, map=tuple(own.get(symbol, index) for symbol, index in zip(domain, edge.map)))
-
-
-def _moved(index: Point | Slice, step: int) -> Point | Slice:
-    return Point(index.index + step) if isinstance(index, Point) else replace(index, start=index.start + step)

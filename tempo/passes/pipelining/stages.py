@@ -43,7 +43,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """One that goes through the stages: `number` tells it from others, `name` and `node` tell it to the user."""
+    """One that goes through the stages: `number` tells it from others, `node` tells it to the user."""
 
     number: int
     direction: Direction = field(compare=False)

@@ -269,11 +269,8 @@ class CheckpointedRun:
     @staticmethod
     def _whole(run: ProgramRun, id: int) -> tuple[int, ...]:
         """The shape of a buffer, with all parts of what lies in parts."""
-        return whole(run.ready.shapes[id], run.compiled.program.buffers[id].placement if _is_part(run, id) else ())
-
-
-def _is_part(run: ProgramRun, id: int) -> bool:
-    return run.compiled.program.buffers[id].is_part
+        buffer = run.compiled.program.buffers[id]
+        return whole(run.ready.shapes[id], buffer.placement if buffer.is_part else ())
 
 
 def _corner(shape: tuple[int, ...], axis: int = 0, first: int = 0) -> tuple[slice, ...]:
