@@ -284,6 +284,14 @@ def target(request: pytest.FixtureRequest, configuration: Configuration) -> Targ
 
 
 @pytest.fixture
+def many(target: Target) -> Target:
+    """The target, where it has a mesh."""
+    if target.mesh is None:
+        pytest.skip("needs --tempo-mesh=N")
+    return target
+
+
+@pytest.fixture
 def random_programs(request: pytest.FixtureRequest) -> int:
     """How many random programs to run."""
     count: int = request.config.getoption("--tempo-random-programs")

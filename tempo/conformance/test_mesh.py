@@ -26,14 +26,6 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(shape) / 2).astype(np.float32)
 
 
-@pytest.fixture
-def many(target: Target) -> Target:
-    """The target, where it has a mesh."""
-    if target.mesh is None:
-        pytest.skip("needs --tempo-mesh=N")
-    return target
-
-
 def cut(
     many: Target, program: tp.Program, shard: Mapping[str, str] | None = None, place: Any = None, **options: Any
 ) -> Executable:

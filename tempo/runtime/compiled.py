@@ -342,10 +342,13 @@ class ProgramRun:
 
     def _extents(self, buffer: Buffer) -> tuple[int, ...]:
         """The shape that the user's array has in it, of which this may be a part."""
-        shape = self.ready.shapes[buffer.id]
-        if buffer.is_part:
-            shape = whole(shape, buffer.placement)
+        shape = self.whole_shape(buffer)
         return tuple(shape[axis] for axis in buffer.to_user)
+
+    def whole_shape(self, buffer: Buffer) -> tuple[int, ...]:
+        """The shape of a buffer, with all parts of what lies in parts."""
+        shape = self.ready.shapes[buffer.id]
+        return whole(shape, buffer.placement) if buffer.is_part else tuple(shape)
 
     def made(self, buffer: Buffer) -> Array:
         backend, shape = self.compiled.backend, self.ready.shapes[buffer.id]

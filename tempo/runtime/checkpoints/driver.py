@@ -13,7 +13,6 @@ import numpy as np
 
 from tempo.errors import CheckpointError, UnsupportedError, user_location
 from tempo.loop_ir.analysis.boundary import Boundary, boundary
-from tempo.placement.mesh import whole
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.checkpoints.folder import FORMAT, Checkpoints, Folder, Saved, failed
 from tempo.runtime.checkpoints.outside import Outside, places
@@ -240,7 +239,7 @@ class CheckpointedRun:
 
     def _restored(self, run: ProgramRun, live: Boundary, item: int) -> int:
         """With everything as it was; where the loop goes on."""
-        saved = self.saved
+        saved, buffers = self.saved, run.compiled.program.buffers
         assert saved is not None
         arrays = saved.buffers()
         self._fixed = saved.about["given"]
@@ -254,10 +253,10 @@ class CheckpointedRun:
             for id, array in part.buffers().items():
                 if id in wanted:
                     axis, first = part.about["places"][str(id)]
-                    into = arrays.setdefault(id, np.zeros(self._whole(run, id), array.dtype))
+                    into = arrays.setdefault(id, np.zeros(run.whole_shape(buffers[id]), array.dtype))
                     into[_corner(array.shape, axis, first)] = array
         for id, array in arrays.items():
-            if self.is_longer and array.shape != (shape := self._whole(run, id)):
+            if self.is_longer and array.shape != (shape := run.whole_shape(buffers[id])):
                 longer = np.zeros(shape, array.dtype)
                 longer[_corner(array.shape)] = array
                 array = longer
@@ -265,12 +264,6 @@ class CheckpointedRun:
         self.outside.restore(saved.about["outside"], dict(places(saved.arrays)))
         _LOGGER.info("going on at %s = %d, from %s", self.given.along, at, saved.path)
         return at
-
-    @staticmethod
-    def _whole(run: ProgramRun, id: int) -> tuple[int, ...]:
-        """The shape of a buffer, with all parts of what lies in parts."""
-        buffer = run.compiled.program.buffers[id]
-        return whole(run.ready.shapes[id], buffer.placement if buffer.is_part else ())
 
 
 def _corner(shape: tuple[int, ...], axis: int = 0, first: int = 0) -> tuple[slice, ...]:
