@@ -26,6 +26,7 @@ from tempo.costs import EAGER, Costs
 from tempo.loop_ir.analysis.heap import Heap, Piece
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.codegen.python import Emitter
+from tempo.loop_ir.codegen.source_map import SourceMap, source_map
 from tempo.loop_ir.codegen.trial import tried
 from tempo.loop_ir.ir import LoopProgram, Segment
 from tempo.loop_ir.passes import LoopPass
@@ -91,6 +92,7 @@ class CompiledSegment:
     """`function(start, stop, *sizes, *buffers, *tables)` returns the buffers that the segment wrote, in order. For a
     slot that it writes before it reads it it may be given None.
 
+    `source` is what it was made of, "" where that is the statements themselves; `origins` says what its lines are of.
     `trial` is for `run.memory`; None: as generated source would. `compiles`: the trial compiles what it tells of.
     `by_point` says of an input that the segment reads at points, by its buffer, along how many of its first axes it may
     be given by point; None: along all of them.
@@ -102,6 +104,7 @@ class CompiledSegment:
     by_point: Callable[[int], int] | None = None
     trial: Trial | None = None
     compiles: bool = False
+    origins: Callable[[], SourceMap] = dict
 
 
 class Backend(Protocol):
@@ -284,7 +287,15 @@ class GenericBackend(Backend):
         source = emitter.segment(request.segment)
         namespace = {**self.array_functions(), **emitter.namespace}
         function = define(source, request.segment.name, namespace)
-        return CompiledSegment(function, source, trial=partial(tried, emitter, request.segment))
+        trial, origins = partial(tried, emitter, request.segment), partial(self._origins, request)
+        return CompiledSegment(function, source, trial=trial, origins=origins)
+
+    def _origins(self, request: SegmentRequest) -> SourceMap:
+        """It is emitted once more: of most segments nobody asks."""
+        emitter = self.emitter(request.program, request.sizes, self.operator)
+        text = emitter.segment(request.segment)
+        assert emitter.emitted is not None
+        return source_map(emitter.emitted, text)
 
 
 def define(source: str, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:

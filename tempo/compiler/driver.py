@@ -146,7 +146,7 @@ class Compiler:
     it is known whether anybody asks for them, which makes a prompt one pass; a run that meets one out of range is done
     again in order, by which it is then known. `memory_limit`: bytes that a run may hold. `offload`: what goes to a
     pool on the host. `rivals`: schedulers by name whose plans are looked at beside that of `scheduler`.
-    `placement`: how what is given lies on a mesh of devices.
+    `placement`: how what is given lies on a mesh of devices. `keeps`: records of passes have the programs themselves.
     """
 
     graph: Graph
@@ -161,6 +161,7 @@ class Compiler:
     offload: Offload = None
     rivals: Mapping[str, Scheduler] = field(default_factory=dict)
     placement: PlacementRequest | None = None
+    keeps: bool = False
 
     # -- for all sizes ---------------------------------------------------------------------------------------------
 
@@ -229,7 +230,8 @@ class Compiler:
     def _key(self, graph: Graph, options: PlanOptions) -> str | None:
         """What tells its plan from others; None where planning is looked at, or cannot be told from another."""
         manager = self.manager
-        if base_folder() is None or manager.debug or manager.printed or manager.stop_after or verifies():
+        looked_at = manager.debug or manager.printed or manager.stop_after or manager.keeps
+        if base_folder() is None or looked_at or verifies():
             return None
         parts = {
             **{each.name: str(getattr(options, each.name)) for each in fields(options)},
@@ -285,7 +287,7 @@ class Compiler:
 
     @cached_property
     def manager(self) -> PassManager:
-        return pass_manager(self.passes, self.loop_passes, self.options)
+        return replace(pass_manager(self.passes, self.loop_passes, self.options), keeps=self.keeps)
 
     @cached_property
     def loop_passes(self) -> tuple[LoopPass, ...]:

@@ -349,14 +349,33 @@ def _written(program: LoopProgram, names: PlaceholderNames) -> str:
         for entry in section.entries(getattr(program, section.name))
     ]
     for segment in program.segments:
-        lines += [SEGMENT.write(segment, names), *_block(segment.body, "  ", names)]
-    return "\n".join([*lines, "driver:", *_block(program.items, "  ", names)]) + "\n"
+        lines += [line for line, _ in _segment_lines(segment, names)]
+    return "\n".join([*lines, "driver:", *(line for line, _ in _block(program.items, "  ", names))]) + "\n"
 
 
-def _block(statements: Iterable[Statement], indent: str, names: PlaceholderNames) -> Iterator[str]:
+Line = tuple[str, Statement | None]
+"""And the statement that begins there."""
+
+
+def segment_lines(segment: Segment) -> list[Line]:
+    """A segment as it stands in the text of its program, but for the numbers of placeholders."""
+    return list(_segment_lines(segment, PlaceholderNames()))
+
+
+def driver_lines(program: LoopProgram) -> list[Line]:
+    """The same of what runs the segments."""
+    return [("driver:", None), *_block(program.items, "  ", PlaceholderNames())]
+
+
+def _segment_lines(segment: Segment, names: PlaceholderNames) -> Iterator[Line]:
+    yield SEGMENT.write(segment, names), None
+    yield from _block(segment.body, "  ", names)
+
+
+def _block(statements: Iterable[Statement], indent: str, names: PlaceholderNames) -> Iterator[Line]:
     for statement in statements:
-        yield indent + STATEMENT.write(statement, names)
+        yield indent + STATEMENT.write(statement, names), statement
         for number, block in enumerate(nested(statement)):
             if number and block and isinstance(statement, Branch):
-                yield f"{indent}else:"
+                yield f"{indent}else:", None
             yield from _block(block, indent + "  ", names)

@@ -137,7 +137,10 @@ class ContextOf(Protocol[P]):
 
 @dataclass(frozen=True)
 class PassRecord:
-    """One run of one pass, for `explain()`. `seconds` is wall-clock time, `before` and `after` count by operator."""
+    """One run of one pass, for `explain()`. `seconds` is wall-clock time, `before` and `after` count by operator.
+
+    `programs`: what it was given and what it made, where the manager keeps them.
+    """
 
     name: str
     seconds: float
@@ -145,6 +148,7 @@ class PassRecord:
     after: Mapping[str, int]
     items: str = "nodes"
     decisions: tuple[object, ...] = ()
+    programs: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def nodes_before(self) -> int:
@@ -163,7 +167,7 @@ class PassManager:
     """Runs passes in order; `passes` are all there are, on all IRs.
 
     `disabled` are left out, `printed` are printed before and after to `stream` (stderr), after `stop_after` only what
-    is needed runs, and with `debug` every pass's result is checked.
+    is needed runs, and with `debug` every pass's result is checked. `keeps`: records have the programs themselves.
     """
 
     passes: tuple[PassOn[Any, Any], ...]
@@ -172,6 +176,7 @@ class PassManager:
     stop_after: str | None = None
     debug: bool = False
     stream: TextIO | None = None
+    keeps: bool = False
 
     @staticmethod
     def configured(
@@ -225,7 +230,9 @@ class PassManager:
         if self.debug and result is not program:
             _check_result(chosen, program, result, context.ir)
         count = context.ir.count
-        return result, PassRecord(chosen.name, seconds, count(program), count(result), context.ir.items, decisions)
+        programs = (program, result) if self.keeps else None
+        record = PassRecord(chosen.name, seconds, count(program), count(result), context.ir.items, decisions, programs)
+        return result, record
 
     def _print(self, name: str, when: str, program: object) -> None:
         if name in self.printed:

@@ -28,6 +28,7 @@ from tempo.loop_ir.analysis.liveness import Lifetimes
 from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays, taken
+from tempo.loop_ir.codegen.source_map import Listing, source_map, text_of
 from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Transfer, Write, walk
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.passes.manager import PassRecord
@@ -75,14 +76,27 @@ class Compiled:
     segments: tuple[CompiledSegment, ...]
     made_anew: frozenset[int]
     """Large slots that the first item to touch them writes before it reads them."""
-    driver_source: str
     passes: tuple[PassRecord, ...]
     """Those at the sizes that shapes are made of."""
+    static: Sizes
+    """The values of these."""
     unplaced: LoopProgram
     """The program before it is said where anything lies: the same on every mesh."""
     seconds: float = field(
         default=0.0, compare=False
     )  # that making it took; a backend may compile more at its first run
+
+    def segment_listing(self, number: int) -> Listing:
+        """What there is to read of a segment."""
+        code = self.segments[number]
+        return (code.source, code.origins()) if code.source else text_of(self.program, self.program.segments[number])
+
+    def item_listing(self, number: int) -> Listing:
+        """The same of an item of the driver."""
+        emitter = DriverEmitter(self.program, self.static, self.backend.operator)
+        text = emitter.item(number, self.program.items[number])
+        assert emitter.emitted is not None
+        return text, source_map(emitter.emitted, text)
 
     @cached_property
     def digest(self) -> str:
@@ -276,11 +290,11 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
             part = define(source, f"item_{number}", in_chunks)
         lives = lifetimes.makes[number], lifetimes.drops[number]
         items.append(Item(function, loop, part, called, *lives, program.stopped[number]))
-    parameters, source = emitter.item_sizes(), "\n\n".join(sources)
+    parameters = emitter.item_sizes()
     anew = frozenset[int]() if backend.allocates_inside else _made_anew(program, lifetimes, static)
     seconds = time.perf_counter() - start
     return Compiled(
-        program, backend, tuple(items), parameters, segments, anew, source, made.passes, made.unplaced, seconds
+        program, backend, tuple(items), parameters, segments, anew, made.passes, static, made.unplaced, seconds
     )
 
 

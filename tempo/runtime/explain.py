@@ -63,8 +63,9 @@ def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None) -> str:
         if engine.compiler.placement is not None:
             parts.append(_section(f"placement at {_sizes(sizes)}", _placement(engine.compiler.placement, compiled)))
         parts.append(_section(f"memory at {_sizes(sizes)}", str(memory_of(ready))))
-        code = [segment.source for segment in compiled.segments]
-        parts.append(_section("code", "\n\n".join([*code, compiled.driver_source])))
+        segments = (compiled.segment_listing(number) for number in range(len(compiled.segments)))
+        driver = (compiled.item_listing(number) for number in range(len(compiled.items)))
+        parts.append(_section("code", "\n\n".join(text for text, _ in (*segments, *driver))))
     return "\n\n".join(parts) + "\n"
 
 

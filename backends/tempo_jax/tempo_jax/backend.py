@@ -113,8 +113,7 @@ class JaxBackend:
         calls = Calls(self._scopes(request), self._meter, self._may_not_fit(request), self._made_for)
         made = JittedSegment(request, self.operator, self.costs, calls, self._mesh)
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
-        source = f"# {request.segment.name}: one jax.jit function of the statements above"
-        return CompiledSegment(made, source, in_chunks, made.by_point, made.trial, compiles=True)
+        return CompiledSegment(made, "", in_chunks, made.by_point, made.trial, compiles=True)
 
     def _may_not_fit(self, request: SegmentRequest) -> bool:
         """Whether the segment's values may be more than there is memory for: XLA fuses most of them, if not all."""

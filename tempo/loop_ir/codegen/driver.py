@@ -14,6 +14,7 @@ from tempo.loop_ir.analysis.liveness import given_up
 from tempo.loop_ir.analysis.whole_points import Marks, marks, source_of
 from tempo.loop_ir.codegen import syntax
 from tempo.loop_ir.codegen.python import Emitter, symbols_of
+from tempo.loop_ir.codegen.source_map import mark
 from tempo.loop_ir.ir import (
     Buffer,
     CallHost,
@@ -61,8 +62,10 @@ class DriverEmitter(Emitter):
 
     def item(self, number: int, item: Statement) -> str:
         """The source of `item_N(start, stop, sizes..., buffers, tables, marks, pool)`: one item of the program."""
-        body = self._marked(number, item) if isinstance(item, Loop) else self._statement(item)
-        return syntax.source(syntax.function(f"item_{number}", self.item_parameters(), body or [ast.Pass()]))
+        body = self._with_marks(number, item) if isinstance(item, Loop) else self._statement(item)
+        mark(body, [item], self.program)
+        self.emitted = syntax.function(f"item_{number}", self.item_parameters(), body or [ast.Pass()])
+        return syntax.source(self.emitted)
 
     def item_parameters(self) -> list[str]:
         return [
@@ -75,7 +78,7 @@ class DriverEmitter(Emitter):
             "pool",
         ]
 
-    def _marked(self, number: int, item: Loop) -> list[ast.stmt]:
+    def _with_marks(self, number: int, item: Loop) -> list[ast.stmt]:
         """The loop; before it and at the end of each iteration it is noted that it has come so far."""
         if number not in self.program.offsets:
             return [self._loop(item, outermost=True)]

@@ -22,6 +22,7 @@ from tempo.loop_ir.analysis.names import LEAST, operands, releases
 from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.codegen import syntax
 from tempo.loop_ir.codegen.names import Names
+from tempo.loop_ir.codegen.source_map import mark
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -115,6 +116,7 @@ class Emitter:
         self._releases: Mapping[int, tuple[str, ...]] = {}
         self._read_of: Mapping[str, str] = {}  # by the name of what is read of them, the labels of large slots
         self._stays: set[str] = set()  # names that may be looked at, or let go of, after they were let go of
+        self.emitted: ast.FunctionDef | None = None  # what the last text was made of, for `source_map`
 
     # -- segments --------------------------------------------------------------------------------------------------
 
@@ -125,7 +127,8 @@ class Emitter:
         body = self._loops(segment.loop, outermost=True) if segment.loop else self._block(segment.body)
         body.append(ast.Return(ast.Tuple([self.result(id) for id in segment.results], ast.Load())))
         body = self.surrounded(segment, [*self.prologue(), *body])
-        return syntax.source(syntax.function(segment.name, self.parameters(segment), body))
+        self.emitted = syntax.function(segment.name, self.parameters(segment), body)
+        return syntax.source(self.emitted)
 
     def _released(self, segment: Segment) -> Mapping[int, tuple[str, ...]]:
         """By the identity of a statement, what nothing needs after it: names of values, labels of slots."""
@@ -177,7 +180,12 @@ class Emitter:
 
     def block(self, statements: Block) -> list[ast.stmt]:
         """The source of statements that run one after the other, and lets go of large values after their last use."""
-        return [tree for step in self.steps(statements) for tree in (*self.step(step), *self.let_go(step.gone))]
+        return [tree for step in self.steps(statements) for tree in (*self._marked(step), *self.let_go(step.gone))]
+
+    def _marked(self, step: Step) -> list[ast.stmt]:
+        trees = self.step(step)
+        mark(trees, step.statements, self.program)
+        return trees
 
     def steps(self, statements: Block) -> list[Step]:
         """The statements, and what is let go of after each: a hook for what runs several of them together."""
