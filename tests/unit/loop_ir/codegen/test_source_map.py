@@ -60,7 +60,7 @@ def test_the_driver_names_calls_of_the_host() -> None:
         t = tp.dim("t", 3)
         s = tp.recurrent("s", (), (t,))
         s[0] = tp.zeros(())
-        s[t + 1] = tp.host_call(lambda s: (s + np.float32(1)).astype(np.float32), s, out=tp.spec((), "float32"))
+        s[t + 1] = tp.host_call(lambda s: (s + np.float32(1),), s, out=[((), "float32")])[0]
         tp.output("s", s[t.size - 1])
     code = compiled(program)
     origins = [each for number in range(len(code.items)) for each in code.item_listing(number)[1].values()]
