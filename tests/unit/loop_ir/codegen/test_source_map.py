@@ -64,5 +64,5 @@ def test_the_driver_names_calls_of_the_host() -> None:
         tp.output("s", s[t.size - 1])
     code = compiled(program)
     origins = [each for number in range(len(code.items)) for each in code.item_listing(number)[1].values()]
-    (call,) = [each for each in origins if each.op == "call"]
+    (call,) = {each for each in origins if each.op == "call"}
     assert isinstance(call, Origin) and call.location is not None and call.location.path == __file__
