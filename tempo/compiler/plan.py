@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -17,10 +17,11 @@ from tempo.loop_ir.passes import LoopContext, Offload
 from tempo.loop_ir.pipeline import for_all_sizes
 from tempo.lowering.construct.build import build
 from tempo.lowering.construct.guard_tables import clusters_with_tables
-from tempo.lowering.scheduling.clusters import Clustered, build_problem, cluster
+from tempo.lowering.retention import Retained, retention
+from tempo.lowering.scheduling.clusters import Clustered, Value, build_problem, cluster
 from tempo.lowering.scheduling.places import Place, places, scoped
 from tempo.lowering.scheduling.sinking import sunk
-from tempo.lowering.storage.assignment import decide_storage
+from tempo.lowering.storage.assignment import Storage, decide_storage
 from tempo.lowering.storage.kept_between import kept_between
 from tempo.passes.instrument import unchecked_past_stops
 from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
@@ -43,7 +44,7 @@ class Plan:
     """All that was decided for one program, for every size of which `facts` are true.
 
     `stages` are seconds by stage, `notes` what the scheduler says of its tree, for `explain()`. `offload`: what
-    goes to a pool on the host.
+    goes to a pool on the host. `guarded`: the clusters that a table of demanded points guards.
     """
 
     graph: Graph
@@ -58,6 +59,13 @@ class Plan:
     notes: tuple[str, ...]
     facts: Condition
     offload: Offload
+    storage: Mapping[Value, Storage]
+    guarded: Collection[str]
+
+    @cached_property
+    def retention(self) -> Mapping[int, Retained]:
+        """By buffer, as passes on LoopIR have left its number, why it is kept, and for how long."""
+        return retention(self.program, self.places, self.storage, self.guarded)
 
     def with_loops(self, loops: LoopProgram) -> Plan:
         return replace(self, loops=loops)
@@ -151,6 +159,8 @@ def plan(
         scheduled.notes,
         options.facts,
         options.offload,
+        storage,
+        frozenset(tables),
     )
 
 

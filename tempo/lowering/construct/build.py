@@ -66,7 +66,8 @@ def build(
     return _Builder(program, places, storage, tables, checks, apart).build(tree)
 
 
-def _make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
+def make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffers:
+    """Those of a program's values, of what it is given, and of its outputs."""
     buffers, graph = Buffers(), program.graph
     for id in sorted(graph.reachable()):
         if graph.nodes[id].is_given:
@@ -160,7 +161,7 @@ class _Builder:
     ) -> None:
         self.apart = apart
         self.places = tuple(chain.from_iterable(places.values()))
-        self.program, self.buffers = program, _make_buffers(program, storage)
+        self.program, self.buffers = program, make_buffers(program, storage)
         self.clusters: dict[str, Cluster] = {cluster.name: cluster for cluster in program.clusters}
         self.hosts = frozenset(cluster.name for cluster in program.clusters if cluster.host)
         self.tables = {name: index for index, name in enumerate(tables)}

@@ -218,10 +218,10 @@ def decide_storage(
 
     `guarded` names the clusters that a table guards: such a statement is a block of its own.
     """
-    return _Assignment(program, places, guarded).decide()
+    return Assignment(program, places, guarded).decide()
 
 
-class _Assignment:
+class Assignment:
     def __init__(self, program: Clustered, places: Mapping[str, tuple[Place, ...]], guarded: Collection[str]) -> None:
         self.program = program
         self.places = places
@@ -264,15 +264,16 @@ class _Assignment:
         return tuple(found)
 
     def _decide(self, reads: list[ValueRead], cluster: Cluster, rank: int) -> Storage:
-        if all(self._in_register(read, cluster.name) for read in reads):
+        if all(self.in_register(read, cluster.name) for read in reads):
             return Storage(register=True)
         sliced = {
             position for read in reads for position, index in enumerate(read.edge.map) if isinstance(index, Slice)
         }
-        axes = self._axes(cluster.domain, self._widths(reads, cluster, rank), sliced)
+        axes = self._axes(cluster.domain, self.widths(reads, cluster, rank), sliced)
         return Storage(register=False, axes=axes, local=local_to(self.places[cluster.name], reads))
 
-    def _widths(self, reads: list[ValueRead], cluster: Cluster, rank: int) -> list[int]:
+    def widths(self, reads: list[ValueRead], cluster: Cluster, rank: int) -> list[int]:
+        """How many points along each dim these reads ask for; `FULL`: every one."""
         if not cluster.domain:
             return []
         places, box = self.places[cluster.name], self.program.box(cluster)
@@ -292,7 +293,7 @@ class _Assignment:
                 axes.append(Axis(dim, position, "window", const(width)))
         return tuple(axes)
 
-    def _in_register(self, read: ValueRead, writer: str) -> bool:
+    def in_register(self, read: ValueRead, writer: str) -> bool:
         """Read later in the same block (or one inside it), at the point just made.
 
         A name holds what was assigned last: of the places that write, that is the one before the read in the text.
