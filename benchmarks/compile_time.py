@@ -56,7 +56,7 @@ def stages_of(session: Session, config: Config, positions: int) -> Stages:
     start = time.perf_counter()
     run = session.compile(program, sizes(config, positions))
     whole = time.perf_counter() - start
-    stages = dict(explained_stages(run.explain()))
+    stages = dict(explained_times(run.explain("times")))
     found |= {"checks": whole - sum(stages.values()), **stages}
     with jax_stages(session.backend, found):
         first = seconds(run, inputs)
@@ -65,9 +65,9 @@ def stages_of(session: Session, config: Config, positions: int) -> Stages:
     return found
 
 
-def explained_stages(text: str) -> Iterator[tuple[str, float]]:
-    """What `explain()` says under "# stages"."""
-    section = text.split("# stages\n")[1].split("\n\n")[0]
+def explained_times(text: str) -> Iterator[tuple[str, float]]:
+    """What `explain()` says under "# times"."""
+    section = text.split("# times\n")[1].split("\n\n")[0]
     for line in section.splitlines():
         name, milliseconds, _ = line.rsplit(maxsplit=2)
         yield name.strip(), float(milliseconds) / 1e3

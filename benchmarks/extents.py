@@ -182,7 +182,7 @@ def measure_length(session: Session, data: Data, length: int, window: int | None
 
 def choice(run: tp.Executable) -> str:
     """How the lengths are run, as `explain()` has it under "# extents"."""
-    lines = run.explain().split("# extents")[1].split("\n\n")[0].splitlines()[1:]
+    lines = run.explain("extents").split("# extents")[1].split("\n\n")[0].splitlines()[1:]
     return ", ".join(dict.fromkeys(line.rpartition(": ")[2] for line in lines))
 
 

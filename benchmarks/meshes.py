@@ -3,8 +3,8 @@
     python -m benchmarks meshes [--only NAME]
 
 On devices that the processor poses as: no time is measured, since they share its cores. Exchanges are those that the
-compiler foretells (`run.explain()`), summed up for each iteration of the outermost loop they are in; memory is that of
-one device, with XLA's own temporaries. Examples are run as `--mesh` runs them, at few steps.
+compiler foretells (`run.explain("placement")`), summed up for each iteration of the outermost loop they are in; memory
+is that of one device, with XLA's own temporaries. Examples are run as `--mesh` runs them, at few steps.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Found:
         assert isinstance(engine, CompiledEngine)
         assert sizes is not None
         made = engine.at(engine.plan_for(sizes), sizes).compiled
-        lines = tuple(run.explain().splitlines())
+        lines = tuple(run.explain("all").splitlines())
         return Found(collectives(made.passes), iterations(made.program, sizes), lines)
 
     def kinds(self) -> dict[str, list[Collective]]:

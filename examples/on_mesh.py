@@ -19,7 +19,7 @@ from typing import Any
 import tempo as tp
 
 EXCHANGE = re.compile(r"(\S+) over (\w+), (\d+) B, (inside [\w, ]+|outside of loops): .*?(?:  (\S+:\d+))?")
-"""Of `run.explain()`: what is done, the mesh's axis, bytes, loops, and the line that asks for it."""
+"""Of `run.explain("all")`: what is done, the mesh's axis, bytes, loops, and the line that asks for it."""
 PIPELINE = re.compile(r"^\w+: (pipeline of .*)$", re.MULTILINE)
 
 
@@ -87,7 +87,7 @@ def tell(options: argparse.Namespace, run: tp.Executable) -> None:
     """Print how the last run lay on the mesh, and what the devices exchange: once for each point of the loops."""
     if options.mesh is None:
         return
-    text = run.explain()
+    text = run.explain("all")
     _, *lines = text[text.index("\n# placement") + 1 : text.index("\n# memory")].strip().splitlines()
     found = [match for line in lines if (match := EXCHANGE.fullmatch(line))]
     cut = sum(bool(re.match(r"b\d+ ", line)) for line in lines)

@@ -54,6 +54,12 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "program", metavar="FILE:PROGRAM", help="a file, and a tp.Program in it or a function that returns one"
     )
+    explain.add_argument(
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        help="what to print of it, such as code or graph, or all; default: what fits",
+    )
     explain.add_argument("--backend", help="default: TEMPO_BACKEND, else numpy")
     explain.add_argument("--scheduler", help="default: TEMPO_SCHEDULER, else greedy")
     explain.add_argument(
@@ -115,7 +121,7 @@ def _explain(parsed: argparse.Namespace) -> int:
 
     program = _load_program(parsed.program)
     choices = {name: value for name in ("backend", "scheduler") if (value := getattr(parsed, name))}
-    print(tp.compile(program, sizes=_sizes(parsed.size), **choices).explain())
+    print(tp.compile(program, sizes=_sizes(parsed.size), **choices).explain(*parsed.sections), end="")
     return 0
 
 

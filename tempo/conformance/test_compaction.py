@@ -187,10 +187,10 @@ def test_few_rows_are_computed_by_few(target: Target) -> None:
     out = run(sizes={"s": 3}, **data)
     np.testing.assert_array_equal(out.lengths["t"], [1, STEPS, 1, 1, 1, 1])
     assert run.executables == 2
-    assert "t: 6, 5, 4, 3, 2, 1 rows at a time" in run.explain()
+    assert "t: 6, 5, 4, 3, 2, 1 rows at a time" in run.explain("all")
     alone = target.compile(program_of([cell]), mapping={"t": "sequential"})
     alone(sizes={"s": 3}, **data)
-    assert "t: all rows until the last has ended" in alone.explain()
+    assert "t: all rows until the last has ended" in alone.explain("all")
 
 
 @pytest.mark.one_process

@@ -236,7 +236,7 @@ def test_names_of_any_characters(target: Target) -> None:
 @pytest.mark.planned
 @pytest.mark.one_configuration
 def test_it_explains_itself(target: Target) -> None:
-    text = target.compile(running_sum(), {"t": 3}).explain()
+    text = target.compile(running_sum(), {"t": 3}).explain("all")
     assert "for t in" in text
     assert "lift" in text
 

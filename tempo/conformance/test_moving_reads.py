@@ -97,7 +97,7 @@ def test_no_tensor_of_all_pairs_times_what_a_point_holds(target: Target, name: s
     program = attention(WINDOWS[name], width)
     pairs = size * size * width * 4
     run = target.compile(program, {"t": size}, mapping="full", poison=False)
-    assert "over (t)" not in run.explain().split("# graph")[1].split("#")[0]
+    assert "over (t)" not in run.explain("all").split("# graph")[1].split("#")[0]
     assert max(buffer.bytes for buffer in run.memory.buffers) <= (size + 1) * width * 4
     assert run.memory.peak_bytes < pairs
     if not hasattr(target.backend, "measured_peak"):
@@ -113,7 +113,7 @@ def test_no_tensor_of_all_pairs_times_what_a_point_holds(target: Target, name: s
 @pytest.mark.one_device
 def test_reads_of_all_pairs_are_lifted_where_they_are_small(target: Target) -> None:
     program = attention(WINDOWS["prefix"], 4, gradient=False)
-    graphs = [target.compile(program, {"t": size}, mapping=None).explain() for size in (32, 8192)]
+    graphs = [target.compile(program, {"t": size}, mapping=None).explain("all") for size in (32, 8192)]
     assert "all points at once" not in graphs[0]
     assert "all points at once would hold 256 MiB" in graphs[1]
 
@@ -126,7 +126,7 @@ def test_blocks_hold_a_part_of_all_pairs(target: Target) -> None:
     size, program = 4096, attention(WINDOWS["prefix"], 16, gradient=False)
     run = target.compile(program, {"t": size}, mapping=None, poison=False)
     whole = target.compile(program, {"t": size}, mapping={"t": "full"}, poison=False)
-    assert "t: blocks of" in run.explain()
+    assert "t: blocks of" in run.explain("all")
     assert run.memory.peak_bytes < whole.memory.peak_bytes / 4
-    if "t: blocks of 64 " in run.explain():
+    if "t: blocks of 64 " in run.explain("all"):
         assert run.memory.peak_bytes < size * size

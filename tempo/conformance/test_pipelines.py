@@ -443,7 +443,7 @@ def test_the_bubble_is_told(many: Target) -> None:
     count = stages_of(many)
     run = piped(many, written(trained), sizes={"l": 2 * count, "m": 3})
     told = f"l: pipeline of {count} stages of 2; 3 points of m in {count + 2} waves, each way"
-    assert f"{told}; bubble {count - 1}/{count + 2}" in run.explain()
+    assert f"{told}; bubble {count - 1}/{count + 2}" in run.explain("all")
 
 
 def test_a_pickle_is_compiled_again(many: Target) -> None:

@@ -120,7 +120,7 @@ def is_in_tiles(target: Target, run: tp.Executable) -> bool:
         target.interprets
         or target.mesh is not None
         or "lift" in target.configuration.disable
-        or "n: in tiles" in run.explain()
+        or "n: in tiles" in run.explain("all")
     )
 
 
@@ -304,7 +304,7 @@ def test_without_checks_indices_are_clamped(target: Target) -> None:
 def test_a_chain_stays_a_loop(target: Target) -> None:
     run = target.compile(trees())
     run(sizes={"leaf": 1, "inner": 40}, **given("chain", 1, 40))
-    assert target.interprets or "n: in tiles" not in run.explain()
+    assert target.interprets or "n: in tiles" not in run.explain("all")
 
 
 @pytest.mark.one_device
@@ -322,6 +322,6 @@ def test_why_points_are_run_one_by_one(target: Target) -> None:
         g[n] = g[n - 1] + g.gather(n, child[0], within=slice(0, n)).sum()
         tp.output("h", h)
         tp.output("g", g)
-    said = target.compile(program).explain()
+    said = target.compile(program).explain("all")
     assert "n: point by point: the indices vary along b, too" in said
     assert "n: point by point: its points read others in other ways, too" in said

@@ -345,11 +345,16 @@ class Executable:
         """How many executables were made so far: one per value of the sizes that shapes are made of."""
         return _planning(self._engine, "plans nothing, so it has no run.executables").executables
 
-    def explain(self) -> str:
-        """Passes, schedule as pseudocode, buffers, memory and generated code."""
+    def explain(self, *sections: str) -> str:
+        """What became of the program, as far as it fits a screen; or sections by name, or "all" of them.
+
+        "passes", "operators", "times" of compiling, "rows" that run apart or in tiles, "mapping" of dims to axes and
+        loops, "graph", "statements", "schedule", "buffers", why they are "kept", "plans" that were compared, "extents"
+        that vary, "placement" on a mesh, "memory", "code". Raises `InputError` for a name that none has.
+        """
         if not isinstance(self._engine, CompiledEngine):
             return f"backend reference: evaluates the graph on demand\n\n{self.graph}"
-        return explain(self._engine, self._sizes)
+        return explain(self._engine, self._sizes, sections)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return compiled_again, (portable(self._recipe, self.program),)

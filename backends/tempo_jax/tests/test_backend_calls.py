@@ -45,7 +45,7 @@ def test_it_is_traced_not_called_at_every_point() -> None:
     assert traced
     assert all(traced)
     assert len(traced) <= 4  # peeled iterations are traced, too
-    assert "# host" not in run.explain()
+    assert "# host" not in run.explain("all")
     state = np.zeros(3, np.float32)
     for at in range(5):
         np.testing.assert_allclose(out["state"][at], state, rtol=1e-5, atol=1e-6)

@@ -526,7 +526,7 @@ def test_an_executable_is_pickled(used: bool) -> None:
 
 
 def test_what_it_exchanges_is_explained() -> None:
-    told = compiled(sizes={"b": 8, "t": 6}).explain()
+    told = compiled(sizes={"b": 8, "t": 6}).explain("all")
     assert "# placement" in told
     assert re.search(rf"all-reduce over data, \d+ B, .*{re.escape(__file__)}:\d+", told)
 
@@ -609,7 +609,9 @@ def piped(program: tp.Program, **sizes: int) -> tp.Executable:
 
 def foretold(run: tp.Executable) -> list[tuple[str, int, int]]:
     """Kind, bytes, and inside how many loops."""
-    found = re.findall(r"^(\S+) over stage, (\d+) B, (?:outside of loops|inside (.*?)):", run.explain(), re.MULTILINE)
+    found = re.findall(
+        r"^(\S+) over stage, (\d+) B, (?:outside of loops|inside (.*?)):", run.explain("all"), re.MULTILINE
+    )
     names = {"permute": "collective-permute"}
     return [(names.get(kind, kind), int(bytes), len(loops.split(", ")) if loops else 0) for kind, bytes, loops in found]
 
@@ -631,7 +633,7 @@ def test_stages_hand_on_one_activation_a_wave(texts: list[str]) -> None:
     assert moved(texts) == [BOUNDARY]
     last = MICROBATCHES * BOUNDARY
     assert foretold(run) == [("collective-permute", BOUNDARY, 1), ("all-reduce", last, 0)]
-    assert "pipeline of 4 stages of 2; 16 points of m in 19 waves, each way; bubble 3/19" in run.explain()
+    assert "pipeline of 4 stages of 2; 16 points of m in 19 waves, each way; bubble 3/19" in run.explain("all")
     assert_near(found, tp.compile(deep("y"), "numpy")(**EACH_STAGES_OWN))
 
 

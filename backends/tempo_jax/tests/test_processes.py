@@ -344,7 +344,7 @@ def memory_and_explanations() -> None:
     assert run.memory["h"].bytes * 4 == one.memory["h"].bytes
     assert run.memory["w"].bytes == one.memory["w"].bytes
     assert run.memory.peak_bytes < one.memory.peak_bytes
-    assert "all-reduce over data" in run.explain()
+    assert "all-reduce over data" in run.explain("all")
     backend = JaxBackend().with_mesh(MESH)
     assert backend.measured_peak(lambda: backend.laid(INPUTS["x"], (MESH.shards("data"), None, None))) == 0
 

@@ -73,4 +73,4 @@ def test_it_is_a_pass_like_those_of_the_core() -> None:
     for disable in ((), ("split_loops",)):
         run = tp.compile(program, "jax", options=tp.Options(disable=disable, debug=True))
         np.testing.assert_allclose(run()["h"], expected, rtol=1e-6)
-        assert ("split_loops" in str(run.explain())) == (not disable)
+        assert ("split_loops" in str(run.explain("all"))) == (not disable)

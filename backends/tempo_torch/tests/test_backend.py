@@ -138,7 +138,7 @@ def test_an_executable_may_run_in_several_threads():
 
 def test_tracebacks_and_explain_show_the_generated_source():
     run = tp.compile(doubled(), backend="torch", sizes={"t": 3})
-    assert "def segment_0" in run.explain()
+    assert "def segment_0" in run.explain("all")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

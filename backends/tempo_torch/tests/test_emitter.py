@@ -29,7 +29,7 @@ class Plain(TorchBackend):
 
 
 def source(program: tp.Program, **sizes: int) -> str:
-    return tp.compile(program, backend="torch", sizes=sizes).explain()
+    return tp.compile(program, backend="torch", sizes=sizes).explain("all")
 
 
 def check(program: tp.Program, **inputs: Any) -> None:
@@ -198,9 +198,9 @@ def _chain(width: int) -> tp.Program:
 
 
 def test_large_values_are_let_go_after_their_last_use():
-    large = tp.compile(_chain(1 << 14), "torch").explain()
+    large = tp.compile(_chain(1 << 14), "torch").explain("all")
     assert re.search(r"^ *del v\d+", large, re.M)
-    assert "del " not in tp.compile(_chain(8), "torch").explain()
+    assert "del " not in tp.compile(_chain(8), "torch").explain("all")
 
 
 def test_what_lives_at_once_does_not_grow_with_the_length_of_a_program():

@@ -88,7 +88,7 @@ def work(kept: str) -> None:
     stages: list[Any] = [None] * STAGES
     dist.all_gather_object(stages, vars(stage))
     if stage.number == 0:
-        Path(kept).write_bytes(pickle.dumps((stages, run.explain())))
+        Path(kept).write_bytes(pickle.dumps((stages, run.explain("all"))))
     dist.barrier()  # and no group is destroyed: in PyTorch 2.13 that aborts after sends by gloo, now and then
 
 

@@ -214,7 +214,7 @@ def test_compiling_succeeds_and_says_how(script: str) -> None:
         with pytest.warns(RuntimeWarning, match="'greedy'"):
             found = run(x=x)
         np.testing.assert_array_equal(found["total"], np.cumsum(x))
-        assert "# polyhedral: greedy, " in run.explain()
+        assert "# polyhedral: greedy, " in run.explain("all")
 
 
 def test_the_time_of_the_options_is_a_positive_number() -> None:

@@ -127,7 +127,7 @@ class Listening(Worker):
 
 def asked(program: tp.Program, **sizes: int) -> list[Request]:
     worker, options = Listening(), tp.Options(mapping="sequential")  # what is lifted, numbers as sizes may decide
-    tp.compile(program, scheduler=PolyhedralScheduler(worker, Cache(None)), sizes=sizes, options=options).explain()
+    tp.compile(program, scheduler=PolyhedralScheduler(worker, Cache(None)), sizes=sizes, options=options).explain("all")
     worker.close()
     return worker.requests
 

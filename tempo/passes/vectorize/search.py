@@ -62,11 +62,14 @@ class Decision:
     points: int | None = None
     costs: tuple[tuple[str, Cost], ...] = ()
 
+    @property
+    def way(self) -> str:
+        return self.kind if self.points is None else f"{self.kind} of {self.points}"
+
     def __str__(self) -> str:
         count = f"{len(self.nodes)} nodes" if len(self.nodes) > 1 else f"%{self.nodes[0]}"
         bytes = f"{self.new_bytes} bytes more a point, {self.kept_bytes} kept anyway"
-        way = self.kind if self.points is None else f"{self.kind} of {self.points}"
-        lines = [f"{self.dim.name}: {way:<10} {count} from %{min(self.nodes)} on: {self.why} ({bytes})"]
+        lines = [f"{self.dim.name}: {self.way:<10} {count} from %{min(self.nodes)} on: {self.why} ({bytes})"]
         return "\n".join([*lines, *(f"    {name + ':':<16} {cost}" for name, cost in self.costs)])
 
 

@@ -29,7 +29,7 @@ def test_neither_the_stencil_nor_its_gradient_goes_point_by_point() -> None:
     with tp.Program() as program:
         loss, wrt = heated(8)
         tp.output("gradient", tp.grad(loss, wrt["start"]))
-    text = tp.compile(program, sizes={"y": 32, "x": 32}).explain()
+    text = tp.compile(program, sizes={"y": 32, "x": 32}).explain("all")
     statements = text.split("# statements\n")[1].split("\n\n")[0].splitlines()
     arithmetic = [line for line in statements if "mul" in line]
     assert arithmetic

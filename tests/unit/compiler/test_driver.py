@@ -49,7 +49,7 @@ def section(text: str, title: str) -> list[str]:
 
 
 def test_explain_tells_the_passes_of_both() -> None:
-    text = str(run().explain())
+    text = str(run().explain("all"))
     assert section(text, "passes")[-2:] == ["forwarding", "copy_propagation"]
     assert section(text, "passes at t=4") == [each.name for each in OF_NUMPY]
     assert "statements" in text.split("# passes at t=4\n")[1].splitlines()[0]
@@ -57,7 +57,7 @@ def test_explain_tells_the_passes_of_both() -> None:
 
 @pytest.mark.parametrize("name", [each.name for each in (*for_all_sizes(), *OF_NUMPY)])
 def test_each_pass_on_loop_ir_may_be_left_out(name: str) -> None:
-    text = str(run(disable=(name,)).explain())
+    text = str(run(disable=(name,)).explain("all"))
     assert name not in section(text, "passes") + section(text, "passes at t=4")
 
 
@@ -101,7 +101,7 @@ def test_what_a_pass_on_loop_ir_makes_is_verified() -> None:
 @pytest.mark.parametrize("stop", ["lift", "forwarding", "circular_reads"])
 def test_after_the_stop_only_what_is_needed_runs(monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
     monkeypatch.setenv("TEMPO_STOP_AFTER", stop)
-    text = str(run().explain())
+    text = str(run().explain("all"))
     ran = section(text, "passes") + section(text, "passes at t=4")
     assert "mask_elimination" not in ran
     assert ("simplify" in ran, "circular_reads" in ran) == (True, stop == "circular_reads")

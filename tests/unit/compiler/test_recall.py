@@ -71,7 +71,7 @@ def test_a_plan_is_made_once(planned: list[str], folder: Path):
     again = tp.compile(program())
     np.testing.assert_array_equal(again(sizes={"t": 4})["x"], expected)
     assert planned == ["planned"]
-    assert "# passes" in again.explain()  # for which it is made after all
+    assert "# passes" in again.explain("all")  # for which it is made after all
     assert len(planned) == 2
 
 

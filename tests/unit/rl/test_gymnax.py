@@ -70,8 +70,8 @@ def test_episodes_begin_anew_and_go_on_across_dims(acted: dict[str, np.ndarray])
 
 def test_acting_stays_in_the_compiled_loop(cartpole: Any) -> None:
     cartpole(sizes={"i": 2, "t": 30})
-    assert "# host" not in cartpole.explain()
-    items = cartpole.explain().split("# code")[1]
+    assert "# host" not in cartpole.explain("all")
+    items = cartpole.explain("all").split("# code")[1]
     assert "host_" not in items
 
 

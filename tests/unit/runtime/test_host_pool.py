@@ -52,7 +52,7 @@ def test_what_is_kept_is_elsewhere(pools: list[HostPool]) -> None:
     assert run.memory.traffic.evicted >= run.memory.pool_bytes
     assert {each.name for each in run.memory.pool} <= {each.name for each in run.memory.buffers}
     assert "in the host pool" in str(run.memory)
-    assert "pool.fetch(" in run.explain()
+    assert "pool.fetch(" in run.explain("all")
 
 
 def training(steps: int) -> tp.Program:

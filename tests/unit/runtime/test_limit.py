@@ -64,7 +64,7 @@ def test_a_part_of_the_peak_is_met(part: int) -> None:
     *refused, taken = run.memory.choices
     assert taken.fits and not any(choice.fits for choice in refused)
     assert taken.how.startswith("recompute=") and taken.seconds > refused[0].seconds
-    assert taken.how in run.explain()
+    assert taken.how in run.explain("all")
     np.testing.assert_allclose(run(w=W)["dw"], plain(w=W)["dw"], rtol=2e-5, atol=2e-5)
 
 

@@ -45,7 +45,7 @@ def compiled(backend: str, program: tp.Program | None = None, **options: object)
 
 
 def schedule(run: tp.Executable) -> str:
-    return run.explain().split("# schedule")[1].split("# buffers")[0]
+    return run.explain("all").split("# schedule")[1].split("# buffers")[0]
 
 
 @pytest.mark.parametrize("backend", typical(["numpy", "torch"], ["numpy"]))

@@ -141,7 +141,7 @@ def test_what_iterations_before_wrote_has_a_name(backward: bool, steps: int) -> 
     options = tp.Options(poison=True, lift=False)  # lifted readers would want all points
     run = tp.compile(program, "numpy", options=options)
     found, wanted = run(**given), tp.compile(program, "reference")(**given)
-    body = run.explain().split("for t in range")[1].split("    return")[0]
+    body = run.explain("all").split("for t in range")[1].split("    return")[0]
     assert "%" not in body.split("\n    t = ")[0], body
     for name in wanted:
         np.testing.assert_array_equal(found[name], wanted[name])

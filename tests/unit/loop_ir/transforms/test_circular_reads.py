@@ -25,7 +25,7 @@ def compiled(make: Callable[[T, slice, tp.Dim], T], window: int = 4) -> tuple[tp
     run = tp.compile(program, options=tp.Options(checks=False))
     expected = tp.compile(program, backend="reference")()["last"]
     np.testing.assert_allclose(run()["last"], expected, rtol=1e-5, atol=1e-6)
-    return run, str(run.explain())
+    return run, str(run.explain("all"))
 
 
 def total(x: T, past: slice, t: tp.Dim) -> T:

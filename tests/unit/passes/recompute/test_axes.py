@@ -122,6 +122,6 @@ def test_on_the_way_through_the_compiler() -> None:
     wanted = tp.compile(made, "reference")(**given)
     for blocks in (2, 7, 50):
         run = tp.compile(made, "numpy", options=tp.Options(fold_blocks=blocks))
-        assert "positions in blocks of" in run.explain()
+        assert "positions in blocks of" in run.explain("all")
         for name, array in run(**given).items():
             np.testing.assert_allclose(array, wanted[name], rtol=2e-5, atol=2e-6)

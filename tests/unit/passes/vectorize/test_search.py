@@ -119,7 +119,7 @@ def test_explain_names_what_was_decided() -> None:
         x = tp.input("x", shape=(3,), dims=(t,))
         tp.output("y", tp.tanh(x))
     run = tp.compile(program, sizes={"t": 3})
-    assert "# mapping\nt: full" in run.explain()
+    assert "# mapping\nt: full" in run.explain("all")
     np.testing.assert_allclose(run(x=np.ones((3, 3), np.float32))["y"], np.tanh(np.ones((3, 3))), rtol=1e-6)
 
 
