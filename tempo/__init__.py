@@ -63,6 +63,7 @@ newaxis = None
 # What runs programs, and libraries, are imported when first used, so that declaring one stays quick to start.
 _RUNTIME = {
     "compile": "tempo.runtime.compile",
+    "stages": "tempo.runtime.compile",
     "Options": "tempo.compiler.options",
     "save": "tempo.runtime.results.saving",
     "load": "tempo.runtime.results.saving",
@@ -76,7 +77,7 @@ _LIBRARIES = ("llm", "nn", "optim", "rl", "testing")
 
 
 __all__ = [
-    *_language.__all__, "compile", "Options", "save", "load", "Checkpoints", "Mesh", "Pipeline",  # noqa: F405 - see __getattr__
+    *_language.__all__, "compile", "stages", "Options", "save", "load", "Checkpoints", "Mesh", "Pipeline",  # noqa: F405 - see __getattr__
     "register_backend", "register_scheduler", "llm", "nn", "optim", "rl", "testing",  # noqa: F405
     "bool", "bool_", "bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
     "uint32", "uint64",

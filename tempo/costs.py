@@ -109,6 +109,10 @@ class LikelySizes:
         """Whether every size in the expressions is."""
         return all(symbol in self.known for expr in exprs for symbol in expr.symbols())
 
+    def points(self, graph: Graph, node: Node) -> int:
+        """How many points its domain has."""
+        return math.prod(self.extent(graph.dim(symbol).size) for symbol in node.domain)
+
     def bytes(self, node: Node) -> int:
         """The bytes of all results of a node at one point."""
         return sum(math.prod(map(self.extent, type.shape)) * dtypes.itemsize(type.dtype) for type in node.results)
@@ -154,6 +158,22 @@ def work(graph: Graph, group: Iterable[int], held: int, points: int, hosted: boo
             launches += 1
             moved += sum(_bytes(type) for type in (*operands, result))
     return GroupWork(points, operations, moved, held, launches, hosted)
+
+
+def cost_point_by_point(graph: Graph, rates: Costs, sizes: LikelySizes) -> Cost:
+    """Of a graph, each node run once at each point of its domain that there may be."""
+    operations = moved = 0.0
+    launches = transitions = 0
+    for id in sorted(graph.reachable()):
+        node = graph.nodes[id]
+        points = sizes.points(graph, node)
+        transitions += points if node.is_call else 0
+        if OPERATORS[node.op].kind == "nominal":
+            continue
+        found = work(graph, [id], 0, points, False, sizes)
+        operations, moved = operations + points * found.operations, moved + points * found.bytes
+        launches += points * found.launches
+    return Cost(rates, operations, moved, launches, transitions)
 
 
 @dataclass(frozen=True)

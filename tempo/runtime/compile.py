@@ -1,4 +1,4 @@
-"""`tp.compile`."""
+"""`tp.compile`, and `tp.stages`, of which it is the last."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tempo.runtime.executable import Executable
 from tempo.runtime.host_pool import folder_of
 from tempo.runtime.limit import limit_in_bytes
 from tempo.runtime.results.finite import FiniteCheck
+from tempo.runtime.stages import Stages
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol, var
 
@@ -81,6 +82,46 @@ def compile(
     Raises `UnknownBackendError`, `UnknownSchedulerError`, `BrokenPluginError`, `UnsupportedError`, `SizeError`,
     `DomainError`, `DefinitionError`, `CycleError`, `MemoryLimitError`, and `InputError` for options that do not fit the
     program.
+    """
+    return stages(
+        program, backend, scheduler, device, sizes, options, memory_limit, offload, mesh, shard, place, pipeline
+    ).executable
+
+
+def stages(
+    program: Program,
+    backend: Any = None,
+    scheduler: Any = None,
+    device: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    options: Options | None = None,
+    memory_limit: int | str | None = None,
+    offload: str | os.PathLike[str] | None = None,
+    mesh: Mesh | None = None,
+    shard: Mapping[str, str] | None = None,
+    place: Mapping[str, tuple[str | None, ...]] | None = None,
+    pipeline: Pipeline | None = None,
+) -> Stages:
+    """What `compile` makes of a program, one form after the other, each to look at; it takes the same arguments.
+
+    `.graph` is the symbolic dependence graph as declared, `.optimized` that after all passes, `.schedule` the order of
+    statements, `.loops` the loops and buffers that are run, `.executable` what `compile` returns. Each is made when it
+    is first asked for. All but the last are a `Stage`: `print` shows it, with its `cost` and its `memory`.
+
+    What is wrong for every size is raised here, as `compile` does.
+
+    >>> import tempo as tp
+    >>> with tp.Program("sum") as program:
+    ...     t = tp.dim("t", 100)
+    ...     x, s = tp.input("x", (), (t,)), tp.recurrent("s", (), (t,))
+    ...     s[0] = x
+    ...     s[t] = s[t - 1] + x
+    ...     tp.output("s", s[t.size - 1])
+    >>> stages = tp.stages(program)
+    >>> stages.graph.memory, stages.schedule.memory  # all points; what the order keeps: x, and a few of the sums
+    (1200, 412)
+    >>> stages.executable(x=range(100))["s"].item()
+    4950.0
     """
     from tempo.language.program import Program  # the language builds on nothing of the runtime
 
@@ -161,8 +202,14 @@ def compile(
             pipeline,
         )
         executable = Executable(program, sizes, engine, recipe, check)
-        manager.call("tempo_compile_finished", program=program, executable=executable)
-        return executable
+
+        def ready() -> Executable:
+            with AtUserLine():
+                executable.prepared()
+                manager.call("tempo_compile_finished", program=program, executable=executable)
+            return executable
+
+        return Stages(executable, engine, ready)
 
 
 def _schedulers() -> list[str]:

@@ -18,7 +18,7 @@ from tempo.compiler.driver import Compiler, Specialised, check_supported
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, Scheduler, verifies
-from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError
+from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError, user_location
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
 from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow, Offload
@@ -232,7 +232,7 @@ class CompiledEngine:
         self.verify(plan, sizes)
         static = self.compiler.static(plan, sizes)
         key = plan, in_parts, ahead, tuple(static.values())
-        made = self._specialised.get(key, lambda: self._specialise(plan, static, not in_parts, ahead))
+        made = self.loops(plan, sizes, in_parts, ahead)
         name, bits = self.backend.info.name, NARROW
         if self.backend.fixed_integers:  # sizes that no shape is made of have a say in that
             bits = index_bits(made.loops, self.graph, sizes, name)
@@ -244,6 +244,14 @@ class CompiledEngine:
                 return compile_program(own, self.backend, sizes, bits)
 
         return self._compiled.get((key, bits, donated), compiled)
+
+    def loops(
+        self, plan: Plan, sizes: Mapping[Symbol, int], in_parts: bool = False, ahead: int = MOST_POINTS
+    ) -> Specialised:
+        """The plan's loops at the sizes that shapes are made of."""
+        static = self.compiler.static(plan, sizes)
+        key = plan, in_parts, ahead, tuple(static.values())
+        return self._specialised.get(key, lambda: self._specialise(plan, static, not in_parts, ahead))
 
     def _specialise(self, plan: Plan, static: Mapping[Symbol, int], whole: bool, ahead: int) -> Specialised:
         made = self.compiler.specialise(plan, static, whole, ahead)
@@ -493,6 +501,13 @@ class RowRuns:
 
 
 Engine = ReferenceEngine | CompiledEngine
+
+
+def planning(engine: Engine, otherwise: str, hint: str | None = None) -> CompiledEngine:
+    """The engine, where it is one that plans. Raises `UnsupportedError` that says what the other one does."""
+    if not isinstance(engine, CompiledEngine):
+        raise UnsupportedError(f"the reference backend {otherwise}", location=user_location(), hint=hint)
+    return engine
 
 
 def _with_donated(loops: LoopProgram, ports: Donated) -> LoopProgram:

@@ -15,6 +15,7 @@ from tempo.analysis.checks.stopping import check_stops
 from tempo.analysis.reports import beginning_at
 from tempo.analysis.rows import check_means
 from tempo.compiler.once import Once
+from tempo.costs import Cost
 from tempo.errors import (
     AtUserLine,
     InputError,
@@ -25,11 +26,12 @@ from tempo.errors import (
     package,
     user_location,
 )
+from tempo.loop_ir.analysis.work import loops_cost
 from tempo.reference.calls import feeding
 from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.checkpoints.folder import Checkpoints
 from tempo.runtime.checkpoints.resume import Resumed, resumed
-from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine
+from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine, planning
 from tempo.runtime.explain import explain
 from tempo.runtime.from_point import LateBeginnings
 from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, told_what_is_large
@@ -79,7 +81,12 @@ class Executable:
         if self._sizes is not None:
             self._check_sizes(self._sizes)
             self._sizes = engine.sizes(self._sizes)
+
+    def prepared(self) -> Executable:
+        """With code for the sizes that are known."""
+        if self._sizes is not None:
             self._prepare(self._sizes)
+        return self
 
     def __call__(
         self,
@@ -139,7 +146,7 @@ class Executable:
             if from_point is not None:
                 engine, arguments, first = self._late.at(from_point, arguments, state)
             if kept is not None:
-                kept.begin(arguments, asked, _planning(engine, "keeps no checkpoints"), from_point)
+                kept.begin(arguments, asked, planning(engine, "keeps no checkpoints"), from_point)
             reporting = _reporter(progress)
         planned = partial(self._planned, engine, arguments.sizes)
         with reporting as report, told_what_is_large(planned), feeding(arguments.feeds), beginning_at(first):
@@ -151,7 +158,7 @@ class Executable:
             results = engine.run(arguments, report, look)
         else:
             with AtUserLine():
-                results = _planning(engine, "keeps no checkpoints").checkpointed(arguments, report, look, kept.run)
+                results = planning(engine, "keeps no checkpoints").checkpointed(arguments, report, look, kept.run)
         outputs = outputs_of(results, self.graph, arguments, self._engine.from_host)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)
@@ -215,7 +222,7 @@ class Executable:
         Raises `UnsupportedError` where the program cannot be run along it; without an end, where something reads the
         size or a later point, or is kept at every point.
         """
-        engine = _planning(self._engine, "has no order to stream in", 'use backend="numpy"')
+        engine = planning(self._engine, "has no order to stream in", 'use backend="numpy"')
         names = {each.symbol.name: each.symbol for each in self.graph.dims}
         if dim not in names:
             raise InputError(
@@ -329,21 +336,39 @@ class Executable:
     # -- what is known ---------------------------------------------------------------------------------------------
 
     @property
+    def last_sizes(self) -> Mapping[Symbol, int] | None:
+        """The sizes last compiled for or run with; None where none are known yet."""
+        return self._sizes
+
+    @property
+    def cost(self) -> Cost:
+        """What the model of costs foretells for a run at the sizes last compiled or run: operations, bytes moved,
+        launches of operators, changes to the host and back, and seconds, which it knows to a factor, not to a percent.
+        """
+        engine, sizes = self._at_last_sizes("plans nothing, so it has no run.cost")
+        code = engine.at(engine.chosen(sizes).plan, sizes).compiled
+        return loops_cost(code.program, engine.backend.costs, sizes)
+
+    @property
     def memory(self) -> Memory:
         """What a run holds, for the sizes last compiled or run, and as that run was donated its inputs or not."""
-        engine, sizes = _planning(self._engine, "plans nothing, so it has no run.memory"), self._sizes
-        if sizes is None:
-            hint = "give sizes= to tp.compile, or run the program"
-            raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
-        engine, sizes = engine.of_last_run(sizes)
+        engine, sizes = self._at_last_sizes("plans nothing, so it has no run.memory")
         found = engine.chosen(sizes)
         donated = self._donated if self._donated and engine.takes(sizes) else frozenset[Port]()
         return memory_of(engine.at(found.plan, sizes, donated=donated), found.choices)
 
+    def _at_last_sizes(self, otherwise: str) -> tuple[CompiledEngine, Mapping[Symbol, int]]:
+        """What ran last, or would run. Raises `SizeError` where no sizes are known."""
+        engine = planning(self._engine, otherwise)
+        if self._sizes is None:
+            hint = "give sizes= to tp.compile, or run the program"
+            raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
+        return engine.of_last_run(self._sizes)
+
     @property
     def executables(self) -> int:
         """How many executables were made so far: one per value of the sizes that shapes are made of."""
-        return _planning(self._engine, "plans nothing, so it has no run.executables").executables
+        return planning(self._engine, "plans nothing, so it has no run.executables").executables
 
     def explain(self, *sections: str) -> str:
         """What became of the program, as far as it fits a screen; or sections by name, or "all" of them.
@@ -405,12 +430,6 @@ class Executable:
 
     def _planned(self, engine: Engine, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:
         return buffers_of(engine.plan_for(sizes).loops, sizes) if isinstance(engine, CompiledEngine) else ()
-
-
-def _planning(engine: Engine, otherwise: str, hint: str | None = None) -> CompiledEngine:
-    if not isinstance(engine, CompiledEngine):
-        raise UnsupportedError(f"the reference backend {otherwise}", location=user_location(), hint=hint)
-    return engine
 
 
 def _size(dim: Symbol) -> Symbol:

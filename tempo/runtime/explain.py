@@ -63,8 +63,7 @@ class Explained:
     @property
     def at(self) -> str:
         """The sizes, as they stand in titles."""
-        named = sorted(self.sizes.items()) if self.sizes else []
-        return " at " + (", ".join(f"{symbol.name}={value}" for symbol, value in named) or "fixed sizes")
+        return sizes_text(self.sizes or {})
 
     @cached_property
     def hosts(self) -> frozenset[str]:
@@ -77,6 +76,10 @@ class Explained:
     def times(self) -> tuple[tuple[str, float], ...]:
         code = () if self.compiled is None else (("code", self.compiled.seconds),)
         return (*self.plan.stages, *code)
+
+
+def sizes_text(sizes: Mapping[Symbol, int]) -> str:
+    return " at " + (", ".join(f"{symbol.name}={value}" for symbol, value in sorted(sizes.items())) or "fixed sizes")
 
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None, wanted: Sequence[str] = ()) -> str:
@@ -106,7 +109,7 @@ def _short(found: Explained) -> Iterator[str]:
     yield _title(found) + ("" if found.sizes is None else f",{found.at}")
     yield from _few("mapping", _mapping_in_short(found.plan.decisions))
     yield from _few("points and rows", list(found.notes))
-    yield from _few("schedule", _schedule(found).splitlines(), _MOST_SCHEDULE)
+    yield from _few("schedule", schedule_text(found).splitlines(), _MOST_SCHEDULE)
     if found.engine.compiler.placement is not None and found.compiled is not None:
         exchanged = [str(each) for each in collectives(found.compiled.passes)]
         yield from _few(
@@ -194,12 +197,12 @@ def _statements(found: Explained) -> Section:
     yield "statements", "\n".join(lines)
 
 
-def _schedule(found: Explained) -> str:
+def schedule_text(found: Explained) -> str:
     return "\n".join([*(f"# {line}" for line in found.plan.notes), render(found.plan.tree, found.loop_note)])
 
 
 def _order(found: Explained) -> Section:
-    yield "schedule", _schedule(found)
+    yield "schedule", schedule_text(found)
 
 
 def _buffers(found: Explained) -> Section:
