@@ -1,15 +1,15 @@
-"""What a long call waits for: said to the logger "tempo", and to a progress bar while there is one."""
+"""What a long call waits for: said to the log "compile", and to a progress bar while there is one."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_LOGGER = logging.getLogger("tempo")
-_LOGGER.addHandler(logging.NullHandler())
+from tempo.logs import logger
+
+_LOGGER = logger("compile")
 _LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("tempo_waiting", default=None)
 
 

@@ -24,6 +24,7 @@ from tempo.compiler.plan import Plan, PlanOptions, Scheduler, verifies
 from tempo.compiler.plan import plan as planned
 from tempo.compiler.recall import key_of, recalled
 from tempo.errors import UnsupportedError
+from tempo.logs import say
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import MOST_POINTS, LoopContext, LoopPass, Narrow, Offload
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
@@ -277,10 +278,12 @@ class Compiler:
         )
         if self.placement is None:
             loops, records = self.manager.run(plan.loops, context, self.loop_passes)
+            say("loops", lambda: str(loops))
             return Specialised(loops, sizes, records, loops)
         first = next(at for at, each in enumerate(self.loop_passes) if isinstance(each, ShardingPropagation))
         unplaced, records = self.manager.run(plan.loops, context, self.loop_passes[:first])
         loops, more = self.manager.run(unplaced, context, self.loop_passes[first:])
+        say("loops", lambda: str(loops))
         return Specialised(loops, sizes, (*records, *more), unplaced)
 
     # -- what both follow ------------------------------------------------------------------------------------------

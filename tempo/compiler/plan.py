@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tempo.costs import EAGER, Costs
 from tempo.errors import InternalError, TempoError, UnsupportedError
+from tempo.logs import say
 from tempo.loop_ir.codegen.python import static_sizes
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.passes import LoopContext, Offload
@@ -27,7 +28,7 @@ from tempo.passes.instrument import unchecked_past_stops
 from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
 from tempo.passes.pipelining.stages import Stages
 from tempo.schedule.problem import SchedulingProblem
-from tempo.schedule.tree import Scheduled, ScheduleTree
+from tempo.schedule.tree import Scheduled, ScheduleTree, render
 from tempo.sdg.graph import Graph
 from tempo.sdg.operators.located import with_names_of_data
 from tempo.symbolic import TRUE, Condition, Symbol
@@ -135,6 +136,7 @@ def plan(
     scheduled = _schedule(scheduler, problem, program)
     clock.stage("schedule")
     hosts = frozenset(each.name for each in program.clusters if each.host)
+    say("schedule", lambda: "\n".join([*scheduled.notes, render(scheduled.tree)]))
     tree = sunk(scheduled.tree, problem, program.stops(), hosts)
     order = scoped(tree)
     found = places(order, hosts)

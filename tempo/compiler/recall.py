@@ -23,6 +23,7 @@ from tempo.caches import CACHE_VARIABLE, base_folder, digest, private, stamps, v
 from tempo.compiler.once import Once
 from tempo.compiler.plan import Plan
 from tempo.errors import Location
+from tempo.logs import say
 from tempo.loop_ir.ir import Buffer, Compute, LoopProgram
 from tempo.loop_ir.parse import parse
 from tempo.loop_ir.text import placeholders
@@ -63,10 +64,12 @@ def recalled(key: str | None, graph: Graph, known: Mapping[str, Any], make: Call
     path = folder / f"{key}.json"
     loops = _read(path, key, graph)
     if loops is not None:
+        say("plans", lambda: f"found {path}")
         once: Once[None, Plan] = Once()
         return RecalledPlan(loops, known, lambda: once.get(None, make))
     made = make()
     text = _text(made.loops, key, graph)
+    say("plans", lambda: f"made; {'too large to keep' if text is None else f'kept as {path}'}")
     if text is not None:
         with contextlib.suppress(OSError):  # a full disk costs time, not the result
             written(path, text)

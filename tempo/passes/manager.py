@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, TextIO, TypeVar
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.demand.images import Readers
 from tempo.errors import InputError, InternalError, TempoError, nearest
+from tempo.logs import say
 from tempo.sdg.graph import Graph
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.validate import validate
@@ -232,6 +233,7 @@ class PassManager:
         count = context.ir.count
         programs = (program, result) if self.keeps else None
         record = PassRecord(chosen.name, seconds, count(program), count(result), context.ir.items, decisions, programs)
+        say("passes", lambda: "\n".join(map(str, (record, *decisions))))
         return result, record
 
     def _print(self, name: str, when: str, program: object) -> None:

@@ -13,6 +13,7 @@ from tempo.compiler.driver import Compiler, loop_passes_of, pass_manager, regist
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Scheduler
 from tempo.errors import AtUserLine, InputError, ProgramError, UnsupportedError, nearest
+from tempo.logs import configure
 from tempo.passes.instrument import watched
 from tempo.passes.manager import PassManager, forced
 from tempo.passes.rows import rows_masked
@@ -126,6 +127,7 @@ def stages(
     from tempo.language.program import Program  # the language builds on nothing of the runtime
 
     with AtUserLine():
+        configure()
         if not isinstance(program, Program):
             raise ProgramError(
                 f"tp.compile takes a tp.Program, not {type(program).__name__}",

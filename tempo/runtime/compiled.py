@@ -21,6 +21,7 @@ from tempo.caches import digest
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
 from tempo.errors import AtUserLine, TempoError
+from tempo.logs import say
 from tempo.loop_ir.analysis.heap import Heap
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
@@ -97,6 +98,11 @@ class Compiled:
         text = emitter.item(number, self.program.items[number])
         assert emitter.emitted is not None
         return text, source_map(emitter.emitted, text)
+
+    def listings(self) -> Iterator[Listing]:
+        """Those of all segments, and of the driver."""
+        yield from map(self.segment_listing, range(len(self.segments)))
+        yield from map(self.item_listing, range(len(self.items)))
 
     @cached_property
     def digest(self) -> str:
@@ -293,9 +299,11 @@ def compile_program(made: Specialised, backend: Backend, sizes: Sizes, index_bit
     parameters = emitter.item_sizes()
     anew = frozenset[int]() if backend.allocates_inside else _made_anew(program, lifetimes, static)
     seconds = time.perf_counter() - start
-    return Compiled(
+    code = Compiled(
         program, backend, tuple(items), parameters, segments, anew, made.passes, static, made.unplaced, seconds
     )
+    say("code", lambda: "\n\n".join(text for text, _ in code.listings()))
+    return code
 
 
 def _made_anew(program: LoopProgram, lifetimes: Lifetimes, sizes: Sizes) -> frozenset[int]:

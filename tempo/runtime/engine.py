@@ -19,6 +19,7 @@ from tempo.compiler.once import Once
 from tempo.compiler.options import Options
 from tempo.compiler.plan import Plan, Scheduler, verifies
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError, user_location
+from tempo.logs import say
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
 from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow, Offload
@@ -32,6 +33,7 @@ from tempo.runtime.checkpoints.identity import identity
 from tempo.runtime.compaction import Compaction, RowRun, compaction
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.limit import Chosen, chosen
+from tempo.runtime.memory import memory_of
 from tempo.runtime.promises import Promises
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
 from tempo.runtime.wavefront import InTiles, in_tiles
@@ -215,7 +217,9 @@ class CompiledEngine:
             key = id(plan.graph), frozenset(sizes.items())  # narrowed and in parts it demands the same
             return self._demanded.get(key, lambda: demanded(plan.graph, sizes))
 
-        return Ready(plan, code, sizes, masks, self.graph.named_sizes(sizes), self._held(code, sizes), self.folder)
+        ready = Ready(plan, code, sizes, masks, self.graph.named_sizes(sizes), self._held(code, sizes), self.folder)
+        say("memory", lambda: str(memory_of(ready)))
+        return ready
 
     def _held(self, code: Compiled, sizes: Mapping[Symbol, int]) -> Mapping[int, tuple[int, ...]] | None:
         """By buffer, how much of it an output is, where shapes are made for buckets of sizes."""

@@ -254,9 +254,7 @@ def _memory(found: Explained) -> Section:
 
 def _code(found: Explained) -> Section:
     if (code := found.compiled) is not None:
-        segments = (code.segment_listing(number) for number in range(len(code.segments)))
-        driver = (code.item_listing(number) for number in range(len(code.items)))
-        yield "code", "\n\n".join(text for text, _ in (*segments, *driver))
+        yield "code", "\n\n".join(text for text, _ in code.listings())
 
 
 SECTIONS: Mapping[str, Callable[[Explained], Section]] = {

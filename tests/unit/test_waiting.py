@@ -23,7 +23,7 @@ def test_the_first_call_is_logged_and_the_second_is_not(caplog: pytest.LogCaptur
     assert any(message.startswith("making code for numpy") for message in first)
     assert any(message.endswith(" s") for message in first)
     assert len(caplog.records) == len(first)
-    assert {record.name for record in caplog.records} == {"tempo"}
+    assert {record.name for record in caplog.records} == {"tempo.compile"}
 
 
 def test_nothing_is_printed_unless_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:

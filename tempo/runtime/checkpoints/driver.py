@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tempo.errors import CheckpointError, UnsupportedError, user_location
+from tempo.logs import logger
 from tempo.loop_ir.analysis.boundary import Boundary, boundary
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.checkpoints.folder import FORMAT, Checkpoints, Folder, Saved, failed
@@ -23,7 +23,7 @@ from tempo.symbolic import Symbol
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int], None]
-_LOGGER = logging.getLogger("tempo")
+_LOGGER = logger("checkpoints")
 _DIFFERS = {
     "program": "of another program",
     "backend": "of another backend",

@@ -7,7 +7,6 @@ before a loop is in `given-K.safetensors`. A file is there whole or not at all (
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import secrets
@@ -20,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from tempo.errors import CheckpointError, InputError, user_location
+from tempo.logs import logger
 from tempo.runtime.results.files import DamagedError, Format, read, write
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 FORMAT = Format(
     "tempo-checkpoint", "1", "a run with checkpoint=", "state", "give the folder another name, or move the file away"
 )
-_LOGGER = logging.getLogger("tempo")
+_LOGGER = logger("checkpoints")
 _LOCK = ".lock"
 _SAID = {"run", "along", "item", "point", "ended", "seed", "sizes", "inputs", "outside", "identity", "points", "given"}
 _NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")

@@ -7,7 +7,6 @@ those: what JSON and safetensors can say, so that reading one runs nobody's code
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,12 +16,13 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.errors import HostCallError, Location, TempoError, UnsupportedError
+from tempo.logs import logger
 from tempo.plugins.manager import get_backend, list_backends
 from tempo.runtime.arguments.binding import StreamFeed
 from tempo.sdg.graph import Graph
 
 Array = np.ndarray[Any, Any]
-_LOGGER = logging.getLogger("tempo")
+_LOGGER = logger("checkpoints")
 _PLAIN = (bool, int, float, str, type(None))
 
 
