@@ -1,4 +1,4 @@
-"""The command line: `python -m tempo doctor | backends | explain | generate | chat`."""
+"""The command line: `python -m tempo doctor | backends | explain | checkpoints | generate | chat | completion`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from typing import Any
 from tempo.caches import installed
 from tempo.cli_chat import add_chat
 from tempo.cli_generate import add_generate
-from tempo.errors import MissingFileError, ProgramError, SizeError, TempoError
+from tempo.errors import MissingFileError, ProgramError, SizeError, TempoError, package
 from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_hooks, list_schedulers
 from tempo.plugins.support import exclusions, markdown
 
+COMMAND = "tempo-sdg"
 REQUIRED = ("tempo-sdg", "tempo-sdg-greedy", "numpy", "ml_dtypes", "pluggy")
 OPTIONAL = ("rich", "tqdm", "safetensors", "tokenizers", "gymnasium", "matplotlib")
 
@@ -37,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tempo", description="Tools around the Tempo compiler.")
+def _parser(name: str = "python -m tempo") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=name, description="Tools around the Tempo compiler.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     doctor = commands.add_parser("doctor", help="versions, plugins, and what is wrong with them")
@@ -73,6 +74,10 @@ def _parser() -> argparse.ArgumentParser:
 
     add_generate(commands)
     add_chat(commands)
+
+    completion = commands.add_parser("completion", help="what lets a shell complete the commands of tempo-sdg")
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.set_defaults(run=_completion)
     return parser
 
 
@@ -137,6 +142,26 @@ def _checkpoints(parsed: argparse.Namespace) -> int:
         tensors = [(name, dtype, shape, f"{bytes:,}") for name, dtype, shape, bytes in last.tensors]
         _table(f"Tensors of {last.name}", ("buffer", "dtype", "shape", "bytes"), tensors)
     return 1 if not found or any(each.wrong for each in found) else 0
+
+
+def _completion(parsed: argparse.Namespace) -> int:
+    shtab = package("shtab", "the completion of commands", "cli")
+    parser = _parser(COMMAND)
+    for each in _arguments(parser):
+        kind = {"DIR": shtab.DIRECTORY, "FILE": shtab.FILE, "FILE:PROGRAM": shtab.FILE}.get(str(each.metavar))
+        if kind is not None:
+            each.complete = kind  # type: ignore[attr-defined]
+    print(shtab.complete(parser, parsed.shell))
+    return 0
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Those of all commands."""
+    for each in parser._actions:
+        yield each
+        if isinstance(each, argparse._SubParsersAction):
+            for command in each.choices.values():
+                yield from _arguments(command)
 
 
 def _as_json(listing: Listing) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -187,3 +188,31 @@ def test_output_may_be_cut_short() -> None:
     command = f"{sys.executable} -m tempo backends --json | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("shell", "arguments"), [("bash", ["-n"]), ("zsh", ["-n"]), ("tcsh", None)])
+def test_shells_complete_the_commands(shell: str, arguments: list[str] | None) -> None:
+    pytest.importorskip("shtab")
+    done = tempo("completion", shell)
+    assert done.returncode == 0, done.stderr
+    assert all(command in done.stdout for command in ("doctor", "explain", "checkpoints", "backend"))
+    if arguments is not None and (found := shutil.which(shell)):
+        assert subprocess.run([found, *arguments], input=done.stdout, text=True, check=False).returncode == 0
+
+
+def test_bash_completes_a_command_an_option_and_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("shtab")
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    (tmp_path / "model.py").write_text("")
+    script = tempo("completion", "bash").stdout
+    ask = (
+        "ask() { COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _shtab_tempo_sdg; "
+        'echo "${COMPREPLY[@]}"; }'
+    )
+    lines = ["tempo-sdg expl", "tempo-sdg explain --sche", "tempo-sdg explain mod"]
+    text = "\n".join([script, ask, *(f"ask '{line}'" for line in lines)])
+    done = subprocess.run([bash], input=text, capture_output=True, text=True, cwd=tmp_path, check=True)
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert found == [["explain"], ["--scheduler"], ["model.py"]], done.stderr
