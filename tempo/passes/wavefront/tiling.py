@@ -11,6 +11,8 @@ gradients are expanded: so these go over the same tiles backwards, and no schedu
 are inputs, which an inspector makes (`tempo.runtime.inspector`).
 
 Of points of rows, `row[tile, lane]` says in which, and `order` which of it; `at` where the one before is, or behind.
+What the recurrence reads of a point, and what is computed for it alone before, has a dim of tiles of its own, `all`: no
+loop is over that, so a projection of all inputs is one product of matrices.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tempo.analysis.rows import Mask, Rows, exists, selected
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Wavefront
 from tempo.sdg.builder import fresh_dim
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Point, Port, Slice
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import FALSE, Condition, Context, Dim, Expr, Symbol, const, var
@@ -48,13 +51,13 @@ class Tiled:
 def tiled(graph: Graph, wave: Wavefront, lanes: int = LANES) -> Tiled:
     """Raises `UnsupportedError` where points are asked for that are not made at every point."""
     taken = {dim.symbol.name for dim in graph.dims}
-    names = [fresh_dim(f"{wave.dim.symbol.name}_{each}", taken) for each in ("base", "more", "tile", "lane")]
+    names = [fresh_dim(f"{wave.dim.symbol.name}_{each}", taken) for each in ("base", "more", "all", "tile", "lane")]
     base, more = (Dim(symbol, var(symbol.of_kind("size"))) for symbol in names[:2])
-    tile, lane = Dim(names[2], base.size + more.size), Dim(names[3], const(lanes))
-    dims = []
+    all, tile = (Dim(symbol, base.size + more.size) for symbol in names[2:4])
+    lane, dims = Dim(names[4], const(lanes)), list[Dim]()
     for dim in graph.dims:
-        dims += [base, more, tile, lane, dim] if dim == wave.dim else [dim]
-    return _Tiling(replace(graph, dims=tuple(dims)), wave, base, more, tile, lane).tiled()
+        dims += [base, more, all, tile, lane, dim] if dim == wave.dim else [dim]
+    return _Tiling(replace(graph, dims=tuple(dims)), wave, base, more, all, tile, lane).tiled()
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class _Tiling:
     wave: Wavefront
     base: Dim
     more: Dim
+    all: Dim
     tile: Dim
     lane: Dim
     copies: dict[int, int] = field(default_factory=dict)
@@ -80,6 +84,20 @@ class _Tiling:
     @cached_property
     def lanes(self) -> tuple[Symbol, Symbol]:
         return self.tile.symbol, self.lane.symbol
+
+    @cached_property
+    def ahead(self) -> frozenset[int]:
+        """The nodes that nothing of the recurrence makes, which are computed of points for it; what is so of the few
+        that read no others stays with their tiles."""
+        merges = [id for id in self.wave.nodes if self.graph.nodes[id].is_merge]
+        readers = {id: [reader for reader, _ in self.graph.consumers[id]] for id in self.graph.nodes}
+        made: set[int] = reached(merges, readers.__getitem__)
+        few = {id for id, points in self.wave.nodes.items() if points == self.wave.others}
+        return frozenset(self.wave.nodes.keys() - made - few)
+
+    def tiles(self, node: int) -> Symbol:
+        """The dim of tiles of a node of the recurrence."""
+        return self.all.symbol if node in self.ahead else self.tile.symbol
 
     def tiled(self) -> Tiled:
         graph, name, nodes = self.graph, self.tile.symbol.name, self.rewriter.nodes
@@ -113,14 +131,16 @@ class _Tiling:
             found = self._given[name] = self.rewriter.given(name, domain, shape)
         return found
 
-    def order(self) -> Edge:
-        return self.given(f"{self.tile.symbol.name} order", self.lanes)
+    def of_lanes(self, name: str, node: Node) -> Edge:
+        """What is given for each lane, as a node of the recurrence reads it."""
+        found = self.given(f"{self.tile.symbol.name} {name}", self.lanes)
+        return replace(found, map=(Point(var(self.tiles(node.id))), Point(var(self.lane.symbol))))
 
     # -- the recurrence ----------------------------------------------------------------------------------------------
 
     def over(self, node: Node) -> tuple[Symbol, ...]:
         """Its domain in tiles."""
-        return self.graph.canonical({*node.domain, *self.lanes} - {*self.wave.symbols})
+        return self.graph.canonical({*node.domain, self.tiles(node.id), self.lane.symbol} - {*self.wave.symbols})
 
     def copied(self, node: Node, read: str | None) -> Edge:
         tensors = Tensors(self.rewriter, node.location)
@@ -134,7 +154,7 @@ class _Tiling:
 
     def rows(self, tensors: Tensors, edge: Edge, tiles: Slice) -> Edge:
         """All points of some tiles of what `edge` reads, as rows."""
-        moved = {self.tile.symbol: tiles, self.lane.symbol: Slice(const(0), self.lane.size)}
+        moved = {self.tiles(edge.node): tiles, self.lane.symbol: Slice(const(0), self.lane.size)}
         seen = self.moved(edge, moved)
         shape = tensors.shape(seen)
         return tensors.reshape(seen, (tiles.length * self.lane.size, *shape[2:]))
@@ -165,7 +185,8 @@ class _Tiling:
 
     def read(self, node: Node, edge: Edge, points: tuple[Expr, Expr]) -> Edge:
         """What a node of the cycle reads at its own point, one of `points`, in tiles."""
-        here = {each: Point(var(each)) for each in self.lanes}
+        tile = Point(var(self.tiles(node.id)))
+        here = {self.all.symbol: tile, self.tile.symbol: tile, self.lane.symbol: Point(var(self.lane.symbol))}
         tensors = Tensors(self.rewriter, node.location)
         if edge.node in self.wave.nodes:
             if not self.wave.rows or self.is_own(edge):
@@ -183,8 +204,9 @@ class _Tiling:
         parts = {row: Slice(const(0), self.graph.dim(row).size) for row in self.wave.rows}
         parts[self.symbol] = Slice(low, high - low)
         map = tuple(parts.get(symbol, index) for symbol, index in zip(domain, edge.map, strict=True))
-        order = self.order() if low == const(0) else tensors.apply("sub", self.order(), tensors.number(low))
-        places = {row: self.given(f"{self.tile.symbol.name} row", self.lanes) for row in self.wave.rows}
+        order = self.of_lanes("order", node)
+        order = order if low == const(0) else tensors.apply("sub", order, tensors.number(low))
+        places = {row: self.of_lanes("row", node) for row in self.wave.rows}
         indices = [{**places, self.symbol: order}[symbol] for symbol in domain if symbol in parts]
         if len(indices) == 1:
             return tensors.gather(replace(edge, map=map), indices[0], 0)
