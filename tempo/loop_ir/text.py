@@ -342,37 +342,48 @@ def statement_text(statement: Statement) -> str:
     return STATEMENT.write(statement, PlaceholderNames())
 
 
-def _written(program: LoopProgram, names: PlaceholderNames) -> str:
-    lines = [
-        section.line.write(entry, names)
-        for section in SECTIONS.values()
-        for entry in section.entries(getattr(program, section.name))
-    ]
-    for segment in program.segments:
-        lines += [line for line, _ in _segment_lines(segment, names)]
-    return "\n".join([*lines, "driver:", *(line for line, _ in _block(program.items, "  ", names))]) + "\n"
-
-
-Line = tuple[str, Statement | None]
+StatementLine = tuple[str, Statement | None]
 """And the statement that begins there."""
 
+Line = tuple[str, Statement | Buffer | None]
+"""Likewise, or the buffer that it declares."""
 
-def segment_lines(segment: Segment) -> list[Line]:
+
+def program_lines(program: LoopProgram) -> list[Line]:
+    """All of a program as it stands in its text."""
+    return list(_lines(program, PlaceholderNames()))
+
+
+def _written(program: LoopProgram, names: PlaceholderNames) -> str:
+    return "\n".join(line for line, _ in _lines(program, names)) + "\n"
+
+
+def _lines(program: LoopProgram, names: PlaceholderNames) -> Iterator[Line]:
+    for section in SECTIONS.values():
+        for entry in section.entries(getattr(program, section.name)):
+            yield section.line.write(entry, names), entry if isinstance(entry, Buffer) else None
+    for segment in program.segments:
+        yield from _segment_lines(segment, names)
+    yield "driver:", None
+    yield from _block(program.items, "  ", names)
+
+
+def segment_lines(segment: Segment) -> list[StatementLine]:
     """A segment as it stands in the text of its program, but for the numbers of placeholders."""
     return list(_segment_lines(segment, PlaceholderNames()))
 
 
-def driver_lines(program: LoopProgram) -> list[Line]:
+def driver_lines(program: LoopProgram) -> list[StatementLine]:
     """The same of what runs the segments."""
     return [("driver:", None), *_block(program.items, "  ", PlaceholderNames())]
 
 
-def _segment_lines(segment: Segment, names: PlaceholderNames) -> Iterator[Line]:
+def _segment_lines(segment: Segment, names: PlaceholderNames) -> Iterator[StatementLine]:
     yield SEGMENT.write(segment, names), None
     yield from _block(segment.body, "  ", names)
 
 
-def _block(statements: Iterable[Statement], indent: str, names: PlaceholderNames) -> Iterator[Line]:
+def _block(statements: Iterable[Statement], indent: str, names: PlaceholderNames) -> Iterator[StatementLine]:
     for statement in statements:
         yield indent + STATEMENT.write(statement, names), statement
         for number, block in enumerate(nested(statement)):

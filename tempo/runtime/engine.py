@@ -392,6 +392,12 @@ class CompiledEngine:
         lies = () if self.compiler.placement is None else self.compiler.placement.inputs.get(port, ())
         return joined(self.backend, placed(self.backend, value, axes, lies), lies)
 
+    def planned_again(self, sizes: Mapping[Symbol, int]) -> tuple[Plan, Specialised]:
+        """The plan, and its loops at these sizes, with records of passes that have what each was given and made."""
+        engine = self._like(keeps=True)
+        plan = engine.plan_for(sizes)
+        return plan, engine.compiler.specialise(plan, engine.compiler.static(plan, sizes))
+
     def in_order(self) -> CompiledEngine:
         """The engine that looks nothing up which is not demanded."""
         if not self._speculates:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -36,6 +37,8 @@ from tempo.runtime.explain import explain
 from tempo.runtime.from_point import LateBeginnings
 from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, told_what_is_large
 from tempo.runtime.pickling import compiled_again, portable
+from tempo.runtime.report.collect import contents_of
+from tempo.runtime.report.page import check_folder, write_page
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
 from tempo.runtime.results.salvage import Look, looked
@@ -380,6 +383,37 @@ class Executable:
         if not isinstance(self._engine, CompiledEngine):
             return f"backend reference: evaluates the graph on demand\n\n{self.graph}"
         return explain(self._engine, self._sizes, sections)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a page on all that the compiler decided, for the sizes last compiled or run; gives where it is.
+
+        The page is one file, which any browser shows without a network: what is kept for how long and why, memory over
+        the schedule, the graph by your lines, before and after each pass, generated code, and times. The program is
+        planned once more for it.
+
+        Raises `SizeError` where no sizes are known, `MissingFileError` where the folder is not there, and
+        `UnsupportedError` on the reference backend, which plans nothing.
+
+        >>> import tempfile
+        >>> import tempo as tp
+        >>> with tp.Program("sums") as program:
+        ...     t = tp.dim("t", 4)
+        ...     s = tp.recurrent("s", (), (t,))
+        ...     s[0] = tp.ones(())
+        ...     s[t] = s[t - 1] + 1
+        ...     tp.output("s", s)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tp.compile(program).report(f"{folder}/sums.html").name
+        'sums.html'
+        """
+        engine = _planning(self._engine, "plans nothing, so there is nothing to report", 'use backend="numpy"')
+        if self._sizes is None:
+            hint = "give sizes= to tp.compile, or run the program"
+            raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
+        found = Path(path)
+        check_folder(found)
+        write_page(contents_of(self.program.name, engine, self._sizes), found)
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return compiled_again, (portable(self._recipe, self.program),)

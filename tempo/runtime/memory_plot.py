@@ -50,9 +50,8 @@ def _places(axes: Any, heap: Heap) -> None:
         if number % 2:
             axes.axvspan(at, at + length, color="black", alpha=0.04, linewidth=0)
         if length > _NARROW * len(heap.moments):
-            axes.text(
-                at + length / 2, 1.01, " / ".join(place), transform=axes.get_xaxis_transform(), rotation=45, fontsize=7
-            )
+            named = " / ".join(each.partition(" in ")[0] for each in place)
+            axes.text(at + length / 2, 1.01, named, transform=axes.get_xaxis_transform(), rotation=45, fontsize=7)
         at += length
 
 

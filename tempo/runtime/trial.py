@@ -119,4 +119,5 @@ class _Run:
         with Frame[str](self._heap, {f"y{at}": piece for at, piece in enumerate(results)}) as made:
             for write in call.writes:
                 if not write.index:
+                    self._heap.store(made.get(write.value), write.buffer)
                     self._buffers[write.buffer] = made.get(write.value)

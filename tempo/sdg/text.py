@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, get_args
@@ -212,10 +212,20 @@ def output_text(output: Output) -> str:
     return OUTPUT.write(output, PlaceholderNames())
 
 
+def graph_lines(graph: Graph) -> list[tuple[str, Node | Output | None]]:
+    """The text of a graph in pieces, each with the node or the output that it is of; a node may have several lines."""
+    return list(_lines(graph, PlaceholderNames()))
+
+
 def _write(graph: Graph, names: PlaceholderNames) -> str:
-    lines = [f"dims {DIMS.write(graph.dims, names)}".rstrip()]
-    lines += [NODE.write(node, names) for node in graph.nodes.values()]
-    lines += [OUTPUT.write(output, names) for output in graph.outputs]
+    return "\n".join(line for line, _ in _lines(graph, names)) + "\n"
+
+
+def _lines(graph: Graph, names: PlaceholderNames) -> Iterator[tuple[str, Node | Output | None]]:
+    yield f"dims {DIMS.write(graph.dims, names)}".rstrip(), None
+    for node in graph.nodes.values():
+        yield NODE.write(node, names), node
+    for output in graph.outputs:
+        yield OUTPUT.write(output, names), output
     if graph.sinks:
-        lines.append(f"sinks {SINKS.write(map(Edge, graph.sinks), names)}")
-    return "\n".join(lines) + "\n"
+        yield f"sinks {SINKS.write(map(Edge, graph.sinks), names)}", None

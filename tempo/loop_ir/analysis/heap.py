@@ -20,7 +20,7 @@ Role = Literal["given", "returned", "between"]
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Memory of one array: what the user calls it, and where the user's source makes it."""
+    """Memory of one array: what the user calls it, and where the user's source makes it; and of which buffer."""
 
     bytes: int
     name: str
@@ -28,6 +28,7 @@ class Piece:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     location: Location | None = None
+    buffer: int | None = None
 
     def __str__(self) -> str:
         where = "" if self.location is None else f"  {self.location.path}:{self.location.line}"
@@ -36,18 +37,35 @@ class Piece:
 
 @dataclass(frozen=True)
 class Moment:
-    """After something was made or let go of: where the program is, and the bytes that live then."""
+    """After a piece was made or let go of: where the program is, and the bytes that live then."""
 
     place: tuple[str, ...]
     bytes: int
+    piece: Piece
+    made: bool
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Before the moment with this number an iteration of the innermost loop of `place` began; `at` is its value of the
+    loop's variable, where that is known."""
+
+    moment: int
+    place: tuple[str, ...]
+    at: int | None
 
 
 class Heap:
-    """`moments` in order; `at_peak`: the pieces that live when the most bytes do, for the first time."""
+    """`moments` and `begins` in order; `at_peak`: the pieces that live when the most bytes do, for the first time.
+
+    `stored`: the buffers whose value a piece was that was made as something else.
+    """
 
     def __init__(self) -> None:
         self.live = self.peak = 0
         self.moments: list[Moment] = []
+        self.begins: list[Begin] = []
+        self.stored: dict[Piece, int] = {}
         self.at_peak: tuple[Piece, ...] = ()
         self._counts: dict[Piece, int] = {}
         self._places: list[str] = []
@@ -60,6 +78,15 @@ class Heap:
         finally:
             self._places.pop()
 
+    def begin(self, at: int | None) -> None:
+        """An iteration of the innermost loop begins."""
+        self.begins.append(Begin(len(self.moments), tuple(self._places), at))
+
+    def store(self, piece: Piece | None, buffer: int) -> None:
+        """It is the value of a buffer from now on; of several the first counts."""
+        if piece is not None and piece.buffer is None:
+            self.stored.setdefault(piece, buffer)
+
     @property
     def held(self) -> Counter[tuple[str, tuple[int, ...], int]]:
         """What lives, by name, shape and bytes: iterations make pieces of their own that are alike."""
@@ -70,7 +97,7 @@ class Heap:
         count = self._counts.get(piece, 0)
         self._counts[piece] = count + 1
         if not count:
-            self._lives(piece.bytes)
+            self._lives(piece, True)
         if self.live > self.peak:
             self.peak, self.at_peak = self.live, tuple(self._counts)
 
@@ -79,12 +106,12 @@ class Heap:
         self._counts[piece] -= 1
         if not self._counts[piece]:
             del self._counts[piece]
-            self._lives(-piece.bytes)
+            self._lives(piece, False)
 
-    def _lives(self, more: int) -> None:
-        if more:
-            self.live += more
-            self.moments.append(Moment(tuple(self._places), self.live))
+    def _lives(self, piece: Piece, made: bool) -> None:
+        if piece.bytes:
+            self.live += piece.bytes if made else -piece.bytes
+            self.moments.append(Moment(tuple(self._places), self.live, piece, made))
 
 
 class Frame(Generic[Name]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ from tempo.loop_ir.ir import (
     extent_of,
     walk,
 )
+from tempo.loop_ir.text import statement_text
 from tempo.placement.mesh import Placement, local
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS
@@ -53,7 +55,8 @@ def array_of(buffer: Buffer, sizes: Sizes) -> Piece:
     """The array of a buffer, whole."""
     role: Role = "given" if buffer.is_given else "returned" if buffer.role == "output" else "between"
     type = TensorType(buffer.logical_shape, buffer.dtype)
-    return piece_of(type, sizes, buffer.name, buffer.location, role, () if buffer.is_part else buffer.placement)
+    made = piece_of(type, sizes, buffer.name, buffer.location, role, () if buffer.is_part else buffer.placement)
+    return replace(made, buffer=buffer.id)
 
 
 def piece_of(
@@ -94,7 +97,7 @@ class Walk:
         return (bool(condition.evaluate(self._values)),)
 
     def loop(self, loop: Loop, body: Callable[[], None]) -> None:
-        with self._heap.within(f"for {loop.var.name}"):
+        with self._heap.within(statement_text(loop).removesuffix(":")):
             if not (loop.lo.symbols() | loop.hi.symbols()) <= self._values.keys():
                 self._settled(range(_MOST), body)
                 return
@@ -112,6 +115,7 @@ class Walk:
         for each in iterations[:_MOST]:
             if variable is not None:
                 self._values[variable] = each
+            self._heap.begin(None if variable is None else each)
             before = self._heap.peak, self._heap.held
             body()
             if (self._heap.peak, self._heap.held) == before:
@@ -187,6 +191,7 @@ class _Call:
             case Write(buffer, index, value):
                 with self._values((value,)) as (held,):
                     if not index:
+                        self._heap.store(held, buffer)
                         self._names[self.label(buffer)] = held
             case Branch(condition, then, otherwise):
                 sides = [then if side else otherwise for side in self._walk.sides(condition)]

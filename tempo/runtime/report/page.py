@@ -1,0 +1,48 @@
+"""Writes what a page knows into one file that needs no other, and no network."""
+
+from __future__ import annotations
+
+import html
+import os
+from importlib.resources import files
+from pathlib import Path
+from uuid import uuid4
+
+from tempo.errors import MissingFileError, user_location
+from tempo.runtime.report.contents import Contents
+
+
+def page_of(contents: Contents) -> str:
+    """The page: its template with style, script and contents in their places."""
+    folder = files("tempo.runtime.report")
+    parts = {
+        "title": html.escape(f"{contents.program}: a report of Tempo"),
+        "style": (folder / "page.css").read_text(encoding="utf-8"),
+        "contents": contents.as_json(),
+        "script": (folder / "page.js").read_text(encoding="utf-8"),
+    }
+    first, *rest = (folder / "page.html").read_text(encoding="utf-8").split("{{")
+    made = [first]
+    for each in rest:  # in one go: what is put in is not looked through
+        name, _, after = each.partition("}}")
+        made += [parts[name], after]
+    return "".join(made)
+
+
+def check_folder(path: Path) -> None:
+    """Raises `MissingFileError` where the folder that a page is to be in is not there, before it is made."""
+    if not path.parent.is_dir():
+        what = f"there is no folder {str(path.parent)!r} for the report"
+        raise MissingFileError(what, location=user_location(), hint="make it first")
+
+
+def write_page(contents: Contents, path: Path) -> None:
+    """The file is whole, or as it was."""
+    text = page_of(contents)
+    part = path.parent / f".{path.name}.{uuid4().hex}.part"
+    try:
+        part.write_text(text, encoding="utf-8", errors="replace")
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
