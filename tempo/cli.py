@@ -1,4 +1,4 @@
-"""The command line: `python -m tempo doctor | backends | explain | checkpoints | generate | chat | completion`."""
+"""The command line: `python -m tempo doctor | backends | explain | report | checkpoints | generate | chat | ...`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tempo.caches import installed
 from tempo.cli_chat import add_chat
@@ -21,6 +21,9 @@ from tempo.cli_generate import add_generate
 from tempo.errors import MissingFileError, ProgramError, SizeError, TempoError, package
 from tempo.plugins import API_VERSION, BackendPlugin, Listing, list_backends, list_hooks, list_schedulers
 from tempo.plugins.support import exclusions, markdown
+
+if TYPE_CHECKING:
+    from tempo.runtime.executable import Executable
 
 COMMAND = "tempo-sdg"
 REQUIRED = ("tempo-sdg", "tempo-sdg-greedy", "numpy", "ml_dtypes", "pluggy")
@@ -52,21 +55,19 @@ def _parser(name: str = "python -m tempo") -> argparse.ArgumentParser:
     backends.set_defaults(run=_backends)
 
     explain = commands.add_parser("explain", help="passes, schedule, buffers and code of a program")
-    explain.add_argument(
-        "program", metavar="FILE:PROGRAM", help="a file, and a tp.Program in it or a function that returns one"
-    )
+    _add_program(explain)
     explain.add_argument(
         "sections",
         nargs="*",
         metavar="SECTION",
         help="what to print of it, such as code or graph, or all; default: what fits",
     )
-    explain.add_argument("--backend", help="default: TEMPO_BACKEND, else numpy")
-    explain.add_argument("--scheduler", help="default: TEMPO_SCHEDULER, else greedy")
-    explain.add_argument(
-        "--size", metavar="DIM=N", action="append", default=[], help="the size of a dim; may be repeated"
-    )
     explain.set_defaults(run=_explain)
+
+    report = commands.add_parser("report", help="the same as one page for a browser, with pictures, by your lines")
+    _add_program(report)
+    report.add_argument("-o", "--out", metavar="PATH", type=Path, default=Path("report.html"), help="report.html")
+    report.set_defaults(run=_report)
 
     checkpoints = commands.add_parser("checkpoints", help="what a folder of checkpoints holds, and whether it is whole")
     checkpoints.add_argument("folder", metavar="DIR", type=Path, help="that of tp.Checkpoints(...)")
@@ -79,6 +80,18 @@ def _parser(name: str = "python -m tempo") -> argparse.ArgumentParser:
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     completion.set_defaults(run=_completion)
     return parser
+
+
+def _add_program(command: argparse.ArgumentParser) -> None:
+    """What says which program, and how it is compiled."""
+    command.add_argument(
+        "program", metavar="FILE:PROGRAM", help="a file, and a tp.Program in it or a function that returns one"
+    )
+    command.add_argument("--backend", help="default: TEMPO_BACKEND, else numpy")
+    command.add_argument("--scheduler", help="default: TEMPO_SCHEDULER, else greedy")
+    command.add_argument(
+        "--size", metavar="DIM=N", action="append", default=[], help="the size of a dim; may be repeated"
+    )
 
 
 def _doctor(_: argparse.Namespace) -> int:
@@ -122,12 +135,21 @@ def _backends(parsed: argparse.Namespace) -> int:
 
 
 def _explain(parsed: argparse.Namespace) -> int:
+    print(_compiled(parsed).explain(*parsed.sections), end="")
+    return 0
+
+
+def _report(parsed: argparse.Namespace) -> int:
+    print(_compiled(parsed).report(parsed.out))
+    return 0
+
+
+def _compiled(parsed: argparse.Namespace) -> Executable:
     import tempo as tp
 
     program = _load_program(parsed.program)
     choices = {name: value for name in ("backend", "scheduler") if (value := getattr(parsed, name))}
-    print(tp.compile(program, sizes=_sizes(parsed.size), **choices).explain(*parsed.sections), end="")
-    return 0
+    return tp.compile(program, sizes=_sizes(parsed.size), **choices)
 
 
 def _checkpoints(parsed: argparse.Namespace) -> int:

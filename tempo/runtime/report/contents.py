@@ -94,7 +94,8 @@ class Reader:
 
 @dataclass(frozen=True)
 class BufferUse:
-    """A buffer. `kept`: of what it holds how much, and until when, in words; `why`: what asks for that, or ""."""
+    """A buffer. `kept`: of what it holds how much, and until when, in words; `anew`: the loops of which each iteration
+    replaces it, by their variables; `why`: what asks for it to be kept as long, or ""."""
 
     id: int
     label: str
@@ -106,6 +107,7 @@ class BufferUse:
     role: str
     place: int
     kept: str
+    anew: tuple[str, ...]
     why: str
     readers: tuple[Reader, ...]
 

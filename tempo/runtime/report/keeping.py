@@ -107,7 +107,8 @@ def buffer_uses(program: LoopProgram, sizes: Sizes, why: Mapping[int, str], sour
             buffer.storage,
             buffer.role,
             sources.place(buffer.location),
-            kept(buffer, uses.loops.get(id, ()), sizes),
+            kept(buffer, anew := replacing(buffer, uses.loops.get(id, ())), sizes),
+            anew,
             why.get(id, ""),
             tuple(Reader(name, sources.place(location)) for name, location in uses.readers.get(id, ())),
         )
@@ -115,21 +116,28 @@ def buffer_uses(program: LoopProgram, sizes: Sizes, why: Mapping[int, str], sour
     )
 
 
-def kept(buffer: Buffer, loops: tuple[Symbol, ...], sizes: Sizes) -> str:
-    """How much of a tensor a buffer keeps; `loops`: the variables of those around its writes."""
-    points = [_along(axis.kind, axis.dim, int(axis.extent.evaluate(sizes))) for axis in buffer.axes]
-    what = " x ".join(points) or "one value"
+def replacing(buffer: Buffer, loops: tuple[Symbol, ...]) -> tuple[str, ...]:
+    """Of the loops around its writes those of which it has no axis: there is another value in each iteration."""
+    axes = {axis.dim for axis in buffer.axes}
+    return () if buffer.is_given else tuple(dict.fromkeys(each.name for each in loops if each not in axes))
+
+
+def kept(buffer: Buffer, anew: tuple[str, ...], sizes: Sizes) -> str:
+    """How much of a tensor a buffer keeps, in words."""
+    extents = [(axis, int(axis.extent.evaluate(sizes))) for axis in buffer.axes]
+    more = [each for each in extents if each[1] != 1] or extents  # a dim of one point says nothing
+    points = [_along(axis.kind, axis.dim, extent) for axis, extent in more]
+    what = " × ".join(points) or "one value"
     if buffer.role == "constant":
         return "a constant, there all the time"
     if buffer.role == "input":
         return "given: there all the time" + (f", {what}" if points else "")
-    anew = [symbol.name for symbol in loops if symbol not in {axis.dim for axis in buffer.axes}]
-    again = f", replaced at each {', '.join(dict.fromkeys(anew))}" if anew else "" if points else ", made once"
+    again = f", replaced at each {', '.join(anew)}" if anew else "" if points else ", made once"
     until = "; returned when the run has ended" if buffer.role == "output" else ""
     return f"{what}{again}{until}"
 
 
 def _along(kind: str, dim: Symbol, extent: int) -> str:
-    if kind == "full":
-        return f"all {extent} points of {dim.name}"
-    return f"the last {extent} points of {dim.name}" if extent != 1 else f"the last point of {dim.name}"
+    if extent == 1:
+        return f"one point of {dim.name}"
+    return f"all {extent} points of {dim.name}" if kind == "full" else f"the last {extent} points of {dim.name}"

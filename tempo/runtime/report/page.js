@@ -14,7 +14,7 @@
       else if (name === "style") for (const [key, of] of Object.entries(value)) made.style.setProperty(key, of);
       else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
     }
-    for (const child of children.flat(2)) if (child !== null && child !== undefined && child !== "") made.append(child);
+    for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== "") made.append(child);
     return made;
   }
   function svg(tag, attributes) {
@@ -29,6 +29,7 @@
     return `${at ? value.toPrecision(3).replace(/e\+3$/, "000") : value} ${units[at]}`.replace("1.02e+3", "1020");
   }
   const plural = (count, what) => `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
+  const short = (name) => (name.length > 40 ? `${name.slice(0, 38)}…` : name);
   const shape = (dtype, extents) => `${dtype}[${extents.join(", ")}]`;
   function listed(words) {
     return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`;
@@ -90,7 +91,7 @@
   }
   const WAYS = {
     given: "given, there all the time", returned: "returned at the end", full: "kept: all points of a dim",
-    window: "kept: the last points of a dim", point: "kept: one value, replaced", passing: "in passing, within a step",
+    window: "kept: the last points of a dim", point: "kept: one value, replaced", passing: "in passing: no buffer holds it",
   };
   const wayOfBuffer = (each) => wayOf(each.storage, each.role);
   const wayOfTrack = (each) => (each.buffer === NOWHERE || !buffers.has(each.buffer) ? (each.role === "between" ? "passing" : wayOf("", each.role)) : wayOfBuffer(buffers.get(each.buffer)));
@@ -98,7 +99,7 @@
     return el("ul", { class: "legend" }, ways.map((way) => el("li", {}, el("span", { class: `key ${way}` }), WAYS[way])));
   }
   function readersOf(each, most) {
-    const found = each.readers.slice(0, most).map((reader, at) => [at ? ", " : "", el("span", { class: "mono" }, reader.name), reader.place === NOWHERE ? "" : " ", placeLink(reader.place)]);
+    const found = each.readers.slice(0, most).map((reader, at) => [at ? ", " : "", el("span", { class: "mono", title: reader.name }, short(reader.name)), reader.place === NOWHERE ? "" : " ", placeLink(reader.place)]);
     const rest = each.readers.length - most;
     return found.length ? ["read by ", found, rest > 0 ? ` and ${rest} more` : ""] : [];
   }
@@ -121,15 +122,47 @@
       el("h1", {}, data.program),
       el("p", {}, "Compiled for ", el("b", {}, data.backend), `, in the order of the scheduler ${data.scheduler}`, sizes.length ? `, at ${listed(sizes)}. ` : ". ",
         "A run holds at most ", el("b", {}, bytes(memory.peak)), ` at once: ${bytes(memory.given)} that it is given, ${bytes(memory.returned)} that it returns and ${bytes(memory.working)} in between`,
-        memory.pool ? `; ${bytes(memory.pool)} more lie in the pool of the host` : "", ". ",
-        data.dims.map((dim, at) => [at ? "; " : "", el("b", {}, dim.name), ` (${plural(dim.points, "point")}) is ${dim.how}`]), data.dims.length ? "." : ""),
+        memory.pool ? `; ${bytes(memory.pool)} more lie in the pool of the host` : "", "."),
+      data.dims.length ? el("ul", { class: "dims" }, data.dims.map((dim) => el("li", {}, el("b", {}, dim.name), ` ${plural(dim.points, "point")}: ${dim.how}`))) : null,
       largest.length ? el("h3", {}, "The largest that it makes and keeps: how long, and why") : null,
       el("ol", { class: "kept" }, largest.map((each) => el("li", { class: wayOfBuffer(each) },
         el("span", { class: "size" }, bytes(each.bytes)), el("span", { class: "name" }, each.name), " ", placeLink(each.place),
         el("pre", { title: sourceText(each.place) }, sourceText(each.place)),
-        el("p", {}, el("b", {}, each.kept), ". "), el("p", { class: "soft" }, whyOf(each, 3))))));
+        el("p", {}, el("b", {}, each.kept)), el("p", { class: "soft" }, whyOf(each, 3))))),
+      el("h3", {}, "All that is kept, by how long"), keptTable());
     main.append(made);
     document.getElementById("nav").append(el("a", { href: "#summary" }, "summary"));
+  }
+
+  /** Buffers that are kept alike, in a row: the question is how long, before it is which. */
+  function keptTable() {
+    const alike = new Map();
+    for (const each of data.buffers) {
+      const key = `${wayOfBuffer(each)} ${each.kept}`;
+      if (!alike.has(key)) alike.set(key, []);
+      alike.get(key).push(each);
+    }
+    const sum = (those) => those.reduce((total, each) => total + each.bytes, 0);
+    const rows = [...alike.values()].sort((a, b) => sum(b) - sum(a));
+    const body = el("tbody", {});
+    someOf(body, rows, 7, (those) => {
+      const named = [...those].sort((a, b) => /_\d+$/.test(a.name) - /_\d+$/.test(b.name) || b.bytes - a.bytes);
+      const names = [...new Map(named.map((each) => [each.name, each])).values()];
+      return el("tr", {}, el("td", { class: "words" }, el("span", { class: `key ${wayOfBuffer(those[0])}` }), those[0].kept), el("td", { class: "number" }, bytes(sum(those))),
+        el("td", { class: "words" }, names.slice(0, 5).map((each, at) => [at ? ", " : "", el("a", { class: "mono plain", href: `#buffer-${each.id}`, title: `${placeText(each.place)}\n${sourceText(each.place)}`, on: { click: (event) => { event.preventDefault(); showBuffer(each.id); } } }, each.name)]),
+          names.length > 5 ? ` and ${names.length - 5} more` : ""));
+    }, "way");
+    return el("div", { class: "scroll" }, el("table", { class: "ways" }, el("thead", {}, el("tr", {}, ["how much, and how long", "bytes", "of"].map((each, at) => el("th", { scope: "col", class: at === 1 ? "number" : null }, each)))), body));
+  }
+  function showBuffer(id) {
+    const track = lives.tracks.findIndex((each) => each.buffer === id);
+    if (track !== NOWHERE) showTrack(track);
+    const find = () => document.getElementById(`buffer-${id}`);
+    if (!find()) { const more = bufferBody.querySelector(".more"); if (more) more.click(); }
+    document.querySelectorAll("tr.chosen").forEach((each) => each.classList.remove("chosen"));
+    if (!find()) return;
+    find().classList.add("chosen");
+    find().scrollIntoView({ block: "center" });
   }
 
   // -- memory over the schedule -----------------------------------------------------------------------------------
@@ -167,6 +200,25 @@
     }
     return path;
   }
+  const turns = new Map(); // by variable of a loop the moments at which its iterations begin
+  for (const band of lives.bands) {
+    const name = band.text.replace(/^for (\S+) .*$/, "$1");
+    if (band.begins.length) turns.set(name, [...(turns.get(name) || []), ...band.begins.map(([at]) => at)]);
+  }
+  /** Lines where another value takes the place of the last. */
+  function anewPath(track) {
+    const buffer = buffers.get(track.buffer);
+    if (!buffer || !buffer.anew.length) return "";
+    const inner = buffer.anew[buffer.anew.length - 1];
+    let path = "", last = -9;
+    for (const at of [...(turns.get(inner) || [])].sort((a, b) => a - b)) {
+      const x = across(at);
+      if (x <= Math.max(0, across(track.spans[0]) + 2) || x > WIDE || x - last < 4) continue;
+      path += `M${x.toFixed(1)} 0V10`;
+      last = x;
+    }
+    return path;
+  }
   function drawing(height, ...parts) {
     const made = svg("svg", { viewBox: `0 0 ${WIDE} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     made.append(...parts);
@@ -175,8 +227,8 @@
 
   let chart, detail, chosenTrack = null;
   function bandName(band) {
-    if (band.text.startsWith("segment_")) return band.text;
-    return band.host ? `${band.text} (host)` : band.text;
+    const text = band.text.replace(/\b(\w+)\.size\b/g, (whole, name) => (name in data.sizes ? data.sizes[name] : whole));
+    return band.host ? `${text} (host)` : text;
   }
   function bandRow() {
     const deepest = Math.max(0, ...lives.bands.map((band) => band.depth)) + 1;
@@ -194,28 +246,33 @@
     return el("div", { class: "axis bands" }, el("div", { class: "soft", style: { "font-size": ".8rem" } }, "the order of the schedule →", el("br", {}), "click to look closer"), lane);
   }
   function curveRow() {
-    const most = Math.max(1, ...sampled());
+    const most = Math.max(1, ...sampled()) * 1.28; // room for what the peak is called
     const high = 150;
     const parts = [], marks = [];
-    const loops = lives.bands.filter((band) => band.begins.length);
-    const outer = loops.filter((band) => band.depth === Math.min(...loops.map((each) => each.depth)));
-    for (const band of outer) for (const [moment, value] of band.begins) {
+    let turned = -99;
+    for (const band of widestLoops()) for (const [moment, value] of band.begins) {
       const x = across(moment);
       if (x < 0 || x > WIDE) continue;
       parts.push(svg("path", { class: "tick", d: `M${x.toFixed(1)} 0V${high}` }));
       const name = band.text.replace(/^for (\S+) .*$/, "$1");
-      if (value !== null) marks.push(el("span", { class: "turn", style: { left: `${x / 10}%` } }, `${name} = ${value}`));
+      if (value !== null && x - turned > 55) { marks.push(el("span", { class: "turn", style: { left: `${x / 10}%` } }, `${name} = ${value}`)); turned = x; }
     }
     parts.push(svg("path", { class: "area", d: curvePath(most, high) }));
-    const lane = el("div", { class: "lane" }, drawing(high, ...parts), marks.length * 5 < 100 ? marks : null);
+    const lane = el("div", { class: "lane" }, drawing(high, ...parts), marks);
     const at = across(lives.peak);
     if (lives.peak !== NOWHERE && at >= 0 && at <= WIDE) {
       const y = 100 - (lives.live[lives.peak] / most) * 100;
-      lane.append(el("span", { class: "dot", style: { left: `${at / 10}%`, top: `calc(${y}% + 4px)` } }));
+      lane.append(el("span", { class: "dot", style: { left: `${at / 10}%`, top: `${y}%` } }));
       const side = at > WIDE * 0.6 ? { right: `calc(${100 - at / 10}% + 9px)` } : { left: `calc(${at / 10}% + 9px)` };
-      lane.append(el("span", { class: "dot-text", style: { top: `calc(${y}% + 2px)`, ...side } }, `peak ${bytes(lives.live[lives.peak])}`));
+      lane.append(el("span", { class: "dot-text", style: { top: `calc(${y}% - 1.5rem)`, ...side } }, `peak ${bytes(lives.live[lives.peak])}`));
     }
-    return el("div", { class: "axis curve" }, el("div", { class: "scale" }, el("span", {}, bytes(most)), el("span", {}, "bytes that live"), el("span", {}, "0")), lane);
+    return el("div", { class: "axis curve" }, el("div", { class: "scale" }, el("span", {}, bytes(most / 1.28)), el("span", {}, "bytes that live"), el("span", {}, "0")), lane);
+  }
+  /** The outermost loops of which iterations are in view, of those that take some room. */
+  function widestLoops() {
+    const wide = lives.bands.filter((band) => band.begins.some(([at]) => at > view.from && at < view.to) && across(band.stop) - across(band.start) > WIDE / 10);
+    const least = Math.min(...wide.map((band) => band.depth));
+    return wide.filter((band) => band.depth === least);
   }
   function sampled() {
     let most = 0;
@@ -227,7 +284,7 @@
     const show = () => showTrack(number);
     const made = el("button", { type: "button", class: `track ${wayOfTrack(track)}`, "data-track": number, on: { click: show, focus: show, mouseenter: show } },
       el("span", { class: "label" }, el("span", { class: "name" }, el("span", { class: "mono" }, track.name), " ", el("span", { class: "soft place" }, placeText(track.place))), el("span", { class: "bytes" }, bytes(track.bytes))),
-      el("span", { class: "lane" }, drawing(10, svg("path", { d: spanPath(track.spans) }))));
+      el("span", { class: "lane" }, drawing(10, svg("path", { d: spanPath(track.spans) }), svg("path", { class: "anew", d: anewPath(track) }))));
     return made;
   }
   function drawChart() {
@@ -238,7 +295,7 @@
     const rows = [];
     for (const [what, kind, those] of [["buffer", "buffers", order.filter(isBuffer)], ["value in passing", "passing", order.filter((n) => !isBuffer(n))]]) {
       if (!those.length) continue;
-      const title = kind === "buffers" ? "what is kept, the largest first: from when it is made to when it is let go of" : "values in passing, within a step";
+      const title = kind === "buffers" ? "what is kept, the largest first: from when it is made to when it is let go of" : "values in passing, which no buffer holds, the largest first";
       const shown = those.slice(0, view[kind]);
       const more = those.length > shown.length ? button(`all ${those.length}`, () => { view[kind] = Infinity; drawChart(); }) : null;
       rows.push(el("div", { class: "track head" }, `${title}${more ? ` (${shown.length} of ${plural(those.length, what).replace("in passings", "in passing")}) ` : ""}`, more), shown.map(trackRow));
@@ -251,7 +308,11 @@
   function momentText(moment) {
     if (moment >= whole) return "the end";
     const inside = lives.bands.filter((band) => band.start <= moment && moment < band.stop).sort((a, b) => a.depth - b.depth);
-    if (!inside.length) return "between segments";
+    if (!inside.length) {
+      const tops = lives.bands.filter((band) => !band.depth);
+      const next = tops.filter((band) => band.start > moment).shift(), before = tops.filter((band) => band.stop <= moment).pop();
+      return next && next.text !== "returned" ? `just before ${next.text}` : before ? `after ${before.text}` : "the start";
+    }
     return inside.map((band) => {
       const begun = band.begins.filter(([at]) => at <= moment).pop();
       return begun && begun[1] !== null ? `${band.text.replace(/^for (\S+) .*$/, "$1")} = ${begun[1]}` : band.text;
@@ -294,7 +355,7 @@
     reset = button("the whole run", () => { view.from = 0; view.to = whole; drawChart(); });
     const ways = [...new Set(lives.tracks.map(wayOfTrack))];
     section("memory", "memory",
-      el("p", { class: "soft" }, "From left to right the run as the schedule has it, from top to bottom what lives: made where a bar begins, let go of where it ends. Of a loop the first iterations are shown, until another one would hold no more, and the last.",
+      el("p", { class: "soft" }, "From left to right the run as the schedule has it, from top to bottom what lives: made where a bar begins, let go of where it ends. Of a loop the first iterations are shown, until another one would hold no more, and the last. A bar is cut where another value takes the place of the last one.",
         lives.estimated ? " This backend compiles segments by a compiler that arranges memory inside them itself; shown is what the code as planned would hold." : ""),
       legend(Object.keys(WAYS).filter((way) => ways.includes(way))),
       el("div", { class: "chart-line" }, reset, lives.at_peak.length ? button("what lives at the peak", showPeak) : null), chart, detail,

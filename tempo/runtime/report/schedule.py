@@ -66,11 +66,13 @@ def dims_of(plan: Plan, sizes: Sizes) -> tuple[DimUse, ...]:
         together = sum(len(each.nodes) for each in lifted if each.kind == "full")
         blocks = sum(len(each.nodes) for each in lifted if each.kind not in ("full", "sequential"))
         how = [*ways]
-        if together or not ways:
-            how.append("an axis: all points at once" + (f", for {together} operators" if ways and together else ""))
+        if not ways:
+            how.append("an axis, all points at once")
+        elif together:
+            how.append(f"an axis for {together} operators")
         if blocks:
-            how.append(f"blocks of an axis, for {blocks} operators")
-        found.append(DimUse(dim.symbol.name, str(dim.size), int(dim.size.evaluate(sizes)), " and ".join(how)))
+            how.append(f"blocks of an axis for {blocks} operators")
+        found.append(DimUse(dim.symbol.name, str(dim.size), int(dim.size.evaluate(sizes)), ", ".join(how)))
     return tuple(found)
 
 
