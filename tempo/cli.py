@@ -149,7 +149,8 @@ def _compiled(parsed: argparse.Namespace) -> Executable:
 
     program = _load_program(parsed.program)
     choices = {name: value for name in ("backend", "scheduler") if (value := getattr(parsed, name))}
-    return tp.compile(program, sizes=_sizes(parsed.size), **choices)
+    run: Executable = tp.compile(program, sizes=_sizes(parsed.size), **choices)
+    return run
 
 
 def _checkpoints(parsed: argparse.Namespace) -> int:

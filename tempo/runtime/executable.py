@@ -362,11 +362,15 @@ class Executable:
 
     def _at_last_sizes(self, otherwise: str) -> tuple[CompiledEngine, Mapping[Symbol, int]]:
         """What ran last, or would run. Raises `SizeError` where no sizes are known."""
+        engine, sizes = self._with_sizes(otherwise)
+        return engine.of_last_run(sizes)
+
+    def _with_sizes(self, otherwise: str) -> tuple[CompiledEngine, Mapping[Symbol, int]]:
         engine = planning(self._engine, otherwise)
         if self._sizes is None:
             hint = "give sizes= to tp.compile, or run the program"
             raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
-        return engine.of_last_run(self._sizes)
+        return engine, self._sizes
 
     @property
     def executables(self) -> int:
@@ -406,13 +410,10 @@ class Executable:
         ...     tp.compile(program).report(f"{folder}/sums.html").name
         'sums.html'
         """
-        engine = _planning(self._engine, "plans nothing, so there is nothing to report", 'use backend="numpy"')
-        if self._sizes is None:
-            hint = "give sizes= to tp.compile, or run the program"
-            raise SizeError("no sizes are known yet", location=user_location(), hint=hint)
+        engine, sizes = self._with_sizes("plans nothing, so there is nothing to report")
         found = Path(path)
         check_folder(found)
-        write_page(contents_of(self.program.name, engine, self._sizes), found)
+        write_page(contents_of(self.program.name, engine, sizes), found)
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:

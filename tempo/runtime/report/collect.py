@@ -11,6 +11,7 @@ from tempo.placement.collectives import collectives
 from tempo.placement.request import PlacementRequest
 from tempo.runtime.compiled import Compiled
 from tempo.runtime.engine import CompiledEngine
+from tempo.runtime.explain import Explained
 from tempo.runtime.memory import Memory, memory_of
 from tempo.runtime.report.code import Listings
 from tempo.runtime.report.contents import Contents, Exchange, Placed, Totals
@@ -29,21 +30,20 @@ def contents_of(
     program: str, engine: CompiledEngine, sizes: Mapping[Symbol, int], profile: Mapping[Origin, float] | None = None
 ) -> Contents:
     """`profile`: the seconds that the code of each origin took."""
-    notes = [] if engine.rows is None else [engine.rows.program.told(sizes)]
-    notes = [*engine.notes, *notes]
-    if engine.tiles is not None:
-        tiled = engine.tiles.program
-        engine, sizes = engine.of_last_run(sizes)
-        notes += tiled.told(sizes)
-    chosen = engine.chosen(sizes)
-    plan, ready = chosen.plan, engine.at(chosen.plan, sizes)
-    compiled = ready.compiled
+    found = Explained.of(engine, sizes)
+    engine, plan, ready, compiled = found.engine, found.plan, found.ready, found.compiled
+    assert found.sizes is not None
+    assert ready is not None
+    assert compiled is not None
+    sizes = found.sizes  # of what ran, which may be in tiles
+    choices = () if found.chosen is None else found.chosen.choices
     again, specialised = engine.planned_again(sizes)
     sources = Sources()
     stages, listings = Stages(sources), Listings(sources)
     passes = tuple(stages.runs((*again.passes, *specialised.passes)))
+    written = stages.first
     estimated = any(each.compiles for each in compiled.segments)
-    memory = memory_of(ready, chosen.choices)
+    memory = memory_of(ready, choices)
     code = listings.of(compiled)
     return Contents(
         program=program,
@@ -54,16 +54,16 @@ def contents_of(
         lines=stages.lines,
         stages=tuple(stages.stages),
         passes=passes,
-        notes=(*notes, *plan.notes),
-        choices=tuple(map(str, chosen.choices)),
+        notes=(*found.notes, *plan.notes),
+        choices=tuple(map(str, choices)),
         memory=_totals(memory),
         makers=listings.makers,
         code=code,
         seconds=(*again.stages, ("code", compiled.seconds)),
-        dims=dims_of(plan, sizes),
+        dims=dims_of(plan, written, sizes),
         statements=statements_of(plan, sources),
         schedule=steps_of(plan, sizes),
-        buffers=buffer_uses(compiled.program, sizes, {}, sources),
+        buffers=buffer_uses(compiled.program, plan, written, sizes, sources),
         lifetimes=lifetimes_of(heap_of(ready, estimate=True) if estimated else ready.heap, estimated, sources),
         placement=None if engine.compiler.placement is None else _placed(engine.compiler.placement, compiled, sources),
         profile=None if profile is None else listings.measured(profile),

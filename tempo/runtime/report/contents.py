@@ -93,9 +93,18 @@ class Reader:
 
 
 @dataclass(frozen=True)
+class Why:
+    """What asks for a buffer to be kept as long as it is, and the line of the read."""
+
+    text: str
+    place: int
+
+
+@dataclass(frozen=True)
 class BufferUse:
-    """A buffer. `kept`: of what it holds how much, and until when, in words; `anew`: the loops of which each iteration
-    replaces it, by their variables; `why`: what asks for it to be kept as long, or ""."""
+    """A buffer. `kept`: of what it holds how much, and until when, in words; `way`: the same as one of "given",
+    "returned", "full" (all points of a dim), "window" (the last ones), "point"; `anew`: the variables of the loops of
+    which each iteration replaces it."""
 
     id: int
     label: str
@@ -107,8 +116,9 @@ class BufferUse:
     role: str
     place: int
     kept: str
+    way: str
     anew: tuple[str, ...]
-    why: str
+    why: tuple[Why, ...]
     readers: tuple[Reader, ...]
 
 

@@ -32,6 +32,13 @@ class Stages:
         text, place, node, reads = columns
         return Lines(text, place, node, reads)
 
+    @property
+    def first(self) -> Graph:
+        """As it was written; where no pass ran there is one stage."""
+        found = self._kept[0]
+        assert isinstance(found, Graph)
+        return found
+
     def runs(self, records: Sequence[PassRecord]) -> Iterator[PassRun]:
         """Of each run of a pass what it was given and what it made."""
         for record in records:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tempo import dtypes
+from tempo.compiler.plan import Plan
 from tempo.errors import Location
 from tempo.loop_ir.ir import (
     Assign,
@@ -23,8 +24,11 @@ from tempo.loop_ir.ir import (
     Write,
     nested,
 )
-from tempo.runtime.report.contents import BufferUse, Reader
+from tempo.lowering.construct.build import make_buffers
+from tempo.lowering.retention import Reason, Retained
+from tempo.runtime.report.contents import NOWHERE, BufferUse, Reader, Why
 from tempo.runtime.report.sources import Sources
+from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 
 Sizes = Mapping[Symbol, int]
@@ -93,51 +97,132 @@ class _Follower:
                 return node.name or node.op, node.location
 
 
-def buffer_uses(program: LoopProgram, sizes: Sizes, why: Mapping[int, str], sources: Sources) -> tuple[BufferUse, ...]:
-    """Every buffer of the program that runs. `why`: what asks for some of them to be kept as long as they are."""
-    uses = uses_of(program)
-    return tuple(
-        BufferUse(
-            id,
-            buffer.label,
-            buffer.name,
-            buffer.dtype,
-            buffer.whole_extents(sizes),
-            math.prod(buffer.local_extents(sizes)) * dtypes.itemsize(buffer.dtype),
-            buffer.storage,
-            buffer.role,
-            sources.place(buffer.location),
-            kept(buffer, anew := replacing(buffer, uses.loops.get(id, ())), sizes),
-            anew,
-            why.get(id, ""),
-            tuple(Reader(name, sources.place(location)) for name, location in uses.readers.get(id, ())),
+def buffer_uses(
+    program: LoopProgram, plan: Plan, written: Graph, sizes: Sizes, sources: Sources
+) -> tuple[BufferUse, ...]:
+    """Every buffer of the program that runs. `written`: the graph before all passes."""
+    uses, nodes = uses_of(program), _nodes(plan)
+    found = []
+    for id, buffer in program.buffers.items():
+        anew = _replacing(buffer, uses.loops.get(id, ()))
+        points = _points(buffer, _lifted(nodes.get(id), written, plan.graph), plan.graph, sizes)
+        found.append(
+            BufferUse(
+                id,
+                buffer.label,
+                buffer.name,
+                buffer.dtype,
+                buffer.whole_extents(sizes),
+                math.prod(buffer.local_extents(sizes)) * dtypes.itemsize(buffer.dtype),
+                buffer.storage,
+                buffer.role,
+                sources.place(buffer.location),
+                _kept(buffer, points, anew),
+                _way(buffer, points),
+                anew,
+                _why(plan.retention.get(id), sources, frozenset(each.dim for each in points)),
+                tuple(Reader(name, sources.place(location)) for name, location in uses.readers.get(id, ())),
+            )
         )
-        for id, buffer in program.buffers.items()
-    )
+    return tuple(found)
 
 
-def replacing(buffer: Buffer, loops: tuple[Symbol, ...]) -> tuple[str, ...]:
+def _why(retained: Retained | None, sources: Sources, dims: frozenset[str]) -> tuple[Why, ...]:
+    """What is said of one of `dims`; reads that ask for points along several are told once."""
+    if retained is None:
+        return ()
+    asked: dict[Reason, list[Reason]] = {}
+    for each in retained.reasons:
+        if each.dim is None or each.dim.name in dims:
+            asked.setdefault(replace(each, dim=None, points=""), []).append(each)
+    found = [Why("returned", NOWHERE)] if retained.role == "returned" else []
+    for read, those in asked.items():
+        along = [f"{each.points} of {each.dim.name}" for each in those if each.dim is not None]
+        text = f"{', '.join(along)}: {replace(read, location=None)}" if along else str(replace(read, location=None))
+        found.append(Why(text.replace("every of", "every point of"), sources.place(read.location)))
+    return tuple(found)
+
+
+def _replacing(buffer: Buffer, loops: tuple[Symbol, ...]) -> tuple[str, ...]:
     """Of the loops around its writes those of which it has no axis: there is another value in each iteration."""
     axes = {axis.dim for axis in buffer.axes}
     return () if buffer.is_given else tuple(dict.fromkeys(each.name for each in loops if each not in axes))
 
 
-def kept(buffer: Buffer, anew: tuple[str, ...], sizes: Sizes) -> str:
-    """How much of a tensor a buffer keeps, in words."""
-    extents = [(axis, int(axis.extent.evaluate(sizes))) for axis in buffer.axes]
-    more = [each for each in extents if each[1] != 1] or extents  # a dim of one point says nothing
-    points = [_along(axis.kind, axis.dim, extent) for axis, extent in more]
-    what = " × ".join(points) or "one value"
+def _nodes(plan: Plan) -> Mapping[int, int]:
+    """By buffer the node whose values it has."""
+    buffers = make_buffers(plan.program, plan.storage)
+    return {buffer.id: node for (node, _), buffer in buffers.of_value.items()}
+
+
+def _lifted(node: int | None, written: Graph, planned: Graph) -> tuple[Symbol, ...]:
+    """The dims of a node, as it was written, that have become axes of its values."""
+    if node is None or node not in written.nodes:
+        return ()
+    left = planned.nodes[node].domain
+    return tuple(symbol for symbol in written.nodes[node].domain if symbol not in left)
+
+
+@dataclass(frozen=True)
+class Points:
+    """How many points of one dim a buffer holds, of how many; `kind` is that of an axis."""
+
+    dim: str
+    kind: str
+    held: int
+    size: int
+
+    @property
+    def is_all(self) -> bool:
+        return self.kind == "full" and self.held >= self.size
+
+    def __str__(self) -> str:
+        if self.kind == "window":
+            return f"the last {self.held} points of {self.dim}"
+        if self.is_all:
+            return f"all {self.size} points of {self.dim}" if self.size != 1 else f"one point of {self.dim}"
+        return f"{self.held} of the {self.size} points of {self.dim}"
+
+
+def _points(buffer: Buffer, lifted: tuple[Symbol, ...], graph: Graph, sizes: Sizes) -> list[Points]:
+    """In canonical order. A dim of one point says nothing beside others."""
+    of = {each.symbol.name: int(each.size.evaluate(sizes)) for each in graph.dims}
+    found = {
+        axis.dim.name: Points(axis.dim.name, axis.kind, held, of.get(axis.dim.name, held))
+        for axis in buffer.axes
+        for held in [int(axis.extent.evaluate(sizes))]
+    }
+    for name in (symbol.name for symbol in lifted if symbol.name in of):
+        found.setdefault(name, Points(name, "full", of[name], of[name]))
+    for extent in buffer.shape:  # an axis that a pass has made
+        names = {symbol.name for symbol in extent.symbols()}
+        if len(names) == 1 and (name := names.pop()) in of:
+            found.setdefault(name, Points(name, "full", int(extent.evaluate(sizes)), of[name]))
+    order = list(of)
+    told = sorted(found.values(), key=lambda each: order.index(each.dim) if each.dim in of else len(order))
+    return [each for each in told if each.held != 1 or each.size != 1] or told
+
+
+def _in_words(points: list[Points]) -> str:
+    whole = [each for each in points if each.is_all]
+    parts = [f"all points of {' × '.join(each.dim for each in whole)}"] if len(whole) > 1 else [*map(str, whole)]
+    return ", ".join([*parts, *(str(each) for each in points if not each.is_all)]) or "one value"
+
+
+def _kept(buffer: Buffer, points: list[Points], anew: tuple[str, ...]) -> str:
+    """How much of a tensor a buffer keeps, and for how long."""
+    what = _in_words(points)
     if buffer.role == "constant":
         return "a constant, there all the time"
     if buffer.role == "input":
         return "given: there all the time" + (f", {what}" if points else "")
-    again = f", replaced at each {', '.join(anew)}" if anew else "" if points else ", made once"
+    again = f", replaced at each {', '.join(anew)}" if anew else ", made once"
     until = "; returned when the run has ended" if buffer.role == "output" else ""
     return f"{what}{again}{until}"
 
 
-def _along(kind: str, dim: Symbol, extent: int) -> str:
-    if extent == 1:
-        return f"one point of {dim.name}"
-    return f"all {extent} points of {dim.name}" if kind == "full" else f"the last {extent} points of {dim.name}"
+def _way(buffer: Buffer, points: list[Points]) -> str:
+    if buffer.role != "internal":
+        return "returned" if buffer.role == "output" else "given"
+    kinds = {each.kind for each in points}
+    return "full" if "full" in kinds else "window" if "window" in kinds else "point"

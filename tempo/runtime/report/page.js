@@ -26,7 +26,7 @@
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let at = 0, value = count;
     while (value >= 1024 && at < units.length - 1) { value /= 1024; at += 1; }
-    return `${at ? value.toPrecision(3).replace(/e\+3$/, "000") : value} ${units[at]}`.replace("1.02e+3", "1020");
+    return `${at ? value.toPrecision(3).replace(/e\+3$/, "000") : value}\u00a0${units[at]}`.replace("1.02e+3", "1020");
   }
   const plural = (count, what) => `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
   const short = (name) => (name.length > 40 ? `${name.slice(0, 38)}…` : name);
@@ -83,18 +83,11 @@
   // -- buffers and what is kept -----------------------------------------------------------------------------------
 
   const buffers = new Map(data.buffers.map((each) => [each.id, each]));
-  function wayOf(storage, role) {
-    if (role === "given" || role === "input" || role === "constant") return "given";
-    if (role === "returned" || role === "output") return "returned";
-    if (storage.includes("full")) return "full";
-    return storage.includes("window") ? "window" : "point";
-  }
   const WAYS = {
     given: "given, there all the time", returned: "returned at the end", full: "kept: all points of a dim",
     window: "kept: the last points of a dim", point: "kept: one value, replaced", passing: "in passing: no buffer holds it",
   };
-  const wayOfBuffer = (each) => wayOf(each.storage, each.role);
-  const wayOfTrack = (each) => (each.buffer === NOWHERE || !buffers.has(each.buffer) ? (each.role === "between" ? "passing" : wayOf("", each.role)) : wayOfBuffer(buffers.get(each.buffer)));
+  const wayOfTrack = (each) => (buffers.has(each.buffer) ? buffers.get(each.buffer).way : each.role === "between" ? "passing" : each.role);
   function legend(ways) {
     return el("ul", { class: "legend" }, ways.map((way) => el("li", {}, el("span", { class: `key ${way}` }), WAYS[way])));
   }
@@ -105,9 +98,8 @@
   }
   /** Why it is kept: the reason, where one is known; else who reads it. */
   function whyOf(each, most) {
-    if (each.why) return [each.why];
-    if (each.role === "output") return ["the program returns it"];
-    return readersOf(each, most);
+    if (!each.why.length) return readersOf(each, most);
+    return each.why.map((reason, at) => [at ? "; " : "", reason.text === "returned" ? "the program returns it" : reason.text, reason.place === NOWHERE ? "" : " ", placeLink(reason.place)]);
   }
 
   // -- summary ----------------------------------------------------------------------------------------------------
@@ -125,7 +117,7 @@
         memory.pool ? `; ${bytes(memory.pool)} more lie in the pool of the host` : "", "."),
       data.dims.length ? el("ul", { class: "dims" }, data.dims.map((dim) => el("li", {}, el("b", {}, dim.name), ` ${plural(dim.points, "point")}: ${dim.how}`))) : null,
       largest.length ? el("h3", {}, "The largest that it makes and keeps: how long, and why") : null,
-      el("ol", { class: "kept" }, largest.map((each) => el("li", { class: wayOfBuffer(each) },
+      el("ol", { class: "kept" }, largest.map((each) => el("li", { class: each.way },
         el("span", { class: "size" }, bytes(each.bytes)), el("span", { class: "name" }, each.name), " ", placeLink(each.place),
         el("pre", { title: sourceText(each.place) }, sourceText(each.place)),
         el("p", {}, el("b", {}, each.kept)), el("p", { class: "soft" }, whyOf(each, 3))))),
@@ -138,7 +130,7 @@
   function keptTable() {
     const alike = new Map();
     for (const each of data.buffers) {
-      const key = `${wayOfBuffer(each)} ${each.kept}`;
+      const key = `${each.way} ${each.kept}`;
       if (!alike.has(key)) alike.set(key, []);
       alike.get(key).push(each);
     }
@@ -148,7 +140,7 @@
     someOf(body, rows, 7, (those) => {
       const named = [...those].sort((a, b) => /_\d+$/.test(a.name) - /_\d+$/.test(b.name) || b.bytes - a.bytes);
       const names = [...new Map(named.map((each) => [each.name, each])).values()];
-      return el("tr", {}, el("td", { class: "words" }, el("span", { class: `key ${wayOfBuffer(those[0])}` }), those[0].kept), el("td", { class: "number" }, bytes(sum(those))),
+      return el("tr", {}, el("td", { class: "words" }, el("span", { class: `key ${those[0].way}` }), those[0].kept), el("td", { class: "number" }, bytes(sum(those))),
         el("td", { class: "words" }, names.slice(0, 5).map((each, at) => [at ? ", " : "", el("a", { class: "mono plain", href: `#buffer-${each.id}`, title: `${placeText(each.place)}\n${sourceText(each.place)}`, on: { click: (event) => { event.preventDefault(); showBuffer(each.id); } } }, each.name)]),
           names.length > 5 ? ` and ${names.length - 5} more` : ""));
     }, "way");
@@ -331,8 +323,8 @@
     const fact = (name, ...value) => facts.push(el("dt", {}, name), el("dd", {}, ...value));
     if (buffer) {
       fact("kept", `${buffer.kept} (storage: ${buffer.storage})`);
-      if (whyOf(buffer, 6).length) fact("why", whyOf(buffer, 6));
-      if (buffer.why && buffer.readers.length) fact("readers", readersOf(buffer, 6));
+      if (whyOf(buffer, 6).length) fact(buffer.why.length ? "why" : "readers", whyOf(buffer, 6));
+      if (buffer.why.length && buffer.readers.length) fact("readers", readersOf(buffer, 6));
     } else fact("kept", WAYS[wayOfTrack(track)]);
     fact("array", `${shape(track.dtype, track.shape)}, ${bytes(track.bytes)}${track.pieces > 1 ? ` at most at once, in ${plural(track.pieces, "array")} one after another` : ""}`);
     fact("lives", `from ${momentText(track.spans[0])} to ${momentText(track.spans[track.spans.length - 1])}`);
@@ -356,14 +348,14 @@
     const ways = [...new Set(lives.tracks.map(wayOfTrack))];
     section("memory", "memory",
       el("p", { class: "soft" }, "From left to right the run as the schedule has it, from top to bottom what lives: made where a bar begins, let go of where it ends. Of a loop the first iterations are shown, until another one would hold no more, and the last. A bar is cut where another value takes the place of the last one.",
-        lives.estimated ? " This backend compiles segments by a compiler that arranges memory inside them itself; shown is what the code as planned would hold." : ""),
+        lives.estimated ? ` This backend's own compiler arranges the memory inside of segments: a run holds ${bytes(data.memory.peak)}${data.placement ? " on each device" : ""}. Shown is what the code as planned would hold without it${data.placement ? ", on one device" : ""}.` : ""),
       legend(Object.keys(WAYS).filter((way) => ways.includes(way))),
       el("div", { class: "chart-line" }, reset, lives.at_peak.length ? button("what lives at the peak", showPeak) : null), chart, detail,
       el("h3", {}, "Buffers"), bufferTable());
     drawChart();
     if (lives.peak !== NOWHERE) showPeak();
   }
-  const bufferWords = (each) => `${each.label} ${each.name} ${each.role} ${each.storage} ${each.dtype} ${placeText(each.place)} ${sourceText(each.place)} ${each.why}`;
+  const bufferWords = (each) => `${each.label} ${each.name} ${each.role} ${each.storage} ${each.dtype} ${placeText(each.place)} ${sourceText(each.place)} ${each.kept}`;
   let bufferBody;
   function bufferTable() {
     bufferBody = el("tbody", {});
@@ -375,7 +367,7 @@
     const found = [...data.buffers].filter((each) => matches(bufferWords(each))).sort((a, b) => b.bytes - a.bytes);
     bufferBody.replaceChildren();
     someOf(bufferBody, found, 12, (each) => el("tr", { id: `buffer-${each.id}` },
-      el("td", {}, el("span", { class: `key ${wayOfBuffer(each)}` }), el("span", { class: "mono" }, each.name), " ", el("span", { class: "badge" }, each.role)),
+      el("td", {}, el("span", { class: `key ${each.way}` }), el("span", { class: "mono" }, each.name), " ", el("span", { class: "badge" }, each.role)),
       el("td", { class: "number" }, bytes(each.bytes)),
       el("td", { class: "line" }, placeLink(each.place), el("div", { class: "soft mono" }, shape(each.dtype, each.shape))),
       el("td", { class: "words" }, each.kept, " ", el("span", { class: "badge" }, each.storage)),
@@ -780,6 +772,7 @@
     if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) { event.preventDefault(); box.focus(); }
   });
 
+  if (data.places.length) box.placeholder = `search: name, operator, ${placeText(0)}`;
   summary(); memory(); schedule(); graph(); passes(); code(); placement(); profile(); times();
   document.documentElement.dataset.ready = "yes";
 })();

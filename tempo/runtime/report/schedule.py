@@ -11,6 +11,7 @@ from tempo.passes.vectorize.search import Decision
 from tempo.runtime.report.contents import NOWHERE, DimUse, StatementOf, Step
 from tempo.runtime.report.sources import Sources
 from tempo.schedule.tree import For, If, Run, ScheduleTree, Sequence, walk
+from tempo.sdg.graph import Graph
 from tempo.symbolic import Expr, Symbol
 
 Sizes = Mapping[Symbol, int]
@@ -56,11 +57,12 @@ def _points(lo: Expr, hi: Expr, sizes: Sizes) -> int | None:
     return max(0, int(hi.evaluate(sizes)) - int(lo.evaluate(sizes)))
 
 
-def dims_of(plan: Plan, sizes: Sizes) -> tuple[DimUse, ...]:
+def dims_of(plan: Plan, written: Graph, sizes: Sizes) -> tuple[DimUse, ...]:
     """How each dim of the program is run: as loops, as an axis of arrays, or both."""
     loops = Counter((each.var, each.direction) for each in walk(plan.tree) if isinstance(each, For))
     found = []
-    for dim in plan.graph.dims:
+    own = {dim.symbol for dim in written.dims}
+    for dim in sorted(plan.graph.dims, key=lambda dim: dim.symbol not in own):
         lifted = [each for each in plan.decisions if isinstance(each, Decision) and each.dim == dim.symbol]
         ways = [_loops(loops[dim.symbol, way], way) for way in ("forward", "backward") if loops[dim.symbol, way]]
         together = sum(len(each.nodes) for each in lifted if each.kind == "full")
@@ -72,6 +74,8 @@ def dims_of(plan: Plan, sizes: Sizes) -> tuple[DimUse, ...]:
             how.append(f"an axis for {together} operators")
         if blocks:
             how.append(f"blocks of an axis for {blocks} operators")
+        if dim.symbol not in own:
+            how.append("which the compiler has made")
         found.append(DimUse(dim.symbol.name, str(dim.size), int(dim.size.evaluate(sizes)), ", ".join(how)))
     return tuple(found)
 
