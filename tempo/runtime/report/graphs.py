@@ -23,6 +23,7 @@ class Stages:
         self._sources = sources
         self._entries: dict[_Entry, int] = {}
         self._known: dict[int, int] = {}
+        self._numbers: dict[tuple[str, tuple[int, ...]], int] = {}
         self._kept: list[object] = []  # so that no other program has the identity of one that is known
         self.stages: list[Stage] = []
 
@@ -51,13 +52,15 @@ class Stages:
             yield PassRun(record.name, ms, record.items, record.nodes_before, record.nodes_after, first, last, told)
 
     def stage(self, program: Graph | LoopProgram, title: str) -> int:
-        """The number of the stage with this very program."""
+        """The number of the stage with this program, or with another one of the same text."""
         if id(program) not in self._known:
-            self._known[id(program)] = len(self.stages)
             self._kept.append(program)
             entries = self._of_graph(program) if isinstance(program, Graph) else self._of_loops(program)
             numbers = tuple(self._entries.setdefault(each, len(self._entries)) for each in entries)
-            self.stages.append(Stage(title, "graph" if isinstance(program, Graph) else "loops", numbers))
+            made = Stage(title, "graph" if isinstance(program, Graph) else "loops", numbers)
+            self._known[id(program)] = number = self._numbers.setdefault((made.ir, numbers), len(self.stages))
+            if number == len(self.stages):
+                self.stages.append(made)
         return self._known[id(program)]
 
     def _of_graph(self, graph: Graph) -> Iterator[_Entry]:

@@ -73,7 +73,7 @@
   /** A `details` whose inside is made when it is opened first. */
   function folded(attributes, head, fill) {
     const inside = el("div", {});
-    const made = el("details", attributes, el("summary", {}, head), inside);
+    const made = el("details", attributes, el("summary", { on: { click: () => made.fill() } }, head), inside);
     made.fill = () => { if (!made.filled) { made.filled = true; fill(inside); } };
     made.addEventListener("toggle", () => { if (made.open) made.fill(); });
     return made;
@@ -140,11 +140,13 @@
     someOf(body, rows, 7, (those) => {
       const named = [...those].sort((a, b) => /_\d+$/.test(a.name) - /_\d+$/.test(b.name) || b.bytes - a.bytes);
       const names = [...new Map(named.map((each) => [each.name, each])).values()];
+      const reason = those[0].why.find((each) => each.text !== "returned");
+      const why = reason ? el("div", { class: "soft" }, those.length > 1 ? "for one, " : "", reason.text, " ", placeLink(reason.place)) : null;
       return el("tr", {}, el("td", { class: "words" }, el("span", { class: `key ${those[0].way}` }), those[0].kept), el("td", { class: "number" }, bytes(sum(those))),
         el("td", { class: "words" }, names.slice(0, 5).map((each, at) => [at ? ", " : "", el("a", { class: "mono plain", href: `#buffer-${each.id}`, title: `${placeText(each.place)}\n${sourceText(each.place)}`, on: { click: (event) => { event.preventDefault(); showBuffer(each.id); } } }, each.name)]),
-          names.length > 5 ? ` and ${names.length - 5} more` : ""));
+          names.length > 5 ? ` and ${names.length - 5} more` : "", why));
     }, "way");
-    return el("div", { class: "scroll" }, el("table", { class: "ways" }, el("thead", {}, el("tr", {}, ["how much, and how long", "bytes", "of"].map((each, at) => el("th", { scope: "col", class: at === 1 ? "number" : null }, each)))), body));
+    return el("div", { class: "scroll" }, el("table", { class: "ways" }, el("thead", {}, el("tr", {}, ["how much, and how long", "bytes", "of, and why"].map((each, at) => el("th", { scope: "col", class: at === 1 ? "number" : null }, each)))), body));
   }
   function showBuffer(id) {
     const track = lives.tracks.findIndex((each) => each.buffer === id);

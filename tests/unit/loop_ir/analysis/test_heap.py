@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tempo.loop_ir.analysis.heap import Frame, Heap, Moment, Piece
+from tempo.loop_ir.analysis.heap import Begin, Frame, Heap, Moment, Piece
 
 
 def test_a_piece_lives_as_long_as_a_name_holds_it() -> None:
@@ -33,9 +33,19 @@ def test_moments_say_where_the_program_was() -> None:
     heap = Heap()
     with Frame[str](heap) as names:
         with heap.within("segment_0"), heap.within("for t"):
-            names["x"] = Piece(8, "a")
+            heap.begin(3)
+            names["x"] = a = Piece(8, "a")
         names["y"] = Piece(0, "nothing")
-    assert heap.moments == [Moment(("segment_0", "for t"), 8), Moment((), 0)]
+    assert heap.moments == [Moment(("segment_0", "for t"), 8, a, True), Moment((), 0, a, False)]
+    assert heap.begins == [Begin(0, ("segment_0", "for t"), 3)]
+
+
+def test_a_piece_is_of_the_buffer_that_it_is_stored_in_first() -> None:
+    heap = Heap()
+    made, own = Piece(8, "a"), Piece(8, "b", buffer=1)
+    for piece, buffer in ((made, 2), (made, 3), (own, 2), (None, 4)):
+        heap.store(piece, buffer)
+    assert heap.stored == {made: 2}
 
 
 def test_a_frame_becomes_what_another_was() -> None:
