@@ -288,20 +288,20 @@ BRIEF = {
     "edit_distance": ("--batch", 2, "--length", 8),
     "kalman": ("--objects", 2, "--steps", 10),
     "linear_recurrence": ("--batch", 2, "--steps", 16),
-    "lora": ("--model", "{model}", "--text", "bisect", "--steps", 2, "--rows", 4),
     "lstm": ("--iterations", 3),
     "online_regression": ("--samples", 100),
     "pipeline": ("--layers", 2, "--microbatches", 3, "--batch", 2, "--length", 3, "--width", 4, "--iterations", 4),
     "ppo": ("--iterations", 2),
     "reinforce": ("--iterations", 3, "--returns", "mc", "td"),
     "rnn": ("--iterations", 3),
-    "train_llm": (*TEXTS, "--text", "this", "--prompt", "The", "--out", "{out}", "--steps", 2),
+    "train_llm": (*TEXTS, "--text", "this", "--prompt", "The", "--out", "{model}", "--steps", 2),
+    "lora": ("--model", "{model}", "--text", "bisect", "--steps", 2, "--rows", 4),  # behind the one that makes it
     "value_iteration": ("--size", 6, "--sweeps", 20),
     "wave": ("--steps", 10, "--size", 8),
     "dynamic/berxit": ("--rows", 4, "--heads", 2, "--sequence", 9, "--layers", 4),
     "dynamic/birnn": (*SMALL, "--steps", 2, "--longest", 7),
     "dynamic/drnn": (*SMALL, "--nodes", 9),
-    "dynamic/mvrnn": (),
+    "dynamic/mvrnn": ("--sentences", 2, "--batches", 1, "--width", 8),
     "dynamic/nestedrnn": (*SMALL, "--steps", 2, "--sentences", 3, "--words", 3),
     "dynamic/stackrnn": (*SMALL, "--steps", 2, "--operators", 3),
     "dynamic/treelstm": ("--steps", 2, "--width", 8),
@@ -326,7 +326,7 @@ def example(name: str, *arguments: object) -> str:
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders of models, made when they are asked for."""
     folder = tmp_path_factory.mktemp("models")
-    return {"tiny": folder / "tiny", "model": folder / "model", "out": folder / "out"}
+    return {"tiny": folder / "tiny", "model": folder / "model"}
 
 
 def test_every_example_has_a_page() -> None:

@@ -68,19 +68,20 @@ class Heap:
         self.stored: dict[Piece, int] = {}
         self.at_peak: tuple[Piece, ...] = ()
         self._counts: dict[Piece, int] = {}
-        self._places: list[str] = []
+        self._place: tuple[str, ...] = ()
 
     @contextmanager
     def within(self, place: str) -> Iterator[None]:
-        self._places.append(place)
+        around = self._place
+        self._place = (*around, place)
         try:
             yield
         finally:
-            self._places.pop()
+            self._place = around
 
     def begin(self, at: int | None) -> None:
         """An iteration of the innermost loop begins."""
-        self.begins.append(Begin(len(self.moments), tuple(self._places), at))
+        self.begins.append(Begin(len(self.moments), self._place, at))
 
     def store(self, piece: Piece | None, buffer: int) -> None:
         """It is the value of a buffer from now on; of several the first counts."""
@@ -111,7 +112,7 @@ class Heap:
     def _lives(self, piece: Piece, made: bool) -> None:
         if piece.bytes:
             self.live += piece.bytes if made else -piece.bytes
-            self.moments.append(Moment(tuple(self._places), self.live, piece, made))
+            self.moments.append(Moment(self._place, self.live, piece, made))
 
 
 class Frame(Generic[Name]):

@@ -645,8 +645,12 @@
   let yourBox, listings = [];
   const heat = new Map();
   for (const each of data.profile || []) if (each.place !== NOWHERE) heat.set(each.place, (heat.get(each.place) || 0) + each.seconds);
-  const hottest = Math.max(0, ...heat.values());
-  const warmth = (place) => (heat.has(place) && hottest ? { background: `rgba(var(--heat), ${(0.08 + 0.5 * heat.get(place) / hottest).toFixed(2)})` } : {});
+  const hot = new Map((data.profile || []).map((each) => [makerKey(each), each.seconds])); // of what one line of code is of
+  const hottest = { place: Math.max(0, ...heat.values()), maker: Math.max(0, ...hot.values()) };
+  const warmth = (part) => (part ? { background: `rgba(var(--heat), ${(0.08 + 0.5 * part).toFixed(2)})` } : {});
+  const warmPlace = (place) => warmth((heat.get(place) || 0) / (hottest.place || 1));
+  const warmMaker = (maker) => warmth((hot.get(makerKey(maker)) || 0) / (hottest.maker || 1));
+  function makerKey(maker) { return `${maker.op} ${maker.name} ${maker.place}`; }
   function code() {
     const places = new Map();
     data.code.forEach((each, listing) => each.makers.forEach((maker, at) => {
@@ -675,7 +679,7 @@
         const cells = [el("span", { class: "n" }, line), el("span", { class: "t", title: file.lines[line] }, file.lines[line] || " ")];
         if (place === undefined) { yourBox.append(el("div", { class: "row-of around" }, cells)); continue; }
         const took = heat.has(place) ? `${(heat.get(place) * 1e3).toFixed(2)} ms, ` : "";
-        yourBox.append(el("button", { type: "button", class: "row-of", "data-place": place, style: warmth(place), on: { click: () => choosePlace(place, true, places.get(place)[0]) } }, cells, el("span", { class: "of" }, `${took}${plural(places.get(place).length, "line")}`)));
+        yourBox.append(el("button", { type: "button", class: "row-of", "data-place": place, style: warmPlace(place), on: { click: () => choosePlace(place, true, places.get(place)[0]) } }, cells, el("span", { class: "of" }, `${took}${plural(places.get(place).length, "line")}`)));
       }
     });
     section("code", "code", el("p", { class: "soft" }, "On one side your lines, on the other the code that was made of them. A line of either shows its other side."), el("div", { class: "beside" }, yourBox, madeBox));
@@ -691,7 +695,7 @@
       const maker = each.makers[at] === NOWHERE ? null : data.makers[each.makers[at]];
       const cells = [el("span", { class: "n" }, at + 1), el("span", { class: "t", title: each.lines[at] }, each.lines[at] || " ")];
       if (!maker || maker.place === NOWHERE) return el("div", { class: "row-of", "data-at": at }, cells, maker ? el("span", { class: "of" }, maker.name) : null);
-      return el("button", { type: "button", class: "row-of", "data-at": at, "data-place": maker.place, title: `${maker.op} ${maker.name}\n${sourceText(maker.place)}`, style: warmth(maker.place), on: { click: () => choosePlace(maker.place, false) } },
+      return el("button", { type: "button", class: "row-of", "data-at": at, "data-place": maker.place, title: `${maker.op} ${maker.name}\n${sourceText(maker.place)}`, style: warmMaker(maker), on: { click: () => choosePlace(maker.place, false) } },
         cells, el("span", { class: "of" }, placeText(maker.place)));
     }, "line");
   }
@@ -738,7 +742,7 @@
     const total = data.profile.reduce((sum, each) => sum + each.seconds, 0);
     const body = el("tbody", {});
     someOf(body, data.profile, 20, (each) => el("tr", {}, el("td", { class: "number" }, `${(each.seconds * 1e3).toFixed(3)} ms`), el("td", { class: "number" }, `${((100 * each.seconds) / Math.max(total, 1e-12)).toFixed(1)} %`),
-      el("td", {}, el("span", { class: "mono" }, `${each.op} ${each.name}`)), el("td", { style: warmth(each.place) }, placeLink(each.place), " ", el("code", {}, sourceText(each.place)))), "row");
+      el("td", {}, el("span", { class: "mono" }, `${each.op} ${each.name}`)), el("td", { style: warmMaker(each) }, placeLink(each.place), " ", el("code", {}, sourceText(each.place)))), "row");
     section("profile", "profile", el("p", { class: "soft" }, `${(total * 1e3).toFixed(1)} ms were measured. The lines beside the code have the same colours.`),
       el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["time", "share", "what", "your line"].map((each, at) => el("th", { scope: "col", class: at < 2 ? "number" : null }, each)))), body)));
   }
