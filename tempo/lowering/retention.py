@@ -120,9 +120,9 @@ def _when(writes: tuple[Place, ...], read: ValueRead) -> str:
     if behind or not around:
         return f"after the loop over {', '.join(behind)}" if behind else "later"
     apart = [made - asked.lo for made, asked in zip(write.point, read.relation, strict=True)]
-    if apart == [0]:
-        return f"in the same iteration of {around[0]}"
-    if len(around) == len(apart) == 1 and apart[0].is_const:
-        far = abs(apart[0].as_int())
-        return f"{far} iteration{'s' * (far > 1)} of {around[0]} later"
+    far = [abs(each.as_int()) for each in apart if each.is_const]
+    if len(far) == len(apart) and not any(far):
+        return f"in the same iteration of {', '.join(around)}"
+    if len(around) == len(far) == len(apart) == 1:
+        return f"{far[0]} iteration{'s' * (far[0] > 1)} of {around[0]} later"
     return f"in a later iteration of {', '.join(around)}"

@@ -192,8 +192,11 @@ def _points(buffer: Buffer, lifted: tuple[Symbol, ...], graph: Graph, sizes: Siz
         for axis in buffer.axes
         for held in [int(axis.extent.evaluate(sizes))]
     }
-    for name in (symbol.name for symbol in lifted if symbol.name in of):
-        found.setdefault(name, Points(name, "full", of[name], of[name]))
+    extents = [int(each.evaluate(sizes)) for each in buffer.shape]
+    for symbol, held in zip(lifted, extents):  # lifting puts axes in front
+        name = symbol.name
+        if name in of:
+            found.setdefault(name, Points(name, "full", of[name] if of[name] in extents else held, of[name]))
     for extent in buffer.shape:  # an axis that a pass has made
         names = {symbol.name for symbol in extent.symbols()}
         if len(names) == 1 and (name := names.pop()) in of:

@@ -44,3 +44,18 @@ def test_what_is_returned_and_read_says_both() -> None:
         tp.output("h", h)
     said = reasons(program)["h"]
     assert said.startswith("returned")
+
+
+def noise() -> float:
+    return 1.0
+
+
+def test_a_read_in_the_iteration_that_makes_it_is_told_as_that() -> None:
+    with tp.Program("same") as program:
+        t = tp.dim("t", 5)
+        (drawn,) = tp.host_call(noise, out=[((), tp.float32)], ordered_by=(t,))
+        h = tp.recurrent("h", (), (t,))
+        h[0] = 1.0
+        h[t + 1] = h * drawn
+        tp.output("last", h[t.size - 1])
+    assert "in the same iteration of t, here:" in reasons(program)["noise"]

@@ -223,3 +223,15 @@ def test_what_is_planned_again_is_the_plan() -> None:
     assert str(plan.loops) == str(engine.plan_for(sizes).loops)
     assert str(made.loops) == str(engine.at(engine.plan_for(sizes), sizes).compiled.program)
     assert all(each.programs for each in (*plan.passes, *made.passes))
+
+
+def test_an_axis_of_some_points_is_told_as_these() -> None:
+    with tp.Program("later") as program:
+        t, s = tp.dim("t", 8), tp.dim("s", 8)
+        x = tp.exp(tp.input("x", (), (t,)))
+        y = tp.recurrent("y", (), (s,))
+        y[0] = x[5:8].sum()
+        y[s] = tp.tanh(y[s - 1])
+        tp.output("y", y[s.size - 1] + x[6])
+    kept = {each.kept for each in contents(program).buffers if each.name.startswith("exp")}
+    assert kept == {"3 of the 8 points of t, made once"}
