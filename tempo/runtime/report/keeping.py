@@ -101,11 +101,11 @@ def buffer_uses(
     program: LoopProgram, plan: Plan, written: Graph, sizes: Sizes, sources: Sources
 ) -> tuple[BufferUse, ...]:
     """Every buffer of the program that runs. `written`: the graph before all passes."""
-    uses, nodes = uses_of(program), _nodes(plan)
+    uses, lifted = uses_of(program), _lifted(plan, written)
     found = []
     for id, buffer in program.buffers.items():
         anew = _replacing(buffer, uses.loops.get(id, ()))
-        points = _points(buffer, _lifted(nodes.get(id), written, plan.graph), plan.graph, sizes)
+        points = _points(buffer, lifted.get(id, ()), plan.graph, sizes)
         found.append(
             BufferUse(
                 id,
@@ -149,18 +149,18 @@ def _replacing(buffer: Buffer, loops: tuple[Symbol, ...]) -> tuple[str, ...]:
     return () if buffer.is_given else tuple(dict.fromkeys(each.name for each in loops if each not in axes))
 
 
-def _nodes(plan: Plan) -> Mapping[int, int]:
-    """By buffer the node whose values it has."""
-    buffers = make_buffers(plan.program, plan.storage)
-    return {buffer.id: node for (node, _), buffer in buffers.of_value.items()}
-
-
-def _lifted(node: int | None, written: Graph, planned: Graph) -> tuple[Symbol, ...]:
-    """The dims of a node, as it was written, that have become axes of its values."""
-    if node is None or node not in written.nodes:
-        return ()
-    left = planned.nodes[node].domain
-    return tuple(symbol for symbol in written.nodes[node].domain if symbol not in left)
+def _lifted(plan: Plan, written: Graph) -> Mapping[int, tuple[Symbol, ...]]:
+    """By buffer the dims of what it holds, as that was written, that have become axes of its values."""
+    found = dict[int, tuple[Symbol, ...]]()
+    for (node, _), buffer in make_buffers(plan.program, plan.storage).of_value.items():
+        if node in written.nodes:
+            left = plan.graph.nodes[node].domain
+            found[buffer.id] = tuple(symbol for symbol in written.nodes[node].domain if symbol not in left)
+    for output in written.outputs:
+        if (id := plan.loops.outputs.get(output.port)) is not None:
+            axes = {axis.dim for axis in plan.loops.buffers[id].axes}
+            found[id] = tuple(symbol for symbol in output.domain if symbol in set(output.layout) - axes)
+    return found
 
 
 @dataclass(frozen=True)

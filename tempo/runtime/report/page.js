@@ -243,13 +243,17 @@
     const most = Math.max(1, ...sampled()) * 1.28; // room for what the peak is called
     const high = 150;
     const parts = [], marks = [];
-    let turned = -99;
+    const unit = WIDE / Math.max(200, chart.clientWidth * 0.75); // a pixel
+    let turned = 0; // where the last name ends, so that none is upon another
     for (const band of widestLoops()) for (const [moment, value] of band.begins) {
       const x = across(moment);
       if (x < 0 || x > WIDE) continue;
       parts.push(svg("path", { class: "tick", d: `M${x.toFixed(1)} 0V${high}` }));
       const name = band.text.replace(/^for (\S+) .*$/, "$1");
-      if (value !== null && x - turned > 55) { marks.push(el("span", { class: "turn", style: { left: `${x / 10}%` } }, `${name} = ${value}`)); turned = x; }
+      const told = `${name} = ${value}`;
+      if (value === null || x < turned) continue;
+      marks.push(el("span", { class: "turn", style: { left: `${x / 10}%` } }, told));
+      turned = x + (told.length * 7 + 8) * unit;
     }
     parts.push(svg("path", { class: "area", d: curvePath(most, high) }));
     const lane = el("div", { class: "lane" }, drawing(high, ...parts), marks);
@@ -287,12 +291,12 @@
       .sort((a, b) => lives.tracks[b].bytes - lives.tracks[a].bytes);
     const isBuffer = (number) => wayOfTrack(lives.tracks[number]) !== "passing";
     const rows = [];
-    for (const [what, kind, those] of [["buffer", "buffers", order.filter(isBuffer)], ["value in passing", "passing", order.filter((n) => !isBuffer(n))]]) {
+    for (const [kind, those] of [["buffers", order.filter(isBuffer)], ["passing", order.filter((number) => !isBuffer(number))]]) {
       if (!those.length) continue;
       const title = kind === "buffers" ? "what is kept, the largest first: from when it is made to when it is let go of" : "values in passing, which no buffer holds, the largest first";
       const shown = those.slice(0, view[kind]);
       const more = those.length > shown.length ? button(`all ${those.length}`, () => { view[kind] = Infinity; drawChart(); }) : null;
-      rows.push(el("div", { class: "track head" }, `${title}${more ? ` (${shown.length} of ${plural(those.length, what).replace("in passings", "in passing")}) ` : ""}`, more), shown.map(trackRow));
+      rows.push(el("div", { class: "track head" }, `${title}${more ? ` (${shown.length} of ${those.length.toLocaleString("en")}) ` : ""}`, more), shown.map(trackRow));
     }
     const zoomed = view.from > 0 || view.to < whole;
     chart.replaceChildren(bandRow(), curveRow(), ...rows.flat());

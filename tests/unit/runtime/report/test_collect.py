@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tempo as tp
@@ -136,6 +137,8 @@ def test_a_dim_that_became_an_axis_is_told_as_points() -> None:
         tp.output("s", s[b, t.size - 1])
     made = contents(program)
     assert "all 5 points of b, replaced at each t" in {each.kept for each in made.buffers if each.name == "s"}
+    (output,) = (each.kept for each in made.buffers if each.role == "output")
+    assert output == "all 5 points of b, made once; returned when the run has ended"
     assert {each.name: each.how for each in made.dims} == {"b": "an axis, all points at once", "t": "a loop"}
 
 
@@ -235,3 +238,46 @@ def test_an_axis_of_some_points_is_told_as_these() -> None:
         tp.output("y", y[s.size - 1] + x[6])
     kept = {each.kept for each in contents(program).buffers if each.name.startswith("exp")}
     assert kept == {"3 of the 8 points of t, made once"}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"offload": "host"},
+        {"options": tp.Options(recompute={"t": 4})},
+        {"options": tp.Options(mapping="sequential")},
+        {"options": tp.Options(buckets={"t": "pow2"})},
+        {"memory_limit": "2kB"},
+        {"scheduler": "auto"},
+    ],
+    ids=str,
+)
+def test_what_is_planned_otherwise_is_told_as_that(how: dict[str, Any]) -> None:
+    with tp.Program("otherwise") as program:
+        t = tp.dim("t")
+        x, w = tp.input("x", (WIDTH,), (t,)), tp.input("w", (WIDTH, WIDTH))
+        h = tp.recurrent("h", (WIDTH,), (t,))
+        h[0] = x
+        h[t] = tp.tanh(h[t - 1] @ w + x)
+        tp.output("gradient", tp.grad((h[t.size - 1] ** 2).sum(), w))
+    made = contents(program, sizes={"t": STEPS}, **how)
+    assert json.loads(made.as_json())["buffers"]
+    assert made.dims[0].name == "t"
+    assert made.lifetimes.live[made.lifetimes.peak] == made.memory.peak
+    assert all(each.kept for each in made.buffers)
+
+
+def test_rows_with_lengths_of_their_own_are_told() -> None:
+    with tp.Program("ragged") as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), dtype="int32"))
+        h = tp.recurrent("h", (WIDTH,), (b, t))
+        h[b, 0] = tp.input("x", (WIDTH,), (b, t))
+        h[b, t] = tp.tanh(h[b, t - 1])
+        tp.output("h", h)
+    run = tp.compile(program, "numpy")
+    run(x=np.ones((3, 5, WIDTH), np.float32), n=np.array([2, 5, 3], np.int32))
+    engine = run._engine
+    assert isinstance(engine, CompiledEngine)
+    made = contents_of("ragged", engine, run.last_sizes or {})
+    assert "h" in {each.name for each in made.buffers}
