@@ -140,7 +140,7 @@
     someOf(body, rows, 7, (those) => {
       const named = [...those].sort((a, b) => /_\d+$/.test(a.name) - /_\d+$/.test(b.name) || b.bytes - a.bytes);
       const names = [...new Map(named.map((each) => [each.name, each])).values()];
-      const reason = those[0].why.find((each) => each.text !== "returned");
+      const reason = named.flatMap((each) => each.why).find((each) => each.text !== "returned");
       const why = reason ? el("div", { class: "soft" }, those.length > 1 ? "for one, " : "", reason.text, " ", placeLink(reason.place)) : null;
       return el("tr", {}, el("td", { class: "words" }, el("span", { class: `key ${those[0].way}` }), those[0].kept), el("td", { class: "number" }, bytes(sum(those))),
         el("td", { class: "words" }, names.slice(0, 5).map((each, at) => [at ? ", " : "", el("a", { class: "mono plain", href: `#buffer-${each.id}`, title: `${placeText(each.place)}\n${sourceText(each.place)}`, on: { click: (event) => { event.preventDefault(); showBuffer(each.id); } } }, each.name)]),
