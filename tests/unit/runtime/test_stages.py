@@ -95,3 +95,10 @@ def test_the_reference_has_no_stages_between_graph_and_executable() -> None:
     assert stages.executable(x=np.ones((3, 4, 8)), w=np.eye(8))["last"].shape == (4, 8)
     with pytest.raises(tp.UnsupportedError, match="the reference backend plans nothing"):
         stages.optimized  # noqa: B018
+
+
+def test_what_does_not_fit_is_told_at_the_users_line() -> None:
+    stages = tp.stages(recurrence(), sizes={"t": 20}, memory_limit=64)
+    with pytest.raises(tp.MemoryLimitError) as error:
+        stages.executable  # noqa: B018
+    assert error.value.location is not None and error.value.location.path == __file__
