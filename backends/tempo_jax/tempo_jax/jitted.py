@@ -17,12 +17,14 @@ from tempo import dtypes
 from tempo.backends import ByPoint, Costs, SegmentRequest
 from tempo.backends.heap import Frame, Heap, Piece, array_of
 from tempo.backends.loops import given_up, layouts_in_segments, made_first, replaced
+from tempo.backends.tracing import Origin
 from tempo.symbolic import Symbol
 from tempo.waiting import waiting
 from tempo_jax import cache
 from tempo_jax.checks import ErrorWord
 from tempo_jax.mesh import DeviceMesh
 from tempo_jax.pieces import Pieces, as_pieces
+from tempo_jax.scopes import Scopes
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
 Array = Any
@@ -121,6 +123,16 @@ class JittedFunction:
         """Of a call like the first one, or of one with these arguments."""
         return needs(self.function, self._described or arguments)
 
+    @property
+    def module(self) -> str:
+        """XLA's name of it."""
+        return f"jit_{self._name}"
+
+    def text(self) -> str:
+        """The instructions that XLA has made of it, once it was called."""
+        with self._calls.entered(cache.kept):
+            return self.function.lower(*self._described).compile().as_text()  # type: ignore[no-any-return]
+
     def _compiling(self) -> AbstractContextManager[None]:
         return waiting(f"XLA compiles {self._name}, in its first call")
 
@@ -168,6 +180,15 @@ class JittedSegment:
             donated = tuple(places[id] for id in sorted({*self._donated, *self._replaced.values()}))
             whole = jax.jit(self._all, donate_argnums=donated)
             self._whole = JittedFunction(whole, self._all.__name__, self._all.word, self._calls)
+
+    def modules(self) -> dict[str, Callable[[], Mapping[str, Origin]]]:
+        """Of the executables that were called, by their names: what their instructions are of."""
+        own = [] if self._whole is None else [self._whole]
+        called = [each for each in (*own, *([] if self._made is None else self._made.executables)) if each.was_called]
+        return {each.module: partial(self._origins_in, each) for each in called}
+
+    def _origins_in(self, executable: JittedFunction) -> Mapping[str, Origin]:
+        return Scopes.of(self._request).of_instructions(executable.text())
 
     def by_point(self, buffer: int) -> int:
         """Along its first axis, where each point has an array of its own anyway or is that of the loop of chunks."""

@@ -1,0 +1,171 @@
+"""Seconds by the user's lines, from samples and from what a backend's own profiler says.
+
+A sample in a line of generated source is of what the line is of (`tempo.loop_ir.codegen.source_map`). The rest of an
+item's time, which XLA's executables take above all, is shared out as the looks of the backend's profiler say.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tempo.backends.tracing import Origin
+from tempo.loop_ir.codegen.source_map import SourceMap
+from tempo.runtime.compiled import Compiled
+from tempo.runtime.profile.recorder import ItemTimes, Place, Recorder, item_name
+
+_SHOWN = 20
+_COLUMNS = ("seconds", "share", "tensor", "operator", "line")
+
+
+@dataclass(frozen=True)
+class LineProfile:
+    """The seconds that a line of the user's took, an operator of a tensor; and their share of all.
+
+    Where `origin` is None they are no tensor's: `what` says whose.
+    """
+
+    seconds: float
+    share: float
+    origin: Origin | None
+    what: str = ""
+
+    def __str__(self) -> str:
+        return "  ".join(_row(self))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of some runs went.
+
+    `seconds`: of all calls, and of steps of streams; `lines`, the costliest first, add up to it. `samples`: by how many
+    it was found. `looked`: the share of the time of items that the backend's own profiler has seen, None where there is
+    none to ask; `cost`: the seconds that this took, which are not in `seconds`. `path`: the trace.
+    """
+
+    lines: tuple[LineProfile, ...]
+    seconds: float
+    calls: int
+    samples: int
+    looked: float | None
+    cost: float
+    path: Path
+    tracer: str = ""
+
+    def __str__(self) -> str:
+        shown = self.lines[:_SHOWN]
+        table = [_COLUMNS, *map(_row, shown)]
+        widths = [max(len(row[column]) for row in table) for column in range(len(_COLUMNS))]
+        right = ["".join(f"{row[at]:>{widths[at]}}  " for at in (0, 1)) for row in table]
+        left = ["  ".join(f"{row[at]:<{widths[at]}}" for at in (2, 3, 4)) for row in table]
+        text = [f"{numbers}{words}".rstrip() for numbers, words in zip(right, left, strict=True)]
+        if rest := self.lines[_SHOWN:]:
+            text.append(f"and {len(rest)} lines of {sum(each.seconds for each in rest):.3f} s together")
+        return "\n".join([*self._about(), *text])
+
+    def _about(self) -> Iterator[str]:
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
+        yield f"{self.seconds:.3f} s in {calls}, {self.samples} samples; the trace is {self.path}"
+        if self.looked is not None:
+            yield f"{self.tracer}'s profiler saw {self.looked:.1%} of the time, for {self.cost:.3f} s beside it"
+            if self.cost > 0.1 * self.seconds:
+                yield "(more than a tenth of it: profile more calls, or longer ones, and it will be less)"
+
+
+def profile_of(recorder: Recorder, path: Path) -> Profile:
+    """All that was recorded."""
+    found = dict[Origin | str, float]()
+    for times in recorder.items:
+        for key, seconds in _shares(times, files_of(times.code), recorder.looks is not None):
+            found[key] = found.get(key, 0.0) + seconds
+    if recorder.waited:
+        found["compiling"] = recorder.waited
+    in_items, looked = sum(each.seconds for each in recorder.items), sum(each.looked for each in recorder.items)
+    total = max(recorder.call_seconds, in_items + recorder.waited)
+    if (rest := total - sum(found.values())) > 0:
+        found["beside the items: arguments, results, what no sample fell into"] = rest
+    lines = sorted((seconds, str(key), key) for key, seconds in found.items() if seconds > 0)
+    made = (_line(key, seconds, total) for seconds, _, key in reversed(lines))
+    looks = recorder.looks
+    share = None if looks is None else min(1.0, looked / in_items) if in_items else 0.0
+    return Profile(
+        tuple(made), total, recorder.calls, recorder.samples, share, 0.0 if looks is None else looks.spent, path,
+        "" if looks is None else looks.tracer.name,
+    )  # fmt: skip
+
+
+def _line(key: Origin | str, seconds: float, total: float) -> LineProfile:
+    share = seconds / total
+    return LineProfile(seconds, share, key) if isinstance(key, Origin) else LineProfile(seconds, share, None, key)
+
+
+def _shares(times: ItemTimes, files: Mapping[str, SourceMap], looks: bool) -> Iterator[tuple[Origin | str, float]]:
+    mapped = 0.0
+    for place, seconds in times.sampled.items():
+        origin = origin_at(place, files)
+        if origin is not None:
+            mapped += seconds
+            yield origin, seconds
+    if times.own:
+        rest, whole = max(0.0, times.seconds - mapped), sum(times.own.values()) or 1.0
+        for key, seconds in times.own.items():
+            yield (
+                key if isinstance(key, Origin) else f"{item_name(times)}: {_without_number(key)}",
+                rest * seconds / whole,
+            )
+        return
+    for place, seconds in times.sampled.items():
+        if origin_at(place, files) is None:
+            yield _whose(times, place, looks), seconds
+
+
+def _without_number(name: str) -> str:
+    """Operators that differ in a number alone are as one."""
+    return name.rstrip("0123456789.") or name
+
+
+def _whose(times: ItemTimes, place: Place | None, looks: bool) -> str:
+    """What a line that is of no tensor does."""
+    if place is not None and place[0].startswith("<tempo item_"):
+        return f"{item_name(times)}, where the driver calls it"
+    return f"{item_name(times)}: {'' if not looks else 'not seen into; '}loops, and what is read"
+
+
+def files_of(code: Compiled) -> Mapping[str, SourceMap]:
+    """By file of generated source what its lines are of."""
+    found = dict[str, SourceMap]()
+    for segment in code.segments:
+        if (file := _file(segment.function)) is not None:
+            found[file] = segment.origins()
+    for number, item in enumerate(code.items):
+        listing = code.item_listing(number)[1]
+        found.update((file, listing) for each in (item.function, item.part) if (file := _file(each)) is not None)
+    return found
+
+
+def _file(function: object) -> str | None:
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return None if code is None else str(code.co_filename)
+
+
+def origin_at(place: Place | None, files: Mapping[str, SourceMap]) -> Origin | None:
+    return None if place is None else files.get(place[0], {}).get(place[1])
+
+
+def _row(line: LineProfile) -> Sequence[str]:
+    numbers = f"{line.seconds:.3f}", f"{line.share:.1%}"
+    if line.origin is None:
+        return *numbers, "-", "-", line.what
+    return *numbers, line.origin.name, line.origin.op, shown_location(line.origin)
+
+
+def shown_location(origin: Origin) -> str:
+    """The file, from where one is, the line, and its text."""
+    if origin.location is None:
+        return ""
+    path = origin.location.path
+    near = os.path.relpath(path) if os.path.isabs(path) and path.startswith(os.getcwd() + os.sep) else path
+    return f"{near}:{origin.location.line}  {origin.location.text}".rstrip()
