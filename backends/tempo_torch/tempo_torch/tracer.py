@@ -7,9 +7,11 @@ names it. On a GPU these are the seconds of the host, which runs ahead; what the
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from torch.profiler import ProfilerActivity, profile
 from tempo.backends import CompiledSegment
 from tempo.backends.tracing import TracedEvent
 from tempo.errors import UnsupportedError
+
+_LEVEL = "KINETO_LOG_LEVEL"
 
 
 class TorchTracer:
@@ -32,15 +36,16 @@ class TorchTracer:
         self._synchronize = synchronize
         self._profile: profile | None = None
         self._began = 0
-        self.start()
-        torch.zeros(1).neg()
-        self.stop(())
+        with _quiet():
+            self.start()
+            torch.zeros(1).neg()
+            self.stop(())
 
     def wait(self, arrays: Sequence[Any]) -> None:
         self._synchronize()
 
     def start(self) -> None:
-        if torch.autograd.profiler._is_profiler_enabled:
+        if torch.autograd._profiler_enabled():
             raise UnsupportedError("PyTorch's profiler is in use", hint="end the other profile first")
         self._profile = profile(activities=self._activities, record_shapes=False, with_stack=False)
         self._profile.start()
@@ -55,6 +60,20 @@ class TorchTracer:
             made.export_chrome_trace(str(path))
             told = json.loads(path.read_text())
         return list(_events(told, self._began))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Inside, the library is loaded so that it does not tell the terminal of each look, unless a user has said how much
+    it is to say."""
+    if _LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LEVEL] = "6"
+    try:
+        yield
+    finally:
+        del os.environ[_LEVEL]
 
 
 def _events(told: dict[str, Any], began: int) -> Iterator[TracedEvent]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tempo.backends.tracing import Origin
@@ -75,11 +76,11 @@ class Profile:
                 yield "(more than a tenth of it: profile more calls, or longer ones, and it will be less)"
 
 
-def profile_of(recorder: Recorder, path: Path) -> Profile:
+def profile_of(recorder: Recorder, path: Path, origins: Origins) -> Profile:
     """All that was recorded."""
     found = dict[Origin | str, float]()
     for times in recorder.items:
-        for key, seconds in _shares(times, files_of(times.code), recorder.looks is not None):
+        for key, seconds in _shares(times, origins):
             found[key] = found.get(key, 0.0) + seconds
     if recorder.waited:
         found["compiling"] = recorder.waited
@@ -102,10 +103,10 @@ def _line(key: Origin | str, seconds: float, total: float) -> LineProfile:
     return LineProfile(seconds, share, key) if isinstance(key, Origin) else LineProfile(seconds, share, None, key)
 
 
-def _shares(times: ItemTimes, files: Mapping[str, SourceMap], looks: bool) -> Iterator[tuple[Origin | str, float]]:
+def _shares(times: ItemTimes, origins: Origins) -> Iterator[tuple[Origin | str, float]]:
     mapped = 0.0
     for place, seconds in times.sampled.items():
-        origin = origin_at(place, files)
+        origin = origins.at(times, place)
         if origin is not None:
             mapped += seconds
             yield origin, seconds
@@ -118,8 +119,8 @@ def _shares(times: ItemTimes, files: Mapping[str, SourceMap], looks: bool) -> It
             )
         return
     for place, seconds in times.sampled.items():
-        if origin_at(place, files) is None:
-            yield _whose(times, place, looks), seconds
+        if origins.at(times, place) is None:
+            yield _whose(times, place), seconds
 
 
 def _without_number(name: str) -> str:
@@ -127,32 +128,50 @@ def _without_number(name: str) -> str:
     return name.rstrip("0123456789.") or name
 
 
-def _whose(times: ItemTimes, place: Place | None, looks: bool) -> str:
+def _whose(times: ItemTimes, place: Place | None) -> str:
     """What a line that is of no tensor does."""
-    if place is not None and place[0].startswith("<tempo item_"):
-        return f"{item_name(times)}, where the driver calls it"
-    return f"{item_name(times)}: {'' if not looks else 'not seen into; '}loops, and what is read"
+    is_inside = place is not None and not place[0].startswith("<tempo item_")
+    return f"{item_name(times)}: loops, and what is read" if is_inside else f"{item_name(times)}, as a whole"
 
 
-def files_of(code: Compiled) -> Mapping[str, SourceMap]:
-    """By file of generated source what its lines are of."""
-    found = dict[str, SourceMap]()
+class Origins:
+    """What the lines of generated source are of. Source maps are made when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._makers: dict[int, Mapping[str, Callable[[], SourceMap]]] = {}
+        self._maps: dict[str, SourceMap] = {}
+
+    def at(self, times: ItemTimes, place: Place | None) -> Origin | None:
+        if place is None:
+            return None
+        file, line = place
+        if file not in self._maps:
+            code = times.code
+            if id(code) not in self._makers:  # it is kept by what was recorded
+                self._makers[id(code)] = _makers(code)
+            self._maps[file] = self._makers[id(code)].get(file, dict)()
+        return self._maps[file].get(line)
+
+
+def _makers(code: Compiled) -> Mapping[str, Callable[[], SourceMap]]:
+    """By file of generated source."""
+    found = dict[str, Callable[[], SourceMap]]()
     for segment in code.segments:
         if (file := _file(segment.function)) is not None:
-            found[file] = segment.origins()
+            found[file] = segment.origins
     for number, item in enumerate(code.items):
-        listing = code.item_listing(number)[1]
-        found.update((file, listing) for each in (item.function, item.part) if (file := _file(each)) is not None)
+        listed = partial(_item_map, code, number)
+        found.update((file, listed) for each in (item.function, item.part) if (file := _file(each)) is not None)
     return found
+
+
+def _item_map(code: Compiled, number: int) -> SourceMap:
+    return code.item_listing(number)[1]
 
 
 def _file(function: object) -> str | None:
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     return None if code is None else str(code.co_filename)
-
-
-def origin_at(place: Place | None, files: Mapping[str, SourceMap]) -> Origin | None:
-    return None if place is None else files.get(place[0], {}).get(place[1])
 
 
 def _row(line: LineProfile) -> Sequence[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tempo.backends.tracing import Tracer
 from tempo.errors import InputError, MissingFileError, ProgramError, user_location
-from tempo.runtime.profile.lines import LineProfile, Profile, profile_of
+from tempo.runtime.profile.lines import LineProfile, Origins, Profile, profile_of
 from tempo.runtime.profile.recorder import Recorder
 from tempo.runtime.profile.sampler import Sampler, sampler
 from tempo.runtime.profile.trace import write_trace
@@ -62,8 +62,9 @@ class Recording:
         self._sampler.stop()
         self._recorder.is_over = True
         try:
-            self.result = profile_of(self._recorder, self.path)
-            write_trace(self.path, self._recorder, self._program)
+            origins = Origins()
+            self.result = profile_of(self._recorder, self.path, origins)
+            write_trace(self.path, self._recorder, self._program, origins)
         finally:
             self._end(self.result)
 

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from tempo.backends.tracing import Origin
-from tempo.loop_ir.codegen.source_map import SourceMap
-from tempo.runtime.profile.lines import files_of, origin_at, shown_location
+from tempo.runtime.profile.lines import Origins, shown_location
 from tempo.runtime.profile.recorder import Recorder, Span
 
 Event = dict[str, Any]
 _OURS, _THEIRS = 1, 2
 
 
-def write_trace(path: Path, recorder: Recorder, program: str) -> None:
+def write_trace(path: Path, recorder: Recorder, program: str, origins: Origins) -> None:
     """Write what was recorded of a program's runs."""
-    complete = [*_own(recorder), *_of_tracer(recorder)]
+    complete = [*_own(recorder, origins), *_of_tracer(recorder)]
     events = [*_names(recorder, program), *_nested(complete)]
     whole = {"traceEvents": events, "displayTimeUnit": "ms"}
     with path.open("w", encoding="utf-8") as file:
@@ -48,15 +47,13 @@ def _threads(recorder: Recorder) -> Mapping[str, int]:
     return {name: number for number, name in enumerate(names, start=1)}
 
 
-def _own(recorder: Recorder) -> Iterator[Event]:
-    files = dict[int, Mapping[str, SourceMap]]()
+def _own(recorder: Recorder, origins: Origins) -> Iterator[Event]:
     for span in recorder.spans:
         start, seconds = span.start - recorder.began, span.end - span.start
         if span.times is None or span.name:
             yield _event(span.name, "tempo", _OURS, 1, start, seconds)
             continue
-        code = span.times.code
-        origin = origin_at(span.place, files.setdefault(id(code), files_of(code)))
+        origin = origins.at(span.times, span.place)
         name = _place_name(span) if origin is None else f"{origin.name} ({origin.op})"
         yield _event(name, "line", _OURS, 1, start, seconds, origin)
 
