@@ -251,7 +251,7 @@ class Executable:
         calls, with or without checkpoints, and steps of streams that begin inside. `donate` is without effect in it
         where the backend has a profiler of its own (JAX, PyTorch).
 
-        Lines of generated code are found by samples, a thousand in a second. The backend's profiler tells what happens
+        Lines of generated code are found by samples, 250 in a second. The backend's profiler tells what happens
         in XLA's executables, and is on for a small share of the run: loops are run in chunks for it, as with
         `progress=True`, for which JAX compiles them once more. What is compiled inside of the block is told apart.
 

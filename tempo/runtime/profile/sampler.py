@@ -1,4 +1,4 @@
-"""Samples: a thread is interrupted a thousand times in a second, and shows in which frame it is.
+"""Samples: a thread is interrupted some hundred times in a second, and shows in which frame it is.
 
 A timer's handler in Python runs between two instructions, right after a call into C has returned, so the line is that
 of the call which has just ended. Signals that come during a call are one: what has passed says a clock, not their
@@ -15,8 +15,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Protocol
 
-PERIOD = 0.001
-"""Seconds; a sample takes some ten microseconds."""
+FIRST_PERIOD, PERIOD, FIRST = 0.002, 0.004, 100
+"""Seconds between so many first samples, for runs that are short, and between all others. One takes some ten microseconds,
+since caches are cold behind it. Each stands for the time since the one before, so the periods may differ."""
 Take = Callable[[FrameType | None], None]
 
 
@@ -43,15 +44,19 @@ class TimerSampler:
     """By `ITIMER_REAL` and the signal of it. Once it is stopped both are as they were found."""
 
     def __init__(self, take: Take) -> None:
+        first = iter(range(FIRST))
+
         def handle(number: int, frame: FrameType | None) -> None:
             take(frame)
+            if next(first, None) == FIRST - 1:
+                signal.setitimer(signal.ITIMER_REAL, PERIOD, PERIOD)
 
         self._handler: Callable[[int, FrameType | None], Any] = handle
 
     def start(self) -> None:
         signal.signal(signal.SIGALRM, self._handler)
         signal.siginterrupt(signal.SIGALRM, False)  # calls of the system that it interrupts go on
-        signal.setitimer(signal.ITIMER_REAL, PERIOD, PERIOD)
+        signal.setitimer(signal.ITIMER_REAL, FIRST_PERIOD, FIRST_PERIOD)
 
     def stop(self) -> None:
         if signal.getsignal(signal.SIGALRM) is not self._handler:
@@ -75,5 +80,6 @@ class ThreadSampler:
         self._looks.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(PERIOD):
+        first = iter(range(FIRST))
+        while not self._ended.wait(PERIOD if next(first, None) is None else FIRST_PERIOD):
             self._take(sys._current_frames().get(self._of))
