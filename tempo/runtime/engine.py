@@ -436,20 +436,21 @@ class CompiledEngine:
     def _run(
         self, arguments: Arguments, progress: Progress | None, look: Look | None, rows: Compaction | None
     ) -> Evaluated:
+        looked = rows is None and self._is_looked_at(arguments.sizes)
+
         def drive(plan: Plan, run: ProgramRun) -> None:
             if rows is None:
-                _run_items(run, progress)
+                _run_items(run, progress, looked)
             else:
                 sizes = arguments.sizes
                 RowRun(rows, sizes, lambda width: self.at(plan, {**sizes, rows.count: width}, True)).items(run)
 
-        in_parts = progress is not None or rows is not None or self._is_looked_at(arguments.sizes)
-        return self._driven(arguments, look, drive, in_parts)
+        return self._driven(arguments, look, drive, in_parts=progress is not None or rows is not None or looked)
 
     def _is_looked_at(self, sizes: Mapping[Symbol, int]) -> bool:
         """Whether a profile looks at some stretches of its loops more closely than at others."""
         recorder = RECORDER.get()
-        if recorder is None or recorder.looks is None:
+        if recorder is None or not recorder.runs_in_chunks():
             return False
         loops = self.plan_for(sizes).loops
         return any(isinstance(each, Loop) for each in loops.items) or any(each.loop for each in loops.segments)
@@ -523,12 +524,12 @@ def _work(loops: LoopProgram) -> tuple[Block, ...]:
     return (loops.items, *(rewritten(segment.body, plain) for segment in loops.segments))
 
 
-def _run_items(run: ProgramRun, progress: Progress | None) -> None:
-    looks = run.recorder is not None and run.recorder.looks is not None
-    in_chunks = looks or progress is not None
+def _run_items(run: ProgramRun, progress: Progress | None, looked: bool) -> None:
+    """`looked`: in chunks that a profile says."""
+    in_chunks = looked or progress is not None
     loops = [run.bounds(item) for item in run.compiled.items if item.loop and in_chunks]
     total, done = sum(hi - lo for lo, hi in loops), 0
-    length = partial(run.recorder.chunk, run) if run.recorder is not None and looks else max(1, total // _CHUNKS)
+    length = partial(run.recorder.chunk, run) if run.recorder is not None and looked else max(1, total // _CHUNKS)
     for item in run.compiled.items:
         if item.loop is None or not in_chunks:
             run.whole(item)

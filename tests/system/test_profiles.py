@@ -13,7 +13,7 @@ from tests.unit.runtime.traces import checked
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = """
-import contextlib, itertools, runpy, sys
+import contextlib, itertools, pathlib, runpy, sys
 import tempo as tp
 
 folder, script, *arguments = sys.argv[1:]
@@ -26,6 +26,7 @@ with contextlib.ExitStack() as stack:
 
     tp.compile = compiled
     sys.argv = [script, *arguments]
+    sys.path.insert(0, str(pathlib.Path(script).parent))
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as error:

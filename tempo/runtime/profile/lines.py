@@ -72,16 +72,15 @@ class Profile:
         yield f"{self.seconds:.3f} s in {calls}, {self.samples} samples; the trace is {self.path}"
         if self.looked is not None:
             yield f"{self.tracer}'s profiler saw {self.looked:.1%} of the time, for {self.cost:.3f} s beside it"
-            if self.cost > 0.1 * self.seconds:
+            if not self.looked:
+                yield "(nothing: profile more calls, or longer ones)"
+            elif self.cost > 0.1 * self.seconds:
                 yield "(more than a tenth of it: profile more calls, or longer ones, and it will be less)"
 
 
 def profile_of(recorder: Recorder, path: Path, origins: Origins) -> Profile:
     """All that was recorded."""
-    found = dict[Origin | str, float]()
-    for times in recorder.items:
-        for key, seconds in _shares(times, origins):
-            found[key] = found.get(key, 0.0) + seconds
+    found = _found(recorder.items, origins)
     if recorder.waited:
         found["compiling"] = recorder.waited
     in_items, looked = sum(each.seconds for each in recorder.items), sum(each.looked for each in recorder.items)
@@ -103,35 +102,51 @@ def _line(key: Origin | str, seconds: float, total: float) -> LineProfile:
     return LineProfile(seconds, share, key) if isinstance(key, Origin) else LineProfile(seconds, share, None, key)
 
 
-def _shares(times: ItemTimes, origins: Origins) -> Iterator[tuple[Origin | str, float]]:
-    mapped = 0.0
-    for place, seconds in times.sampled.items():
-        origin = origins.at(times, place)
-        if origin is not None:
-            mapped += seconds
-            yield origin, seconds
-    if times.own:
-        rest, whole = max(0.0, times.seconds - mapped), sum(times.own.values()) or 1.0
+Key = Origin | str
+
+
+def _found(items: Sequence[ItemTimes], origins: Origins) -> dict[Key, float]:
+    """Seconds by line. Where code was not looked into, the code for chunks of the same program is what says how its
+    time is shared out."""
+    found, seen, unseen = dict[Key, float](), dict[Key, float](), dict[Key, float]()
+    looked = {id(times.code) for times in items if times.own}
+    for times in items:
+        mapped = {place: origins.at(times, place) for place in times.sampled}
+        for place, origin in mapped.items():
+            if origin is not None:
+                _add(found, origin, times.sampled[place])
+        rest = times.seconds - sum(times.sampled[place] for place, origin in mapped.items() if origin is not None)
+        whose = {place: times.sampled[place] for place, origin in mapped.items() if origin is None}
+        into = seen if id(times.code) in looked else unseen
+        for key, seconds in _rest(times, max(0.0, rest), whose):
+            _add(into, key, seconds)
+    more = 1 + sum(unseen.values()) / sum(seen.values()) if seen else 1.0
+    for key, seconds in seen.items():
+        _add(found, key, seconds * more)
+    for key, seconds in () if seen else unseen.items():
+        _add(found, key, seconds)
+    return found
+
+
+def _add(to: dict[Key, float], key: Key, seconds: float) -> None:
+    to[key] = to.get(key, 0.0) + seconds
+
+
+def _rest(times: ItemTimes, rest: float, whose: Mapping[Place | None, float]) -> Iterator[tuple[Key, float]]:
+    """What of an item's time no sample gives to a line."""
+    name = item_name(times)
+    if whole := sum(times.own.values()):
         for key, seconds in times.own.items():
-            yield (
-                key if isinstance(key, Origin) else f"{item_name(times)}: {_without_number(key)}",
-                rest * seconds / whole,
-            )
+            yield key if isinstance(key, Origin) else f"{name}: {_without_number(key)}", rest * seconds / whole
         return
-    for place, seconds in times.sampled.items():
-        if origins.at(times, place) is None:
-            yield _whose(times, place), seconds
+    for place, seconds in whose.items():
+        is_inside = place is not None and not place[0].startswith("<tempo item_")
+        yield f"{name}: loops, and what is read" if is_inside else f"{name}, as a whole", seconds
 
 
 def _without_number(name: str) -> str:
     """Operators that differ in a number alone are as one."""
     return name.rstrip("0123456789.") or name
-
-
-def _whose(times: ItemTimes, place: Place | None) -> str:
-    """What a line that is of no tensor does."""
-    is_inside = place is not None and not place[0].startswith("<tempo item_")
-    return f"{item_name(times)}: loops, and what is read" if is_inside else f"{item_name(times)}, as a whole"
 
 
 class Origins:

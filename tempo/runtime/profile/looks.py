@@ -3,8 +3,8 @@
 XLA's takes half a microsecond for each operator while it looks, and ten when it has ended; of operators of a fifth of a
 microsecond a look that covers all of a run would make it fifty times as long. So a look covers as little as can be, one
 call or some milliseconds of a loop, and what it costs is measured: the seconds that the profiler starts and stops, and
-what the stretches that it sees take beyond what they took before. The first look is made at once. Another one is made
-when all of them would still have cost a small share of the run.
+what the stretches that it sees, and runs in chunks, take beyond what they took before. The first look is made where the
+time goes, as soon as that is known; another one when all of them will still have cost a small share of the run.
 """
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ class Looks:
     def is_open(self) -> bool:
         return self._began is not None
 
-    def is_due(self, is_new: bool) -> bool:
-        """Whether one may begin now, at what was looked at before or at something `is_new`."""
-        if self.is_open:
-            return False
-        share = FIRST_SHARE if is_new else SHARE
-        return self._first or self.spent + self._last <= share * self.seconds
+    @property
+    def is_first(self) -> bool:
+        """Whether there was none yet."""
+        return self._first
+
+    def affords(self, is_new: bool) -> bool:
+        """Whether there is time for one more, at what was looked at before or at something `is_new`."""
+        return self._first or self.spent + self._last <= (FIRST_SHARE if is_new else SHARE) * self.seconds
 
     def begin(self) -> None:
         start = time.perf_counter()

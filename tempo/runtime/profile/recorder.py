@@ -32,6 +32,7 @@ MOST_EVENTS = 300_000
 """That are kept for the trace, of each kind; the table is of all."""
 _CHUNK = 0.05  # seconds of a loop between which there may be a look
 _GROWS = 100  # times the steps of the stretch before
+_MUCH = 0.1  # of the time: what an item takes at least to be worth a look
 
 
 @dataclass(eq=False)
@@ -77,6 +78,8 @@ class Recorder:
         self._sample: Span | None = None
         self._in_call = self._in_stretch = False
         self._seen: list[tuple[float, float, ItemTimes]] = []
+        self._may_look = True
+        self._whole_call = 0.0  # seconds of the last one
         self.began = clock()
 
     @property
@@ -96,7 +99,8 @@ class Recorder:
         if self._is_elsewhere or self._in_call:
             yield
             return
-        token, self._in_call, began, spent = RECORDER.set(self), True, self._clock(), self._spent
+        token, self._in_call, began = RECORDER.set(self), True, self._clock()
+        spent, waited = self._spent, self.waited
         try:
             with surrounded(self._waiting):
                 yield
@@ -105,8 +109,26 @@ class Recorder:
             RECORDER.reset(token)
             self._in_call, ended = False, self._clock()
             self.calls += 1
-            self.call_seconds += max(0.0, ended - began - (self._spent - spent))
+            seconds = max(0.0, ended - began - (self._spent - spent))
+            self.call_seconds += seconds
             self._add(Span(name, began, ended))
+            self._weigh(seconds - (self.waited - waited))
+
+    def runs_in_chunks(self) -> bool:
+        """Whether the call at hand is to run its loops so that there may be looks. Others are run as ever: some
+        backends make other code for chunks."""
+        self._may_look = self.looks is not None and self.looks.affords(is_new=False)
+        return self._may_look
+
+    def _weigh(self, seconds: float) -> None:
+        """What a call in chunks took longer than one without is the price of looks."""
+        if self.looks is None:
+            return
+        if not self._may_look:
+            self._whole_call = seconds
+        elif self._whole_call:
+            self.looks.spent += max(0.0, seconds - self._whole_call)
+        self._may_look = True
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -124,7 +146,7 @@ class Recorder:
             yield
             return
         times, steps = self._of(run.compiled, run.item), max(1, stop - start)
-        if self.looks is not None and self.looks.is_due(is_new=not times.looked):
+        if self.looks is not None and self._is_due(times):
             self.looks.begin()
         with ExitStack() as stack:
             if not self._in_call:
@@ -147,8 +169,21 @@ class Recorder:
         times = self._of(run.compiled, run.item)
         if times.rate is None:
             return 1
-        due = self.looks is not None and (self.looks.is_open or self.looks.is_due(is_new=not times.looked))
+        due = self.looks is not None and (self.looks.is_open or self._is_due(times))
         return max(1, min(int((LEAST if due else _CHUNK) / max(times.rate, 1e-9)), _GROWS * times.steps))
+
+    def _is_due(self, times: ItemTimes) -> bool:
+        """Whether a look may begin at an item. In a first call the first loop that goes on is where the time goes, or
+        all there is."""
+        looks, has_loops = self.looks, any(item.loop is not None for item in times.code.items)
+        if looks is None or looks.is_open or (has_loops and not self._may_look):
+            return False
+        if looks.is_first and self.calls == 0:
+            return not has_loops or (times.code.items[times.number].loop is not None and times.rate is not None)
+        most = max(each.seconds for each in self._items.values() if each.code is times.code)
+        if looks.is_first:
+            return times.seconds == most
+        return times.seconds > _MUCH * most and looks.affords(is_new=not times.looked)
 
     def _of(self, code: Compiled, number: int) -> ItemTimes:
         key = id(code), number  # it is kept, so nothing else can have its id

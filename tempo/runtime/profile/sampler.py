@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 FIRST_PERIOD, PERIOD, FIRST = 0.002, 0.004, 100
-"""Seconds between so many first samples, for runs that are short, and between all others. One takes some ten microseconds,
+"""Seconds between so many first samples, for runs that are short, and between all others. One takes ten microseconds,
 since caches are cold behind it. Each stands for the time since the one before, so the periods may differ."""
 Take = Callable[[FrameType | None], None]
 

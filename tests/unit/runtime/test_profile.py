@@ -36,6 +36,24 @@ def slowed(seconds: float = 0.01, steps: int = 20) -> tp.Program:
     return program
 
 
+def failing() -> tp.Program:
+    """A call of the host fails, not the first one."""
+
+    def fails(value: np.ndarray) -> np.ndarray:
+        if value >= 2:
+            raise ValueError("no further")
+        return value + 1
+
+    with tp.Program("failing") as program:
+        t = tp.dim("t", 1000)
+        x = tp.recurrent("x", (), (t,))
+        x[0] = 0.0
+        (after,) = tp.host_call(fails, x, out=[((), "float32")])
+        x[t + 1] = after
+        tp.output("x", x[t.size - 1])
+    return program
+
+
 def waited(seconds: float, value: np.ndarray) -> np.ndarray:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -187,19 +205,7 @@ def test_only_the_thread_that_opens_the_block_is_recorded(tmp_path: Path) -> Non
 
 
 def test_what_failed_is_written(tmp_path: Path) -> None:
-    def fails(value: np.ndarray) -> np.ndarray:
-        if value >= 2:
-            raise ValueError("no further")
-        return value + 1
-
-    with tp.Program("fails") as program:
-        t = tp.dim("t", 5)
-        x = tp.recurrent("x", (), (t,))
-        x[0] = 0.0
-        (after,) = tp.host_call(fails, x, out=[((), "float32")])
-        x[t + 1] = after
-        tp.output("x", x[t.size - 1])
-    run = tp.compile(program)
+    run = tp.compile(failing())
     with pytest.raises(tp.HostCallError, match="no further"), run.profile(tmp_path / "trace.json") as profile:
         run()
     assert profile.result is not None and profile.result.calls == 1
@@ -285,14 +291,7 @@ def test_looks_are_few_and_all_end(tmp_path: Path, traced: Recorded) -> None:
 
 
 def test_a_look_ends_where_a_run_fails(tmp_path: Path, traced: Recorded) -> None:
-    with tp.Program("fails") as program:
-        t = tp.dim("t", 5)
-        x = tp.recurrent("x", (), (t,))
-        x[0] = 0.0
-        (after,) = tp.host_call(lambda value: 1 / 0, x, out=[((), "float32")])
-        x[t + 1] = after
-        tp.output("x", x[t.size - 1])
-    run = tp.compile(program)
+    run = tp.compile(failing())
     with pytest.raises(tp.HostCallError), run.profile(tmp_path / "trace.json"):
         run()
     assert traced.did["start"] == traced.did["stop"] == 1
