@@ -17,7 +17,7 @@ from typing import Any
 from tempo.backends.base import CompiledSegment
 from tempo.backends.tracing import TracedEvent, Tracer
 
-LEAST = 0.002
+LEAST = 0.001
 """Seconds that a look covers: the first stretches that together take so long."""
 SHARE = 0.02
 """Of the time of a run, what looks may cost."""

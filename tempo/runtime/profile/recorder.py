@@ -175,10 +175,11 @@ class Recorder:
     def _is_due(self, times: ItemTimes) -> bool:
         """Whether a look may begin at an item. In a first call the first loop that goes on is where the time goes, or
         all there is."""
-        looks, has_loops = self.looks, any(item.loop is not None for item in times.code.items)
-        if looks is None or looks.is_open or (has_loops and not self._may_look):
+        looks = self.looks
+        if looks is None or looks.is_open or not self._may_look:
             return False
         if looks.is_first and self.calls == 0:
+            has_loops = any(item.loop is not None for item in times.code.items)
             return not has_loops or (times.code.items[times.number].loop is not None and times.rate is not None)
         most = max(each.seconds for each in self._items.values() if each.code is times.code)
         if looks.is_first:
