@@ -270,8 +270,8 @@ class Executable:
         >>> run = tp.compile(program)
         >>> with tempfile.TemporaryDirectory() as folder, run.profile(f"{folder}/trace.json") as profile:
         ...     _ = run()
-        >>> {each.origin.name for each in profile.lines if each.origin} <= {"x", "matmul", "div", "dot", "constant"}
-        True
+        >>> profile.result.calls, sum(each.share for each in profile.lines) > 0.9
+        (1, True)
         """
         engine = _planning(self._engine, "has no generated code, so there is nothing to profile", 'use backend="numpy"')
         with AtUserLine():
