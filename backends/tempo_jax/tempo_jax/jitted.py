@@ -126,7 +126,7 @@ class JittedFunction:
     @property
     def module(self) -> str:
         """XLA's name of it."""
-        return f"jit_{self._name}"
+        return f"jit_{self.function.__name__}"
 
     def text(self) -> str:
         """The instructions that XLA has made of it, once it was called."""
@@ -179,7 +179,7 @@ class JittedSegment:
             self._all = self._tracer()
             donated = tuple(places[id] for id in sorted({*self._donated, *self._replaced.values()}))
             whole = jax.jit(self._all, donate_argnums=donated)
-            self._whole = JittedFunction(whole, self._all.__name__, self._all.word, self._calls)
+            self._whole = JittedFunction(whole, segment.name, self._all.word, self._calls)
 
     def modules(self) -> dict[str, Callable[[], Mapping[str, Origin]]]:
         """Of the executables that were called, by their names: what their instructions are of."""
@@ -293,13 +293,15 @@ class Parts:
         self.tracer, self._calls, self._segment, self._given_up = tracer, calls, tracer.segment, given_up
         storage = tracer.storage
         self._lying = frozenset((*storage.pieces, *(id for id, _ in storage.growing)))
-        names = [f"{tracer.__name__}_{number}" for number in range(len(tracer.stretches))]
-        self.executables = [
-            JittedFunction(jit(_named(partial(tracer.stretch, number), name)), name, tracer.word, calls)
-            for number, name in enumerate(names)
-        ]
-        self._open = JittedFunction(jax.jit(self._opened), f"{tracer.__name__}_opened", None, calls)
-        self._close = JittedFunction(jax.jit(self._closed), f"{tracer.__name__}_closed", None, calls)
+        shown = tracer.segment.name
+        self.executables = [self._stretch(number, f"{shown}_{number}", jit) for number in range(len(tracer.stretches))]
+        self._open = JittedFunction(jax.jit(self._opened), f"{shown}_opened", None, calls)
+        self._close = JittedFunction(jax.jit(self._closed), f"{shown}_closed", None, calls)
+
+    def _stretch(self, number: int, shown: str, jit: Callable[..., Any]) -> JittedFunction:
+        tracer = self.tracer
+        function = _named(partial(tracer.stretch, number), f"{tracer.__name__}_{number}")
+        return JittedFunction(jit(function), shown, tracer.word, self._calls)
 
     def cut(self, start: int, stop: int, sizes: tuple[Any, ...]) -> Iterator[tuple[int, int, int]]:
         """The stretches, by number, from where and to where they are run, in the loop's direction."""
