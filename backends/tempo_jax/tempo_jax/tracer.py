@@ -35,6 +35,7 @@ class JaxTracer:
         folder = tempfile.mkdtemp(prefix="tempo-profile-")
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level, options.host_tracer_level = 0, 1
+        options.enable_hlo_proto = False  # modules are read as text, and writing them takes as long as events do
         try:
             jax.profiler.start_trace(folder, profiler_options=options)
         except RuntimeError as error:
